@@ -1,0 +1,42 @@
+# One command per chore, the same locally and in CI. Only Python 3.11 and make are needed beforehand.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+FOR    ?=
+QUICK  ?=
+PEERS  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:
+	@echo "make demo [FOR=20s]     oncue at work on the embedded default: three workers, one of them killed"
+	@echo "make test               all tests, on SQLite and on a real PostgreSQL"
+	@echo "make check              ruff and mypy --strict"
+	@echo "make bench [QUICK=1] [PEERS=all]   the figures, as ratios within one run"
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "oncue needs Python 3.11 or newer; say which one with: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/oncue demo $(if $(FOR),--for $(FOR))
+
+test: check
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	QUICK=$(QUICK) PEERS=$(PEERS) $(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

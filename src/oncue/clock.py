@@ -1,0 +1,97 @@
+"""Time, handed in. Nothing else in oncue reads a clock.
+
+The database's time is the only time: hosts may be a day off. `DatabaseClock` learns it from time to time and goes on
+with the monotonic clock in between. A reply is as old as its trip took, so there are two readings: `now` is never
+ahead of the database (it counts from the moment the reply came: for "is it due"), `latest` is never behind it (it
+counts from the moment the question was sent: for "is my lease over").
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The lower bound of the database's time."""
+        ...
+
+    def latest(self) -> datetime:
+        """The upper bound of the database's time."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only grow, for measuring."""
+        ...
+
+    def at(self, monotonic: float) -> datetime:
+        """The reading of `now` at an earlier `monotonic`."""
+        ...
+
+
+def wall() -> datetime:
+    """The host's own clock: what an embedded database has for a clock of its own."""
+    return datetime.now(UTC)
+
+
+class DatabaseClock:
+    """The database's time, carried on by the monotonic clock. `now` never runs backwards."""
+
+    def __init__(self) -> None:
+        self._lower = wall().timestamp() - time.monotonic()
+        self._upper = self._lower
+        self._anchored = False
+
+    def sent(self) -> float:
+        """Call before asking the database for its time, and give the answer to `learn`."""
+        return time.monotonic()
+
+    def learn(self, told: datetime, sent: float) -> None:
+        """Take over the database's answer to a question of ours."""
+        lower = told.timestamp() - time.monotonic()
+        self._upper = told.timestamp() - sent
+        self._lower = max(self._lower, lower) if self._anchored else lower
+        self._upper = max(self._upper, self._lower)
+        self._anchored = True
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._lower + time.monotonic(), UTC)
+
+    def at(self, monotonic: float) -> datetime:
+        return datetime.fromtimestamp(self._lower + monotonic, UTC)
+
+    def latest(self) -> datetime:
+        return datetime.fromtimestamp(self._upper + time.monotonic(), UTC)
+
+
+class VirtualClock:
+    """Time that moves when it is told to."""
+
+    def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
+        self._start = start
+        self._now = start
+
+    def advance(self, by: timedelta) -> None:
+        self.advance_to(self._now + by)
+
+    def advance_to(self, instant: datetime) -> None:
+        if instant < self._now:
+            raise ValueError(f"virtual time cannot run backwards, from {self._now} to {instant}")
+        self._now = instant
+
+    def now(self) -> datetime:
+        return self._now
+
+    def latest(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return (self._now - self._start).total_seconds()
+
+    def at(self, monotonic: float) -> datetime:
+        return self._start + timedelta(seconds=monotonic)

@@ -1,0 +1,99 @@
+"""What a user of oncue may raise or see."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class OncueError(Exception):
+    """The root of everything that oncue raises on purpose."""
+
+
+class ConfigError(OncueError):
+    """A setting is missing or malformed. `exit_code` is what the shell commands end with."""
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class InvalidJob(OncueError, ValueError):
+    """An enqueue was refused before anything was written: `field` names what is wrong."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class UnknownTask(OncueError, LookupError):
+    """No task of this name is declared in the application."""
+
+
+class JobNotFound(OncueError, LookupError):
+    """There is no such job: it never existed, or it was pruned."""
+
+
+class Conflict(OncueError):
+    """The job's state does not allow this, or another job is in the way."""
+
+    def __init__(self, message: str, job_id: int | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class StoreError(OncueError):
+    """The database refused or could not be asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached. What was asked may or may not have happened: the answer is unknown."""
+
+
+class StoreBusy(StoreError):
+    """SQLite stayed locked: the caller itself, or a foreign process, holds a write transaction open."""
+
+
+class StoreFull(StoreError):
+    """The database has no room left. Nothing of the refused write is there."""
+
+
+class SchemaMismatch(StoreError):
+    """The database's tables are older or newer than this version of oncue: run `oncue migrate`."""
+
+
+class Signal(Exception):
+    """Raised by a handler to decide what becomes of its job."""
+
+
+class Retry(Signal):
+    """Try again, after a delay of the handler's choosing or its policy's. Uses up a retry."""
+
+    def __init__(self, reason: str = "", *, after: str | float | timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after = after
+
+
+class Snooze(Signal):
+    """Not yet: come back later. Costs no retry."""
+
+    def __init__(self, after: str | float | timedelta, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.after = after
+
+
+class Skip(Signal):
+    """There is nothing to do: end the job as skipped."""
+
+    def __init__(self, reason: str = "skipped") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Cancel(Signal):
+    """Give up for good: end the job as cancelled, whatever retries are left."""
+
+    def __init__(self, reason: str = "cancelled") -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,303 @@
+"""The nouns of oncue, as plain immutable values. No behaviour, no I/O.
+
+`Claim`, `Change` and `Receipt` cross the hot path, many thousands a second: they are named tuples, which cost
+a third of what a frozen dataclass costs to make. The rest are frozen dataclasses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+State: TypeAlias = Literal["scheduled", "queued", "running", "retrying", "succeeded", "failed", "cancelled", "skipped"]
+STATES: tuple[State, ...] = (
+    "scheduled",
+    "queued",
+    "running",
+    "retrying",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "skipped",
+)
+WAITING: frozenset[State] = frozenset({"scheduled", "queued", "retrying"})
+UNFINISHED: frozenset[State] = WAITING | {"running"}
+TERMINAL: frozenset[State] = frozenset({"succeeded", "failed", "cancelled", "skipped"})
+
+Delivery: TypeAlias = Literal["at_least_once", "at_most_once"]
+
+MAX_PRIORITY = 100
+DEFAULT_QUEUE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs to be written together that differ only in identity, arguments and key."""
+
+    task: str
+    queue: str
+    priority: int
+    state: State
+    options: str
+    max_retries: int
+    max_runtime: float | None
+    created_at: datetime
+    visible_at: datetime
+    deadline_at: datetime | None
+    enqueued_by: str
+    retry_of: int | None
+    uids: list[UUID]
+    args: list[str]
+    keys: list[str] | None = None
+
+
+class Receipt(NamedTuple):
+    """The answer to one enqueue: which job stands, and whether this call made it."""
+
+    id: int
+    uid: UUID
+    created: bool
+
+
+class Claim(NamedTuple):
+    """A running job, as the node that holds it sees it. `claim_no` is the fence of everything it writes."""
+
+    id: int
+    uid: UUID
+    task: str
+    queue: str
+    priority: int
+    args: str
+    options: str
+    created_at: datetime
+    visible_at: datetime
+    deadline_at: datetime | None
+    claimed_at: datetime
+    started_at: datetime | None
+    claim_no: int
+    attempt: int
+    retry_count: int
+    max_retries: int
+    crashes: int
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The handler returned. `reason` says why its result could not be kept, if so."""
+
+    result: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler raised. `delay` and `final` are a custom policy's word; without them the job's policy decides."""
+
+    error: str
+    delay: float | None = None
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The attempt outlived its time-out, its maximum runtime or its deadline, and was cut off."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The node that held the job is gone."""
+
+    cause: str = "node_lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The node gave the job back: it is shutting down, or cannot run it."""
+
+    cause: str = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """The handler asked to be called again later, at no cost."""
+
+    delay: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """There was nothing to do, or it was too late to do it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """A handler or an operator gave the job up."""
+
+    reason: str = "cancelled"
+
+
+Outcome: TypeAlias = Succeeded | Failed | TimedOut | Lost | Released | Snoozed | Skipped | Cancelled
+
+
+class Change(NamedTuple):
+    """One conditional write: the guard (id, from_state, claim_no), then what the row becomes.
+
+    `outcome` names how the attempt ended; None means that no attempt had started. A job that is not finished by
+    the change keeps such an attempt as a row of its own.
+    """
+
+    id: int
+    from_state: State
+    claim_no: int
+    state: State
+    reason: str | None
+    outcome: str | None
+    visible_at: datetime
+    retry_count: int
+    attempt: int
+    crashes: int
+    started_at: datetime | None
+    ended_at: datetime | None
+    result: str | None
+    error: str | None
+
+
+class Holding(NamedTuple):
+    """A running row of a node, as the database has it."""
+
+    id: int
+    claim_no: int
+    cancel_requested: bool
+
+
+class Started(NamedTuple):
+    """An attempt that has been running long enough to be worth telling the database about."""
+
+    id: int
+    claim_no: int
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One durable unit of work: the whole row, for people and for operators' verbs."""
+
+    id: int
+    uid: UUID
+    task: str
+    queue: str
+    priority: int
+    state: State
+    reason: str | None
+    args: dict[str, Any]
+    options: str
+    key: str | None
+    enqueued_by: str
+    created_at: datetime
+    updated_at: datetime
+    order_at: datetime
+    visible_at: datetime
+    deadline_at: datetime | None
+    max_runtime: float | None
+    max_retries: int
+    retry_count: int
+    attempt: int
+    crashes: int
+    claim_no: int
+    node_id: UUID | None
+    claimed_at: datetime | None
+    run_until: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested_at: datetime | None
+    result: Any
+    error: str | None
+    retry_of: int | None
+
+    @property
+    def finished(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the latest attempt took, once it ended."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A started attempt of a job. The latest one is read off the job itself."""
+
+    job_id: int
+    attempt: int
+    claim_no: int
+    node_id: UUID | None
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One running process: a fresh UUID, alive while its lease is renewed. Names and hosts are labels."""
+
+    id: UUID
+    name: str
+    host: str
+    pid: int
+    boot_id: str
+    version: str
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    concurrency: int
+    address: str | None
+    started_at: datetime
+    beat_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A named lane: what an operator set for it, and what was last counted in it."""
+
+    name: str
+    paused_at: datetime | None
+    queued: int
+    running: int
+    later: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many jobs wait in one queue at one priority. A sample, cut off at the store's counting limit."""
+
+    queue: str
+    priority: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """What a listing asks for. Newest first; `before` is the id to go on from."""
+
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    key: str | None = None
+    before: int | None = None
+    limit: int = 100

@@ -1,0 +1,1 @@
+"""Decisions without I/O: every module here is arithmetic over values that are handed in."""

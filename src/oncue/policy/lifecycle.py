@@ -1,0 +1,253 @@
+"""The life of a job: every change of state that there is, and nothing else.
+
+    scheduled --due--> queued --claim--> running --settle--> succeeded | failed | cancelled | skipped
+                         ^                  |
+                         |                  +--settle--> retrying --due--> queued
+                         +--- release, lost node
+
+A claim belongs to one node and carries a `claim_no`, which grows with every claim and is never given back. When an
+attempt ends, `settle` turns its outcome into a `Change`: a write that takes effect only if the row is still in the
+state, and under the claim_no, that the node knew. Whoever comes late changes nothing. A lost node is settled by the
+same function as a failed attempt.
+
+Three numbers are kept apart. `claim_no` is the fence. `retry_count` is the budget that failures use up; releases,
+snoozes and lost nodes do not touch it. `attempt` counts the attempts that started and ended, for people.
+
+A job whose process crashed is a suspect: it may have been the cause. `crashes` counts that; stores hand a process at
+most one suspect at a time, so that the guilty one is found, and after `POISON` crashes it fails unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, NamedTuple
+
+from oncue.model import (
+    TERMINAL,
+    WAITING,
+    Cancelled,
+    Change,
+    Claim,
+    Failed,
+    Job,
+    Lost,
+    Outcome,
+    Released,
+    Skipped,
+    Snoozed,
+    State,
+    Succeeded,
+    TimedOut,
+)
+from oncue.policy import options
+
+POISON = 3
+
+
+class Ended(NamedTuple):
+    """A claim and what came of it: `started_at` is None if its attempt never started."""
+
+    claim: Claim
+    outcome: Outcome
+    started_at: datetime | None
+    ended_at: datetime
+
+
+def entry_state(visible_at: datetime, now: datetime) -> State:
+    """Where a new job begins."""
+    return "queued" if visible_at <= now else "scheduled"
+
+
+def refusal(claim: Claim, now: datetime) -> Outcome | None:
+    """Why a claimed job must not start after all."""
+    if claim.cancel_requested:
+        return Cancelled()
+    if claim.deadline_at is not None and claim.deadline_at <= now:
+        return Skipped("deadline")
+    return None
+
+
+def settle(ended: Ended, dice: Random) -> Change:
+    """The one write that an outcome leads to."""
+    return _SETTLERS[type(ended.outcome)](ended, ended.outcome, dice)
+
+
+def lost(claim: Claim, now: datetime, cause: str = "node_lost") -> Ended:
+    """What is known of an attempt whose node is gone: unless it was seen to start later, it began when claimed."""
+    return Ended(claim, Lost(cause), claim.started_at or claim.claimed_at, now)
+
+
+def overran(claim: Claim, now: datetime) -> Ended:
+    """An attempt that its own node should have cut off by now, and did not."""
+    return Ended(claim, TimedOut("over its maximum runtime"), claim.started_at or claim.claimed_at, now)
+
+
+def cancel(job: Job, now: datetime) -> Change | None:
+    """Cancel a job that waits. A running one is asked to stop instead, and a finished one is final."""
+    if job.state not in WAITING:
+        return None
+    return _by_hand(job, "cancelled", now, reason="cancelled", ended_at=now)
+
+
+def revive(job: Job, now: datetime) -> Change | None:
+    """An operator's retry: a finished job starts over with its whole budget."""
+    if job.state not in TERMINAL:
+        return None
+    return _by_hand(job, "queued", now, retry_count=0, crashes=0)
+
+
+def _by_hand(
+    job: Job,
+    state: State,
+    now: datetime,
+    *,
+    reason: str | None = None,
+    ended_at: datetime | None = None,
+    retry_count: int | None = None,
+    crashes: int | None = None,
+) -> Change:
+    return Change(
+        id=job.id,
+        from_state=job.state,
+        claim_no=job.claim_no,
+        state=state,
+        reason=reason,
+        outcome=None,
+        visible_at=now if state == "queued" else job.visible_at,
+        retry_count=job.retry_count if retry_count is None else retry_count,
+        attempt=job.attempt,
+        crashes=job.crashes if crashes is None else crashes,
+        started_at=job.started_at,
+        ended_at=ended_at,
+        result=None,
+        error=job.error,
+    )
+
+
+def _succeeded(ended: Ended, outcome: Succeeded, dice: Random) -> Change:
+    return _finished(ended, "succeeded", reason=outcome.reason, result=outcome.result)
+
+
+def _failed(ended: Ended, outcome: Failed, dice: Random) -> Change:
+    claim = ended.claim
+    if claim.cancel_requested:
+        return _finished(ended, "cancelled", reason="cancelled", error=outcome.error)
+    if outcome.final or claim.retry_count >= claim.max_retries:
+        return _finished(ended, "failed", error=outcome.error)
+    delay = outcome.delay
+    if delay is None:
+        delay = options.read(claim.options).retry.delay(claim.retry_count, dice)
+    return _again(ended, "retrying", "failed", delay, error=outcome.error, retries=1)
+
+
+def _timed_out(ended: Ended, outcome: TimedOut, dice: Random) -> Change:
+    if options.read(ended.claim.options).delivery == "at_most_once":
+        return _finished(ended, "skipped", reason="skipped_timeout", error=outcome.error)
+    return _failed(ended, Failed(outcome.error), dice)
+
+
+def _lost(ended: Ended, outcome: Lost, dice: Random) -> Change:
+    claim, crashes = ended.claim, ended.claim.crashes + 1
+    if options.read(claim.options).delivery == "at_most_once":
+        return _lost_for_good(ended, outcome)
+    if claim.cancel_requested:
+        return _finished(ended, "cancelled", reason="cancelled", error=outcome.cause, crashes=crashes)
+    if crashes >= POISON:
+        error = f"its process died under it {crashes} times"
+        return _finished(ended, "failed", reason="poison", error=error, crashes=crashes)
+    return _again(ended, "queued", outcome.cause, 0.0, error=outcome.cause, crashes=crashes)
+
+
+def _lost_for_good(ended: Ended, outcome: Lost) -> Change:
+    if outcome.cause == "worker_startup_recovery":
+        return _finished(ended, "failed", reason=outcome.cause, error=outcome.cause)
+    return _finished(ended, "skipped", reason="skipped_timeout", error=outcome.cause)
+
+
+def _released(ended: Ended, outcome: Released, dice: Random) -> Change:
+    if ended.started_at is not None and options.read(ended.claim.options).delivery == "at_most_once":
+        return _finished(ended, "skipped", reason="interrupted", error=outcome.cause)
+    return _again(ended, "queued", outcome.cause, 0.0)
+
+
+def _snoozed(ended: Ended, outcome: Snoozed, dice: Random) -> Change:
+    return _again(ended, "scheduled", "snoozed", outcome.delay, error=outcome.reason or None)
+
+
+def _skipped(ended: Ended, outcome: Skipped, dice: Random) -> Change:
+    return _finished(ended, "skipped", reason=outcome.reason)
+
+
+def _cancelled(ended: Ended, outcome: Cancelled, dice: Random) -> Change:
+    return _finished(ended, "cancelled", reason=outcome.reason)
+
+
+_SETTLERS: dict[type, Callable[[Ended, Any, Random], Change]] = {
+    Succeeded: _succeeded,
+    Failed: _failed,
+    TimedOut: _timed_out,
+    Lost: _lost,
+    Released: _released,
+    Snoozed: _snoozed,
+    Skipped: _skipped,
+    Cancelled: _cancelled,
+}
+
+
+def _finished(
+    ended: Ended,
+    state: State,
+    *,
+    reason: str | None = None,
+    result: str | None = None,
+    error: str | None = None,
+    crashes: int | None = None,
+) -> Change:
+    claim, started_at = ended.claim, ended.started_at
+    return Change(
+        claim.id,
+        "running",
+        claim.claim_no,
+        state,
+        reason,
+        state if started_at is not None else None,
+        claim.visible_at,
+        claim.retry_count,
+        claim.attempt + (started_at is not None),
+        claim.crashes if crashes is None else crashes,
+        started_at,
+        ended.ended_at,
+        result,
+        error,
+    )
+
+
+def _again(
+    ended: Ended,
+    state: State,
+    outcome: str,
+    delay: float,
+    *,
+    error: str | None = None,
+    retries: int = 0,
+    crashes: int | None = None,
+) -> Change:
+    claim, started_at = ended.claim, ended.started_at
+    return Change(
+        claim.id,
+        "running",
+        claim.claim_no,
+        state,
+        None,
+        outcome if started_at is not None else None,
+        ended.ended_at + timedelta(seconds=delay),
+        claim.retry_count + retries,
+        claim.attempt + (started_at is not None),
+        claim.crashes if crashes is None else crashes,
+        started_at,
+        ended.ended_at,
+        None,
+        error,
+    )

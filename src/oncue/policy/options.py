@@ -1,0 +1,42 @@
+"""What a job carries with it from enqueue to settle, resolved once and stored as text on its row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+from oncue.model import Delivery
+from oncue.policy.retry import DEFAULT_POLICY, Policy, from_stored
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    delivery: Delivery = "at_least_once"
+    timeout: float | None = None
+    max_runtime: float | None = None
+    retry: Policy = DEFAULT_POLICY
+
+    @property
+    def longest(self) -> float | None:
+        """After how many seconds an attempt is cut off, if ever."""
+        limits = [limit for limit in (self.timeout, self.max_runtime) if limit is not None]
+        return min(limits) if limits else None
+
+    def stored(self) -> str:
+        return json.dumps(
+            {
+                "delivery": self.delivery,
+                "timeout": self.timeout,
+                "max_runtime": self.max_runtime,
+                "retry": self.retry.stored(),
+            },
+            separators=(",", ":"),
+        )
+
+
+@lru_cache(maxsize=4096)
+def read(text: str) -> Options:
+    """The options of a job. Jobs of one task share one text, so that this is a look-up on the hot path."""
+    stored = json.loads(text)
+    return Options(stored["delivery"], stored["timeout"], stored["max_runtime"], from_stored(stored["retry"]))

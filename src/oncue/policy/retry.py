@@ -1,0 +1,99 @@
+"""When to try again. A policy maps the number of retries used so far to a delay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any, TypeAlias
+
+from oncue.policy.durations import Duration, seconds
+
+DEFAULT_MAX_RETRIES = 3
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Exponential:
+    """base x factor^retry_count, at most `cap`, then spread by +-`jitter` so that failures do not march in step."""
+
+    base: float
+    factor: float
+    cap: float
+    jitter: float
+
+    def __init__(self, base: Duration = "1m", factor: float = 2.0, cap: Duration = "24h", jitter: float = 0.2) -> None:
+        if factor < 1:
+            raise ValueError(f"factor: expected a number of at least 1, not {factor!r}")
+        if not 0 <= jitter <= 1:
+            raise ValueError(f"jitter: expected a fraction between 0 and 1, not {jitter!r}")
+        object.__setattr__(self, "base", seconds(base, "base"))
+        object.__setattr__(self, "factor", float(factor))
+        object.__setattr__(self, "cap", seconds(cap, "cap"))
+        object.__setattr__(self, "jitter", float(jitter))
+
+    def delay(self, retry_count: int, dice: Random) -> float:
+        try:
+            grown = self.base * self.factor**retry_count
+        except OverflowError:
+            grown = self.cap
+        return min(grown, self.cap) * dice.uniform(1 - self.jitter, 1 + self.jitter)
+
+    def bounds(self, retry_count: int) -> tuple[float, float]:
+        """The shortest and the longest delay that this policy can give."""
+        middle = self.delay(retry_count, _Middle())
+        return middle * (1 - self.jitter), middle * (1 + self.jitter)
+
+    def default_max_retries(self) -> int:
+        return DEFAULT_MAX_RETRIES
+
+    def stored(self) -> dict[str, Any]:
+        return {
+            "kind": "exponential",
+            "base": self.base,
+            "factor": self.factor,
+            "cap": self.cap,
+            "jitter": self.jitter,
+        }
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Ladder:
+    """Fixed steps, one per retry, without jitter. Its length is the number of retries."""
+
+    steps: tuple[float, ...]
+
+    def __init__(self, *steps: Duration) -> None:
+        if not steps:
+            raise ValueError("steps: expected at least one delay, such as Ladder('30s', '2m', '10m')")
+        taken = tuple(seconds(step, f"step {number}") for number, step in enumerate(steps, 1))
+        object.__setattr__(self, "steps", taken)
+
+    def delay(self, retry_count: int, dice: Random) -> float:
+        return self.steps[min(retry_count, len(self.steps) - 1)]
+
+    def bounds(self, retry_count: int) -> tuple[float, float]:
+        step = self.steps[min(retry_count, len(self.steps) - 1)]
+        return step, step
+
+    def default_max_retries(self) -> int:
+        return len(self.steps)
+
+    def stored(self) -> dict[str, Any]:
+        return {"kind": "ladder", "steps": list(self.steps)}
+
+
+Policy: TypeAlias = Exponential | Ladder
+DEFAULT_POLICY = Exponential()
+
+
+def from_stored(stored: dict[str, Any]) -> Policy:
+    """The policy that a job was enqueued with."""
+    if stored["kind"] == "ladder":
+        return Ladder(*stored["steps"])
+    return Exponential(stored["base"], stored["factor"], stored["cap"], stored["jitter"])
+
+
+class _Middle(Random):
+    """Dice that always land in the middle."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2

@@ -1,0 +1,36 @@
+"""The databases that oncue runs on. `connect` picks one by its address."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from oncue.errors import ConfigError
+from oncue.store.contract import Store
+from oncue.store.postgres import PostgresStore
+from oncue.store.sqlite import SqliteStore
+
+__all__ = ["PostgresStore", "SqliteStore", "Store", "connect"]
+
+EXPECTED = "postgresql://user:password@host:5432/database, postgres://…, or sqlite:///path/to/oncue.db"
+
+
+def connect(url: str, *, size: int = 6, prepare: bool = True, listen: bool = True) -> Store:
+    """The store behind an address; it is not opened yet."""
+    scheme, separator, rest = url.partition("://")
+    if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
+        return SqliteStore(rest[1:])
+    if scheme in ("postgres", "postgresql") and separator:
+        return PostgresStore(_checked(url), size=size, prepare=prepare, listen=listen)
+    raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; got {url!r}", exit_code=1)
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        if "," not in parts.netloc:
+            _ = parts.port
+    except ValueError as error:
+        raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; {error}", exit_code=1) from error
+    if not parts.path.strip("/"):
+        raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; the database name is missing", exit_code=1)
+    return url

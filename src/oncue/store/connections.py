@@ -1,0 +1,107 @@
+"""A small pool of asyncpg connections.
+
+asyncpg's own pool resets a connection with a round trip whenever it comes back. Nothing here leaves session state
+behind (no temporary tables, no settings, no advisory locks), so that trip would only double the cost of a claim.
+A connection that saw a failure of any kind below SQL is closed and replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from oncue.errors import StoreError, StoreFull, StoreUnavailable
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.QueryCanceledError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.DeadlockDetectedError,
+    OSError,
+    TimeoutError,
+)
+
+
+def translated(error: BaseException) -> StoreError | None:
+    """The error of ours that says the same, or None if it is not the database's doing."""
+    if isinstance(error, asyncpg.DiskFullError):
+        return StoreFull(f"PostgreSQL has no room left: {error}")
+    if isinstance(error, asyncpg.UndefinedTableError):
+        return StoreError(f"the oncue tables are missing ({error}): run `oncue migrate`")
+    if isinstance(error, _AWAY):
+        return StoreUnavailable(f"PostgreSQL does not answer: {error or type(error).__name__}")
+    if isinstance(error, asyncpg.PostgresError):
+        return StoreError(f"PostgreSQL refused: {error}")
+    return None
+
+
+class Connections:
+    def __init__(self, dsn: str, size: int, *, prepare: bool = True, timeout: float = 15.0) -> None:
+        self._dsn = dsn
+        self._prepare = prepare
+        self._timeout = timeout
+        self._idle: list[Connection] = []
+        self._seats = asyncio.Semaphore(size)
+        self._closed = False
+
+    async def connect(self) -> Connection:
+        """A connection outside the pool, for listening."""
+        options: dict[str, Any] = {} if self._prepare else {"statement_cache_size": 0}
+        try:
+            return await asyncpg.connect(self._dsn, timeout=self._timeout, command_timeout=self._timeout, **options)
+        except asyncpg.InvalidCatalogNameError as error:
+            raise StoreUnavailable(f"PostgreSQL has no such database: {error}") from error
+        except asyncpg.InvalidAuthorizationSpecificationError as error:
+            raise StoreUnavailable(f"PostgreSQL refused the login: {error}") from error
+        except BaseException as error:
+            if (ours := translated(error)) is not None:
+                raise ours from error
+            raise
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[Connection]:
+        """Lend a connection for one statement or one transaction."""
+        async with self._seats:
+            connection = self._idle.pop() if self._idle else await self.connect()
+            try:
+                yield connection
+            except BaseException as error:
+                ours = translated(error)
+                if ours is None or isinstance(ours, StoreUnavailable):
+                    connection.terminate()
+                else:
+                    self._give_back(connection)
+                if ours is not None:
+                    raise ours from error
+                raise
+            self._give_back(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        if self._closed or connection.is_closed():
+            connection.terminate()
+        else:
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                await connection.close(timeout=2)
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection.terminate()

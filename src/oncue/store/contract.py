@@ -1,0 +1,173 @@
+"""What the engine asks of a database: the verbs, and what each of them promises.
+
+A store compares, copies, counts and orders. It decides nothing: which state a job takes, when it is due and who is
+lost arrives as values. Time is always an argument. Every verb is one transaction; when its reply is lost the caller
+sees `StoreUnavailable` and knows only that it does not know. Both stores pass one suite, `tests/store`.
+
+Each change of a job is conditional on what its author knew of it, so that whoever comes late changes nothing:
+
+    claim    takes `queued` rows, best first, and raises their claim_no
+    apply    writes a `Change` where (id, state, claim_no) still hold, and says which ones took
+    the rest read, or guard themselves in the same way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from oncue.model import (
+    Attempt,
+    Batch,
+    Change,
+    Claim,
+    Depth,
+    Holding,
+    Job,
+    JobFilter,
+    Node,
+    Queue,
+    Receipt,
+    Started,
+)
+
+DEPTH_LIMIT = 100_000
+
+
+class Store(Protocol):
+    dialect: str
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect and check the schema. Raises StoreUnavailable or SchemaMismatch."""
+
+    async def close(self) -> None: ...
+
+    async def migrate(self) -> list[str]:
+        """Bring the tables up to date; the names of the steps taken."""
+        ...
+
+    async def time(self) -> datetime:
+        """The database's clock."""
+        ...
+
+    # --- making and reading jobs --------------------------------------------------------------------------------
+
+    async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+        """Write all jobs or none; one receipt each, in order.
+
+        A job whose (task, key) is held by an unfinished one is not written: its receipt names the one that stands.
+        After an unknown reply the same batches are sent again with `in_doubt`: what is there already is written to
+        (so that a synchronous standby confirms it), not doubled.
+        """
+        ...
+
+    async def job(self, ref: int | UUID) -> Job | None: ...
+
+    async def jobs(self, wanted: JobFilter) -> list[Job]: ...
+
+    async def attempts(self, job_id: int) -> list[Attempt]:
+        """The ended attempts before the latest, oldest first."""
+        ...
+
+    # --- the hot path -------------------------------------------------------------------------------------------
+
+    async def promote(self, now: datetime, limit: int) -> datetime | None:
+        """Queue up to `limit` scheduled and retrying jobs that are due. When the next one will be, if any is."""
+        ...
+
+    async def claim(
+        self,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        now: datetime,
+        *,
+        suspect: bool,
+    ) -> list[Claim]:
+        """Take up to `limit` queued jobs of these queues and tasks: priority first, then age.
+
+        Nothing comes from a paused queue, and nothing goes to a node whose lease is over. Jobs under suspicion
+        (`crashes` > 0) come one at a time, and only if `suspect` allows it.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
+        """Write each change whose guard holds. True where it did, in order. Raises Conflict if a key is taken."""
+        ...
+
+    async def mark_started(self, started: Sequence[Started]) -> None:
+        """Show on the rows when attempts that take a while began."""
+
+    async def held(self, node: UUID) -> list[Holding]:
+        """What the database believes that this node is running."""
+        ...
+
+    # --- upkeep -------------------------------------------------------------------------------------------------
+
+    async def stranded(self, now: datetime, limit: int) -> list[Claim]:
+        """Running jobs whose node is not alive."""
+        ...
+
+    async def overdue(self, before: datetime, limit: int) -> list[Claim]:
+        """Running jobs whose maximum runtime ended before this instant."""
+        ...
+
+    async def age(self, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime) -> int:
+        """Raise up to `limit` jobs that have waited since then by `gain`, once per round. How many were raised."""
+        ...
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        """Delete up to `limit` jobs that finished before this instant, with their attempts."""
+        ...
+
+    async def fold_counters(self, limit: int) -> int:
+        """Add up to `limit` deltas that settling left behind to the totals."""
+        ...
+
+    async def depth(self) -> list[Depth]:
+        """How many jobs are queued, by queue and priority; the count ends at DEPTH_LIMIT rows."""
+        ...
+
+    # --- operators ----------------------------------------------------------------------------------------------
+
+    async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
+        """Set the priority of an unfinished job, or add to it, between 0 and 100. The new one, or None."""
+        ...
+
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
+        """Ask the node that runs this claim to stop it."""
+        ...
+
+    async def pause(self, queue: str, now: datetime) -> None: ...
+
+    async def resume(self, queue: str, now: datetime) -> None: ...
+
+    async def queues(self) -> list[Queue]: ...
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    async def register(self, node: Node) -> None:
+        """Begin a lease, or begin it anew after it was lost."""
+
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
+        """Renew a lease that was not declared lost."""
+        ...
+
+    async def bury(self, now: datetime) -> list[Node]:
+        """Declare the nodes lost whose lease is over; from here on they cannot renew it."""
+        ...
+
+    async def leave(self, node: UUID) -> None:
+        """End a lease at once."""
+
+    async def nodes(self) -> list[Node]: ...
+
+    # --- waking -------------------------------------------------------------------------------------------------
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever another process may have changed something. A hint: it may be lost or idle."""

@@ -1,0 +1,193 @@
+"""How work reaches SQLite: one lane per connection, one step at a time.
+
+SQLite takes one writer. Rather than let threads and tasks compete for it, a process has a single writer lane: work is
+queued, and everything that waits is done in one transaction (group commit), so that a hundred small writes cost one
+fsync. Each piece of work runs in its own savepoint: one that fails takes nothing else down with it.
+
+`ThreadLane` is the lane of production. `InlineLane` does the same in the caller's own thread, with no waiting at all:
+the simulator's, so that a run depends on nothing but its seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from oncue.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[sqlite3.Connection], T]
+Ask: TypeAlias = tuple[Work[Any], bool, "Future[Any]"]
+
+GROUP = 64
+
+
+class Lane(Protocol):
+    async def write(self, work: Work[T]) -> T:
+        """Do work in a transaction; it is durable when this returns."""
+        ...
+
+    async def read(self, work: Work[T]) -> T: ...
+
+    async def close(self) -> None: ...
+
+
+def translated(error: BaseException) -> BaseException:
+    """The error of ours that says the same."""
+    if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.IntegrityError):
+        return error
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return StoreBusy("SQLite stayed locked: a write transaction is held open, by this caller or by another program")
+    if "full" in text:
+        return StoreFull(f"SQLite has no room left: {text}")
+    if isinstance(error, sqlite3.OperationalError) and ("unable to open" in text or "disk I/O" in text):
+        return StoreUnavailable(f"SQLite cannot use its file: {text}")
+    return StoreError(f"SQLite refused: {text}")
+
+
+class InlineLane:
+    """Work is done where it is asked for."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def write(self, work: Work[T]) -> T:
+        try:
+            self._connection.execute("begin immediate")
+            try:
+                result = work(self._connection)
+                self._connection.execute("commit")
+            except BaseException:
+                _roll_back(self._connection)
+                raise
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return result
+
+    async def read(self, work: Work[T]) -> T:
+        try:
+            return work(self._connection)
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class ThreadLane:
+    """A thread that owns a connection. `connect` runs in that thread."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], name: str) -> None:
+        self._connect = connect
+        self._asks: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._opened: Future[None] = Future()
+        self._closed = False
+
+    async def open(self) -> None:
+        self._thread.start()
+        await asyncio.wrap_future(self._opened)
+
+    async def write(self, work: Work[T]) -> T:
+        return await self._ask(work, True)
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._ask(work, False)
+
+    async def _ask(self, work: Work[T], writes: bool) -> T:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        answer: Future[T] = Future()
+        self._asks.put((work, writes, answer))
+        # The work goes on whatever becomes of the one who asked, as it would on a server.
+        return await asyncio.shield(asyncio.wrap_future(answer))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._asks.put(None)
+        while self._thread.is_alive():
+            await asyncio.sleep(0.001)
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+        except BaseException as error:
+            self._opened.set_exception(translated(error))
+            return
+        self._opened.set_result(None)
+        while (group := self._next_group()) is not None:
+            writes = [ask for ask in group if ask[1]]
+            for work, _, answer in (ask for ask in group if not ask[1]):
+                _answer(answer, work, connection)
+            if writes:
+                _commit_together(connection, writes)
+        connection.close()
+
+    def _next_group(self) -> list[Ask] | None:
+        first = self._asks.get()
+        if first is None:
+            return None
+        group = [first]
+        while len(group) < GROUP:
+            try:
+                ask = self._asks.get_nowait()
+            except queue.Empty:
+                break
+            if ask is None:
+                self._asks.put(None)
+                break
+            group.append(ask)
+        return group
+
+
+def _answer(answer: Future[Any], work: Work[Any], connection: sqlite3.Connection) -> None:
+    try:
+        answer.set_result(work(connection))
+    except BaseException as error:
+        answer.set_exception(translated(error))
+
+
+def _commit_together(connection: sqlite3.Connection, writes: list[Ask]) -> None:
+    results: list[tuple[Future[Any], Any, BaseException | None]] = []
+    try:
+        connection.execute("begin immediate")
+        for work, _, answer in writes:
+            results.append((answer, *_in_savepoint(connection, work)))
+        connection.execute("commit")
+    except BaseException as error:
+        _roll_back(connection)
+        for _, _, answer in writes:
+            answer.set_exception(translated(error))
+        return
+    for answer, result, error_of_one in results:
+        if error_of_one is not None:
+            answer.set_exception(translated(error_of_one))
+        else:
+            answer.set_result(result)
+
+
+def _in_savepoint(connection: sqlite3.Connection, work: Work[Any]) -> tuple[Any, BaseException | None]:
+    connection.execute("savepoint one")
+    try:
+        result = work(connection)
+    except BaseException as error:
+        if not connection.in_transaction:
+            raise  # a full disk may have rolled everything back already
+        connection.execute("rollback to one")
+        connection.execute("release one")
+        return None, error
+    connection.execute("release one")
+    return result, None
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("rollback")

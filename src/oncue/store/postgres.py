@@ -1,0 +1,411 @@
+"""The store on PostgreSQL. The statements are in postgres.sql; here they only get their parameters and rows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from oncue.errors import Conflict, StoreError, StoreUnavailable
+from oncue.model import (
+    STATES,
+    TERMINAL,
+    Attempt,
+    Batch,
+    Change,
+    Claim,
+    Depth,
+    Holding,
+    Job,
+    JobFilter,
+    Node,
+    Queue,
+    Receipt,
+    Started,
+)
+from oncue.store import statements
+from oncue.store.connections import Connection, Connections
+from oncue.store.contract import DEPTH_LIMIT
+from oncue.store.hints import Debounce
+from oncue.store.tables import queue_rows
+
+ROWS_PER_STATEMENT = 10_000
+CHANNEL = "oncue"
+# One migration at a time, whoever starts it; the number is arbitrary and only ours.
+MIGRATION_LOCK = 0x6F6E637565
+
+
+class PostgresStore:
+    dialect = "postgres"
+
+    def __init__(self, dsn: str, *, size: int = 6, prepare: bool = True, listen: bool = True) -> None:
+        self._connections = Connections(dsn, size, prepare=prepare)
+        self._sql = statements.load(self.dialect)
+        self._hints = Debounce(self._notify)
+        self._listen = listen
+        self._watcher: asyncio.Task[None] | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        statements.check_version(self.dialect, await self.version())
+
+    async def close(self) -> None:
+        await self._hints.close()
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+        await self._connections.close()
+
+    async def version(self) -> int:
+        """The number of the last migration, 0 on an empty database."""
+        async with self._connections.use() as connection:
+            return await self._version(connection)
+
+    async def _version(self, connection: Connection) -> int:
+        if not await connection.fetchval("select to_regclass('oncue_migrations') is not null"):
+            return 0
+        number: int = await connection.fetchval("select coalesce(max(number), 0) from oncue_migrations")
+        return number
+
+    async def migrate(self) -> list[str]:
+        async with self._connections.use() as connection, connection.transaction():
+            await connection.execute("select pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+            await connection.execute(
+                "create table if not exists oncue_migrations "
+                "(number integer primary key, name text not null, applied_at timestamptz not null)"
+            )
+            done = await self._version(connection)
+            missing = [step for step in statements.migrations(self.dialect) if step.number > done]
+            applied_at = await self._time(connection)
+            for step in missing:
+                await connection.execute(step.script)
+                await connection.execute(
+                    "insert into oncue_migrations values ($1, $2, $3)", step.number, step.name, applied_at
+                )
+            return [step.name for step in missing]
+
+    async def time(self) -> datetime:
+        async with self._connections.use() as connection:
+            return await self._time(connection)
+
+    async def _time(self, connection: Connection) -> datetime:
+        # The one place where the database's clock is read: everything else gets its time from here.
+        told: datetime = await connection.fetchval("select clock_timestamp()")
+        return told
+
+    # --- making and reading jobs --------------------------------------------------------------------------------
+
+    async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+        if len(batches) == 1 and len(batches[0].uids) <= ROWS_PER_STATEMENT and not in_doubt:
+            receipts = await self._enqueue_at_once(batches[0])
+        else:
+            receipts = await self._enqueue_in_transaction(batches, in_doubt)
+        return receipts
+
+    async def _enqueue_at_once(self, batch: Batch) -> list[Receipt]:
+        """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
+        tell = batch.state == "queued" and self._hints.take()
+        async with self._connections.use() as connection:
+            written = await self._insert(connection, batch, 0, len(batch.uids), tell=tell)
+            receipts = await self._receipts(connection, batch, written)
+        if written and not tell and batch.state == "queued":
+            self._hints.send()
+        return receipts
+
+    async def _enqueue_in_transaction(self, batches: Sequence[Batch], in_doubt: bool) -> list[Receipt]:
+        receipts: list[Receipt] = []
+        async with self._connections.use() as connection, connection.transaction():
+            for batch in batches:
+                written = await self._touched(connection, batch) if in_doubt else {}
+                for start in range(0, len(batch.uids), ROWS_PER_STATEMENT):
+                    end = start + ROWS_PER_STATEMENT
+                    written |= await self._insert(connection, batch, start, end, skip=written)
+                receipts += await self._receipts(connection, batch, written)
+            await connection.execute("select pg_notify($1, '')", CHANNEL)
+        return receipts
+
+    async def _insert(
+        self,
+        connection: Connection,
+        batch: Batch,
+        start: int,
+        end: int,
+        *,
+        tell: bool = False,
+        skip: dict[UUID, int] | None = None,
+    ) -> dict[UUID, int]:
+        uids, args = batch.uids[start:end], batch.args[start:end]
+        keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(uids)
+        if skip:
+            kept = [row for row in zip(uids, args, keys, strict=True) if row[0] not in skip]
+            if not kept:
+                return {}
+            uids, args, keys = (list(column) for column in zip(*kept, strict=True))
+        rows = await connection.fetch(
+            self._sql["enqueue"],
+            uids,
+            args,
+            keys,
+            batch.task,
+            batch.queue,
+            batch.priority,
+            batch.state,
+            batch.options,
+            batch.max_retries,
+            None if batch.max_runtime is None else timedelta(seconds=batch.max_runtime),
+            batch.created_at,
+            batch.visible_at,
+            batch.deadline_at,
+            batch.enqueued_by,
+            tell,
+            batch.retry_of,
+        )
+        return {row[1]: row[0] for row in rows}
+
+    async def _touched(self, connection: Connection, batch: Batch) -> dict[UUID, int]:
+        rows = await connection.fetch(self._sql["touch"], batch.uids, batch.created_at)
+        return {row[1]: row[0] for row in rows}
+
+    async def _receipts(self, connection: Connection, batch: Batch, written: dict[UUID, int]) -> list[Receipt]:
+        if len(written) == len(batch.uids):
+            return [Receipt(written[uid], uid, True) for uid in batch.uids]
+        return await self._receipts_of_duplicates(connection, batch, written)
+
+    async def _receipts_of_duplicates(
+        self, connection: Connection, batch: Batch, written: dict[UUID, int]
+    ) -> list[Receipt]:
+        keys = batch.keys or []
+        standing: dict[str, tuple[int, UUID]] = {}
+        while True:
+            left = [n for n, uid in enumerate(batch.uids) if uid not in written and keys[n] not in standing]
+            if not left:
+                break
+            rows = await connection.fetch(self._sql["standing"], batch.task, [keys[n] for n in left])
+            standing |= {row[2]: (row[0], row[1]) for row in rows}
+            # The job in the way may have finished between the two statements: then the way is free.
+            for n in left:
+                if keys[n] not in standing:
+                    written |= await self._insert(connection, batch, n, n + 1)
+        return [
+            Receipt(written[uid], uid, True) if uid in written else Receipt(*standing[keys[n]], False)
+            for n, uid in enumerate(batch.uids)
+        ]
+
+    async def job(self, ref: int | UUID) -> Job | None:
+        name = "job_by_uid" if isinstance(ref, UUID) else "job_by_id"
+        rows = await self._fetch(name, ref)
+        return _job(rows[0]) if rows else None
+
+    async def jobs(self, wanted: JobFilter) -> list[Job]:
+        states = list(wanted.states) or None
+        rows = await self._fetch("jobs", states, wanted.queue, wanted.task, wanted.key, wanted.before, wanted.limit)
+        return [_job(row) for row in rows]
+
+    async def attempts(self, job_id: int) -> list[Attempt]:
+        return [Attempt(*row) for row in await self._fetch("attempts", job_id)]
+
+    # --- the hot path -------------------------------------------------------------------------------------------
+
+    async def promote(self, now: datetime, limit: int) -> datetime | None:
+        async with self._connections.use() as connection:
+            await connection.execute(self._sql["promote"], now, limit)
+            due: datetime | None = await connection.fetchval(self._sql["next_due"])
+            return due
+
+    async def claim(
+        self,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        now: datetime,
+        *,
+        suspect: bool,
+    ) -> list[Claim]:
+        rows = await self._fetch("claim", node, queues, tasks, limit, now, suspect)
+        return [Claim(*row) for row in rows]
+
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
+        if not changes:
+            return []
+        columns = [list(column) for column in zip(*changes, strict=True)]
+        try:
+            async with self._connections.use() as connection:
+                took = await connection.fetchval(self._sql["apply"], now, *columns)
+        except StoreError as error:
+            if isinstance(error.__cause__, asyncpg.UniqueViolationError):
+                raise Conflict("another unfinished job of this task has the same key") from error
+            raise
+        if any(change.state == "queued" for change in changes):
+            self._hints.send()
+        if len(took) == len(changes):
+            return [True] * len(changes)
+        return _which(changes, set(took))
+
+    async def mark_started(self, started: Sequence[Started]) -> None:
+        columns = [list(column) for column in zip(*started, strict=True)]
+        await self._fetch("mark_started", *columns)
+
+    async def held(self, node: UUID) -> list[Holding]:
+        return [Holding(*row) for row in await self._fetch("held", node)]
+
+    # --- upkeep -------------------------------------------------------------------------------------------------
+
+    async def stranded(self, now: datetime, limit: int) -> list[Claim]:
+        return [Claim(*row) for row in await self._fetch("stranded", now, limit)]
+
+    async def overdue(self, before: datetime, limit: int) -> list[Claim]:
+        return [Claim(*row) for row in await self._fetch("overdue", before, limit)]
+
+    async def age(self, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime) -> int:
+        raised = 0
+        async with self._connections.use() as connection:
+            # Highest lane first, so that a job raised in this pass is not met again.
+            for queue, priority in await connection.fetch(self._sql["age_lanes"]):
+                left = limit - raised
+                if left <= 0:
+                    break
+                status = await connection.execute(
+                    self._sql["age"], round_no, queue, priority, waiting_since, gain, now, left
+                )
+                raised += int(status.split()[-1])
+        return raised
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        gone = 0
+        async with self._connections.use() as connection:
+            for state in sorted(TERMINAL):
+                gone += await connection.fetchval(self._sql["prune"], state, before, limit - gone)
+            await connection.execute(self._sql["forget_nodes"], before)
+        return gone
+
+    async def fold_counters(self, limit: int) -> int:
+        async with self._connections.use() as connection:
+            folded: int = await connection.fetchval(self._sql["fold_counters"], limit)
+            return folded
+
+    async def depth(self) -> list[Depth]:
+        return [Depth(*row) for row in await self._fetch("depth", DEPTH_LIMIT)]
+
+    # --- operators ----------------------------------------------------------------------------------------------
+
+    async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
+        rows = await self._fetch("prioritize", job_id, priority, add, now)
+        return rows[0][0] if rows else None
+
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
+        asked = bool(await self._fetch("request_cancel", job_id, claim_no, now))
+        self._hints.send()
+        return asked
+
+    async def pause(self, queue: str, now: datetime) -> None:
+        await self._fetch("pause", queue, now)
+
+    async def resume(self, queue: str, now: datetime) -> None:
+        await self._fetch("resume", queue)
+        self._hints.send()
+
+    async def queues(self) -> list[Queue]:
+        return queue_rows(
+            await self._fetch("queues"),
+            await self._fetch("live_counts", DEPTH_LIMIT),
+            await self._fetch("totals"),
+        )
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    async def register(self, node: Node) -> None:
+        await self._fetch(
+            "register",
+            node.id,
+            node.name,
+            node.host,
+            node.pid,
+            node.boot_id,
+            node.version,
+            list(node.queues),
+            list(node.tasks),
+            node.concurrency,
+            node.address,
+            node.started_at,
+            node.beat_at,
+            node.expires_at,
+        )
+
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
+        return bool(await self._fetch("beat", node, now, expires_at))
+
+    async def bury(self, now: datetime) -> list[Node]:
+        return [_node(row) for row in await self._fetch("bury", now)]
+
+    async def leave(self, node: UUID) -> None:
+        await self._fetch("leave", node)
+
+    async def nodes(self) -> list[Node]:
+        return [_node(row) for row in await self._fetch("nodes")]
+
+    # --- waking -------------------------------------------------------------------------------------------------
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        if self._listen and self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(self._keep_listening(wake))
+
+    async def _keep_listening(self, wake: Callable[[], None]) -> None:
+        """Hold one connection that listens, for as long as the store is open."""
+        while True:
+            with contextlib.suppress(StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await self._listen_once(wake)
+            await asyncio.sleep(1.0)
+
+    async def _listen_once(self, wake: Callable[[], None]) -> None:
+        connection = await self._connections.connect()
+        cut = asyncio.Event()
+        connection.add_termination_listener(lambda _: cut.set())
+        try:
+            await connection.add_listener(CHANNEL, lambda *_: wake())
+            wake()  # whatever was said while nobody listened
+            await cut.wait()
+        finally:
+            connection.terminate()
+
+    async def _notify(self) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            async with self._connections.use() as connection:
+                await connection.execute("select pg_notify($1, '')", CHANNEL)
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        async with self._connections.use() as connection:
+            return await connection.fetch(self._sql[name], *parameters)
+
+
+def _which(changes: Sequence[Change], took: set[int]) -> list[bool]:
+    """Two changes of one job in one batch have different claim_nos: only the later one can have taken."""
+    newest = {
+        job_id: max(change.claim_no for change in group)
+        for job_id, group in groupby(sorted(changes, key=lambda c: c.id), key=lambda c: c.id)
+    }
+    return [change.id in took and change.claim_no == newest[change.id] for change in changes]
+
+
+def _job(row: asyncpg.Record) -> Job:
+    values = dict(row)
+    assert values["state"] in STATES
+    values["args"] = json.loads(values["args"])
+    values["result"] = None if values["result"] is None else json.loads(values["result"])
+    if values["max_runtime"] is not None:
+        values["max_runtime"] = values["max_runtime"].total_seconds()
+    return Job(**values)
+
+
+def _node(row: asyncpg.Record) -> Node:
+    values = dict(row)
+    values["queues"], values["tasks"] = tuple(values["queues"]), tuple(values["tasks"])
+    return Node(**values)

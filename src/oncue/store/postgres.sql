@@ -1,0 +1,226 @@
+-- The verbs of the store, for PostgreSQL. Time always arrives as a parameter.
+-- `id = any(array(select …))` keeps its index plan at every batch size, where a join may flip to a sequential scan.
+
+-- name: enqueue
+-- A hint for the workers travels in the same transaction, if the caller wants one sent ($15).
+with written as (
+    insert into oncue_jobs (uid, args, key, task, queue, priority, state, options, max_retries, max_runtime,
+                            created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+    select n.uid, n.args::json, n.key, $4, $5, $6, $7, $8, $9, $10, $11, $11, $11, $12, $13, $14, $16
+      from unnest($1::uuid[], $2::text[], $3::text[]) as n (uid, args, key)
+        on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
+        do nothing
+    returning id, uid
+)
+select id, uid, (select pg_notify('oncue', '')::text where $15) from written;
+
+-- name: touch
+update oncue_jobs set updated_at = greatest(updated_at, $2) where uid = any($1::uuid[]) returning id, uid;
+
+-- name: standing
+select id, uid, key from oncue_jobs
+ where task = $1 and key = any($2::text[]) and state in ('scheduled', 'queued', 'running', 'retrying');
+
+-- name: job_by_id
+select {job} from oncue_jobs where id = $1;
+
+-- name: job_by_uid
+select {job} from oncue_jobs where uid = $1;
+
+-- name: jobs
+select {job} from oncue_jobs
+ where ($1::text[] is null or state = any($1)) and ($2::text is null or queue = $2)
+   and ($3::text is null or task = $3) and ($4::text is null or key = $4) and ($5::bigint is null or id < $5)
+ order by id desc limit $6;
+
+-- name: attempts
+select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error
+  from oncue_attempts where job_id = $1 order by claim_no;
+
+-- name: promote
+update oncue_jobs set state = 'queued', updated_at = $1
+ where id = any(array(select id from oncue_jobs where state in ('scheduled', 'retrying') and visible_at <= $1
+                       order by visible_at limit $2 for update skip locked))
+   and state in ('scheduled', 'retrying');
+
+-- name: next_due
+select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
+
+-- name: claim
+-- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
+with claimed as (
+    update oncue_jobs
+       set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5, run_until = $5 + max_runtime,
+           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null
+     where id = any(
+               array(select best.id from unnest($2::text[]) as wanted (queue)
+                      cross join lateral (
+                            select id, priority, order_at from oncue_jobs
+                             where state = 'queued' and crashes = 0 and queue = wanted.queue and task = any($3::text[])
+                             order by priority desc, order_at, id limit $4 for update skip locked) as best
+                      where not exists (select from oncue_queues where name = wanted.queue and paused_at is not null)
+                        and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
+                      order by best.priority desc, best.order_at, best.id limit $4)
+               || array(select id from oncue_jobs
+                         where state = 'queued' and crashes > 0 and queue = any($2::text[]) and task = any($3::text[])
+                           and not exists (select from oncue_queues
+                                            where name = oncue_jobs.queue and paused_at is not null)
+                           and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
+                         order by priority desc, order_at, id
+                         limit case when $6 then 1 else 0 end for update skip locked))
+    returning {claim}, order_at
+)
+select {claim_out} from claimed order by priority desc, order_at, id;
+
+-- name: apply
+with change as (
+    select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
+                         $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
+                         $15::text[])
+        as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
+              ended_at, result, error)
+), done as (
+    update oncue_jobs j
+       set state = c.state, reason = c.reason, visible_at = c.visible_at, retry_count = c.retry_count,
+           attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result::json,
+           error = c.error, updated_at = $1, run_until = null,
+           finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
+           cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end
+      from change c
+     where j.id = any($2::bigint[]) and j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
+    returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
+              c.error
+), history as (
+    insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
+    select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error from done
+     where outcome is not null and state in ('scheduled', 'queued', 'retrying')
+), counted as (
+    insert into oncue_counter_deltas (queue, task, state, jobs)
+    select queue, task, state, count(*) from done where state in ('succeeded', 'failed', 'cancelled', 'skipped')
+     group by queue, task, state
+)
+select coalesce(array_agg(id), '{}') from done;
+
+-- name: mark_started
+update oncue_jobs j set started_at = s.started_at
+  from unnest($1::bigint[], $2::int[], $3::timestamptz[]) as s (id, claim_no, started_at)
+ where j.id = any($1::bigint[]) and j.id = s.id and j.state = 'running' and j.claim_no = s.claim_no;
+
+-- name: held
+select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = $1;
+
+-- name: stranded
+select {claim} from oncue_jobs
+ where state = 'running'
+   and not exists (select from oncue_nodes n where n.id = node_id and n.lost_at is null and n.expires_at > $1)
+ order by id limit $2;
+
+-- name: overdue
+select {claim} from oncue_jobs where state = 'running' and run_until < $1 order by run_until limit $2;
+
+-- name: age_lanes
+-- The lanes in use, read off the head of each (queue, priority) in the claim index: no scan.
+with recursive lane (queue, priority) as (
+    (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0
+      order by queue, priority desc limit 1)
+    union all
+    select head.queue, head.priority from lane
+     cross join lateral (
+         (select queue, priority from oncue_jobs
+           where state = 'queued' and crashes = 0 and queue = lane.queue and priority < lane.priority
+           order by queue, priority desc limit 1)
+         union all
+         (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 and queue > lane.queue
+           order by queue, priority desc limit 1)
+         limit 1) as head
+)
+select queue, priority from lane where priority < 100 order by priority desc;
+
+-- name: age
+update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, updated_at = $6
+ where id = any(array(select id from oncue_jobs
+                       where state = 'queued' and crashes = 0 and queue = $2 and priority = $3 and order_at <= $4
+                         and greatest(created_at, visible_at) <= $4 and age_round < $1
+                       order by order_at, id limit $7 for update skip locked))
+   and state = 'queued';
+
+-- name: prune
+with old as (
+    select id from oncue_jobs where state = $1 and finished_at < $2 order by finished_at limit $3 for update skip locked
+), gone as (
+    delete from oncue_jobs where id = any(array(select id from old))
+       and state in ('succeeded', 'failed', 'cancelled', 'skipped') returning id
+)
+select count(*) from gone;
+
+-- name: fold_counters
+with taken as (
+    delete from oncue_counter_deltas
+     where id = any(array(select id from oncue_counter_deltas order by id limit $1 for update skip locked))
+    returning queue, task, state, jobs
+), folded as (
+    insert into oncue_counters as total (queue, task, state, jobs)
+    select queue, task, state, sum(jobs) from taken group by queue, task, state order by queue, task, state
+        on conflict (queue, task, state) do update set jobs = total.jobs + excluded.jobs
+)
+select count(*) from taken;
+
+-- name: depth
+select queue, priority, count(*) from (
+    select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 limit $1) as sample
+ group by queue, priority order by queue, priority;
+
+-- name: prioritize
+update oncue_jobs set priority = least(greatest(case when $3 then priority else 0 end + $2, 0), 100), updated_at = $4
+ where id = $1 and state in ('scheduled', 'queued', 'running', 'retrying')
+returning priority;
+
+-- name: request_cancel
+update oncue_jobs set cancel_requested_at = $3, updated_at = $3
+ where id = $1 and state = 'running' and claim_no = $2 returning id;
+
+-- name: pause
+insert into oncue_queues (name, paused_at) values ($1, $2)
+    on conflict (name) do update set paused_at = coalesce(oncue_queues.paused_at, excluded.paused_at);
+
+-- name: resume
+update oncue_queues set paused_at = null where name = $1;
+
+-- name: queues
+select name, paused_at from oncue_queues;
+
+-- name: live_counts
+select queue, state, count(*) from (
+    select queue, state from oncue_jobs where state = 'queued' limit $1) as waiting group by queue, state
+union all
+select queue, 'running', count(*) from oncue_jobs where state = 'running' group by queue
+union all
+select queue, 'later', count(*) from (
+    select queue from oncue_jobs where state in ('scheduled', 'retrying') limit $1) as later group by queue;
+
+-- name: totals
+select queue, state, sum(jobs)::bigint from (
+    select queue, state, jobs from oncue_counters union all select queue, state, jobs from oncue_counter_deltas) as t
+ group by queue, state;
+
+-- name: register
+insert into oncue_nodes (id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at,
+                         beat_at, expires_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null;
+
+-- name: beat
+update oncue_nodes set beat_at = $2, expires_at = $3 where id = $1 and lost_at is null returning id;
+
+-- name: bury
+update oncue_nodes set lost_at = $1 where lost_at is null and expires_at <= $1 returning {node};
+
+-- name: forget_nodes
+delete from oncue_nodes n where n.lost_at < $1
+   and not exists (select from oncue_jobs where state = 'running' and node_id = n.id);
+
+-- name: leave
+delete from oncue_nodes where id = $1;
+
+-- name: nodes
+select {node} from oncue_nodes where lost_at is null order by started_at, id;

@@ -1,0 +1,540 @@
+"""The store on SQLite. The statements are in sqlite.sql; here they only get their parameters and rows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from oncue.clock import wall
+from oncue.errors import Conflict, StoreError, StoreUnavailable
+from oncue.model import (
+    TERMINAL,
+    Attempt,
+    Batch,
+    Change,
+    Claim,
+    Depth,
+    Holding,
+    Job,
+    JobFilter,
+    Node,
+    Queue,
+    Receipt,
+    Started,
+)
+from oncue.store import statements
+from oncue.store.contract import DEPTH_LIMIT
+from oncue.store.lanes import InlineLane, Lane, ThreadLane
+from oncue.store.tables import queue_rows
+
+OLDEST_SQLITE = (3, 38, 0)
+BUSY_SECONDS = 30.0
+NOTICE_SECONDS = 0.02
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_CHANGES_TABLE = """
+create temp table if not exists change (
+    ordinal integer primary key, id integer, from_state text, claim_no integer, state text, reason text, outcome text,
+    visible_at integer, retry_count integer, attempt integer, crashes integer, started_at integer, ended_at integer,
+    result text, error text)
+"""
+
+
+class SqliteStore:
+    """One file, any number of processes on one host. `inline` keeps everything in the caller's thread."""
+
+    dialect = "sqlite"
+
+    def __init__(
+        self, path: str, *, inline: bool = False, wall: Callable[[], datetime] = wall, migrate: bool = True
+    ) -> None:
+        self.path = path
+        self._inline = inline
+        self._wall = wall
+        self._migrate = migrate
+        self._sql = statements.load(self.dialect)
+        self._writer: Lane
+        self._reader: Lane
+        self._watch: asyncio.Task[None] | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            wanted = ".".join(map(str, OLDEST_SQLITE))
+            raise StoreError(f"oncue needs SQLite {wanted} or newer, this Python has {sqlite3.sqlite_version}")
+        if self._inline:
+            self._writer = self._reader = InlineLane(self._connect())
+        else:
+            self._writer = await self._opened("oncue-writer", checkpoints=True)
+            self._reader = await self._opened("oncue-reader", checkpoints=False)
+        if self._migrate:
+            await self.migrate()
+        statements.check_version(self.dialect, await self.version())
+
+    async def _opened(self, name: str, *, checkpoints: bool) -> ThreadLane:
+        lane = ThreadLane(lambda: self._connect(checkpoints), name)
+        await lane.open()
+        return lane
+
+    def _connect(self, checkpoints: bool = True) -> sqlite3.Connection:
+        if self.path != ":memory:" and not Path(self.path).parent.is_dir():
+            raise StoreUnavailable(f"SQLite cannot use its file: there is no folder {Path(self.path).parent}")
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma foreign_keys = on")
+        connection.execute("pragma temp_store = memory")
+        if not checkpoints:
+            connection.execute("pragma wal_autocheckpoint = 0")
+        connection.execute(_CHANGES_TABLE)
+        return connection
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+        for lane in (self._reader, self._writer):
+            await lane.close()
+
+    async def version(self) -> int:
+        """The number of the last migration, 0 on an empty database."""
+        return await self._reader.read(_version)
+
+    async def migrate(self) -> list[str]:
+        known = statements.migrations(self.dialect)
+        if await self._reader.read(_version) >= known[-1].number:
+            return []
+        return await self._writer.write(self._migrated)
+
+    def _migrated(self, connection: sqlite3.Connection) -> list[str]:
+        done = _version(connection)
+        missing = [step for step in statements.migrations(self.dialect) if step.number > done]
+        for step in missing:
+            for statement in _split(step.script):
+                connection.execute(statement)
+            connection.execute(f"pragma user_version = {step.number}")
+        return [step.name for step in missing]
+
+    async def time(self) -> datetime:
+        mark = await self._value("high_water")
+        return max(self._wall(), _instant(mark))
+
+    # --- making and reading jobs --------------------------------------------------------------------------------
+
+    async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+        def work(connection: sqlite3.Connection) -> list[Receipt]:
+            return [receipt for batch in batches for receipt in self._enqueued(connection, batch, in_doubt)]
+
+        return await self._writer.write(work)
+
+    def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
+        texts = [str(uid) for uid in batch.uids]
+        rows: Sequence[tuple[str, str, str | None]] = list(zip(texts, batch.args, _keys(batch), strict=True))
+        if in_doubt:
+            parameters = {"uids": json.dumps(texts), "now": _micros(batch.created_at)}
+            connection.execute(self._sql["touch"], parameters)
+            there = self._written(connection, texts)
+            rows = [row for row in rows if row[0] not in there]
+        connection.execute(
+            self._sql["enqueue"],
+            {
+                "jobs": json.dumps(rows),
+                "task": batch.task,
+                "queue": batch.queue,
+                "priority": batch.priority,
+                "state": batch.state,
+                "options": batch.options,
+                "max_retries": batch.max_retries,
+                "max_runtime": None if batch.max_runtime is None else round(batch.max_runtime * 1e6),
+                "created_at": _micros(batch.created_at),
+                "visible_at": _micros(batch.visible_at),
+                "deadline_at": _micros_or_none(batch.deadline_at),
+                "enqueued_by": batch.enqueued_by,
+                "retry_of": batch.retry_of,
+            },
+        )
+        written = self._written(connection, texts)
+        standing = self._standing(connection, batch) if len(written) < len(texts) else {}
+        keys = batch.keys or []
+        return [
+            Receipt(written[text], uid, True) if text in written else Receipt(*standing[keys[n]], False)
+            for n, (text, uid) in enumerate(zip(texts, batch.uids, strict=True))
+        ]
+
+    def _written(self, connection: sqlite3.Connection, uids: list[str]) -> dict[str, int]:
+        return dict(_set(connection, self._sql["written"], {"uids": json.dumps(uids)}))
+
+    def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, UUID]]:
+        parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
+        found = _set(connection, self._sql["standing"], parameters)
+        return {key: (job_id, UUID(uid)) for key, job_id, uid in found}
+
+    async def job(self, ref: int | UUID) -> Job | None:
+        if isinstance(ref, UUID):
+            rows = await self._rows("job_by_uid", ref=str(ref))
+        else:
+            rows = await self._rows("job_by_id", ref=ref)
+        return _job(rows[0]) if rows else None
+
+    async def jobs(self, wanted: JobFilter) -> list[Job]:
+        rows = await self._rows(
+            "jobs",
+            states=json.dumps(wanted.states) if wanted.states else None,
+            queue=wanted.queue,
+            task=wanted.task,
+            key=wanted.key,
+            before=wanted.before,
+            limit=wanted.limit,
+        )
+        return [_job(row) for row in rows]
+
+    async def attempts(self, job_id: int) -> list[Attempt]:
+        rows = await self._rows("attempts", job_id=job_id)
+        return [
+            Attempt(
+                row[0],
+                row[1],
+                row[2],
+                _uuid(row[3]),
+                _instant(row[4]),
+                _instant_or_none(row[5]),
+                row[6],
+                row[7],
+            )
+            for row in rows
+        ]
+
+    # --- the hot path -------------------------------------------------------------------------------------------
+
+    async def promote(self, now: datetime, limit: int) -> datetime | None:
+        due = await self._value("next_due")
+        if due is None or due > _micros(now):
+            return _instant_or_none(due)
+
+        def work(connection: sqlite3.Connection) -> int | None:
+            connection.execute(self._sql["promote"], {"now": _micros(now), "limit": limit})
+            left: int | None = connection.execute(self._sql["next_due"]).fetchone()[0]
+            return left
+
+        return _instant_or_none(await self._writer.write(work))
+
+    async def claim(
+        self,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        now: datetime,
+        *,
+        suspect: bool,
+    ) -> list[Claim]:
+        lookup = {
+            "node": str(node),
+            "now": _micros(now),
+            "queues": json.dumps(list(queues)),
+            "tasks": json.dumps(list(tasks)),
+            "limit": limit,
+        }
+        # Looking costs no lock: an idle worker writes nothing.
+        if not await self._reader.read(lambda connection: self._best(connection, lookup, suspect)):
+            return []
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, suspect))}
+            connection.execute(self._sql["take"], taken)
+            return _set(connection, self._sql["taken"], taken)
+
+        return [_claim(row) for row in await self._writer.write(work)]
+
+    def _best(self, connection: sqlite3.Connection, lookup: dict[str, Any], suspect: bool) -> list[int]:
+        found: list[tuple[int, int, int]] = []
+        suspects: list[tuple[int, int, int]] = []
+        for (name,) in connection.execute(self._sql["open_queues"], lookup).fetchall():
+            found += _set(connection, self._sql["best"], {**lookup, "queue": name})
+            if suspect:
+                suspects += _set(connection, self._sql["suspect"], {**lookup, "queue": name})
+        best = sorted(found)[: lookup["limit"]] + sorted(suspects)[:1]
+        return [job_id for _, _, job_id in best]
+
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
+        rows = json.dumps([_change_row(change) for change in changes])
+        repeats = any(change.state not in TERMINAL for change in changes)
+
+        def work(connection: sqlite3.Connection) -> list[int]:
+            connection.execute(self._sql["forget_changes"])
+            connection.execute(self._sql["load_changes"], {"changes": rows})
+            connection.execute(self._sql["drop_stale_changes"])
+            if repeats:
+                connection.execute(self._sql["history"])
+            connection.execute(self._sql["count"])
+            connection.execute(self._sql["apply"], {"now": _micros(now)})
+            return _set(connection, self._sql["took"], {})
+
+        try:
+            took = set(await self._writer.write(work))
+        except sqlite3.IntegrityError as error:
+            raise Conflict("another unfinished job of this task has the same key") from error
+        return [ordinal in took for ordinal in range(len(changes))]
+
+    async def mark_started(self, started: Sequence[Started]) -> None:
+        rows = [(mark.id, mark.claim_no, _micros(mark.started_at)) for mark in started]
+        await self._write("mark_started", started=json.dumps(rows))
+
+    async def held(self, node: UUID) -> list[Holding]:
+        return [Holding(row[0], row[1], bool(row[2])) for row in await self._rows("held", node=str(node))]
+
+    # --- upkeep -------------------------------------------------------------------------------------------------
+
+    async def stranded(self, now: datetime, limit: int) -> list[Claim]:
+        return await self._claims("stranded", now=_micros(now), limit=limit)
+
+    async def overdue(self, before: datetime, limit: int) -> list[Claim]:
+        return await self._claims("overdue", before=_micros(before), limit=limit)
+
+    async def _claims(self, name: str, **parameters: Any) -> list[Claim]:
+        rows = await self._reader.read(lambda connection: _set(connection, self._sql[name], parameters))
+        return [_claim(row) for row in rows]
+
+    async def age(self, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime) -> int:
+        lanes = await self._rows("age_lanes")
+        raised = 0
+        # Highest lane first, so that a job raised in this pass is not met again.
+        for queue, priority in lanes:
+            if raised < limit:
+                raised += await self._write(
+                    "age",
+                    round_no=round_no,
+                    waiting_since=_micros(waiting_since),
+                    gain=gain,
+                    limit=limit - raised,
+                    now=_micros(now),
+                    queue=queue,
+                    priority=priority,
+                )
+        return raised
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            gone = 0
+            for state in sorted(TERMINAL):
+                parameters = {"state": state, "before": _micros(before), "limit": limit - gone}
+                gone += connection.execute(self._sql["prune"], parameters).rowcount
+            connection.execute(self._sql["forget_nodes"], {"before": _micros(before)})
+            return gone
+
+        return await self._writer.write(work)
+
+    async def fold_counters(self, limit: int) -> int:
+        def work(connection: sqlite3.Connection) -> int:
+            connection.execute(self._sql["fold_into_totals"], {"limit": limit})
+            return connection.execute(self._sql["drop_folded"], {"limit": limit}).rowcount
+
+        return await self._writer.write(work)
+
+    async def depth(self) -> list[Depth]:
+        return [Depth(*row) for row in await self._rows("depth", limit=DEPTH_LIMIT)]
+
+    # --- operators ----------------------------------------------------------------------------------------------
+
+    async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
+        parameters = {"job_id": job_id, "priority": priority, "add": add, "now": _micros(now)}
+
+        def work(connection: sqlite3.Connection) -> int | None:
+            rows = connection.execute(self._sql["prioritize"], parameters).fetchall()
+            return rows[0][0] if rows else None
+
+        return await self._writer.write(work)
+
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
+        asked = await self._write("request_cancel", job_id=job_id, claim_no=claim_no, now=_micros(now))
+        return asked == 1
+
+    async def pause(self, queue: str, now: datetime) -> None:
+        await self._write("pause", queue=queue, now=_micros(now))
+
+    async def resume(self, queue: str, now: datetime) -> None:
+        await self._write("resume", queue=queue)
+
+    async def queues(self) -> list[Queue]:
+        known = [(name, _instant_or_none(paused_at)) for name, paused_at in await self._rows("queues")]
+        return queue_rows(known, await self._rows("live_counts", limit=DEPTH_LIMIT), await self._rows("totals"))
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    async def register(self, node: Node) -> None:
+        await self._write(
+            "register",
+            id=str(node.id),
+            name=node.name,
+            host=node.host,
+            pid=node.pid,
+            boot_id=node.boot_id,
+            version=node.version,
+            queues=json.dumps(node.queues),
+            tasks=json.dumps(node.tasks),
+            concurrency=node.concurrency,
+            address=node.address,
+            started_at=_micros(node.started_at),
+            beat_at=_micros(node.beat_at),
+            expires_at=_micros(node.expires_at),
+        )
+
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            parameters = {"node": str(node), "now": _micros(now), "expires_at": _micros(expires_at)}
+            connection.execute(self._sql["tide"], {"now": _micros(now)})
+            return connection.execute(self._sql["beat"], parameters).rowcount == 1
+
+        return await self._writer.write(work)
+
+    async def bury(self, now: datetime) -> list[Node]:
+        # Most passes find nobody: look first, without a lock.
+        if all(node.expires_at > now for node in await self.nodes()):
+            return []
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            return connection.execute(self._sql["bury"], {"now": _micros(now)}).fetchall()
+
+        return [_node(row) for row in await self._writer.write(work)]
+
+    async def leave(self, node: UUID) -> None:
+        await self._write("leave", node=str(node))
+
+    async def nodes(self) -> list[Node]:
+        return [_node(row) for row in await self._rows("nodes")]
+
+    # --- waking -------------------------------------------------------------------------------------------------
+
+    async def watch(self, wake: Callable[[], None]) -> None:
+        if not self._inline and self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._notice(wake))
+
+    async def _notice(self, wake: Callable[[], None]) -> None:
+        """SQLite counts the commits of other connections. Reading that count takes microseconds and no lock."""
+        connection = self._connect(checkpoints=False)
+        seen = None
+        try:
+            while True:
+                version = connection.execute("pragma data_version").fetchone()[0]
+                if version != seen:
+                    seen = version
+                    wake()
+                await asyncio.sleep(NOTICE_SECONDS)
+        finally:
+            connection.close()
+
+    # --- plumbing -----------------------------------------------------------------------------------------------
+
+    async def _rows(self, statement: str, **parameters: Any) -> list[Any]:
+        return await self._reader.read(
+            lambda connection: connection.execute(self._sql[statement], parameters).fetchall()
+        )
+
+    async def _value(self, name: str) -> Any:
+        return (await self._rows(name))[0][0]
+
+    async def _write(self, statement: str, **parameters: Any) -> int:
+        return await self._writer.write(
+            lambda connection: connection.execute(self._sql[statement], parameters).rowcount
+        )
+
+
+def _keys(batch: Batch) -> Sequence[str | None]:
+    return batch.keys or [None] * len(batch.uids)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    number: int = connection.execute("pragma user_version").fetchone()[0]
+    return number
+
+
+def _split(script: str) -> list[str]:
+    """The statements of a script, so that they run inside our transaction (`executescript` would end it)."""
+    parts, pending = [], ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            parts.append(pending)
+            pending = ""
+    return parts
+
+
+def _set(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -> list[Any]:
+    """The rows of a statement that returns them as one JSON array."""
+    rows: list[Any] = json.loads(connection.execute(sql, parameters).fetchone()[0])
+    return rows
+
+
+def _micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def _micros_or_none(instant: datetime | None) -> int | None:
+    return None if instant is None else (instant - _EPOCH) // _MICROSECOND
+
+
+def _instant(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def _instant_or_none(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+
+
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
+
+
+def _change_row(change: Change) -> list[Any]:
+    row: list[Any] = list(change)
+    row[6] = _micros(change.visible_at)
+    row[10] = _micros_or_none(change.started_at)
+    row[11] = _micros_or_none(change.ended_at)
+    return row
+
+
+def _claim(row: list[Any]) -> Claim:
+    row[1] = UUID(row[1])
+    row[7] = _instant(row[7])
+    row[8] = _instant(row[8])
+    row[9] = _instant_or_none(row[9])
+    row[10] = _instant(row[10])
+    row[11] = _instant_or_none(row[11])
+    row[17] = bool(row[17])
+    return Claim(*row)
+
+
+_JOB_FIELDS = tuple(name.strip() for name in statements.JOB_COLUMNS.split(","))
+_JOB_INSTANTS = tuple(name for name in _JOB_FIELDS if name.endswith("_at") or name == "run_until")
+
+
+def _job(row: Sequence[Any]) -> Job:
+    values = dict(zip(_JOB_FIELDS, row, strict=True))
+    for name in _JOB_INSTANTS:
+        values[name] = _instant_or_none(values[name])
+    values["uid"] = UUID(values["uid"])
+    values["node_id"] = _uuid(values["node_id"])
+    values["args"] = json.loads(values["args"])
+    values["result"] = None if values["result"] is None else json.loads(values["result"])
+    values["max_runtime"] = None if values["max_runtime"] is None else values["max_runtime"] / 1e6
+    return Job(**values)
+
+
+_NODE_FIELDS = tuple(name.strip() for name in statements.NODE_COLUMNS.split(","))
+
+
+def _node(row: Sequence[Any]) -> Node:
+    values = dict(zip(_NODE_FIELDS, row, strict=True))
+    for name in ("started_at", "beat_at", "expires_at"):
+        values[name] = _instant(values[name])
+    for name in ("queues", "tasks"):
+        values[name] = tuple(json.loads(values[name]))
+    return Node(**{**values, "id": UUID(values["id"])})

@@ -1,0 +1,239 @@
+-- The verbs of the store, for SQLite. Time always arrives as a parameter, in microseconds.
+-- Sets travel as JSON, in and out, so that one step of the database does the work of a whole batch: each step hands
+-- the interpreter lock to and fro, and five hundred of them would cost more than the work.
+
+-- name: enqueue
+insert into oncue_jobs (uid, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at,
+                        updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+select n.value ->> 0, n.value ->> 1, n.value ->> 2, :task, :queue, :priority, :state, :options, :max_retries,
+       :max_runtime, :created_at, :created_at, :created_at, :visible_at, :deadline_at, :enqueued_by, :retry_of
+  from json_each(:jobs) as n where true
+    on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
+    do nothing;
+
+-- name: written
+select json_group_array(json_array(uid, id)) from oncue_jobs where uid in (select value from json_each(:uids));
+
+-- name: touch
+update oncue_jobs set updated_at = max(updated_at, :now) where uid in (select value from json_each(:uids));
+
+-- name: standing
+select json_group_array(json_array(key, id, uid)) from oncue_jobs
+ where task = :task and key is not null and key in (select value from json_each(:keys))
+   and state in ('scheduled', 'queued', 'running', 'retrying');
+
+-- name: job_by_id
+select {job} from oncue_jobs where id = :ref;
+
+-- name: job_by_uid
+select {job} from oncue_jobs where uid = :ref;
+
+-- name: jobs
+select {job} from oncue_jobs
+ where (:states is null or state in (select value from json_each(:states))) and (:queue is null or queue = :queue)
+   and (:task is null or task = :task) and (:key is null or key = :key) and (:before is null or id < :before)
+ order by id desc limit :limit;
+
+-- name: attempts
+select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error
+  from oncue_attempts where job_id = :job_id order by claim_no;
+
+-- name: promote
+update oncue_jobs set state = 'queued', updated_at = :now
+ where id in (select id from oncue_jobs where state in ('scheduled', 'retrying') and visible_at <= :now
+               order by visible_at limit :limit);
+
+-- name: next_due
+select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
+
+-- name: open_queues
+select value from json_each(:queues) as wanted
+ where not exists (select 1 from oncue_queues where name = wanted.value and paused_at is not null)
+   and exists (select 1 from oncue_nodes where id = :node and expires_at > :now and lost_at is null);
+
+-- name: best
+select json_group_array(json_array(-priority, order_at, id)) from (
+    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_claimable
+     where state = 'queued' and crashes = 0 and queue = :queue and task in (select value from json_each(:tasks))
+     order by priority desc, order_at, id limit :limit);
+
+-- name: suspect
+select json_group_array(json_array(-priority, order_at, id)) from (
+    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_suspects
+     where state = 'queued' and crashes > 0 and queue = :queue and task in (select value from json_each(:tasks))
+     order by priority desc, order_at, id limit 1);
+
+-- name: take
+update oncue_jobs
+   set state = 'running', claim_no = claim_no + 1, node_id = :node, claimed_at = :now, run_until = :now + max_runtime,
+       updated_at = :now, started_at = null, finished_at = null, reason = null, result = null, error = null
+ where id in (select value from json_each(:ids)) and state = 'queued';
+
+-- name: taken
+select json_group_array(json_array({claim_out})) from (
+    select {claim} from oncue_jobs where id in (select value from json_each(:ids))
+     order by priority desc, order_at, id);
+
+-- name: forget_changes
+delete from temp.change;
+
+-- name: load_changes
+insert into temp.change
+select key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+       value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+  from json_each(:changes);
+
+-- name: drop_stale_changes
+delete from temp.change as c
+ where not exists (select 1 from oncue_jobs j where j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no);
+
+-- name: history
+insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
+select c.id, c.attempt, c.claim_no, j.node_id, c.started_at, c.ended_at, c.outcome, c.error
+  from temp.change c join oncue_jobs j on j.id = c.id
+ where c.outcome is not null and c.state in ('scheduled', 'queued', 'retrying');
+
+-- name: count
+insert into oncue_counter_deltas (queue, task, state, jobs)
+select j.queue, j.task, c.state, count(*) from temp.change c join oncue_jobs j on j.id = c.id
+ where c.state in ('succeeded', 'failed', 'cancelled', 'skipped') group by j.queue, j.task, c.state;
+
+-- name: apply
+update oncue_jobs
+   set state = c.state, reason = c.reason, visible_at = c.visible_at, retry_count = c.retry_count,
+       attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result, error = c.error,
+       updated_at = :now, run_until = null,
+       finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
+       cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end
+  from temp.change c where oncue_jobs.id = c.id;
+
+-- name: took
+select json_group_array(ordinal) from temp.change;
+
+-- name: mark_started
+update oncue_jobs set started_at = s.started_at
+  from (select value ->> 0 as id, value ->> 1 as claim_no, value ->> 2 as started_at from json_each(:started)) as s
+ where oncue_jobs.id = s.id and oncue_jobs.state = 'running' and oncue_jobs.claim_no = s.claim_no;
+
+-- name: held
+select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = :node;
+
+-- name: stranded
+select json_group_array(json_array({claim_out})) from (
+    select {claim} from oncue_jobs indexed by oncue_jobs_running
+     where state = 'running' and not exists (
+           select 1 from oncue_nodes n where n.id = node_id and n.lost_at is null and n.expires_at > :now)
+     order by id limit :limit);
+
+-- name: overdue
+select json_group_array(json_array({claim_out})) from (
+    select {claim} from oncue_jobs indexed by oncue_jobs_running
+     where state = 'running' and run_until < :before order by run_until limit :limit);
+
+-- name: age_lanes
+-- The lanes in use, read off the head of each (queue, priority) in the claim index: no scan.
+with recursive lane (queue, priority) as (
+    select * from (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0
+                    order by queue, priority desc limit 1)
+    union all
+    select coalesce(same.queue, next.queue), coalesce(same.priority, next.priority)
+      from lane
+      left join oncue_jobs same on same.id = (
+           select id from oncue_jobs
+            where state = 'queued' and crashes = 0 and queue = lane.queue and priority < lane.priority
+            order by queue, priority desc limit 1)
+      left join oncue_jobs next on same.id is null and next.id = (
+           select id from oncue_jobs where state = 'queued' and crashes = 0 and queue > lane.queue
+            order by queue, priority desc limit 1)
+     where coalesce(same.id, next.id) is not null
+)
+select queue, priority from lane where priority < 100 order by priority desc;
+
+-- name: age
+update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_no, updated_at = :now
+ where id in (select id from oncue_jobs indexed by oncue_jobs_claimable
+               where state = 'queued' and crashes = 0 and queue = :queue and priority = :priority
+                 and order_at <= :waiting_since and max(created_at, visible_at) <= :waiting_since
+                 and age_round < :round_no
+               order by order_at, id limit :limit);
+
+-- name: prune
+delete from oncue_jobs
+ where id in (select id from oncue_jobs where state = :state and finished_at < :before
+               order by finished_at limit :limit);
+
+-- name: forget_nodes
+delete from oncue_nodes where lost_at < :before
+   and not exists (select 1 from oncue_jobs j where j.state = 'running' and j.node_id = oncue_nodes.id);
+
+-- name: fold_into_totals
+insert into oncue_counters (queue, task, state, jobs)
+select queue, task, state, sum(jobs) from (select * from oncue_counter_deltas order by id limit :limit)
+ where true group by queue, task, state
+    on conflict (queue, task, state) do update set jobs = jobs + excluded.jobs;
+
+-- name: drop_folded
+delete from oncue_counter_deltas where id in (select id from oncue_counter_deltas order by id limit :limit);
+
+-- name: depth
+select queue, priority, count(*) from (
+    select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 limit :limit)
+ group by queue, priority order by queue, priority;
+
+-- name: prioritize
+update oncue_jobs
+   set priority = min(max(case when :add then priority else 0 end + :priority, 0), 100), updated_at = :now
+ where id = :job_id and state in ('scheduled', 'queued', 'running', 'retrying') returning priority;
+
+-- name: request_cancel
+update oncue_jobs set cancel_requested_at = :now, updated_at = :now
+ where id = :job_id and state = 'running' and claim_no = :claim_no;
+
+-- name: pause
+insert into oncue_queues (name, paused_at) values (:queue, :now)
+    on conflict (name) do update set paused_at = coalesce(paused_at, excluded.paused_at);
+
+-- name: resume
+update oncue_queues set paused_at = null where name = :queue;
+
+-- name: queues
+select name, paused_at from oncue_queues;
+
+-- name: live_counts
+select queue, state, count(*) from (
+    select queue, state from oncue_jobs where state = 'queued' limit :limit) group by queue, state
+union all
+select queue, 'running', count(*) from oncue_jobs where state = 'running' group by queue
+union all
+select queue, 'later', count(*) from (
+    select queue from oncue_jobs where state in ('scheduled', 'retrying') limit :limit) group by queue;
+
+-- name: totals
+select queue, state, sum(jobs) from (
+    select queue, state, jobs from oncue_counters union all select queue, state, jobs from oncue_counter_deltas)
+ group by queue, state;
+
+-- name: register
+insert into oncue_nodes (id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at,
+                         beat_at, expires_at)
+values (:id, :name, :host, :pid, :boot_id, :version, :queues, :tasks, :concurrency, :address, :started_at, :beat_at,
+        :expires_at)
+    on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null;
+
+-- name: beat
+update oncue_nodes set beat_at = :now, expires_at = :expires_at where id = :node and lost_at is null;
+
+-- name: tide
+update oncue_clock set high_water = max(high_water, :now);
+
+-- name: high_water
+select high_water from oncue_clock;
+
+-- name: bury
+update oncue_nodes set lost_at = :now where lost_at is null and expires_at <= :now returning {node};
+
+-- name: leave
+delete from oncue_nodes where id = :node;
+
+-- name: nodes
+select {node} from oncue_nodes where lost_at is null order by started_at, id;

@@ -1,0 +1,21 @@
+"""Rows that both stores put together in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from oncue.model import Queue
+
+
+def queue_rows(
+    known: Iterable[Iterable[Any]], live: Iterable[Iterable[Any]], totals: Iterable[Iterable[Any]]
+) -> list[Queue]:
+    """The queues that were ever used, from what is set for them, what waits in them and what finished."""
+    paused: dict[str, datetime | None] = dict(known)
+    counts: dict[str, dict[str, int]] = {name: {} for name in paused}
+    for queue, state, jobs in (*live, *totals):
+        counts.setdefault(queue, {})[state] = jobs
+    fields = ("queued", "running", "later", "succeeded", "failed", "cancelled", "skipped")
+    return [Queue(name, paused.get(name), *(counts[name].get(field, 0) for field in fields)) for name in sorted(counts)]

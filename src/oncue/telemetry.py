@@ -1,0 +1,60 @@
+"""What happens, told to whoever listens: metrics, logs, the simulator's history.
+
+`emit` costs one dictionary look-up when nobody listens. A subscriber that raises is logged and never disturbs the
+engine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+Subscriber: TypeAlias = Callable[[str, Mapping[str, float], Mapping[str, Any]], None]
+
+EVENTS: dict[str, str] = {
+    "enqueue": "jobs were written: jobs, duplicates; task, queue",
+    "claim": "a node took jobs: jobs; node",
+    "job.start": "an attempt began: wait (s); claim",
+    "job.stop": "an attempt ended: duration (s), rows; claim, change, outcome",
+    "job.retry": "an attempt will be repeated: delay (s); claim, change",
+    "settle": "outcomes were written: jobs, rejected; node",
+    "settle.rejected": "a late write changed nothing: change",
+    "release": "jobs were given back uncharged: jobs; node, cause",
+    "rescue": "a lost node's job was taken away: claim, change",
+    "overrun": "an attempt over its maximum runtime was fenced: claim, change",
+    "node.lost": "a node's lease ended: node",
+    "node.beat": "a lease was renewed: duration (s); node",
+    "queue.depth": "a sample of what waits: depth; queue, priorities",
+    "in_flight": "attempts running in this process: in_flight, buffered, concurrency; node",
+    "age": "waiting jobs gained priority: jobs",
+    "prune": "finished jobs were deleted: jobs",
+    "tick.error": "a service's step failed and will be repeated: service, error",
+}
+
+_log = logging.getLogger("oncue.telemetry")
+
+
+class Telemetry:
+    """The subscribers of one process."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[str, tuple[Subscriber, ...]] = {}
+
+    def subscribe(self, subscriber: Subscriber, *events: str) -> None:
+        """Call `subscriber` for these events, or for all of them."""
+        for event in events or EVENTS:
+            if event not in EVENTS:
+                raise ValueError(f"event: expected one of {', '.join(EVENTS)}, not {event!r}")
+            self._subscribers[event] = (*self._subscribers.get(event, ()), subscriber)
+
+    def wants(self, event: str) -> bool:
+        """Whether anybody listens, for events that would be costly to describe."""
+        return event in self._subscribers
+
+    def emit(self, event: str, measurements: Mapping[str, float], **metadata: Any) -> None:
+        for subscriber in self._subscribers.get(event, ()):
+            try:
+                subscriber(event, measurements, metadata)
+            except Exception:
+                _log.exception("a subscriber of %s failed", event)
