@@ -53,6 +53,7 @@ class Ended(NamedTuple):
     outcome: Outcome
     started_at: datetime | None
     ended_at: datetime
+    rows: int | None = None
 
 
 def entry_state(visible_at: datetime, now: datetime) -> State:
@@ -88,14 +89,18 @@ def cancel(job: Job, now: datetime) -> Change | None:
     """Cancel a job that waits. A running one is asked to stop instead, and a finished one is final."""
     if job.state not in WAITING:
         return None
-    return _by_hand(job, "cancelled", now, reason="cancelled", ended_at=now)
+    return _by_hand(job, "cancelled", now, reason="cancelled", started_at=None, ended_at=now)
 
 
 def revive(job: Job, now: datetime) -> Change | None:
-    """An operator's retry: a finished job starts over with its whole budget."""
+    """An operator's retry: a finished job starts over with its whole budget. Its last attempt becomes history."""
     if job.state not in TERMINAL:
         return None
-    return _by_hand(job, "queued", now, retry_count=0, crashes=0)
+    outcome = job.state if job.started_at is not None else None
+    ended_at = job.finished_at
+    return _by_hand(
+        job, "queued", now, outcome=outcome, started_at=job.started_at, ended_at=ended_at, retry_count=0, crashes=0
+    )
 
 
 def _by_hand(
@@ -104,7 +109,9 @@ def _by_hand(
     now: datetime,
     *,
     reason: str | None = None,
-    ended_at: datetime | None = None,
+    outcome: str | None = None,
+    started_at: datetime | None,
+    ended_at: datetime | None,
     retry_count: int | None = None,
     crashes: int | None = None,
 ) -> Change:
@@ -114,12 +121,12 @@ def _by_hand(
         claim_no=job.claim_no,
         state=state,
         reason=reason,
-        outcome=None,
+        outcome=outcome,
         visible_at=now if state == "queued" else job.visible_at,
         retry_count=job.retry_count if retry_count is None else retry_count,
         attempt=job.attempt,
         crashes=job.crashes if crashes is None else crashes,
-        started_at=job.started_at,
+        started_at=started_at,
         ended_at=ended_at,
         result=None,
         error=job.error,

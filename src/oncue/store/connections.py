@@ -43,6 +43,8 @@ def translated(error: BaseException) -> StoreError | None:
         return StoreFull(f"PostgreSQL has no room left: {error}")
     if isinstance(error, asyncpg.UndefinedTableError):
         return StoreError(f"the oncue tables are missing ({error}): run `oncue migrate`")
+    if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
+        return StoreError(f"PostgreSQL was not asked: {error}")  # a value that does not fit its column
     if isinstance(error, _AWAY):
         return StoreUnavailable(f"PostgreSQL does not answer: {error or type(error).__name__}")
     if isinstance(error, asyncpg.PostgresError):
@@ -77,7 +79,7 @@ class Connections:
     async def use(self) -> AsyncIterator[Connection]:
         """Lend a connection for one statement or one transaction."""
         async with self._seats:
-            connection = self._idle.pop() if self._idle else await self.connect()
+            connection = self._rested() or await self.connect()
             try:
                 yield connection
             except BaseException as error:
@@ -90,6 +92,14 @@ class Connections:
                     raise ours from error
                 raise
             self._give_back(connection)
+
+    def _rested(self) -> Connection | None:
+        """An idle connection that the server has not cut meanwhile."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
 
     def _give_back(self, connection: Connection) -> None:
         if self._closed or connection.is_closed():

@@ -107,6 +107,10 @@ class Store(Protocol):
         """What the database believes that this node is running."""
         ...
 
+    async def running(self, ids: Sequence[int]) -> list[Claim]:
+        """Those of these jobs that are running, whoever holds them."""
+        ...
+
     # --- upkeep -------------------------------------------------------------------------------------------------
 
     async def stranded(self, now: datetime, limit: int) -> list[Claim]:

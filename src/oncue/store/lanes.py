@@ -38,9 +38,15 @@ class Lane(Protocol):
 
 
 def translated(error: BaseException) -> BaseException:
-    """The error of ours that says the same."""
-    if not isinstance(error, sqlite3.Error) or isinstance(error, sqlite3.IntegrityError):
+    """The error of ours that says the same; its cause is the one of SQLite."""
+    if not isinstance(error, sqlite3.Error):
         return error
+    ours = _ours(error)
+    ours.__cause__ = error
+    return ours
+
+
+def _ours(error: sqlite3.Error) -> StoreError:
     text = str(error)
     if "locked" in text or "busy" in text:
         return StoreBusy("SQLite stayed locked: a write transaction is held open, by this caller or by another program")

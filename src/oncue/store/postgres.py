@@ -7,7 +7,6 @@ import contextlib
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -241,21 +240,27 @@ class PostgresStore:
             async with self._connections.use() as connection:
                 took = await connection.fetchval(self._sql["apply"], now, *columns)
         except StoreError as error:
-            if isinstance(error.__cause__, asyncpg.UniqueViolationError):
+            if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
         if any(change.state == "queued" for change in changes):
             self._hints.send()
         if len(took) == len(changes):
             return [True] * len(changes)
-        return _which(changes, set(took))
+        ordinals = set(took)
+        return [ordinal in ordinals for ordinal in range(1, len(changes) + 1)]
 
     async def mark_started(self, started: Sequence[Started]) -> None:
+        if not started:
+            return
         columns = [list(column) for column in zip(*started, strict=True)]
         await self._fetch("mark_started", *columns)
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(*row) for row in await self._fetch("held", node)]
+
+    async def running(self, ids: Sequence[int]) -> list[Claim]:
+        return [Claim(*row) for row in await self._fetch("running", ids)]
 
     # --- upkeep -------------------------------------------------------------------------------------------------
 
@@ -384,15 +389,6 @@ class PostgresStore:
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
             return await connection.fetch(self._sql[name], *parameters)
-
-
-def _which(changes: Sequence[Change], took: set[int]) -> list[bool]:
-    """Two changes of one job in one batch have different claim_nos: only the later one can have taken."""
-    newest = {
-        job_id: max(change.claim_no for change in group)
-        for job_id, group in groupby(sorted(changes, key=lambda c: c.id), key=lambda c: c.id)
-    }
-    return [change.id in took and change.claim_no == newest[change.id] for change in changes]
 
 
 def _job(row: asyncpg.Record) -> Job:

@@ -76,9 +76,9 @@ select {claim_out} from claimed order by priority desc, order_at, id;
 with change as (
     select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
                          $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
-                         $15::text[])
+                         $15::text[]) with ordinality
         as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
-              ended_at, result, error)
+              ended_at, result, error, ordinal)
 ), done as (
     update oncue_jobs j
        set state = c.state, reason = c.reason, visible_at = c.visible_at, retry_count = c.retry_count,
@@ -89,7 +89,7 @@ with change as (
       from change c
      where j.id = any($2::bigint[]) and j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
-              c.error
+              c.error, c.ordinal
 ), history as (
     insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
     select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error from done
@@ -99,7 +99,7 @@ with change as (
     select queue, task, state, count(*) from done where state in ('succeeded', 'failed', 'cancelled', 'skipped')
      group by queue, task, state
 )
-select coalesce(array_agg(id), '{}') from done;
+select coalesce(array_agg(ordinal), '{}') from done;
 
 -- name: mark_started
 update oncue_jobs j set started_at = s.started_at
@@ -108,6 +108,9 @@ update oncue_jobs j set started_at = s.started_at
 
 -- name: held
 select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = $1;
+
+-- name: running
+select {claim} from oncue_jobs where state = 'running' and id = any($1::bigint[]) order by id;
 
 -- name: stranded
 select {claim} from oncue_jobs

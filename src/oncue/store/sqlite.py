@@ -267,11 +267,14 @@ class SqliteStore:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
         rows = json.dumps([_change_row(change) for change in changes])
         repeats = any(change.state not in TERMINAL for change in changes)
+        doubles = len({change.id for change in changes}) < len(changes)
 
         def work(connection: sqlite3.Connection) -> list[int]:
             connection.execute(self._sql["forget_changes"])
             connection.execute(self._sql["load_changes"], {"changes": rows})
             connection.execute(self._sql["drop_stale_changes"])
+            if doubles:
+                connection.execute(self._sql["drop_second_changes"])
             if repeats:
                 connection.execute(self._sql["history"])
             connection.execute(self._sql["count"])
@@ -280,8 +283,10 @@ class SqliteStore:
 
         try:
             took = set(await self._writer.write(work))
-        except sqlite3.IntegrityError as error:
-            raise Conflict("another unfinished job of this task has the same key") from error
+        except StoreError as error:
+            if getattr(error.__cause__, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_UNIQUE":
+                raise Conflict("another unfinished job of this task has the same key") from error
+            raise
         return [ordinal in took for ordinal in range(len(changes))]
 
     async def mark_started(self, started: Sequence[Started]) -> None:
@@ -290,6 +295,9 @@ class SqliteStore:
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(row[0], row[1], bool(row[2])) for row in await self._rows("held", node=str(node))]
+
+    async def running(self, ids: Sequence[int]) -> list[Claim]:
+        return await self._claims("running", ids=json.dumps(list(ids)))
 
     # --- upkeep -------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,9 @@ select key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, val
 delete from temp.change as c
  where not exists (select 1 from oncue_jobs j where j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no);
 
+-- name: drop_second_changes
+delete from temp.change where ordinal not in (select min(ordinal) from temp.change group by id);
+
 -- name: history
 insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
 select c.id, c.attempt, c.claim_no, j.node_id, c.started_at, c.ended_at, c.outcome, c.error
@@ -117,6 +120,11 @@ update oncue_jobs set started_at = s.started_at
 
 -- name: held
 select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = :node;
+
+-- name: running
+select json_group_array(json_array({claim_out})) from (
+    select {claim} from oncue_jobs
+     where state = 'running' and id in (select value from json_each(:ids)) order by id);
 
 -- name: stranded
 select json_group_array(json_array({claim_out})) from (

@@ -13,7 +13,7 @@ def queue_rows(
     known: Iterable[Iterable[Any]], live: Iterable[Iterable[Any]], totals: Iterable[Iterable[Any]]
 ) -> list[Queue]:
     """The queues that were ever used, from what is set for them, what waits in them and what finished."""
-    paused: dict[str, datetime | None] = dict(known)
+    paused: dict[str, datetime | None] = {name: paused_at for name, paused_at in known}  # noqa: C416
     counts: dict[str, dict[str, int]] = {name: {} for name in paused}
     for queue, state, jobs in (*live, *totals):
         counts.setdefault(queue, {})[state] = jobs

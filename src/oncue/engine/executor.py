@@ -1,0 +1,361 @@
+"""Runs attempts: resolve, bind, run under a deadline, classify into an `Outcome`. It never touches the database.
+
+Claimed jobs wait in a buffer; seats take them from there. A seat is a task that runs one job after another, so that a
+coroutine that never suspends costs no task of its own and no switch. Seats are opened as the loop turns: one that is
+still running when the loop comes round has suspended, and the next may start beside it. A job that changes its context
+variables retires its seat, so that nothing leaks into the next job.
+
+Plain functions run in threads. A thread cannot be stopped: one that is over its time is reported and fenced at once,
+and keeps its seat until it really ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from oncue.clock import Clock
+from oncue.engine.context import JobContext, current
+from oncue.engine.outcomes import SUCCESS, Limits, failure, kept
+from oncue.engine.service import Signal
+from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Started, TimedOut
+from oncue.policy import options
+from oncue.policy.lifecycle import Ended, refusal
+from oncue.telemetry import Telemetry
+
+SLICE_SECONDS = 0.005
+SWEEP_SECONDS = 1.0
+GRACE_SECONDS = 2.0
+
+_log = logging.getLogger("oncue.job")
+
+
+class Handler(Protocol):
+    """What the executor needs to know of a task."""
+
+    name: str
+    is_async: bool
+    function: Callable[..., Any]
+
+    def bind(self, args: str) -> dict[str, Any]:
+        """The arguments, checked against the function's type hints."""
+        ...
+
+    def on_error(self, error: Exception, retry_count: int) -> Failed | None:
+        """The word of a custom retry policy."""
+        ...
+
+
+class Attempt:
+    """An attempt that runs in this process, with what the outside did to it."""
+
+    __slots__ = (
+        "asked_to_stop",
+        "claim",
+        "context",
+        "cut",
+        "cut_at",
+        "deadline",
+        "marked",
+        "reported",
+        "started",
+        "task",
+    )
+
+    def __init__(self, claim: Claim, started: float, deadline: float | None) -> None:
+        self.claim = claim
+        self.started = started
+        self.deadline = deadline
+        self.context = JobContext(claim)
+        self.task: asyncio.Task[None] | None = None
+        self.cut: Outcome | None = None
+        self.cut_at = 0.0
+        self.asked_to_stop = False
+        self.reported = False
+        self.marked = False
+
+
+class Executor:
+    name = "executor"
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        clock: Clock,
+        telemetry: Telemetry,
+        concurrency: int,
+        limits: Limits,
+        ended: Callable[[Ended], None],
+    ) -> None:
+        self.signal = Signal()
+        self.concurrency = concurrency
+        self.started_total = 0
+        self._handlers = handlers
+        self._clock = clock
+        self._telemetry = telemetry
+        self._limits = limits
+        self._ended = ended
+        self._waiting: deque[Claim] = deque()
+        self._running: dict[tuple[int, int], Attempt] = {}
+        self._seats: set[asyncio.Task[None]] = set()
+        self._threads: ThreadPoolExecutor | None = None
+        self._next_sweep = float("inf")
+        self._logs_starts = True
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    # --- what the worker asks -----------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> int:
+        """Jobs that are running or wait for a seat."""
+        return len(self._running) + len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def submit(self, claims: list[Claim]) -> None:
+        if not claims:
+            return
+        self._logs_starts = _log.isEnabledFor(logging.INFO)
+        self._waiting.extend(claims)
+        self._idle.clear()
+        self._open_seats(1)
+
+    def holds(self, job_id: int, claim_no: int) -> bool:
+        return (job_id, claim_no) in self._running or any(
+            claim.id == job_id and claim.claim_no == claim_no for claim in self._waiting
+        )
+
+    def attempts(self) -> list[tuple[int, int]]:
+        """The (job, claim_no) of every attempt that is running now and was not given up."""
+        return [place for place, attempt in self._running.items() if not attempt.reported]
+
+    def newly_started(self, before: float) -> list[Started]:
+        """Attempts that began before this reading of the monotonic clock, each told once."""
+        fresh = [a for a in self._running.values() if not a.marked and not a.reported and a.started <= before]
+        for attempt in fresh:
+            attempt.marked = True
+        return [Started(a.claim.id, a.claim.claim_no, self._clock.at(a.started)) for a in fresh]
+
+    def cancel(self, job_id: int, claim_no: int) -> None:
+        """An operator wants this attempt to stop: a coroutine is cancelled, a thread is asked to."""
+        attempt = self._running.get((job_id, claim_no))
+        if attempt is not None and not attempt.asked_to_stop:
+            attempt.asked_to_stop = True
+            attempt.context.cancel_requested = True
+            if attempt.task is not None:
+                self._cut(attempt, Cancelled())
+
+    def fence(self, job_id: int, claim_no: int) -> None:
+        """Somebody else has taken this attempt away: stop it, and say nothing more about it."""
+        attempt = self._running.get((job_id, claim_no))
+        if attempt is not None:
+            attempt.reported = True
+            attempt.context.cancel_requested = True
+            if attempt.task is not None:
+                self._cut(attempt, Released("fenced"))
+
+    def release_waiting(self, cause: str) -> None:
+        """Give back everything that has not started."""
+        now = self._clock.now()
+        while self._waiting:
+            self._ended(Ended(self._waiting.popleft(), Released(cause), None, now))
+        self._note_idle()
+
+    def release_running(self, cause: str) -> None:
+        """Stop everything that has started and give it back; threads are given back and left behind."""
+        for attempt in list(self._running.values()):
+            attempt.context.cancel_requested = True
+            self._cut(attempt, Released(cause))
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and nothing waits."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        for seat in tuple(self._seats):
+            seat.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # --- deadlines ----------------------------------------------------------------------------------------------
+
+    async def tick(self, now: datetime) -> datetime:
+        """Cut off what is over its time."""
+        reading, nearest = self._clock.monotonic(), float("inf")
+        for attempt in list(self._running.values()):
+            nearest = min(nearest, self._swept(attempt, reading))
+        self._next_sweep = nearest
+        return now + timedelta(seconds=min(max(nearest - reading, 0.0), SWEEP_SECONDS))
+
+    def _swept(self, attempt: Attempt, reading: float) -> float:
+        """Do what is due to one attempt; when something will be due next."""
+        if attempt.cut is not None:
+            if not attempt.reported and reading >= attempt.cut_at + GRACE_SECONDS:
+                self._report(attempt, attempt.cut, reading)
+            return float("inf") if attempt.reported else attempt.cut_at + GRACE_SECONDS
+        if attempt.deadline is None:
+            return float("inf")
+        if reading >= attempt.deadline:
+            allowed = attempt.deadline - attempt.started
+            self._cut(attempt, TimedOut(f"timed out: cut off after {allowed:g} s"))
+        return attempt.deadline
+
+    def _cut(self, attempt: Attempt, outcome: Outcome) -> None:
+        if attempt.cut is not None:
+            return
+        attempt.cut, attempt.cut_at = outcome, self._clock.monotonic()
+        if attempt.task is not None:
+            attempt.task.cancel()
+            self.signal.set()
+        elif not attempt.reported:
+            self._report(attempt, outcome, attempt.cut_at)
+
+    # --- seats --------------------------------------------------------------------------------------------------
+
+    def _open_seats(self, count: int) -> None:
+        """Open up to `count` seats, and look again when the loop comes round: twice as many each time."""
+        free = self.concurrency - len(self._seats)
+        for _ in range(min(count, free, len(self._waiting))):
+            # An empty context of its own: nothing of whoever happened to wake us reaches a job.
+            seat = asyncio.get_running_loop().create_task(self._sit(), context=contextvars.Context())
+            self._seats.add(seat)
+            seat.add_done_callback(self._left)
+        if len(self._waiting) > count and free > count:
+            asyncio.get_running_loop().call_soon(self._open_seats, count * 2)
+
+    def _left(self, seat: asyncio.Task[None]) -> None:
+        self._seats.discard(seat)
+        if self._waiting:
+            self._open_seats(1)
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        if not self._waiting and not self._running:
+            self._idle.set()
+
+    async def _sit(self) -> None:
+        waiting, monotonic = self._waiting, self._clock.monotonic
+        turn_ends = monotonic() + SLICE_SECONDS
+        while waiting:
+            before = contextvars.copy_context()
+            ended_at = await self._attempt(waiting.popleft())
+            if contextvars.copy_context() != before:
+                return
+            if ended_at >= turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = monotonic() + SLICE_SECONDS
+
+    async def _attempt(self, claim: Claim) -> float:
+        started = self._clock.monotonic()
+        handler = self._handlers[claim.task]
+        attempt = self._begin(claim, started)
+        if attempt is None:
+            return started
+        token = current.set(attempt.context)
+        outcome: Outcome
+        try:
+            keyword_arguments = handler.bind(claim.args)
+            if handler.is_async:
+                attempt.task = asyncio.current_task()
+                result = await handler.function(**keyword_arguments)
+            else:
+                result = await self._in_thread(handler.function, keyword_arguments)
+            outcome = SUCCESS if result is None else kept(result, self._limits)
+        except asyncio.CancelledError:
+            outcome = self._cancelled(attempt)
+        except BaseException as error:
+            outcome = failure(error, handler, claim, attempt.cut, self._limits)
+        finally:
+            current.reset(token)
+        if attempt.cut is not None:
+            outcome = self._after_cut(attempt.cut, outcome)
+        ended = self._clock.monotonic()
+        self._finish(attempt, outcome, ended)
+        return ended
+
+    def _begin(self, claim: Claim, started: float) -> Attempt | None:
+        """Enter an attempt into the books, unless the job must not start after all."""
+        if claim.cancel_requested or claim.deadline_at is not None:
+            now = self._clock.at(started)
+            refused = refusal(claim, now)
+            if refused is not None:
+                self._ended(Ended(claim, refused, None, now))
+                return None
+        deadline = self._deadline(claim, started)
+        attempt = self._running[claim.id, claim.claim_no] = Attempt(claim, started, deadline)
+        self.started_total += 1
+        if deadline is not None and deadline < self._next_sweep:
+            self._next_sweep = deadline
+            self.signal.set()
+        self._tell_start(claim, started)
+        return attempt
+
+    def _tell_start(self, claim: Claim, started: float) -> None:
+        if self._logs_starts:
+            _log.info(
+                "job %d started task=%s queue=%s attempt=%d", claim.id, claim.task, claim.queue, claim.attempt + 1
+            )
+        if self._telemetry.wants("job.start"):
+            ready_at = max(claim.created_at, claim.visible_at)
+            wait = (self._clock.at(started) - ready_at).total_seconds()
+            self._telemetry.emit("job.start", {"wait": max(wait, 0.0)}, claim=claim)
+
+    def _deadline(self, claim: Claim, started: float) -> float | None:
+        longest = options.read(claim.options).longest
+        deadline = None if longest is None else started + longest
+        if claim.deadline_at is None:
+            return deadline
+        left = (claim.deadline_at - self._clock.at(started)).total_seconds()
+        return started + left if deadline is None else min(deadline, started + left)
+
+    async def _in_thread(self, function: Callable[..., Any], keyword_arguments: dict[str, Any]) -> Any:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="oncue-job")
+        context = contextvars.copy_context()
+        call = asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: context.run(function, **keyword_arguments)
+        )
+        return await call
+
+    def _cancelled(self, attempt: Attempt) -> Outcome:
+        """A coroutine was cancelled: by us, by its own doing, or because the loop goes down."""
+        if attempt.cut is not None:
+            return attempt.cut
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            return Released("stopped")
+        return Failed("asyncio.CancelledError: the handler cancelled itself")
+
+    def _after_cut(self, cut: Outcome, outcome: Outcome) -> Outcome:
+        """The seat goes on after a cut. A handler that finished all the same did so too late only for a time-out."""
+        task = asyncio.current_task()
+        while task is not None and task.cancelling():
+            task.uncancel()
+        return cut if isinstance(cut, TimedOut) else outcome
+
+    def _finish(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
+        del self._running[attempt.claim.id, attempt.claim.claim_no]
+        if not attempt.reported:
+            self._report(attempt, outcome, ended)
+
+    def _report(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
+        attempt.reported = True
+        claim = attempt.claim
+        if attempt.asked_to_stop and isinstance(outcome, Failed):
+            outcome = Cancelled()
+        self._ended(
+            Ended(claim, outcome, self._clock.at(attempt.started), self._clock.at(ended), attempt.context.row_count)
+        )

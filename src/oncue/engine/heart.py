@@ -1,0 +1,75 @@
+"""The heartbeat's own thread, event loop and connection: a handler that keeps the main loop busy costs no lease."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+
+from oncue.clock import Clock
+from oncue.engine.runner import Runner
+from oncue.engine.service import Service
+from oncue.errors import StoreError
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+
+class Heart:
+    """Runs services on `store` in a thread until it is stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        services: Sequence[Service],
+        clock: Clock,
+        telemetry: Telemetry,
+        farewell: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._services = services
+        self._clock = clock
+        self._telemetry = telemetry
+        self._farewell = farewell
+        self._beating: Future[None] = Future()
+        self._stopping: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="oncue-heart", daemon=True)
+
+    async def start(self) -> None:
+        """Returns after the first beat; raises what kept it from beating."""
+        self._thread.start()
+        await asyncio.wrap_future(self._beating)
+
+    async def stop(self) -> None:
+        if self._loop is None or self._stopping is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        while self._thread.is_alive():
+            await asyncio.sleep(0.001)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._beat())
+        except BaseException as error:
+            if not self._beating.done():
+                self._beating.set_exception(error)
+            else:
+                raise
+
+    async def _beat(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        await self._store.open()
+        runner = Runner(self._clock, self._telemetry)
+        try:
+            for service in self._services:
+                await service.tick(self._clock.now())
+            self._beating.set_result(None)
+            runner.start(self._services)
+            await self._stopping.wait()
+        finally:
+            await runner.stop()
+            with contextlib.suppress(StoreError):
+                await self._farewell()
+            await self._store.close()

@@ -1,0 +1,101 @@
+"""Compares what this node holds with what the database believes that it holds.
+
+The two can differ: a claim's reply was lost (rows that nobody runs: given back), somebody took an attempt away (it is
+stopped here), an operator wants one to stop. The pass also shows on the rows when long attempts began.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from random import Random
+from typing import Protocol
+from uuid import UUID
+
+from oncue.clock import Clock
+from oncue.engine.service import Signal
+from oncue.engine.worker import Claimer, Hands
+from oncue.model import Holding, Released, Started
+from oncue.policy.lifecycle import Ended, settle
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+_log = logging.getLogger("oncue.holdings")
+
+
+class Attempts(Protocol):
+    def attempts(self) -> list[tuple[int, int]]: ...
+
+    def newly_started(self, before: float) -> list[Started]: ...
+
+    def cancel(self, job_id: int, claim_no: int) -> None: ...
+
+    def fence(self, job_id: int, claim_no: int) -> None: ...
+
+
+class Holdings:
+    name = "holdings"
+
+    def __init__(
+        self,
+        store: Store,
+        node: UUID,
+        attempts: Attempts,
+        hands: Hands,
+        claimer: Claimer,
+        clock: Clock,
+        dice: Random,
+        telemetry: Telemetry,
+        *,
+        interval: float,
+    ) -> None:
+        self.signal = Signal()
+        self._store = store
+        self._node = node
+        self._attempts = attempts
+        self._hands = hands
+        self._claimer = claimer
+        self._clock = clock
+        self._dice = dice
+        self._telemetry = telemetry
+        self._interval = timedelta(seconds=interval)
+        self._strange: dict[tuple[int, int], datetime] = {}
+
+    async def tick(self, now: datetime) -> datetime:
+        running = self._attempts.attempts()
+        rows = await self._store.held(self._node)
+        believed = {(row.id, row.claim_no) for row in rows}
+        for place in running:
+            if place not in believed:
+                _log.warning("job %d was taken from this node: its attempt is stopped", place[0])
+                self._attempts.fence(*place)
+        for row in rows:
+            if row.cancel_requested:
+                self._attempts.cancel(row.id, row.claim_no)
+        await self._give_back_strays(rows, now)
+        await self._mark_started()
+        return now + self._interval
+
+    async def _give_back_strays(self, rows: list[Holding], now: datetime) -> None:
+        """Release rows of ours that nobody here holds, once it is certain that no reply is still under way."""
+        strange = {(row.id, row.claim_no) for row in rows if not self._in_hand(row)}
+        self._strange = {place: self._strange.get(place, now) for place in strange}
+        since = self._claimer.claiming_since
+        certain = [place for place, seen in self._strange.items() if seen < now and (since is None or since > seen)]
+        if not certain:
+            return
+        claims = await self._store.running([job_id for job_id, _ in certain])
+        strays = [claim for claim in claims if (claim.id, claim.claim_no) in certain]
+        changes = [settle(Ended(claim, Released("stray"), claim.started_at, now), self._dice) for claim in strays]
+        took = await self._store.apply(changes, now)
+        _log.warning("gave back %d jobs whose claim was never answered", sum(took))
+        self._telemetry.emit("release", {"jobs": sum(took)}, node=self._node, cause="stray")
+
+    def _in_hand(self, row: Holding) -> bool:
+        claim = self._hands.claims.get(row.id)
+        return claim is not None and claim.claim_no == row.claim_no
+
+    async def _mark_started(self) -> None:
+        fresh = self._attempts.newly_started(self._clock.monotonic() - self._interval.total_seconds())
+        if fresh:
+            await self._store.mark_started(fresh)

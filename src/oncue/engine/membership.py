@@ -1,0 +1,98 @@
+"""A node's lease: one small write per beat keeps all its jobs.
+
+In production this service runs in a thread of its own, on a connection of its own, so that a busy event loop does not
+cost the lease. A node that cannot renew it stops its jobs before it ends, since from then on others may take them; a
+node that was declared lost stops them at once and joins anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from oncue.clock import Clock
+from oncue.engine.service import Signal
+from oncue.errors import StoreError
+from oncue.model import Node
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+_log = logging.getLogger("oncue.membership")
+
+
+class Membership:
+    name = "membership"
+
+    def __init__(
+        self,
+        store: Store,
+        node: Node,
+        clock: Clock,
+        telemetry: Telemetry,
+        lapsed: Callable[[str], None],
+        *,
+        lease: float,
+        beat: float,
+    ) -> None:
+        self.signal = Signal()
+        self.node = node
+        self.connected_since: datetime | None = None
+        self._store = store
+        self._clock = clock
+        self._telemetry = telemetry
+        self._lapsed = lapsed
+        self._lease = timedelta(seconds=lease)
+        self._beat = timedelta(seconds=beat)
+        self._expires_at: datetime | None = None
+        self._cut_off = False
+
+    @property
+    def alive(self) -> bool:
+        return self._expires_at is not None and self._clock.latest() < self._expires_at
+
+    def steady(self, now: datetime) -> bool:
+        """Whether this node has been in touch long enough to judge others.
+
+        After an outage everybody's lease is over at once: the others get one lease's time to come back.
+        """
+        return self.alive and (
+            not self._cut_off or self.connected_since is None or now - self.connected_since >= self._lease
+        )
+
+    async def tick(self, now: datetime) -> datetime:
+        began = self._clock.monotonic()
+        try:
+            await self._renew(now)
+        except StoreError as error:
+            return self._not_renewed(now, error)
+        if self.connected_since is None:
+            self.connected_since = now
+        self._telemetry.emit("node.beat", {"duration": self._clock.monotonic() - began}, node=self.node.id)
+        return now + self._beat
+
+    async def leave(self) -> None:
+        """End the lease, so that nobody waits for it."""
+        self._expires_at = None
+        await self._store.leave(self.node.id)
+
+    async def _renew(self, now: datetime) -> None:
+        expires_at = now + self._lease
+        if self._expires_at is not None and not await self._store.beat(self.node.id, now, expires_at):
+            self._expires_at = None
+            self._cut_off = True
+            self._lapsed("this node was declared lost")
+        if self._expires_at is None:
+            await self._store.register(dataclasses.replace(self.node, beat_at=now, expires_at=expires_at))
+        self._expires_at = expires_at
+
+    def _not_renewed(self, now: datetime, error: StoreError) -> datetime:
+        self.connected_since = None
+        self._cut_off = True
+        retry_at = now + self._beat / 4
+        _log.warning("the lease of this node was not renewed: %s", error)
+        if self._expires_at is not None and self._clock.latest() + self._beat / 2 >= self._expires_at:
+            self._expires_at = None
+            self._lapsed("this node's lease is about to end and the database does not answer")
+        return retry_at

@@ -1,0 +1,176 @@
+"""One worker process, put together: its services, how they start and in which order they stop.
+
+    membership, timekeeper            in a thread of their own, on a store of their own
+    claimer, executor, settler        the hot path
+    holdings                          this node's books against the database's
+    rescue, aging, pruning, folding, depth     upkeep, on every node, safe to do twice
+
+Shutting down: upkeep stops, no more is claimed, what is in hand may finish within the drain time, the rest is given
+back uncharged, the last outcomes are written, the lease is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Protocol
+
+from oncue.clock import Clock
+from oncue.engine.aging import Aging
+from oncue.engine.counting import DepthGauge, Folding
+from oncue.engine.executor import Executor, Handler
+from oncue.engine.holdings import Attempts, Holdings
+from oncue.engine.membership import Membership
+from oncue.engine.outcomes import Limits
+from oncue.engine.pruning import Pruning
+from oncue.engine.rescue import Rescue
+from oncue.engine.runner import Runner
+from oncue.engine.service import Service
+from oncue.engine.worker import Claimer, Hands, Seats, Settler
+from oncue.model import Node
+from oncue.policy.aging import Rules
+from oncue.policy.lifecycle import Ended
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+_log = logging.getLogger("oncue.node")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often things happen, in seconds."""
+
+    poll: float = 0.5
+    lease: float = 15.0
+    beat: float = 4.0
+    reconcile: float = 1.0
+    buffer: int = 1000
+    drain: float = 30.0
+    retention: float = 7 * 86400.0
+    aging: Rules = field(default_factory=Rules)
+
+
+class Runs(Seats, Attempts, Service, Protocol):
+    """An executor: real, or scripted by the simulator."""
+
+    def release_waiting(self, cause: str) -> None: ...
+
+    def release_running(self, cause: str) -> None: ...
+
+    async def idle(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+ExecutorFactory = Callable[[Callable[[Ended], None]], Runs]
+
+
+class WorkerNode:
+    """The services of one node, wired to each other. Who calls them is not decided here."""
+
+    def __init__(
+        self,
+        store: Store,
+        beat_store: Store,
+        node: Node,
+        clock: Clock,
+        dice: Random,
+        telemetry: Telemetry,
+        pace: Pace,
+        make_executor: ExecutorFactory,
+        lapsed: Callable[[str], None] | None = None,
+    ) -> None:
+        self.node = node
+        self.hands = Hands()
+        self.executor = make_executor(self._ended)
+        self.membership = Membership(
+            beat_store, node, clock, telemetry, lapsed or self.abandon, lease=pace.lease, beat=pace.beat
+        )
+        self.claimer = Claimer(
+            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry,
+            poll=pace.poll, buffer=pace.buffer,
+        )  # fmt: skip
+        self.settler = Settler(store, node.id, self.executor, self.hands, dice, telemetry, idle=60.0)
+        self.holdings = Holdings(
+            store, node.id, self.executor, self.hands, self.claimer, clock, dice, telemetry, interval=pace.reconcile
+        )
+        self.hands.suspect_cleared.listen(self.claimer.signal.set)
+        self.upkeep: list[Service] = [
+            Rescue(store, dice, telemetry, self.membership.steady, interval=pace.lease / 3, grace=pace.lease),
+            Aging(store, telemetry, pace.aging),
+            Pruning(store, telemetry, retention=pace.retention),
+            Folding(store),
+            DepthGauge(store, telemetry),
+        ]
+        self.hot_path: list[Service] = [self.claimer, self.executor, self.settler, self.holdings]
+
+    def _ended(self, ended: Ended) -> None:
+        self.hands.end(ended)
+        self.claimer.room()
+
+    def abandon(self, why: str) -> None:
+        """The lease is over: stop everything; whoever holds the jobs next is not disturbed by us."""
+        _log.error("%s: all its jobs are stopped and given back", why)
+        self.executor.release_waiting("lease_lost")
+        self.executor.release_running("lease_lost")
+
+    def wake(self) -> None:
+        """Something changed in the database, perhaps."""
+        self.claimer.signal.set()
+
+
+class WorkerProcess:
+    """Drives a WorkerNode in real time."""
+
+    def __init__(self, node: WorkerNode, store: Store, clock: Clock, telemetry: Telemetry, pace: Pace) -> None:
+        self._node = node
+        self._store = store
+        self._pace = pace
+        self._runner = Runner(clock, telemetry)
+
+    async def start(self) -> None:
+        await self._store.watch(self._node.wake)
+        self._runner.start([*self._node.hot_path, *self._node.upkeep])
+
+    async def drain(self, timeout: float) -> None:
+        """Stop in order; nothing that was claimed is lost, whatever happens on the way."""
+        executor = self._node.executor
+        await self._runner.stop(*(service.name for service in self._node.upkeep))
+        await self._runner.stop(self._node.claimer.name, self._node.holdings.name)
+        _log.info("draining: %d running, %d waiting", executor.running, executor.waiting)
+        if not await _within(timeout, executor.idle()):
+            _log.warning("the drain time is over: %d jobs are given back", executor.busy)
+            executor.release_waiting("shutdown")
+            executor.release_running("shutdown")
+            await _within(3.0, executor.idle())
+        if not await _within(10.0, self._settled()):
+            _log.error("%d outcomes could not be written: these jobs will be rescued", len(self._node.hands.ended))
+        await self._runner.stop()
+        executor.close()
+
+    async def _settled(self) -> None:
+        while self._node.hands.ended:
+            await asyncio.sleep(0.005)
+
+    async def abort(self) -> None:
+        """Stop at once."""
+        await self._runner.stop()
+        self._node.executor.close()
+
+
+async def _within(timeout: float, awaitable: Any) -> bool:
+    try:
+        await asyncio.wait_for(awaitable, timeout)
+    except TimeoutError:
+        return False
+    return True
+
+
+def handlers_executor(
+    handlers: Mapping[str, Handler], clock: Clock, telemetry: Telemetry, concurrency: int, limits: Limits
+) -> ExecutorFactory:
+    """The executor of production."""
+    return lambda ended: Executor(handlers, clock, telemetry, concurrency, limits, ended)

@@ -1,0 +1,86 @@
+"""From what a handler returned or raised to an `Outcome`, bounded in size."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from oncue import errors
+from oncue.model import Cancelled, Claim, Failed, Outcome, Skipped, Snoozed, Succeeded
+from oncue.policy.durations import seconds
+
+SUCCESS = Succeeded()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a job the database keeps, in bytes."""
+
+    args: int = 256 * 1024
+    result: int = 64 * 1024
+    error: int = 8 * 1024
+
+
+class Decides(Protocol):
+    def on_error(self, error: Exception, retry_count: int) -> Failed | None: ...
+
+
+def kept(result: object, limits: Limits) -> Succeeded:
+    """The result as stored. The work is done, so one that cannot be kept does not fail the job."""
+    try:
+        text = to_json(result, inf_nan_mode="null")
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return Succeeded(reason="result_not_json")
+    if len(text) > limits.result:
+        return Succeeded(reason="result_too_large")
+    return Succeeded(text.decode())
+
+
+def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome | None, limits: Limits) -> Outcome:
+    """What a handler's exception means. One raised while it was being cut off means what the cut meant."""
+    if cut is not None:
+        return cut
+    if isinstance(error, errors.Signal):
+        return _signalled(error, limits)
+    text = described(error, limits)
+    if isinstance(error, Exception):
+        try:
+            decided = handler.on_error(error, claim.retry_count)
+        except Exception as policy_error:
+            return Failed(f"{text}\nand its retry policy failed: {policy_error!r}"[-limits.error :])
+        if decided is not None:
+            return Failed(text, decided.delay, decided.final)
+    return Failed(text)
+
+
+def _signalled(signal: errors.Signal, limits: Limits) -> Outcome:
+    if isinstance(signal, errors.Retry):
+        delay = None if signal.after is None else seconds(signal.after, "after")
+        return Failed(bounded(signal.reason or "retry requested", limits.error), delay)
+    if isinstance(signal, errors.Snooze):
+        return Snoozed(seconds(signal.after, "after"), bounded(signal.reason, limits.error))
+    if isinstance(signal, errors.Skip):
+        return Skipped(bounded(signal.reason, 200))
+    if isinstance(signal, errors.Cancel):
+        return Cancelled(bounded(signal.reason, 200))
+    return Failed(described(signal, limits))
+
+
+def described(error: BaseException, limits: Limits) -> str:
+    """The traceback; if it is long, its end, which says what happened."""
+    try:
+        lines = traceback.format_exception(error)
+    except Exception:
+        lines = [f"{type(error).__name__} (its traceback could not be printed)"]
+    return bounded("".join(lines).rstrip(), limits.error)
+
+
+def bounded(text: str, limit: int) -> str:
+    """At most `limit` bytes of text that every database takes: no NUL, no lone surrogates."""
+    clean = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace")
+    if len(clean) <= limit:
+        return clean.decode()
+    return "… " + clean[-(limit - 4) :].decode("utf-8", "ignore")

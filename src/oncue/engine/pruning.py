@@ -1,0 +1,28 @@
+"""Deletes what finished long ago, in bounded batches."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from oncue.engine.service import Signal
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+LIMIT = 1000
+
+
+class Pruning:
+    name = "pruning"
+
+    def __init__(self, store: Store, telemetry: Telemetry, *, retention: float, interval: float = 60.0) -> None:
+        self.signal = Signal()
+        self._store = store
+        self._telemetry = telemetry
+        self._retention = timedelta(seconds=retention)
+        self._interval = timedelta(seconds=interval)
+
+    async def tick(self, now: datetime) -> datetime:
+        gone = await self._store.prune(now - self._retention, LIMIT)
+        if gone:
+            self._telemetry.emit("prune", {"jobs": gone})
+        return now if gone >= LIMIT else now + self._interval

@@ -1,0 +1,70 @@
+"""Takes jobs away from nodes that are gone, and from attempts that are over their maximum runtime.
+
+Every node runs this: each write is conditional, so two rescuers cannot rescue a job twice. A lost attempt is settled
+by the same policy as a failed one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from random import Random
+
+from oncue.engine.service import Signal
+from oncue.model import Claim
+from oncue.policy.lifecycle import Ended, lost, overran, settle
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+LIMIT = 500
+
+_log = logging.getLogger("oncue.rescue")
+
+
+class Rescue:
+    name = "rescue"
+
+    def __init__(
+        self,
+        store: Store,
+        dice: Random,
+        telemetry: Telemetry,
+        steady: Callable[[datetime], bool],
+        *,
+        interval: float,
+        grace: float,
+    ) -> None:
+        self.signal = Signal()
+        self._store = store
+        self._dice = dice
+        self._telemetry = telemetry
+        self._steady = steady
+        self._interval = timedelta(seconds=interval)
+        self._grace = timedelta(seconds=grace)
+
+    async def tick(self, now: datetime) -> datetime:
+        if not self._steady(now):
+            return now + self._interval
+        for node in await self._store.bury(now):
+            _log.warning("node %s (%s) is lost: its lease ended at %s", node.name, node.id, node.expires_at)
+            self._telemetry.emit("node.lost", {}, node=node)
+        stranded = await self._store.stranded(now, LIMIT)
+        await self._take_away("rescue", stranded, lost, now)
+        # The node itself cuts an attempt off first; only one that is stuck leaves it to us.
+        overdue = await self._store.overdue(now - self._grace, LIMIT)
+        await self._take_away("overrun", overdue, overran, now)
+        full = len(stranded) == LIMIT or len(overdue) == LIMIT
+        return now if full else now + self._interval
+
+    async def _take_away(
+        self, event: str, claims: Sequence[Claim], ending: Callable[[Claim, datetime], Ended], now: datetime
+    ) -> None:
+        if not claims:
+            return
+        changes = [settle(ending(claim, now), self._dice) for claim in claims]
+        took = await self._store.apply(changes, now)
+        for claim, change, written in zip(claims, changes, took, strict=True):
+            if written:
+                _log.warning("%s: job %d (%s) is now %s", event, claim.id, claim.task, change.state)
+                self._telemetry.emit(event, {}, claim=claim, change=change)

@@ -1,0 +1,82 @@
+"""The only place that waits.
+
+A service takes one step and returns the instant of its next. The runner calls each service in a task of its own,
+sleeps until that instant or until the service's signal, and calls it again. A step that fails is told to telemetry
+and to the log, and is repeated after a pause that grows while the failure lasts: nothing ends a service but `stop`.
+
+The simulator is the other driver: it calls the same steps in the order of a virtual clock, without this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from oncue.clock import Clock
+from oncue.engine.service import Service, Signal
+from oncue.errors import StoreError
+from oncue.telemetry import Telemetry
+
+SHORTEST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+
+_log = logging.getLogger("oncue.runner")
+
+
+class Runner:
+    def __init__(self, clock: Clock, telemetry: Telemetry) -> None:
+        self._clock = clock
+        self._telemetry = telemetry
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, services: Sequence[Service]) -> None:
+        for service in services:
+            self._tasks[service.name] = asyncio.create_task(self._drive(service), name=f"oncue-{service.name}")
+
+    async def stop(self, *names: str) -> None:
+        """Stop these services, or all of them, in the middle of whatever they do."""
+        tasks = [self._tasks.pop(name) for name in names or tuple(self._tasks) if name in self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _drive(self, service: Service) -> None:
+        failures = 0
+        while True:
+            try:
+                again_at = await service.tick(self._clock.now())
+                failures = 0
+            except Exception as error:
+                failures += 1
+                self._report(service, error, failures)
+                again_at = self._clock.now() + timedelta(seconds=min(SHORTEST_PAUSE * 2**failures, LONGEST_PAUSE))
+                service.signal.take()  # a wake-up must not cut the pause short
+            await self._wait(service.signal, again_at)
+
+    def _report(self, service: Service, error: Exception, failures: int) -> None:
+        self._telemetry.emit("tick.error", {"failures": failures}, service=service.name, error=error)
+        if not isinstance(error, StoreError):
+            _log.error("%s: a step failed and will be repeated", service.name, exc_info=error)
+        elif failures in (1, 10, 100, 1000):
+            _log.warning("%s: %s (will try again, failure %d)", service.name, error, failures)
+
+    async def _wait(self, signal: Signal, until: datetime) -> None:
+        if signal.take():
+            await asyncio.sleep(0)
+            return
+        delay = (until - self._clock.now()).total_seconds()
+        if delay <= 0:
+            await asyncio.sleep(0)
+            return
+        woken = asyncio.Event()
+        signal.listen(woken.set)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await woken.wait()
+        finally:
+            signal.listen(None)
+        signal.take()

@@ -1,0 +1,257 @@
+"""Claims jobs for the free seats, and settles what came of them.
+
+Claiming and settling are two services, so that the next batch is claimed while the last one is run and settled. Both
+work in batches without waiting for them to fill: while one write is on its way, the next batch gathers by itself.
+
+`Hands` is what this node holds: a claim is in hand from the reply that brought it until its outcome is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from random import Random
+from typing import Protocol
+from uuid import UUID
+
+from oncue.engine.service import Signal
+from oncue.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+from oncue.model import TERMINAL, Change, Claim, Failed
+from oncue.policy import prefetch
+from oncue.policy.lifecycle import Ended, settle
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+PROMOTE_LIMIT = 1000
+CLAIM_LIMIT = 1000
+SETTLE_LIMIT = 1000
+
+_log = logging.getLogger("oncue.job")
+
+
+class Seats(Protocol):
+    """Where claimed jobs run."""
+
+    concurrency: int
+    started_total: int
+
+    @property
+    def busy(self) -> int: ...
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+    def submit(self, claims: list[Claim]) -> None: ...
+
+
+class Hands:
+    """The claims of this node that are not settled yet, and the outcomes that wait to be."""
+
+    def __init__(self) -> None:
+        self.claims: dict[int, Claim] = {}
+        self.ended: list[Ended] = []
+        self.suspects = 0
+        self.outcomes = Signal()
+        self.suspect_cleared = Signal()
+
+    def take(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.claims[claim.id] = claim
+            self.suspects += claim.crashes > 0
+
+    def put_down(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            if self.claims.get(claim.id) is claim:
+                del self.claims[claim.id]
+            if claim.crashes:
+                self.suspects -= 1
+                self.suspect_cleared.set()
+
+    def end(self, ended: Ended) -> None:
+        self.ended.append(ended)
+        self.outcomes.set()
+
+
+class Claimer:
+    name = "claimer"
+
+    def __init__(
+        self,
+        store: Store,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        seats: Seats,
+        hands: Hands,
+        telemetry: Telemetry,
+        *,
+        poll: float,
+        buffer: int,
+    ) -> None:
+        self.signal = Signal()
+        self.claiming_since: datetime | None = None
+        self._store = store
+        self._node = node
+        self._queues = list(queues)
+        self._tasks = list(tasks)
+        self._seats = seats
+        self._hands = hands
+        self._telemetry = telemetry
+        self._poll = timedelta(seconds=poll)
+        self._buffer = buffer
+        self._promote_at: datetime | None = None
+        self._measured_at: datetime | None = None
+        self._measured_starts = 0
+        self._target = 0
+        self._more = True
+
+    async def tick(self, now: datetime) -> datetime:
+        next_due = await self._promoted(now)
+        wanted = min(prefetch.shortage(self._seats.concurrency, self._seats.busy, self._aim(now)), CLAIM_LIMIT)
+        if wanted <= 0:
+            return now + self._poll
+        claims = await self._claimed(wanted, now)
+        self._more = len(claims) >= wanted
+        return now if self._more else min(now + self._poll, next_due)
+
+    def room(self) -> None:
+        """Seats became free. If the last claim found all that it asked for, there may be more."""
+        if self._more:
+            self.signal.set()
+
+    async def _promoted(self, now: datetime) -> datetime:
+        """Queue what is due, and remember when the next is; another node may make that earlier, so look anyway."""
+        if self._promote_at is None or now >= self._promote_at:
+            due = await self._store.promote(now, PROMOTE_LIMIT)
+            self._promote_at = now + self._poll if due is None else min(max(due, now), now + self._poll)
+        return self._promote_at
+
+    def _aim(self, now: datetime) -> int:
+        """The size of the buffer, from how fast jobs have been starting."""
+        started = self._seats.started_total
+        elapsed = 0.0 if self._measured_at is None else (now - self._measured_at).total_seconds()
+        if self._measured_at is None or elapsed >= prefetch.AHEAD_SECONDS / 5:
+            if self._measured_at is not None:
+                self._target = prefetch.buffer_target(started - self._measured_starts, elapsed, self._buffer)
+            self._measured_at, self._measured_starts = now, started
+        return self._target
+
+    async def _claimed(self, wanted: int, now: datetime) -> list[Claim]:
+        self.claiming_since = now
+        try:
+            claims = await self._store.claim(
+                self._node, self._queues, self._tasks, wanted, now, suspect=self._hands.suspects == 0
+            )
+        finally:
+            self.claiming_since = None
+        if claims:
+            self._hands.take(claims)
+            self._telemetry.emit("claim", {"jobs": len(claims)}, node=self._node, claims=claims)
+            self._seats.submit(claims)
+        return claims
+
+
+class Settler:
+    name = "settler"
+
+    def __init__(
+        self, store: Store, node: UUID, seats: Seats, hands: Hands, dice: Random, telemetry: Telemetry, *, idle: float
+    ) -> None:
+        self.signal = hands.outcomes
+        self._store = store
+        self._node = node
+        self._seats = seats
+        self._hands = hands
+        self._dice = dice
+        self._telemetry = telemetry
+        self._idle = timedelta(seconds=idle)
+
+    async def tick(self, now: datetime) -> datetime:
+        batch = self._hands.ended[:SETTLE_LIMIT]
+        if not batch:
+            return now + self._idle
+        await self._settle(batch, now)
+        return now if self._hands.ended else now + self._idle
+
+    async def _settle(self, batch: list[Ended], now: datetime) -> None:
+        """Write a batch. It stays in hand until the database has answered: a lost reply means doing it again."""
+        changes = [settle(ended, self._dice) for ended in batch]
+        try:
+            took = await self._store.apply(changes, now)
+        except (StoreUnavailable, StoreBusy, StoreFull):
+            raise
+        except StoreError as error:
+            changes, took = await self._one_by_one(batch, now, error)
+        del self._hands.ended[: len(batch)]
+        self._hands.put_down([ended.claim for ended in batch])
+        self._tell(batch, changes, took)
+
+    async def _one_by_one(
+        self, batch: list[Ended], now: datetime, error: StoreError
+    ) -> tuple[list[Change], list[bool]]:
+        """One outcome that the database refuses must not keep the others from being written."""
+        _log.error("a batch of outcomes was refused, so they are written one by one: %s", error)
+        changes, took = [], []
+        for ended in batch:
+            change = settle(ended, self._dice)
+            try:
+                took += await self._store.apply([change], now)
+            except (StoreUnavailable, StoreBusy, StoreFull):
+                raise
+            except StoreError as refused:
+                change = settle(ended._replace(outcome=Failed(f"its outcome was refused: {refused}")), self._dice)
+                took += await self._store.apply([change], now)
+            changes.append(change)
+        return changes, took
+
+    def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
+        rejected = len(took) - sum(took)
+        emit, wants = self._telemetry.emit, self._telemetry.wants
+        emit("settle", {"jobs": len(batch) - rejected, "rejected": rejected}, node=self._node)
+        emit(
+            "in_flight",
+            {
+                "in_flight": self._seats.running,
+                "buffered": self._seats.waiting,
+                "concurrency": self._seats.concurrency,
+            },
+            node=self._node,
+        )
+        logs = _log.isEnabledFor(logging.INFO)
+        if not (logs or rejected or wants("job.stop") or wants("job.retry") or wants("release")):
+            return
+        for ended, change, written in zip(batch, changes, took, strict=True):
+            if not written:
+                _log.info("job %d: a late outcome (%s) was rejected, the job had moved on", change.id, change.state)
+                emit("settle.rejected", {}, change=change, node=self._node)
+            elif change.outcome is None and change.state not in TERMINAL:
+                emit("release", {"jobs": 1}, change=change, node=self._node)
+            else:
+                self._tell_one(ended, change, logs)
+
+    def _tell_one(self, ended: Ended, change: Change, logs: bool) -> None:
+        started_at = ended.started_at or ended.ended_at
+        duration = (ended.ended_at - started_at).total_seconds()
+        if logs:
+            _log_end(ended, change, duration)
+        measurements = {"duration": duration} if ended.rows is None else {"duration": duration, "rows": ended.rows}
+        self._telemetry.emit("job.stop", measurements, claim=ended.claim, change=change, outcome=ended.outcome)
+        if change.state == "retrying":
+            delay = (change.visible_at - ended.ended_at).total_seconds()
+            self._telemetry.emit("job.retry", {"delay": delay}, claim=ended.claim, change=change)
+
+
+def _log_end(ended: Ended, change: Change, duration: float) -> None:
+    claim = ended.claim
+    rows = "" if ended.rows is None else f" rows={ended.rows}"
+    why = f" reason={change.reason}" if change.reason else ""
+    last_line = change.error.rstrip().rsplit("\n", 1)[-1] if change.error else ""
+    error = f" error={last_line}" if last_line else ""
+    _log.info(
+        "job %d %s task=%s queue=%s attempt=%d duration=%.3fs%s%s%s",
+        claim.id, change.state, claim.task, claim.queue, change.attempt, duration, rows, why, error,
+    )  # fmt: skip

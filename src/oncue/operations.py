@@ -1,0 +1,140 @@
+"""What operators and callers do to jobs and queues that exist. Every change is conditional on what was read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+from oncue.errors import Conflict, JobNotFound
+from oncue.model import Attempt, Change, Job, JobFilter, Node, Queue, State
+from oncue.policy import lifecycle
+from oncue.policy.durations import Duration, seconds
+from oncue.store.contract import Store
+from oncue.task import checked_name, checked_priority
+
+PRUNE_BATCH = 1000
+
+
+class Connected(Protocol):
+    """A store that is open, and the database's time."""
+
+    store: Store
+
+    def now(self) -> datetime: ...
+
+
+class Operations:
+    """The verbs on jobs, queues and nodes. In plain code: `app.wait(app.cancel(7))`."""
+
+    async def connected(self) -> Connected:
+        raise NotImplementedError
+
+    async def job(self, ref: int | UUID) -> Job:
+        """One job with its result. Raises JobNotFound."""
+        found = await (await self.connected()).store.job(ref)
+        if found is None:
+            raise JobNotFound(f"there is no job {ref}")
+        return found
+
+    async def jobs(
+        self,
+        states: Sequence[State] = (),
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        key: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Job]:
+        """Jobs, newest first. `before` is the id to go on from."""
+        wanted = JobFilter(tuple(states), queue, task, key, before, limit)
+        return await (await self.connected()).store.jobs(wanted)
+
+    async def attempts(self, job_id: int) -> list[Attempt]:
+        """Every attempt that has ended, oldest first, the latest included."""
+        connected = await self.connected()
+        job = await self.job(job_id)
+        earlier = await connected.store.attempts(job.id)
+        if job.finished and job.started_at is not None and job.attempt:
+            latest = Attempt(
+                job.id, job.attempt, job.claim_no, job.node_id, job.started_at, job.finished_at, job.state, job.error
+            )
+            if all(attempt.claim_no != latest.claim_no for attempt in earlier):
+                return [*earlier, latest]
+        return earlier
+
+    async def cancel(self, ref: int | UUID) -> Job:
+        """Cancel a job that waits; ask a running one to stop. Raises Conflict if it is finished."""
+        connected = await self.connected()
+        while True:
+            job, now = await self.job(ref), connected.now()
+            if job.finished:
+                raise Conflict(f"job {job.id} is {job.state} already", job.id)
+            change = lifecycle.cancel(job, now)
+            if change is None:
+                took = await connected.store.request_cancel(job.id, job.claim_no, now)
+            else:
+                (took,) = await connected.store.apply([change], now)
+            if took:
+                return await self.job(job.id)
+            await asyncio.sleep(0)
+
+    async def retry(self, ref: int | UUID) -> Job:
+        """Start a finished job over, with its whole budget of retries. Raises Conflict if it is not finished."""
+        connected = await self.connected()
+        job, now = await self.job(ref), connected.now()
+        change = lifecycle.revive(job, now)
+        if change is None or not await self._revived(change, job, now):
+            raise Conflict(f"job {job.id} is {(await self.job(job.id)).state}: only finished jobs are retried", job.id)
+        return await self.job(job.id)
+
+    async def _revived(self, change: Change, job: Job, now: datetime) -> bool:
+        store = (await self.connected()).store
+        try:
+            return (await store.apply([change], now))[0]
+        except Conflict:
+            unfinished: tuple[State, ...] = ("scheduled", "queued", "running", "retrying")
+            holders = await store.jobs(JobFilter(unfinished, task=job.task, key=job.key, limit=1))
+            holder = holders[0].id if holders else None
+            raise Conflict(f"job {job.id}: its key {job.key!r} is held by job {holder}", holder) from None
+
+    async def prioritize(self, job_id: int, priority: int) -> int:
+        """Set the priority of an unfinished job, 0 to 100."""
+        return await self._reprioritized(job_id, checked_priority(priority), add=False)
+
+    async def boost(self, job_id: int, by: int = 10) -> int:
+        """Raise the priority of an unfinished job; it stays between 0 and 100. The new one."""
+        return await self._reprioritized(job_id, by, add=True)
+
+    async def _reprioritized(self, job_id: int, priority: int, *, add: bool) -> int:
+        connected = await self.connected()
+        written = await connected.store.prioritize(job_id, priority, add=add, now=connected.now())
+        if written is None:
+            job = await self.job(job_id)
+            raise Conflict(f"job {job_id} is {job.state}: its priority matters no more", job_id)
+        return written
+
+    async def pause(self, queue: str) -> None:
+        """No more jobs of this queue start, on any node. Those that run go on."""
+        connected = await self.connected()
+        await connected.store.pause(checked_name(queue, "queue"), connected.now())
+
+    async def resume(self, queue: str) -> None:
+        connected = await self.connected()
+        await connected.store.resume(checked_name(queue, "queue"), connected.now())
+
+    async def queues(self) -> list[Queue]:
+        return await (await self.connected()).store.queues()
+
+    async def nodes(self) -> list[Node]:
+        return await (await self.connected()).store.nodes()
+
+    async def prune(self, older_than: Duration) -> AsyncIterator[int]:
+        """Delete finished jobs older than this, in batches; yields how many each batch deleted."""
+        connected = await self.connected()
+        before = connected.now() - timedelta(seconds=seconds(older_than, "older_than"))
+        while gone := await connected.store.prune(before, PRUNE_BATCH):
+            yield gone

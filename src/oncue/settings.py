@@ -1,0 +1,166 @@
+"""One object for everything that can be set: flags, then the environment, then oncue.toml, then defaults.
+
+Every value knows where it came from, and every complaint names the variable and what it expects.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+
+from oncue.engine.node import Pace
+from oncue.engine.outcomes import Limits
+from oncue.errors import ConfigError
+from oncue.policy.durations import seconds
+
+DEFAULT_DATABASE = "sqlite:///oncue.db"
+CONFIG_FILE = "oncue.toml"
+
+
+def _seconds(value: Any) -> float:
+    try:
+        total = seconds(value, "")
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+    if total <= 0:
+        raise ValueError(f"expected a duration above 0, not {value!r}")
+    return total
+
+
+def _names(value: Any) -> Any:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds)]
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    database_url: str = DEFAULT_DATABASE
+    env: Literal["development", "production"] = "development"
+    app: str | None = None
+    queues: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("default",)
+    concurrency: int = Field(64, ge=1, le=10_000)
+    node_name: str | None = Field(None, max_length=128)
+    http_addr: str | None = None
+    poll_interval: Seconds = 0.5
+    tick_interval: Seconds = 30.0
+    lease: Annotated[Seconds, Field(ge=1)] = 15.0
+    beat: Seconds | None = None
+    drain_timeout: Seconds = 30.0
+    buffer: int = Field(1000, ge=0, le=100_000)
+    max_runtime: Seconds | None = 3600.0
+    retention: Seconds = 7 * 86400.0
+    max_args_bytes: int = Field(256 * 1024, ge=1024)
+    max_result_bytes: int = Field(64 * 1024, ge=0)
+    max_error_bytes: int = Field(8 * 1024, ge=256)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    pg_connections: int = Field(6, ge=2, le=100)
+    pg_prepare: bool = True
+    pg_listen: bool = True
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _beat_fits_lease(self) -> Settings:
+        if self.beat is not None and self.beat > self.lease / 2:
+            raise ValueError(f"beat: expected at most half of the lease ({self.lease:g} s), not {self.beat:g} s")
+        return self
+
+    def origin(self, field: str) -> str:
+        """Where a value came from: a flag, a variable, the file, or the default."""
+        return self._origins.get(field, "default")
+
+    @property
+    def pace(self) -> Pace:
+        beat = min(4.0, self.lease / 3) if self.beat is None else self.beat
+        return Pace(
+            poll=self.poll_interval,
+            lease=self.lease,
+            beat=beat,
+            reconcile=min(1.0, self.lease / 4),
+            buffer=self.buffer,
+            drain=self.drain_timeout,
+            retention=self.retention,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_args_bytes, self.max_result_bytes, self.max_error_bytes)
+
+
+BARE_NAMES = {
+    "database_url": "DATABASE_URL",
+    "http_addr": "HTTP_ADDR",
+    "tick_interval": "TICK_INTERVAL",
+    "max_runtime": "MAX_RUNTIME_THRESHOLD",
+}
+
+
+def load(
+    flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Settings:
+    """Read the settings. `flags` that are None were not given."""
+    environment = os.environ if environment is None else environment
+    values, origins = _from_file(environment, folder or Path())
+    for field, (variable, value) in _from_environment(environment).items():
+        values[field], origins[field] = value, variable
+    for field, value in (flags or {}).items():
+        if value is not None:
+            values[field], origins[field] = value, f"--{field.replace('_', '-')}"
+    settings = _validated(values, origins)
+    if settings.env == "production" and "database_url" not in origins:
+        raise ConfigError("DATABASE_URL: expected postgresql://… or sqlite:///…; it must be set in production")
+    return settings
+
+
+def _validated(values: dict[str, Any], origins: dict[str, str]) -> Settings:
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_complaint(detail, origins) for detail in error.errors())) from None
+    settings._origins.update(origins)
+    return settings
+
+
+def _complaint(detail: Any, origins: dict[str, str]) -> str:
+    field = str(detail["loc"][0]) if detail["loc"] else ""
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    if not field:
+        return message
+    if detail["type"] == "extra_forbidden":
+        return f"{origins.get(field, field)}: there is no setting {field!r}; expected one of {', '.join(Settings.model_fields)}"
+    return f"{origins.get(field, field)}: {message[:1].lower() + message[1:]} (got {detail['input']!r})"
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    found = {}
+    for field in Settings.model_fields:
+        for variable in (f"ONCUE_{field.upper()}", BARE_NAMES.get(field)):
+            if variable is not None and environment.get(variable, "") != "":
+                found[field] = (variable, environment[variable])
+                break
+    return found
+
+
+def _from_file(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    named = environment.get("ONCUE_CONFIG")
+    path = Path(named) if named else folder / CONFIG_FILE
+    if not path.exists():
+        if named:
+            raise ConfigError(f"ONCUE_CONFIG: expected the path of a settings file; there is none at {named}")
+        return {}, {}
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{path}: expected TOML; {error}") from None
+    return values, {field: f"{field} in {path}" for field in values}
