@@ -77,8 +77,15 @@ class Settings(BaseModel):
         return self
 
     def origin(self, field: str) -> str:
-        """Where a value came from: a flag, a variable, the file, or the default."""
-        return self._origins.get(field, "default")
+        """Where a value came from: a flag, code, a variable, the file, or the default."""
+        return self._origins.get(field, "code" if field in self.model_fields_set else "default")
+
+    def overridden(self, flags: Mapping[str, Any]) -> Settings:
+        """The same settings, except for these flags. Those that are None were not given."""
+        values = {field: getattr(self, field) for field in self.model_fields_set}
+        origins = {field: self.origin(field) for field in values}
+        _take_flags(flags, values, origins)
+        return _validated(values, origins)
 
     @property
     def pace(self) -> Pace:
@@ -107,20 +114,42 @@ BARE_NAMES = {
 
 
 def load(
-    flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None, folder: Path | None = None
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    *,
+    code: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Read the settings. `flags` that are None were not given."""
-    environment = os.environ if environment is None else environment
-    values, origins = _from_file(environment, folder or Path())
-    for field, (variable, value) in _from_environment(environment).items():
-        values[field], origins[field] = value, variable
-    for field, value in (flags or {}).items():
+    """Read the settings: flags, then what code says, then the environment and the file. None was not given."""
+    values, origins = _found(os.environ if environment is None else environment, folder or Path())
+    for field, value in (code or {}).items():
         if value is not None:
-            values[field], origins[field] = value, f"--{field.replace('_', '-')}"
+            values[field], origins[field] = value, f"Oncue({field}=...)"
+    _take_flags(flags or {}, values, origins)
     settings = _validated(values, origins)
     if settings.env == "production" and "database_url" not in origins:
         raise ConfigError("DATABASE_URL: expected postgresql://… or sqlite:///…; it must be set in production")
     return settings
+
+
+def app_name(environment: Mapping[str, str] | None = None, folder: Path | None = None) -> str | None:
+    """Where the application is, for whoever has to find it before its settings can be read."""
+    values, _ = _found(os.environ if environment is None else environment, folder or Path())
+    name = values.get("app")
+    return str(name) if name else None
+
+
+def _found(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    values, origins = _from_file(environment, folder)
+    for field, (variable, value) in _from_environment(environment).items():
+        values[field], origins[field] = value, variable
+    return values, origins
+
+
+def _take_flags(flags: Mapping[str, Any], values: dict[str, Any], origins: dict[str, str]) -> None:
+    for field, value in flags.items():
+        if value is not None:
+            values[field], origins[field] = value, f"--{field.replace('_', '-')}"
 
 
 def _validated(values: dict[str, Any], origins: dict[str, str]) -> Settings:
@@ -138,7 +167,8 @@ def _complaint(detail: Any, origins: dict[str, str]) -> str:
     if not field:
         return message
     if detail["type"] == "extra_forbidden":
-        return f"{origins.get(field, field)}: there is no setting {field!r}; expected one of {', '.join(Settings.model_fields)}"
+        known = ", ".join(Settings.model_fields)
+        return f"{origins.get(field, field)}: there is no setting {field!r}; expected one of {known}"
     return f"{origins.get(field, field)}: {message[:1].lower() + message[1:]} (got {detail['input']!r})"
 
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from typing import Protocol
 from uuid import UUID
 
 from oncue.model import Claim
 
 
+class RunningJob(Protocol):
+    """What is known of an attempt while it runs."""
+
+    claim: Claim
+    row_count: int | None
+    cancel_requested: bool
+
+
 class JobContext:
     """The job that runs here. Get it with `oncue.current_job()`."""
 
-    __slots__ = ("_claim", "cancel_requested", "row_count")
+    __slots__ = ("_claim", "_running")
 
-    def __init__(self, claim: Claim) -> None:
-        self._claim = claim
-        self.row_count: int | None = None
-        self.cancel_requested = False
+    def __init__(self, running: RunningJob) -> None:
+        self._running = running
+        self._claim = running.claim
+
+    @property
+    def cancel_requested(self) -> bool:
         """True once somebody wants this job to stop. A plain function should look at it now and then."""
+        return self._running.cancel_requested
 
     @property
     def id(self) -> int:
@@ -47,15 +59,15 @@ class JobContext:
 
     def rows(self, count: int) -> None:
         """Say how many rows this attempt has processed so far; the log and the metrics show it."""
-        self.row_count = count
+        self._running.row_count = count
 
 
-current: ContextVar[JobContext] = ContextVar("oncue_current_job")
+current: ContextVar[RunningJob] = ContextVar("oncue_current_job")
 
 
 def current_job() -> JobContext:
     """The job whose handler is running. Raises LookupError outside of one."""
     try:
-        return current.get()
+        return JobContext(current.get())
     except LookupError:
         raise LookupError("current_job() works only inside a handler that oncue is running") from None

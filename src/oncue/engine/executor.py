@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from oncue.clock import Clock
-from oncue.engine.context import JobContext, current
+from oncue.engine.context import current
 from oncue.engine.outcomes import SUCCESS, Limits, failure, kept
 from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Started, TimedOut
@@ -56,14 +56,14 @@ class Attempt:
     """An attempt that runs in this process, with what the outside did to it."""
 
     __slots__ = (
-        "asked_to_stop",
+        "cancel_requested",
         "claim",
-        "context",
         "cut",
         "cut_at",
         "deadline",
         "marked",
         "reported",
+        "row_count",
         "started",
         "task",
     )
@@ -72,13 +72,13 @@ class Attempt:
         self.claim = claim
         self.started = started
         self.deadline = deadline
-        self.context = JobContext(claim)
         self.task: asyncio.Task[None] | None = None
         self.cut: Outcome | None = None
         self.cut_at = 0.0
-        self.asked_to_stop = False
+        self.cancel_requested = False
         self.reported = False
         self.marked = False
+        self.row_count: int | None = None
 
 
 class Executor:
@@ -106,7 +106,7 @@ class Executor:
         self._seats: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
         self._next_sweep = float("inf")
-        self._logs_starts = True
+        self._tells_starts = True
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -128,7 +128,7 @@ class Executor:
     def submit(self, claims: list[Claim]) -> None:
         if not claims:
             return
-        self._logs_starts = _log.isEnabledFor(logging.INFO)
+        self._tells_starts = _log.isEnabledFor(logging.INFO) or self._telemetry.wants("job.start")
         self._waiting.extend(claims)
         self._idle.clear()
         self._open_seats(1)
@@ -152,9 +152,8 @@ class Executor:
     def cancel(self, job_id: int, claim_no: int) -> None:
         """An operator wants this attempt to stop: a coroutine is cancelled, a thread is asked to."""
         attempt = self._running.get((job_id, claim_no))
-        if attempt is not None and not attempt.asked_to_stop:
-            attempt.asked_to_stop = True
-            attempt.context.cancel_requested = True
+        if attempt is not None and not attempt.cancel_requested:
+            attempt.cancel_requested = True
             if attempt.task is not None:
                 self._cut(attempt, Cancelled())
 
@@ -163,7 +162,7 @@ class Executor:
         attempt = self._running.get((job_id, claim_no))
         if attempt is not None:
             attempt.reported = True
-            attempt.context.cancel_requested = True
+            attempt.cancel_requested = True
             if attempt.task is not None:
                 self._cut(attempt, Released("fenced"))
 
@@ -177,7 +176,7 @@ class Executor:
     def release_running(self, cause: str) -> None:
         """Stop everything that has started and give it back; threads are given back and left behind."""
         for attempt in list(self._running.values()):
-            attempt.context.cancel_requested = True
+            attempt.cancel_requested = True
             self._cut(attempt, Released(cause))
 
     async def idle(self) -> None:
@@ -197,8 +196,8 @@ class Executor:
         reading, nearest = self._clock.monotonic(), float("inf")
         for attempt in list(self._running.values()):
             nearest = min(nearest, self._swept(attempt, reading))
-        self._next_sweep = nearest
-        return now + timedelta(seconds=min(max(nearest - reading, 0.0), SWEEP_SECONDS))
+        self._next_sweep = min(nearest, reading + SWEEP_SECONDS)
+        return now + timedelta(seconds=max(self._next_sweep - reading, 0.0))
 
     def _swept(self, attempt: Attempt, reading: float) -> float:
         """Do what is due to one attempt; when something will be due next."""
@@ -250,24 +249,23 @@ class Executor:
         waiting, monotonic = self._waiting, self._clock.monotonic
         turn_ends = monotonic() + SLICE_SECONDS
         while waiting:
-            before = contextvars.copy_context()
-            ended_at = await self._attempt(waiting.popleft())
-            if contextvars.copy_context() != before:
+            claim = waiting.popleft()
+            attempt = self._begin(claim, monotonic())
+            if attempt is None:
+                continue
+            current.set(attempt)
+            untouched = contextvars.copy_context()
+            ended_at = await self._run(attempt, self._handlers[claim.task])
+            if contextvars.copy_context() != untouched:
                 return
             if ended_at >= turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = monotonic() + SLICE_SECONDS
 
-    async def _attempt(self, claim: Claim) -> float:
-        started = self._clock.monotonic()
-        handler = self._handlers[claim.task]
-        attempt = self._begin(claim, started)
-        if attempt is None:
-            return started
-        token = current.set(attempt.context)
+    async def _run(self, attempt: Attempt, handler: Handler) -> float:
         outcome: Outcome
         try:
-            keyword_arguments = handler.bind(claim.args)
+            keyword_arguments = handler.bind(attempt.claim.args)
             if handler.is_async:
                 attempt.task = asyncio.current_task()
                 result = await handler.function(**keyword_arguments)
@@ -277,13 +275,13 @@ class Executor:
         except asyncio.CancelledError:
             outcome = self._cancelled(attempt)
         except BaseException as error:
-            outcome = failure(error, handler, claim, attempt.cut, self._limits)
-        finally:
-            current.reset(token)
+            outcome = failure(error, handler, attempt.claim, attempt.cut, self._limits)
         if attempt.cut is not None:
             outcome = self._after_cut(attempt.cut, outcome)
         ended = self._clock.monotonic()
-        self._finish(attempt, outcome, ended)
+        del self._running[attempt.claim.id, attempt.claim.claim_no]
+        if not attempt.reported:
+            self._report(attempt, outcome, ended)
         return ended
 
     def _begin(self, claim: Claim, started: float) -> Attempt | None:
@@ -300,11 +298,12 @@ class Executor:
         if deadline is not None and deadline < self._next_sweep:
             self._next_sweep = deadline
             self.signal.set()
-        self._tell_start(claim, started)
+        if self._tells_starts:
+            self._tell_start(claim, started)
         return attempt
 
     def _tell_start(self, claim: Claim, started: float) -> None:
-        if self._logs_starts:
+        if _log.isEnabledFor(logging.INFO):
             _log.info(
                 "job %d started task=%s queue=%s attempt=%d", claim.id, claim.task, claim.queue, claim.attempt + 1
             )
@@ -314,7 +313,7 @@ class Executor:
             self._telemetry.emit("job.start", {"wait": max(wait, 0.0)}, claim=claim)
 
     def _deadline(self, claim: Claim, started: float) -> float | None:
-        longest = options.read(claim.options).longest
+        longest = options.longest(claim.options)
         deadline = None if longest is None else started + longest
         if claim.deadline_at is None:
             return deadline
@@ -346,16 +345,9 @@ class Executor:
             task.uncancel()
         return cut if isinstance(cut, TimedOut) else outcome
 
-    def _finish(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
-        del self._running[attempt.claim.id, attempt.claim.claim_no]
-        if not attempt.reported:
-            self._report(attempt, outcome, ended)
-
     def _report(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
         attempt.reported = True
-        claim = attempt.claim
-        if attempt.asked_to_stop and isinstance(outcome, Failed):
+        if attempt.cancel_requested and isinstance(outcome, Failed):
             outcome = Cancelled()
-        self._ended(
-            Ended(claim, outcome, self._clock.at(attempt.started), self._clock.at(ended), attempt.context.row_count)
-        )
+        at = self._clock.at
+        self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), attempt.row_count))

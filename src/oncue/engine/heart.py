@@ -33,6 +33,7 @@ class Heart:
         self._telemetry = telemetry
         self._farewell = farewell
         self._beating: Future[None] = Future()
+        self._ended: Future[None] = Future()
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="oncue-heart", daemon=True)
@@ -46,8 +47,7 @@ class Heart:
         if self._loop is None or self._stopping is None:
             return
         self._loop.call_soon_threadsafe(self._stopping.set)
-        while self._thread.is_alive():
-            await asyncio.sleep(0.001)
+        await asyncio.wrap_future(self._ended)
 
     def _run(self) -> None:
         try:
@@ -57,6 +57,8 @@ class Heart:
                 self._beating.set_exception(error)
             else:
                 raise
+        finally:
+            self._ended.set_result(None)
 
     async def _beat(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()

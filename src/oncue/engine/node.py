@@ -152,8 +152,11 @@ class WorkerProcess:
         executor.close()
 
     async def _settled(self) -> None:
+        flushed = asyncio.Event()
+        self._node.hands.flushed.listen(flushed.set)
         while self._node.hands.ended:
-            await asyncio.sleep(0.005)
+            flushed.clear()
+            await flushed.wait()
 
     async def abort(self) -> None:
         """Stop at once."""

@@ -57,6 +57,7 @@ class Hands:
         self.suspects = 0
         self.outcomes = Signal()
         self.suspect_cleared = Signal()
+        self.flushed = Signal()
 
     def take(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
@@ -189,6 +190,8 @@ class Settler:
         del self._hands.ended[: len(batch)]
         self._hands.put_down([ended.claim for ended in batch])
         self._tell(batch, changes, took)
+        if not self._hands.ended:
+            self._hands.flushed.set()
 
     async def _one_by_one(
         self, batch: list[Ended], now: datetime, error: StoreError

@@ -17,12 +17,6 @@ class Options:
     max_runtime: float | None = None
     retry: Policy = DEFAULT_POLICY
 
-    @property
-    def longest(self) -> float | None:
-        """After how many seconds an attempt is cut off, if ever."""
-        limits = [limit for limit in (self.timeout, self.max_runtime) if limit is not None]
-        return min(limits) if limits else None
-
     def stored(self) -> str:
         return json.dumps(
             {
@@ -40,3 +34,10 @@ def read(text: str) -> Options:
     """The options of a job. Jobs of one task share one text, so that this is a look-up on the hot path."""
     stored = json.loads(text)
     return Options(stored["delivery"], stored["timeout"], stored["max_runtime"], from_stored(stored["retry"]))
+
+
+@lru_cache(maxsize=4096)
+def longest(text: str) -> float | None:
+    """After how many seconds an attempt with these options is cut off, if ever."""
+    found = read(text)
+    return min((limit for limit in (found.timeout, found.max_runtime) if limit is not None), default=None)

@@ -92,7 +92,8 @@ class Store(Protocol):
         """Take up to `limit` queued jobs of these queues and tasks: priority first, then age.
 
         Nothing comes from a paused queue, and nothing goes to a node whose lease is over. Jobs under suspicion
-        (`crashes` > 0) come one at a time, and only if `suspect` allows it.
+        (`crashes` > 0) come one at a time, beside the others (so that they need not age), and only if `suspect`
+        allows it.
         """
         ...
 

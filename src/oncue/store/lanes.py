@@ -94,6 +94,7 @@ class ThreadLane:
         self._asks: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._opened: Future[None] = Future()
+        self._ended: Future[None] = Future()
         self._closed = False
 
     async def open(self) -> None:
@@ -119,14 +120,14 @@ class ThreadLane:
             return
         self._closed = True
         self._asks.put(None)
-        while self._thread.is_alive():
-            await asyncio.sleep(0.001)
+        await asyncio.wrap_future(self._ended)
 
     def _run(self) -> None:
         try:
             connection = self._connect()
         except BaseException as error:
             self._opened.set_exception(translated(error))
+            self._ended.set_result(None)
             return
         self._opened.set_result(None)
         while (group := self._next_group()) is not None:
@@ -136,6 +137,7 @@ class ThreadLane:
             if writes:
                 _commit_together(connection, writes)
         connection.close()
+        self._ended.set_result(None)
 
     def _next_group(self) -> list[Ask] | None:
         first = self._asks.get()

@@ -149,7 +149,9 @@ update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, upda
 
 -- name: prune
 with old as (
-    select id from oncue_jobs where state = $1 and finished_at < $2 order by finished_at limit $3 for update skip locked
+    select id from oncue_jobs
+     where state = $1 and state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $2
+     order by finished_at limit $3 for update skip locked
 ), gone as (
     delete from oncue_jobs where id = any(array(select id from old))
        and state in ('succeeded', 'failed', 'cancelled', 'skipped') returning id
@@ -170,7 +172,9 @@ select count(*) from taken;
 
 -- name: depth
 select queue, priority, count(*) from (
-    select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 limit $1) as sample
+    (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 limit $1)
+    union all
+    (select queue, priority from oncue_jobs where state = 'queued' and crashes > 0 limit $1)) as sample
  group by queue, priority order by queue, priority;
 
 -- name: prioritize
@@ -193,8 +197,11 @@ update oncue_queues set paused_at = null where name = $1;
 select name, paused_at from oncue_queues;
 
 -- name: live_counts
-select queue, state, count(*) from (
-    select queue, state from oncue_jobs where state = 'queued' limit $1) as waiting group by queue, state
+-- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
+select queue, 'queued' as state, count(*) from (
+    (select queue from oncue_jobs where state = 'queued' and crashes = 0 limit $1)
+    union all
+    (select queue from oncue_jobs where state = 'queued' and crashes > 0 limit $1)) as waiting group by queue
 union all
 select queue, 'running', count(*) from oncue_jobs where state = 'running' group by queue
 union all

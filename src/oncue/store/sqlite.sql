@@ -131,7 +131,7 @@ select json_group_array(json_array({claim_out})) from (
     select {claim} from oncue_jobs indexed by oncue_jobs_running
      where state = 'running' and not exists (
            select 1 from oncue_nodes n where n.id = node_id and n.lost_at is null and n.expires_at > :now)
-     order by id limit :limit);
+     order by claimed_at, id limit :limit);
 
 -- name: overdue
 select json_group_array(json_array({claim_out})) from (
@@ -166,8 +166,10 @@ update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_
                order by order_at, id limit :limit);
 
 -- name: prune
+-- The literal states are those of the index: without them SQLite would read the whole table.
 delete from oncue_jobs
  where id in (select id from oncue_jobs where state = :state and finished_at < :before
+                 and state in ('succeeded', 'failed', 'cancelled', 'skipped')
                order by finished_at limit :limit);
 
 -- name: forget_nodes
@@ -185,7 +187,11 @@ delete from oncue_counter_deltas where id in (select id from oncue_counter_delta
 
 -- name: depth
 select queue, priority, count(*) from (
-    select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 limit :limit)
+    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_claimable
+                    where state = 'queued' and crashes = 0 limit :limit)
+    union all
+    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_suspects
+                    where state = 'queued' and crashes > 0 limit :limit))
  group by queue, priority order by queue, priority;
 
 -- name: prioritize
@@ -208,13 +214,19 @@ update oncue_queues set paused_at = null where name = :queue;
 select name, paused_at from oncue_queues;
 
 -- name: live_counts
-select queue, state, count(*) from (
-    select queue, state from oncue_jobs where state = 'queued' limit :limit) group by queue, state
+-- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
+select queue, 'queued', count(*) from (
+    select * from (select queue from oncue_jobs indexed by oncue_jobs_claimable
+                    where state = 'queued' and crashes = 0 limit :limit)
+    union all
+    select * from (select queue from oncue_jobs indexed by oncue_jobs_suspects
+                    where state = 'queued' and crashes > 0 limit :limit)) group by queue
 union all
-select queue, 'running', count(*) from oncue_jobs where state = 'running' group by queue
+select queue, 'running', count(*) from oncue_jobs indexed by oncue_jobs_running where state = 'running' group by queue
 union all
 select queue, 'later', count(*) from (
-    select queue from oncue_jobs where state in ('scheduled', 'retrying') limit :limit) group by queue;
+    select queue from oncue_jobs indexed by oncue_jobs_later
+     where state in ('scheduled', 'retrying') limit :limit) group by queue;
 
 -- name: totals
 select queue, state, sum(jobs) from (

@@ -1,0 +1,77 @@
+"""python -m bench [bare | peers] [FIGURE ...]: measure, write build/bench.json, print a table, judge."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+
+from bench import database, settings, verdict
+from bench.figures import (
+    claim_scaling,
+    drain_pg,
+    drain_pg_two,
+    drain_sqlite,
+    enqueue_bulk,
+    enqueue_one,
+    memory,
+    peers,
+    pickup_p50,
+)
+from bench.figures.context import Bench
+from bench.oncue_side import NotReady
+from bench.verdict import Figure
+
+# In this order they are run and shown.
+FIGURES: dict[str, ModuleType] = {
+    "drain_pg": drain_pg,
+    "drain_pg_two": drain_pg_two,
+    "enqueue_one": enqueue_one,
+    "enqueue_bulk": enqueue_bulk,
+    "pickup_p50": pickup_p50,
+    "drain_sqlite": drain_sqlite,
+    "claim_scaling": claim_scaling,
+    "memory": memory,
+}
+
+Measure = Callable[[Bench], list[Figure]]
+
+
+def plan(words: list[str]) -> dict[str, Measure]:
+    """What to measure, by name."""
+    if words[:1] == ["peers"]:
+        return {"peers": peers.measure}
+    kind = "bare" if words[:1] == ["bare"] else "measure"
+    names = words[1:] if kind == "bare" else words
+    unknown = sorted(set(names) - set(FIGURES))
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; known are bare, peers, {', '.join(FIGURES)}", file=sys.stderr)
+        raise SystemExit(2)
+    return {name: getattr(module, kind) for name, module in FIGURES.items() if name in names or not names}
+
+
+def attempt(name: str, measure: Measure, bench: Bench) -> list[Figure]:
+    """A figure that breaks counts as missed, and the others are still measured."""
+    print(name, file=sys.stderr, flush=True)
+    try:
+        return measure(bench)
+    except NotReady as reason:
+        return [verdict.missing(name, str(reason), holds=False)]
+    except Exception as error:
+        traceback.print_exc()
+        return [verdict.missing(name, f"{type(error).__name__}: {error}"[:200], holds=False)]
+
+
+def main(words: list[str]) -> int:
+    steps = plan(words)
+    with database.running_server() as server:
+        bench = Bench(server, settings.load())
+        figures = [figure for name, step in steps.items() for figure in attempt(name, step, bench)]
+    verdict.write(figures, settings.BUILD / "bench.json")
+    verdict.show(figures)
+    return verdict.exit_code(figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
