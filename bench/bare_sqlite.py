@@ -31,7 +31,7 @@ update jobs set state = 'running', claim_no = claim_no + 1, node_id = 'bare', st
 where id in (
     select id from jobs where state = 'queued' and queue = 'default'
     order by priority desc, order_at, id limit ?)
-returning id, claim_no
+returning id, claim_no, task, args
 """
 SETTLE = """
 update jobs set state = 'succeeded', finished_at = ?, result = 'null'
@@ -57,17 +57,17 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def claim(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+def claim(connection: sqlite3.Connection) -> list[tuple[int, int, str, str]]:
     connection.execute("begin immediate")
     batch = connection.execute(CLAIM, (time.time_ns(), BATCH)).fetchall()
     connection.execute("commit")
     return batch
 
 
-def settle(connection: sqlite3.Connection, batch: list[tuple[int, int]]) -> int:
+def settle(connection: sqlite3.Connection, batch: list[tuple[int, int, str, str]]) -> int:
     now = time.time_ns()
     connection.execute("begin immediate")
-    settled = connection.executemany(SETTLE, [(now, *job) for job in batch]).rowcount
+    settled = connection.executemany(SETTLE, [(now, job_id, claim_no) for job_id, claim_no, *_ in batch]).rowcount
     connection.execute("commit")
     return settled
 

@@ -1,19 +1,35 @@
 """The oncue side of every figure. Each function gets an empty database (or path) and returns one number.
 
-Whatever is timed runs as a user would run it: tasks declared on an app, jobs enqueued by its API, worker
-processes started as children (`bench.crew.Child` and `race`), and only the settings that the guide names.
+Whatever is timed runs as a user would run it: tasks declared on an app, jobs enqueued by its API, worker processes
+started as children, and the settings that oncue has by default.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
+
+import asyncpg
+
+from bench import database, timing
+from bench.bare_pickup import PAUSE
+from bench.crew import Child, race, rate
+from bench.oncue_worker import QUEUE, make_app
+from oncue import Oncue
+from oncue.store import statements
+
+NODE = uuid.UUID(int=1)
+FAR = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 class NotReady(NotImplementedError):
-    """This part of oncue is not wired to the benchmarks yet."""
+    """This part of oncue is not wired to the benchmarks."""
 
 
 @dataclass(frozen=True)
@@ -25,48 +41,137 @@ class Statement:
 
 
 def drain_pg(dsn: str, jobs: int, processes: int) -> float:
-    """Jobs per second: migrate, enqueue `jobs` calls of an empty `async def`, `bench.database.calm(dsn)`, start
-    `processes` workers, and time from the first claim to the last settled job, start-up excluded."""
-    not_ready("drain_pg")
-
-
-def enqueue_one(dsn: str, jobs: int) -> float:
-    """Jobs per second when each `await task.aenqueue(...)` is awaited before the next, on one connection."""
-    not_ready("enqueue_one")
-
-
-def enqueue_bulk(dsn: str, jobs: int) -> float:
-    """Jobs per second of one bulk enqueue of `jobs` calls; making the list of calls is not timed."""
-    not_ready("enqueue_bulk")
-
-
-def pickup_p50(dsn: str, samples: int) -> float:
-    """Median milliseconds from just before `aenqueue` to the first line of the task, with the worker in another
-    process and a pause of `bench.bare_pickup.PAUSE` between jobs; stamps are `time.monotonic_ns()`."""
-    not_ready("pickup_p50")
+    """Jobs per second from the starting shot to the last settled job; workers are up and idle before it."""
+    timing.run(_prepare_drain(dsn, jobs))
+    database.calm(dsn)
+    return rate(race(Child("bench.oncue_worker", "drain", dsn) for _ in range(processes)))
 
 
 def drain_sqlite(path: Path, jobs: int) -> float:
-    """Jobs per second of one worker process on a SQLite file with synchronous=FULL; `path` does not exist yet."""
-    not_ready("drain_sqlite")
+    """The same on a SQLite file; oncue always runs it with synchronous=FULL."""
+    url = f"sqlite:///{path}"
+    timing.run(_prepare_drain(url, jobs))
+    return rate(race([Child("bench.oncue_worker", "drain", url)]))
+
+
+def enqueue_one(dsn: str, jobs: int) -> float:
+    """Jobs per second when each `await task.aenqueue()` is awaited before the next."""
+
+    async def measure() -> float:
+        app = await _migrated(dsn)
+        noop = app.find("noop")
+        await noop.aenqueue()
+        started = time.perf_counter()
+        for _ in range(jobs):
+            await noop.aenqueue()
+        elapsed = time.perf_counter() - started
+        await app.aclose()
+        return jobs / elapsed
+
+    return timing.run(measure())
+
+
+def enqueue_bulk(dsn: str, jobs: int) -> float:
+    """Jobs per second of one bulk enqueue."""
+
+    async def measure() -> float:
+        app = await _migrated(dsn)
+        rows: list[Any] = [()] * jobs
+        await app.connected()
+        started = time.perf_counter()
+        await app.find("noop").aenqueue_many(rows)
+        elapsed = time.perf_counter() - started
+        await app.aclose()
+        return jobs / elapsed
+
+    return timing.run(measure())
+
+
+def pickup_p50(dsn: str, samples: int) -> float:
+    """Median milliseconds from just before `aenqueue` to the first line of the task, in another process."""
+    timing.run(_prepare_drain(dsn, 0))
+    worker = Child("bench.oncue_worker", "pickup", dsn, samples)
+    try:
+        worker.wait_ready()
+        timing.run(_feed(dsn, samples))
+        return float(worker.result()["p50"])
+    finally:
+        worker.stop()
 
 
 def fill_for_claims(dsn: str, queued: int, finished: int) -> None:
-    """Migrate, then put so many finished and queued jobs into the tables (by SQL, for speed), and
-    `bench.database.calm(dsn)`."""
-    not_ready("claim_scaling")
+    """Put so many finished and queued jobs into the tables, by SQL, for speed."""
+
+    async def fill() -> None:
+        app = await _migrated(dsn)
+        await app.aclose()
+        connection = await asyncpg.connect(dsn, command_timeout=None)
+        await connection.execute(_FILL, "succeeded", finished)
+        await connection.execute(_FILL, "queued", queued)
+        await connection.execute(_NODE, NODE, datetime.now(UTC), FAR)
+        await connection.close()
+
+    timing.run(fill())
+    database.calm(dsn)
 
 
 def claim_statements(dsn: str, seats: int) -> list[Statement]:
-    """Every statement that one claim of `seats` jobs sends, in order, exactly as the store sends it."""
-    not_ready("claim_scaling")
+    """Every statement that one claim sends, in order, exactly as the store sends it."""
+    sql, now = statements.load("postgres"), datetime.now(UTC) + timedelta(hours=1)
+    return [
+        Statement(sql["promote"], (now, 1000)),
+        Statement(sql["next_due"]),
+        Statement(sql["claim"], (NODE, [QUEUE], ["noop"], seats, now, True)),
+    ]
 
 
 def memory_growth_mb(dsn: str, jobs: int) -> float:
-    """Megabytes by which a worker's resident memory (`bench.child.rss_mb`) grows from its 10,000th job, when all
-    caches are warm, to its last."""
-    not_ready("memory")
+    """Megabytes by which a worker grows from its 10,000th job, when all caches are warm, to its last."""
+    timing.run(_prepare_drain(dsn, jobs))
+    database.calm(dsn)
+    [answer] = race([Child("bench.oncue_worker", "drain", dsn)])
+    return float(answer["last_mb"] - answer["warm_mb"])
 
 
-def not_ready(figure: str) -> NoReturn:
-    raise NotReady(f"oncue is not wired to {figure} yet: fill in bench/oncue_side.py")
+async def _migrated(url: str) -> Oncue:
+    app = make_app(url)
+    store = app.make_store()
+    if store.dialect == "postgres":
+        await store.migrate()
+        await store.close()
+    return app
+
+
+async def _prepare_drain(url: str, jobs: int) -> None:
+    """A paused queue full of jobs: workers start, find nothing to do, and wait for it to be resumed."""
+    app = await _migrated(url)
+    if jobs:
+        await app.pause(QUEUE)
+    for start in range(0, jobs, 100_000):
+        await app.find("noop").aenqueue_many([()] * min(100_000, jobs - start))
+    await app.aclose()
+
+
+async def _feed(dsn: str, samples: int) -> None:
+    app = make_app(dsn)
+    stamp = app.find("stamp")
+    await app.connected()
+    for _ in range(samples):
+        await asyncio.sleep(PAUSE)
+        await stamp.aenqueue(time.monotonic_ns())
+    await app.aclose()
+
+
+_FILL = """
+insert into oncue_jobs (task, queue, priority, state, args, options, enqueued_by, created_at, updated_at, order_at,
+                        visible_at, max_retries, max_runtime, claim_no, attempt, finished_at)
+select 'noop', 'default', 0, $1, '{}', '{}', 'bench', at, at, at, at, 3, interval '1 hour',
+       case when $1 = 'queued' then 0 else 1 end, case when $1 = 'queued' then 0 else 1 end,
+       case when $1 = 'queued' then null else at end
+  from (select timestamptz '2026-01-01' + n * interval '1 millisecond' as at from generate_series(1, $2::int) as n) as t
+"""
+_NODE = """
+insert into oncue_nodes (id, name, host, pid, boot_id, version, queues, tasks, concurrency, started_at,
+                         beat_at, expires_at)
+values ($1, 'bench', 'bench', 1, '', '', '{default}', '{noop}', 100, $2, $2, $3)
+"""

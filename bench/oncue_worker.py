@@ -1,0 +1,106 @@
+"""An oncue worker as a measured child: `drain URL` empties a paused queue, `pickup URL SAMPLES` times arrivals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import asyncpg
+
+from bench import child, timing
+from oncue import Oncue
+
+QUEUE = "default"
+WARM = 10_000
+
+
+def make_app(url: str) -> Oncue:
+    app = Oncue(url)
+
+    @app.task
+    async def noop() -> None: ...
+
+    @app.task
+    async def stamp(sent: int) -> None:
+        stopwatch.stamp(sent)
+
+    return app
+
+
+class Account:
+    """What was settled, and when the last of it was; told by the worker's own telemetry, once per batch."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.last = 0
+        self.warm_mb = 0.0
+
+    def __call__(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        self.jobs += int(measurements["jobs"])
+        self.last = time.monotonic_ns()
+        if not self.warm_mb and self.jobs >= WARM:
+            self.warm_mb = child.rss_mb()
+
+
+UNFINISHED = """
+select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0)
+    or exists (select 1 from oncue_jobs where state = 'running')
+"""
+
+
+@contextlib.asynccontextmanager
+async def watch(url: str) -> AsyncIterator[Callable[[], Awaitable[bool]]]:
+    """Looks whether anything is left to do, by the two smallest indexes."""
+    if url.startswith("sqlite:"):
+        with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+
+            async def look() -> bool:
+                return bool(file.execute(UNFINISHED).fetchone()[0])
+
+            yield look
+    else:
+        connection = await asyncpg.connect(url)
+        yield lambda: connection.fetchval(UNFINISHED)
+        await connection.close()
+
+
+async def drain(url: str) -> None:
+    app, account = make_app(url), Account()
+    app.telemetry.subscribe(account, "settle")
+    await app.connected()
+    async with app.worker():
+        child.announce_and_wait()
+        started = time.monotonic_ns()
+        await app.resume(QUEUE)
+        async with watch(url) as unfinished:
+            while await unfinished():  # noqa: ASYNC110 (another process may do the last job)
+                await asyncio.sleep(0.02)
+        child.answer(
+            jobs=account.jobs, started=started, ended=account.last, warm_mb=account.warm_mb, last_mb=child.rss_mb()
+        )
+    await app.aclose()
+
+
+async def pickup(url: str, samples: int) -> None:
+    global stopwatch
+    finished = asyncio.Event()
+    stopwatch = child.Stopwatch(samples, finished.set)
+    async with make_app(url).worker():
+        child.announce()
+        await finished.wait()
+    child.answer(p50=stopwatch.p50())
+
+
+stopwatch = child.Stopwatch(0, lambda: None)
+
+if __name__ == "__main__":
+    child.dispatch(
+        {
+            "drain": lambda url: timing.run(drain(url)),
+            "pickup": lambda url, samples: timing.run(pickup(url, int(samples))),
+        }
+    )
