@@ -1,27 +1,32 @@
 """oncue: every job on cue, once. One durable job system for Python, on SQLite or PostgreSQL."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
 
-from oncue.app import Oncue
-from oncue.engine.context import JobContext, current_job
-from oncue.errors import (
-    Cancel,
-    ConfigError,
-    Conflict,
-    InvalidJob,
-    JobNotFound,
-    OncueError,
-    Retry,
-    Skip,
-    Snooze,
-    StoreBusy,
-    StoreUnavailable,
-    UnknownTask,
-)
-from oncue.model import Job, Receipt
-from oncue.policy.priorities import BACKGROUND, SCHEDULED, USER_REQUESTED
-from oncue.policy.retry import Exponential, Ladder
-from oncue.task import Task
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+    from oncue.engine.context import JobContext, current_job
+    from oncue.errors import (
+        Cancel,
+        ConfigError,
+        Conflict,
+        InvalidJob,
+        JobNotFound,
+        OncueError,
+        Retry,
+        Skip,
+        Snooze,
+        StoreBusy,
+        StoreUnavailable,
+        UnknownTask,
+    )
+    from oncue.model import Job, Receipt
+    from oncue.policy.priorities import BACKGROUND, SCHEDULED, USER_REQUESTED
+    from oncue.policy.retry import Exponential, Ladder
+    from oncue.task import Task
 
 __all__ = [
     "BACKGROUND",
@@ -48,3 +53,30 @@ __all__ = [
     "UnknownTask",
     "current_job",
 ]
+
+_HOMES = {
+    "app": ("Oncue",),
+    "engine.context": ("JobContext", "current_job"),
+    "model": ("Job", "Receipt"),
+    "policy.priorities": ("BACKGROUND", "SCHEDULED", "USER_REQUESTED"),
+    "policy.retry": ("Exponential", "Ladder"),
+    "task": ("Task",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used.
+
+    pytest imports this package in every run of an environment that has oncue, for its plugin: that must cost nothing.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"oncue.{_HOME_OF.get(name, 'errors')}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

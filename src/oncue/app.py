@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from oncue import __version__, identity, store
-from oncue.clock import DatabaseClock
+from oncue.clock import Clock, DatabaseClock
 from oncue.engine.heart import Heart
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.timekeeper import Timekeeper
@@ -23,7 +22,7 @@ from oncue.operations import Operations
 from oncue.policy.durations import Duration
 from oncue.policy.lifecycle import entry_state
 from oncue.policy.retry import Policy
-from oncue.portal import Portal
+from oncue.reach import Connection, DatabaseReach, Reach
 from oncue.settings import Settings, load
 from oncue.store.contract import Store
 from oncue.task import UNSET, Call, RetryRule, Task, _Unset
@@ -36,30 +35,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-CLOCK_REFRESH_SECONDS = 30.0
 ENQUEUE_PATIENCE_SECONDS = 5.0
 FURTHEST = timedelta(days=36525)
 
 _log = logging.getLogger("oncue")
-
-
-class Connection:
-    """A store that is open in one event loop, and the database's clock."""
-
-    def __init__(self, store: Store, clock: DatabaseClock) -> None:
-        self.store = store
-        self.clock = clock
-        self._learned = float("-inf")
-
-    def now(self) -> datetime:
-        return self.clock.now()
-
-    async def fresh(self) -> None:
-        """Learn the database's time again, now and then."""
-        if self.clock.monotonic() - self._learned > CLOCK_REFRESH_SECONDS:
-            sent = self.clock.sent()
-            self.clock.learn(await self.store.time(), sent)
-            self._learned = self.clock.monotonic()
 
 
 class Oncue(Operations):
@@ -71,28 +50,31 @@ class Oncue(Operations):
     def __init__(
         self, database_url: str | None = None, *, settings: Settings | None = None, dice: Random | None = None
     ) -> None:
-        self._flags = {"database_url": database_url}
+        self._declared = {"database_url": database_url}
         self._settings = settings
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.telemetry = Telemetry()
-        self._dice = dice or Random()
-        self._portal = Portal()
+        self._dice, self._dice_pid = dice or Random(), os.getpid()
         self._options: dict[str, tuple[str, float | None]] = {}
-        self._connections: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
-        self._pid = os.getpid()
+        self._reach: Reach = DatabaseReach(self.make_store)
 
     @property
     def settings(self) -> Settings:
         if self._settings is None:
-            self._settings = load(self._flags)
+            self._settings = load(code=self._declared)
         return self._settings
 
     def configure(self, settings: Settings) -> None:
         """Use these settings; before anything is opened."""
         self._settings = settings
+
+    def override(self, flags: Mapping[str, Any]) -> Settings:
+        """Take over what a command line says: it wins over code. Flags that are None were not given."""
+        if self._settings is None:
+            self._settings = load(flags, code=self._declared)
+        else:
+            self._settings = self._settings.overridden(flags)
+        return self._settings
 
     # --- declaring ----------------------------------------------------------------------------------------------
 
@@ -138,7 +120,7 @@ class Oncue(Operations):
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run any of the asynchronous verbs from plain code."""
-        return self._portal.wait(awaitable)
+        return self._reach.wait(awaitable)
 
     async def write(self, call: Call[Any], rows: Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> list[Receipt]:
         """Write jobs for these arguments, all or none."""
@@ -175,10 +157,16 @@ class Oncue(Operations):
             deadline_at=None if call.deadline is None else now + timedelta(seconds=call.deadline),
             enqueued_by=call.enqueued_by,
             retry_of=None,
-            uids=identity.new_uids(len(args), now, self._dice),
+            uids=identity.new_uids(len(args), now, self._own_dice()),
             args=args,
             keys=keys,
         )
+
+    def _own_dice(self) -> Random:
+        """A forked child must not repeat its parent's throws."""
+        if self._dice_pid != os.getpid():
+            self._dice, self._dice_pid = Random(), os.getpid()
+        return self._dice
 
     def _resolved(self, task: Task[Any, Any]) -> tuple[str, float | None]:
         if task.name not in self._options:
@@ -206,24 +194,16 @@ class Oncue(Operations):
 
     async def connected(self) -> Connection:
         """The store of the running event loop, opened on first use."""
-        if self._pid != os.getpid():  # a forked child must not touch its parent's sockets, nor repeat its dice
-            self._dice = Random()
-            self._connections, self._opening, self._pid = (
-                weakref.WeakKeyDictionary(),
-                weakref.WeakKeyDictionary(),
-                os.getpid(),
-            )
-        loop = asyncio.get_running_loop()
-        connection = self._connections.get(loop)
-        if connection is None:
-            async with self._opening.setdefault(loop, asyncio.Lock()):
-                connection = self._connections.get(loop)
-                if connection is None:
-                    opened = self.make_store()
-                    await opened.open()
-                    connection = self._connections[loop] = Connection(opened, DatabaseClock())
-        await connection.fresh()
-        return connection
+        return await self._reach.connected()
+
+    @contextmanager
+    def reaching(self, reach: Reach) -> Iterator[None]:
+        """Go another way to the database inside the `with` block: the test kit's."""
+        usual, self._reach = self._reach, reach
+        try:
+            yield
+        finally:
+            self._reach = usual
 
     def make_store(self, *, size: int | None = None) -> Store:
         """A store on this application's database, not opened yet."""
@@ -237,52 +217,65 @@ class Oncue(Operations):
 
     async def aclose(self) -> None:
         """Close the store of the running event loop."""
-        connection = self._connections.pop(asyncio.get_running_loop(), None)
-        if connection is not None:
-            await connection.store.close()
+        await self._reach.aclose()
 
     def close(self) -> None:
         """Close what plain code has opened."""
-        if self._pid == os.getpid():
-            self._portal.wait(self.aclose())
-            self._portal.stop()
+        self._reach.close()
 
     # --- working ------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def worker(self, *, address: str | None = None) -> AsyncIterator[WorkerNode]:
         """A worker that runs this application's jobs inside the `async with` block, and drains when it ends."""
-        settings, pace, clock = self.settings, self.settings.pace, DatabaseClock()
-        loop = asyncio.get_running_loop()
-        main, beats = self.make_store(), self.make_store(size=2)
+        if not self._reach.works:
+            connection = await self.connected()
+            yield self._assembled(connection.store, connection.store, connection.clock, address)
+            return
+        main, beats, clock = self.make_store(), self.make_store(size=2), DatabaseClock()
+        try:
+            await main.open()
+            sent = clock.sent()
+            clock.learn(await main.time(), sent)
+            async with self._working(self._assembled(main, beats, clock, address), main, beats, clock) as node:
+                yield node
+        finally:
+            await main.close()
 
-        def lapsed(why: str) -> None:
-            loop.call_soon_threadsafe(node.abandon, why)
-
-        await main.open()
-        clock.learn(await main.time(), clock.sent())
-        node = WorkerNode(
-            main, beats, self._new_node(clock.now(), address), clock, self._dice, self.telemetry, pace,
-            handlers_executor(self.tasks, clock, self.telemetry, settings.concurrency, settings.limits),
-            lapsed=lapsed,
-        )  # fmt: skip
+    @asynccontextmanager
+    async def _working(
+        self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock
+    ) -> AsyncIterator[WorkerNode]:
+        pace = self.settings.pace
         heart = Heart(beats, [Timekeeper(beats, clock), node.membership], clock, self.telemetry, node.membership.leave)
         process = WorkerProcess(node, main, clock, self.telemetry, pace)
         await heart.start()
-        await process.start()
-        _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
         try:
+            await process.start()
+            _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
             yield node
             await process.drain(pace.drain)
         finally:
             await process.abort()
             await heart.stop()
-            await main.close()
+
+    def _assembled(self, main: Store, beats: Store, clock: Clock, address: str | None) -> WorkerNode:
+        settings, loop = self.settings, asyncio.get_running_loop()
+
+        def lapsed(why: str) -> None:
+            loop.call_soon_threadsafe(node.abandon, why)
+
+        node = WorkerNode(
+            main, beats, self._new_node(clock.now(), address), clock, self._own_dice(), self.telemetry, settings.pace,
+            handlers_executor(self.tasks, clock, self.telemetry, settings.concurrency, settings.limits),
+            lapsed=lapsed,
+        )  # fmt: skip
+        return node
 
     def _new_node(self, now: datetime, address: str | None) -> Node:
         settings = self.settings
         return Node(
-            id=identity.new_uids(1, now, self._dice)[0],
+            id=identity.new_uids(1, now, self._own_dice())[0],
             name=settings.node_name or identity.default_name(),
             host=identity.host(),
             pid=os.getpid(),

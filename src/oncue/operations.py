@@ -8,14 +8,16 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from oncue.errors import Conflict, JobNotFound
-from oncue.model import Attempt, Change, Job, JobFilter, Node, Queue, State
+from oncue.errors import Conflict, InvalidJob, JobNotFound
+from oncue.model import MAX_PRIORITY, Attempt, Change, Job, JobFilter, Node, Queue, State
 from oncue.policy import lifecycle
 from oncue.policy.durations import Duration, seconds
 from oncue.store.contract import Store
 from oncue.task import checked_name, checked_priority
 
 PRUNE_BATCH = 1000
+LONGEST_LISTING = 100_000
+LARGEST_ID = 2**63 - 1
 
 
 class Connected(Protocol):
@@ -34,7 +36,7 @@ class Operations:
 
     async def job(self, ref: int | UUID) -> Job:
         """One job with its result. Raises JobNotFound."""
-        found = await (await self.connected()).store.job(ref)
+        found = await (await self.connected()).store.job(ref) if _possible(ref) else None
         if found is None:
             raise JobNotFound(f"there is no job {ref}")
         return found
@@ -50,6 +52,10 @@ class Operations:
         limit: int = 100,
     ) -> list[Job]:
         """Jobs, newest first. `before` is the id to go on from."""
+        if not 1 <= limit <= LONGEST_LISTING:
+            raise ValueError(f"limit: expected a whole number from 1 to {LONGEST_LISTING:,}, not {limit!r}")
+        if before is not None and not _possible(before):
+            raise ValueError(f"before: expected the id of a job, not {before!r}")
         wanted = JobFilter(tuple(states), queue, task, key, before, limit)
         return await (await self.connected()).store.jobs(wanted)
 
@@ -107,11 +113,14 @@ class Operations:
 
     async def boost(self, job_id: int, by: int = 10) -> int:
         """Raise the priority of an unfinished job; it stays between 0 and 100. The new one."""
-        return await self._reprioritized(job_id, by, add=True)
+        if isinstance(by, bool) or not isinstance(by, int):
+            raise InvalidJob("boost", f"expected a whole number, not {by!r}")
+        return await self._reprioritized(job_id, min(max(by, -MAX_PRIORITY), MAX_PRIORITY), add=True)
 
     async def _reprioritized(self, job_id: int, priority: int, *, add: bool) -> int:
-        connected = await self.connected()
-        written = await connected.store.prioritize(job_id, priority, add=add, now=connected.now())
+        connected, written = await self.connected(), None
+        if _possible(job_id):
+            written = await connected.store.prioritize(job_id, priority, add=add, now=connected.now())
         if written is None:
             job = await self.job(job_id)
             raise Conflict(f"job {job_id} is {job.state}: its priority matters no more", job_id)
@@ -138,3 +147,8 @@ class Operations:
         before = connected.now() - timedelta(seconds=seconds(older_than, "older_than"))
         while gone := await connected.store.prune(before, PRUNE_BATCH):
             yield gone
+
+
+def _possible(ref: int | UUID) -> bool:
+    """Whether a database could have such a row at all: neither of them takes a larger number."""
+    return isinstance(ref, UUID) or 0 < ref <= LARGEST_ID

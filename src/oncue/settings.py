@@ -47,7 +47,7 @@ class Settings(BaseModel):
     database_url: str = DEFAULT_DATABASE
     env: Literal["development", "production"] = "development"
     app: str | None = None
-    queues: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("default",)
+    queues: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_names)] = ("default",)
     concurrency: int = Field(64, ge=1, le=10_000)
     node_name: str | None = Field(None, max_length=128)
     http_addr: str | None = None
@@ -164,8 +164,9 @@ def _validated(values: dict[str, Any], origins: dict[str, str]) -> Settings:
 def _complaint(detail: Any, origins: dict[str, str]) -> str:
     field = str(detail["loc"][0]) if detail["loc"] else ""
     message = str(detail["msg"]).removeprefix("Value error, ")
-    if not field:
-        return message
+    if not field:  # a complaint about two settings begins with the name of one
+        field, _, message = message.partition(": ")
+        return f"{origins.get(field, field)}: {message}"
     if detail["type"] == "extra_forbidden":
         known = ", ".join(Settings.model_fields)
         return f"{origins.get(field, field)}: there is no setting {field!r}; expected one of {known}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import cached_property, update_wrapper
@@ -19,7 +20,7 @@ from typing import (
 )
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from oncue.errors import InvalidJob
@@ -76,8 +77,8 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(function)
         self._rule = retry if callable(retry) else None
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
-        self._max_runtime = max_runtime
-        self._policy = retry if isinstance(retry, Exponential | Ladder) else DEFAULT_POLICY
+        self._max_runtime = _seconds_or_unset(max_runtime)
+        self._policy = _checked_policy(retry)
         self.delivery = _checked_delivery(delivery)
         self.max_retries = self._resolved_retries(max_retries, declared=retry is not None)
         self._signature = _checked_signature(function)
@@ -120,7 +121,7 @@ class Task(Generic[P, R]):
         """The same task with other options for the jobs enqueued through it."""
         if delay is not None and at is not None:
             raise InvalidJob("at", "give either `delay` or `at`, not both")
-        return Call(
+        call = Call(
             self,
             queue=None if queue is None else checked_name(queue, "queue"),
             priority=None if priority is None else checked_priority(priority),
@@ -129,8 +130,11 @@ class Task(Generic[P, R]):
             key=key,
             deadline=None if deadline is None else _checked(seconds, deadline, "deadline"),
             max_retries=None if max_retries is None else _checked_retries(max_retries),
-            enqueued_by=enqueued_by,
+            enqueued_by=checked_name(enqueued_by, "enqueued_by"),
         )
+        options = {"queue": queue, "priority": priority, "delay": delay, "at": at, "key": key}
+        call.chosen = frozenset(name for name, value in options.items() if value is not None)
+        return call
 
     # --- arguments ----------------------------------------------------------------------------------------------
 
@@ -140,12 +144,15 @@ class Task(Generic[P, R]):
             named = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidJob("arguments", f"{self.name}{self._signature} {error}") from None
+        adapter = self._adapter
         try:
-            text = self._adapter.dump_json(self._adapter.validate_python(named), by_alias=False)
+            checked = adapter.validate_python(named)
         except ValidationError as error:
             raise _refused(error) from None
+        try:
+            text = _json(adapter, checked)
         except (PydanticSerializationError, ValueError) as error:
-            raise InvalidJob("arguments", f"cannot be written as JSON: {error}") from None
+            raise InvalidJob(_culprit(adapter, checked), f"cannot be written as JSON: {error}") from None
         if len(text) > limit:
             raise InvalidJob("arguments", f"expected at most {limit} bytes of JSON, not {len(text)}")
         return text.decode()
@@ -184,10 +191,7 @@ class Task(Generic[P, R]):
 
     def options(self, default_max_runtime: float | None) -> Options:
         """What every job of this task carries, resolved once."""
-        if isinstance(self._max_runtime, _Unset):
-            max_runtime = default_max_runtime
-        else:
-            max_runtime = None if self._max_runtime is None else seconds(self._max_runtime, "max_runtime")
+        max_runtime = default_max_runtime if isinstance(self._max_runtime, _Unset) else self._max_runtime
         return Options(self.delivery, self._timeout, max_runtime, self._policy)
 
     def _resolved_retries(self, max_retries: int | None, *, declared: bool) -> int:
@@ -200,6 +204,9 @@ class Task(Generic[P, R]):
 
 class Call(Generic[P]):
     """A task together with the options of one enqueue."""
+
+    chosen: frozenset[str] = frozenset()
+    """The options that `using` named; the rest are the task's own. The test kit compares these."""
 
     def __init__(
         self,
@@ -253,14 +260,50 @@ def _field(hint: Any, parameter: inspect.Parameter) -> Any:
     return hint if parameter.default is inspect.Parameter.empty else NotRequired[hint]
 
 
+def _json(adapter: TypeAdapter[Any], checked: dict[str, Any]) -> bytes:
+    text = adapter.dump_json(checked, by_alias=False)
+    if b"null" in text:  # that is how pydantic writes a NaN inside of `Any` or of a model: the handler would get None
+        try:
+            json.dumps(to_jsonable_python(checked, inf_nan_mode="constants", serialize_unknown=True), allow_nan=False)
+        except ValueError:
+            raise ValueError("JSON has no NaN and no infinity") from None
+    return text
+
+
+def _culprit(adapter: TypeAdapter[Any], checked: dict[str, Any]) -> str:
+    """The argument that cannot be written."""
+    for name, value in checked.items():
+        try:
+            _json(adapter, {name: value})
+        except (PydanticSerializationError, ValueError):
+            return name
+    return "arguments"
+
+
 def _refused(error: ValidationError) -> InvalidJob:
     first = error.errors(include_url=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "arguments"
     return InvalidJob(place, f"{first['msg']}, not {first['input']!r:.100}")
 
 
+def _seconds_or_unset(value: Duration | _Unset | None) -> float | _Unset | None:
+    return value if value is None or isinstance(value, _Unset) else seconds(value, "max_runtime")
+
+
+def _checked_policy(retry: Policy | RetryRule | None) -> Policy:
+    if isinstance(retry, Exponential | Ladder):
+        return retry
+    if retry is not None and not callable(retry):
+        raise ValueError(f"retry: expected Exponential(…), Ladder(…) or a function, not {retry!r}")
+    return DEFAULT_POLICY
+
+
 def _checked_signature(function: Callable[..., Any]) -> inspect.Signature:
     signature = inspect.signature(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ValueError(
+            f"{function.__name__}: expected a function that returns, not one that yields: it would not run"
+        )
     for parameter in signature.parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ValueError(
@@ -283,9 +326,18 @@ def checked_priority(priority: int) -> int:
 
 
 def _checked_key(key: str) -> str:
-    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY or "\x00" in key:
+    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY or "\x00" in key or not _encodable(key):
         raise InvalidJob("key", f"expected a text of 1 to {LONGEST_KEY} characters, not {key!r:.100}")
     return key
+
+
+def _encodable(text: str) -> bool:
+    """Half a surrogate pair is a text that no database takes, or gives back."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _checked_retries(max_retries: int) -> int:

@@ -37,12 +37,15 @@ class DepthGauge:
         self._store = store
         self._telemetry = telemetry
         self._interval = timedelta(seconds=interval)
+        self._seen: set[str] = set()
 
     async def tick(self, now: datetime) -> datetime:
         if self._telemetry.wants("queue.depth"):
-            by_queue: dict[str, dict[int, int]] = defaultdict(dict)
+            # A queue that was seen once is told of when it is empty, too.
+            by_queue: dict[str, dict[int, int]] = defaultdict(dict, {queue: {} for queue in self._seen})
             for depth in await self._store.depth():
                 by_queue[depth.queue][depth.priority] = depth.jobs
+            self._seen.update(by_queue)
             for queue, priorities in by_queue.items():
                 self._telemetry.emit(
                     "queue.depth", {"depth": sum(priorities.values())}, queue=queue, priorities=priorities

@@ -106,6 +106,7 @@ class Executor:
         self._seats: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
         self._next_sweep = float("inf")
+        self._closed = False
         self._tells_starts = True
         self._idle = asyncio.Event()
         self._idle.set()
@@ -133,14 +134,10 @@ class Executor:
         self._idle.clear()
         self._open_seats(1)
 
-    def holds(self, job_id: int, claim_no: int) -> bool:
-        return (job_id, claim_no) in self._running or any(
-            claim.id == job_id and claim.claim_no == claim_no for claim in self._waiting
-        )
-
-    def attempts(self) -> list[tuple[int, int]]:
-        """The (job, claim_no) of every attempt that is running now and was not given up."""
-        return [place for place, attempt in self._running.items() if not attempt.reported]
+    def claims(self) -> list[tuple[int, int]]:
+        """The (job, claim_no) of everything that runs or waits here and was not given up."""
+        running = [place for place, attempt in self._running.items() if not attempt.reported]
+        return running + [(claim.id, claim.claim_no) for claim in self._waiting]
 
     def newly_started(self, before: float) -> list[Started]:
         """Attempts that began before this reading of the monotonic clock, each told once."""
@@ -158,20 +155,24 @@ class Executor:
                 self._cut(attempt, Cancelled())
 
     def fence(self, job_id: int, claim_no: int) -> None:
-        """Somebody else has taken this attempt away: stop it, and say nothing more about it."""
+        """Somebody else has taken this claim away: stop it. What is told of it from here on will be rejected."""
         attempt = self._running.get((job_id, claim_no))
         if attempt is not None:
-            attempt.reported = True
             attempt.cancel_requested = True
-            if attempt.task is not None:
-                self._cut(attempt, Released("fenced"))
+            self._cut(attempt, Released("fenced"))
+        for claim in [claim for claim in self._waiting if (claim.id, claim.claim_no) == (job_id, claim_no)]:
+            self._waiting.remove(claim)
+            self._give_back(claim, "fenced")
 
-    def release_waiting(self, cause: str) -> None:
-        """Give back everything that has not started."""
-        now = self._clock.now()
-        while self._waiting:
-            self._ended(Ended(self._waiting.popleft(), Released(cause), None, now))
+    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
+        """Give back what has not started: everything, or what was claimed too long ago."""
+        waiting = self._waiting
+        while waiting and (claimed_before is None or waiting[0].claimed_at <= claimed_before):
+            self._give_back(waiting.popleft(), cause)
         self._note_idle()
+
+    def _give_back(self, claim: Claim, cause: str) -> None:
+        self._ended(Ended(claim, Released(cause), None, self._clock.now()))
 
     def release_running(self, cause: str) -> None:
         """Stop everything that has started and give it back; threads are given back and left behind."""
@@ -184,6 +185,8 @@ class Executor:
         await self._idle.wait()
 
     def close(self) -> None:
+        self._closed = True
+        self._waiting.clear()  # a seat that is stopped must not take the next one
         for seat in tuple(self._seats):
             seat.cancel()
         if self._threads is not None:
@@ -325,24 +328,22 @@ class Executor:
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="oncue-job")
         context = contextvars.copy_context()
         call = asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: context.run(function, **keyword_arguments)
+            self._threads, lambda: context.run(_called, function, keyword_arguments)
         )
         return await call
 
     def _cancelled(self, attempt: Attempt) -> Outcome:
-        """A coroutine was cancelled: by us, by its own doing, or because the loop goes down."""
+        """A coroutine was cancelled: by us, because the executor is closed, or by its own doing."""
         if attempt.cut is not None:
             return attempt.cut
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if self._closed:
             return Released("stopped")
+        _forget_cancelling()
         return Failed("asyncio.CancelledError: the handler cancelled itself")
 
     def _after_cut(self, cut: Outcome, outcome: Outcome) -> Outcome:
         """The seat goes on after a cut. A handler that finished all the same did so too late only for a time-out."""
-        task = asyncio.current_task()
-        while task is not None and task.cancelling():
-            task.uncancel()
+        _forget_cancelling()
         return cut if isinstance(cut, TimedOut) else outcome
 
     def _report(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
@@ -351,3 +352,18 @@ class Executor:
             outcome = Cancelled()
         at = self._clock.at
         self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), attempt.row_count))
+
+
+def _forget_cancelling() -> None:
+    """The seat outlives its job: the next one must not look as if it were being cancelled."""
+    task = asyncio.current_task()
+    while task is not None and task.cancelling():
+        task.uncancel()
+
+
+def _called(function: Callable[..., Any], keyword_arguments: dict[str, Any]) -> Any:
+    try:
+        return function(**keyword_arguments)
+    except StopIteration as error:
+        # A future refuses it, and the attempt would never end. In a coroutine the language does the same for us.
+        raise RuntimeError("the function raised StopIteration") from error

@@ -24,13 +24,15 @@ _log = logging.getLogger("oncue.holdings")
 
 
 class Attempts(Protocol):
-    def attempts(self) -> list[tuple[int, int]]: ...
+    def claims(self) -> list[tuple[int, int]]: ...
 
     def newly_started(self, before: float) -> list[Started]: ...
 
     def cancel(self, job_id: int, claim_no: int) -> None: ...
 
     def fence(self, job_id: int, claim_no: int) -> None: ...
+
+    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None: ...
 
 
 class Holdings:
@@ -48,6 +50,7 @@ class Holdings:
         telemetry: Telemetry,
         *,
         interval: float,
+        patience: float,
     ) -> None:
         self.signal = Signal()
         self._store = store
@@ -59,13 +62,16 @@ class Holdings:
         self._dice = dice
         self._telemetry = telemetry
         self._interval = timedelta(seconds=interval)
+        self._patience = timedelta(seconds=patience)
         self._strange: dict[tuple[int, int], datetime] = {}
 
     async def tick(self, now: datetime) -> datetime:
-        running = self._attempts.attempts()
+        # A claim that waits for a seat has its maximum runtime counted already: long before it is over, give it back.
+        self._attempts.release_waiting("waited", now - self._patience)
+        claimed = self._attempts.claims()
         rows = await self._store.held(self._node)
         believed = {(row.id, row.claim_no) for row in rows}
-        for place in running:
+        for place in claimed:
             if place not in believed:
                 _log.warning("job %d was taken from this node: its attempt is stopped", place[0])
                 self._attempts.fence(*place)
@@ -86,6 +92,8 @@ class Holdings:
             return
         claims = await self._store.running([job_id for job_id, _ in certain])
         strays = [claim for claim in claims if (claim.id, claim.claim_no) in certain]
+        if not strays:
+            return
         changes = [settle(Ended(claim, Released("stray"), claim.started_at, now), self._dice) for claim in strays]
         took = await self._store.apply(changes, now)
         _log.warning("gave back %d jobs whose claim was never answered", sum(took))

@@ -57,9 +57,8 @@ class Membership:
 
         After an outage everybody's lease is over at once: the others get one lease's time to come back.
         """
-        return self.alive and (
-            not self._cut_off or self.connected_since is None or now - self.connected_since >= self._lease
-        )
+        since = self.connected_since
+        return self.alive and since is not None and (not self._cut_off or now - since >= self._lease)
 
     async def tick(self, now: datetime) -> datetime:
         began = self._clock.monotonic()
@@ -79,17 +78,22 @@ class Membership:
 
     async def _renew(self, now: datetime) -> None:
         expires_at = now + self._lease
+        if self._expires_at is not None and now >= self._expires_at:
+            self._lost_touch()  # this process stood still; perhaps its whole host did, and the others with it
         if self._expires_at is not None and not await self._store.beat(self.node.id, now, expires_at):
             self._expires_at = None
-            self._cut_off = True
+            self._lost_touch()
             self._lapsed("this node was declared lost")
         if self._expires_at is None:
             await self._store.register(dataclasses.replace(self.node, beat_at=now, expires_at=expires_at))
         self._expires_at = expires_at
 
-    def _not_renewed(self, now: datetime, error: StoreError) -> datetime:
+    def _lost_touch(self) -> None:
         self.connected_since = None
         self._cut_off = True
+
+    def _not_renewed(self, now: datetime, error: StoreError) -> datetime:
+        self._lost_touch()
         retry_at = now + self._beat / 4
         _log.warning("the lease of this node was not renewed: %s", error)
         if self._expires_at is not None and self._clock.latest() + self._beat / 2 >= self._expires_at:

@@ -36,6 +36,8 @@ from oncue.policy.lifecycle import Ended
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
+FINISH_SECONDS = 3.0
+
 _log = logging.getLogger("oncue.node")
 
 
@@ -55,8 +57,6 @@ class Pace:
 
 class Runs(Seats, Attempts, Service, Protocol):
     """An executor: real, or scripted by the simulator."""
-
-    def release_waiting(self, cause: str) -> None: ...
 
     def release_running(self, cause: str) -> None: ...
 
@@ -95,8 +95,9 @@ class WorkerNode:
         )  # fmt: skip
         self.settler = Settler(store, node.id, self.executor, self.hands, dice, telemetry, idle=60.0)
         self.holdings = Holdings(
-            store, node.id, self.executor, self.hands, self.claimer, clock, dice, telemetry, interval=pace.reconcile
-        )
+            store, node.id, self.executor, self.hands, self.claimer, clock, dice, telemetry,
+            interval=pace.reconcile, patience=pace.lease / 2,
+        )  # fmt: skip
         self.hands.suspect_cleared.listen(self.claimer.signal.set)
         self.upkeep: list[Service] = [
             Rescue(store, dice, telemetry, self.membership.steady, interval=pace.lease / 3, grace=pace.lease),
@@ -139,7 +140,8 @@ class WorkerProcess:
         """Stop in order; nothing that was claimed is lost, whatever happens on the way."""
         executor = self._node.executor
         await self._runner.stop(*(service.name for service in self._node.upkeep))
-        await self._runner.stop(self._node.claimer.name, self._node.holdings.name)
+        # A claim that is cut off in the middle would leave jobs with a node that is gone: they would be suspects.
+        await self._runner.finish(self._node.claimer.name, self._node.holdings.name, within=FINISH_SECONDS)
         _log.info("draining: %d running, %d waiting", executor.running, executor.waiting)
         if not await _within(timeout, executor.idle()):
             _log.warning("the drain time is over: %d jobs are given back", executor.busy)

@@ -44,16 +44,23 @@ def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome |
     if cut is not None:
         return cut
     if isinstance(error, errors.Signal):
-        return _signalled(error, limits)
+        try:
+            return _signalled(error, limits)
+        except Exception as wrong:
+            return Failed(_both(error, "it does not say what to do", wrong, limits))
     text = described(error, limits)
     if isinstance(error, Exception):
         try:
             decided = handler.on_error(error, claim.retry_count)
         except Exception as policy_error:
-            return Failed(f"{text}\nand its retry policy failed: {policy_error!r}"[-limits.error :])
+            return Failed(_both(error, "its retry policy failed", policy_error, limits))
         if decided is not None:
             return Failed(text, decided.delay, decided.final)
     return Failed(text)
+
+
+def _both(error: BaseException, link: str, second: Exception, limits: Limits) -> str:
+    return bounded(f"{described(error, limits)}\nand {link}: {described(second, limits)}", limits.error)
 
 
 def _signalled(signal: errors.Signal, limits: Limits) -> Outcome:

@@ -50,6 +50,8 @@ class Rescue:
             _log.warning("node %s (%s) is lost: its lease ended at %s", node.name, node.id, node.expires_at)
             self._telemetry.emit("node.lost", {}, node=node)
         stranded = await self._store.stranded(now, LIMIT)
+        if not self._steady(now):  # this process stood still meanwhile: it may be the one that is lost
+            return now + self._interval
         await self._take_away("rescue", stranded, lost, now)
         # The node itself cuts an attempt off first; only one that is stuck leaves it to us.
         overdue = await self._store.overdue(now - self._grace, LIMIT)

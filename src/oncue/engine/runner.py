@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from oncue.clock import Clock
 from oncue.engine.service import Service, Signal
@@ -26,14 +26,22 @@ LONGEST_PAUSE = 2.0
 _log = logging.getLogger("oncue.runner")
 
 
+def pause_after(failures: int) -> float:
+    """Seconds to wait after so many failures in a row. An outage may last for days: the power is kept small."""
+    return min(SHORTEST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
+
+
 class Runner:
     def __init__(self, clock: Clock, telemetry: Telemetry) -> None:
         self._clock = clock
         self._telemetry = telemetry
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._signals: dict[str, Signal] = {}
+        self._finishing: set[str] = set()
 
     def start(self, services: Sequence[Service]) -> None:
         for service in services:
+            self._signals[service.name] = service.signal
             self._tasks[service.name] = asyncio.create_task(self._drive(service), name=f"oncue-{service.name}")
 
     async def stop(self, *names: str) -> None:
@@ -43,18 +51,29 @@ class Runner:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def finish(self, *names: str, within: float) -> None:
+        """Stop these services after the step that they are taking, or in the middle of it when the time is over."""
+        tasks = [self._tasks[name] for name in names if name in self._tasks]
+        self._finishing.update(names)
+        for name in names:
+            if name in self._signals:
+                self._signals[name].set()
+        if tasks:
+            await asyncio.wait(tasks, timeout=within)
+        await self.stop(*names)
+
     async def _drive(self, service: Service) -> None:
         failures = 0
-        while True:
+        while service.name not in self._finishing:
             try:
                 again_at = await service.tick(self._clock.now())
                 failures = 0
             except Exception as error:
                 failures += 1
                 self._report(service, error, failures)
-                again_at = self._clock.now() + timedelta(seconds=min(SHORTEST_PAUSE * 2**failures, LONGEST_PAUSE))
-                service.signal.take()  # a wake-up must not cut the pause short
-            await self._wait(service.signal, again_at)
+                await asyncio.sleep(pause_after(failures))  # a wake-up must not cut it short, and is kept
+            else:
+                await self._wait(service.signal, again_at)
 
     def _report(self, service: Service, error: Exception, failures: int) -> None:
         self._telemetry.emit("tick.error", {"failures": failures}, service=service.name, error=error)

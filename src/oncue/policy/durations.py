@@ -50,7 +50,7 @@ def _parsed(text: str, field: str) -> float:
 def describe(total: float) -> str:
     """The shortest way to write a duration that `seconds` reads back: 5400 becomes `1h30m`."""
     if total < 1:
-        return f"{total * 1000:g}ms" if total else "0s"
+        return f"{total * 1000:.6f}".rstrip("0").rstrip(".") + "ms" if total else "0s"
     parts, rest = [], round(total, 3)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         count, rest = divmod(rest, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import Any, TypeAlias
 
@@ -21,7 +22,7 @@ class Exponential:
     jitter: float
 
     def __init__(self, base: Duration = "1m", factor: float = 2.0, cap: Duration = "24h", jitter: float = 0.2) -> None:
-        if factor < 1:
+        if not 1 <= factor < inf:
             raise ValueError(f"factor: expected a number of at least 1, not {factor!r}")
         if not 0 <= jitter <= 1:
             raise ValueError(f"jitter: expected a fraction between 0 and 1, not {jitter!r}")
@@ -34,7 +35,7 @@ class Exponential:
         try:
             grown = self.base * self.factor**retry_count
         except OverflowError:
-            grown = self.cap
+            grown = self.cap if self.base else 0.0
         return min(grown, self.cap) * dice.uniform(1 - self.jitter, 1 + self.jitter)
 
     def bounds(self, retry_count: int) -> tuple[float, float]:

@@ -58,29 +58,32 @@ def _ours(error: sqlite3.Error) -> StoreError:
 
 
 class InlineLane:
-    """Work is done where it is asked for."""
+    """Work is done where it is asked for; threads (of code that a test exercises) take turns."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._turn = threading.Lock()
 
     async def write(self, work: Work[T]) -> T:
-        try:
-            self._connection.execute("begin immediate")
+        with self._turn:
             try:
-                result = work(self._connection)
-                self._connection.execute("commit")
-            except BaseException:
-                _roll_back(self._connection)
-                raise
-        except sqlite3.Error as error:
-            raise translated(error) from error
-        return result
+                self._connection.execute("begin immediate")
+                try:
+                    result = work(self._connection)
+                    self._connection.execute("commit")
+                except BaseException:
+                    _roll_back(self._connection)
+                    raise
+            except sqlite3.Error as error:
+                raise translated(error) from error
+            return result
 
     async def read(self, work: Work[T]) -> T:
-        try:
-            return work(self._connection)
-        except sqlite3.Error as error:
-            raise translated(error) from error
+        with self._turn:
+            try:
+                return work(self._connection)
+            except sqlite3.Error as error:
+                raise translated(error) from error
 
     async def close(self) -> None:
         self._connection.close()

@@ -103,11 +103,16 @@ class PostgresStore:
     # --- making and reading jobs --------------------------------------------------------------------------------
 
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
-        if len(batches) == 1 and len(batches[0].uids) <= ROWS_PER_STATEMENT and not in_doubt:
-            receipts = await self._enqueue_at_once(batches[0])
-        else:
-            receipts = await self._enqueue_in_transaction(batches, in_doubt)
-        return receipts
+        while True:
+            try:
+                if len(batches) == 1 and len(batches[0].uids) <= ROWS_PER_STATEMENT and not in_doubt:
+                    return await self._enqueue_at_once(batches[0])
+                return await self._enqueue_in_transaction(batches, in_doubt)
+            except StoreUnavailable as error:
+                # Two large calls waited for each other's keys: one of them was undone, and begins again.
+                if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
+                    raise
+                in_doubt = True
 
     async def _enqueue_at_once(self, batch: Batch) -> list[Receipt]:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
@@ -235,7 +240,9 @@ class PostgresStore:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
         if not changes:
             return []
-        columns = [list(column) for column in zip(*changes, strict=True)]
+        # In the order of their ids, so that two batches that meet (a result and a rescue) never lock each other up.
+        places = sorted(range(len(changes)), key=lambda place: changes[place].id)
+        columns = [list(column) for column in zip(*(changes[place] for place in places), strict=True)]
         try:
             async with self._connections.use() as connection:
                 took = await connection.fetchval(self._sql["apply"], now, *columns)
@@ -247,13 +254,13 @@ class PostgresStore:
             self._hints.send()
         if len(took) == len(changes):
             return [True] * len(changes)
-        ordinals = set(took)
-        return [ordinal in ordinals for ordinal in range(1, len(changes) + 1)]
+        taken = {places[ordinal - 1] for ordinal in took}
+        return [place in taken for place in range(len(changes))]
 
     async def mark_started(self, started: Sequence[Started]) -> None:
         if not started:
             return
-        columns = [list(column) for column in zip(*started, strict=True)]
+        columns = [list(column) for column in zip(*sorted(started), strict=True)]
         await self._fetch("mark_started", *columns)
 
     async def held(self, node: UUID) -> list[Holding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +36,7 @@ from oncue.store.tables import queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
+BUSY_PAUSE = 0.01
 NOTICE_SECONDS = 0.02
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,15 +55,23 @@ class SqliteStore:
     dialect = "sqlite"
 
     def __init__(
-        self, path: str, *, inline: bool = False, wall: Callable[[], datetime] = wall, migrate: bool = True
+        self,
+        path: str,
+        *,
+        inline: bool = False,
+        wall: Callable[[], datetime] = wall,
+        migrate: bool = True,
+        busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         self.path = path
         self._inline = inline
         self._wall = wall
         self._migrate = migrate
+        self._busy_seconds = busy_seconds
         self._sql = statements.load(self.dialect)
         self._writer: Lane
         self._reader: Lane
+        self._lanes: list[Lane] = []
         self._watch: asyncio.Task[None] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -72,6 +82,7 @@ class SqliteStore:
             raise StoreError(f"oncue needs SQLite {wanted} or newer, this Python has {sqlite3.sqlite_version}")
         if self._inline:
             self._writer = self._reader = InlineLane(self._connect())
+            self._lanes.append(self._writer)
         else:
             self._writer = await self._opened("oncue-writer", checkpoints=True)
             self._reader = await self._opened("oncue-reader", checkpoints=False)
@@ -82,13 +93,16 @@ class SqliteStore:
     async def _opened(self, name: str, *, checkpoints: bool) -> ThreadLane:
         lane = ThreadLane(lambda: self._connect(checkpoints), name)
         await lane.open()
+        self._lanes.append(lane)
         return lane
 
     def _connect(self, checkpoints: bool = True) -> sqlite3.Connection:
         if self.path != ":memory:" and not Path(self.path).parent.is_dir():
             raise StoreUnavailable(f"SQLite cannot use its file: there is no folder {Path(self.path).parent}")
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        connection.execute("pragma journal_mode = wal")
+        connection = sqlite3.connect(
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+        )
+        _log_ahead(connection, self._busy_seconds)
         connection.execute("pragma synchronous = full")
         connection.execute("pragma foreign_keys = on")
         connection.execute("pragma temp_store = memory")
@@ -101,8 +115,8 @@ class SqliteStore:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.gather(self._watch, return_exceptions=True)
-        for lane in (self._reader, self._writer):
-            await lane.close()
+        while self._lanes:
+            await self._lanes.pop().close()
 
     async def version(self) -> int:
         """The number of the last migration, 0 on an empty database."""
@@ -453,6 +467,19 @@ class SqliteStore:
         return await self._writer.write(
             lambda connection: connection.execute(self._sql[statement], parameters).rowcount
         )
+
+
+def _log_ahead(connection: sqlite3.Connection, patience: float) -> None:
+    """Two processes that open a new file at once collide here, and SQLite's own patience does not cover it."""
+    for _ in range(int(patience / BUSY_PAUSE)):
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            threading.Event().wait(BUSY_PAUSE)
+    connection.execute("pragma journal_mode = wal")
 
 
 def _keys(batch: Batch) -> Sequence[str | None]:

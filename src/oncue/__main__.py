@@ -1,0 +1,5 @@
+"""`python -m oncue` is the shell command `oncue`."""
+
+from oncue.cli import main
+
+main()

@@ -1,0 +1,235 @@
+"""What can be wrong, one function per question. Each answers with a `Check` and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from oncue.app import Oncue
+from oncue.cli.migrate import unmigrated
+from oncue.cli.output import plural, took
+from oncue.clock import DatabaseClock, wall
+from oncue.errors import OncueError, SchemaMismatch
+from oncue.model import Job, JobFilter, Node, Queue, State
+from oncue.store import PostgresStore, SqliteStore
+from oncue.store.statements import migrations
+
+Status: TypeAlias = Literal["ok", "warn", "fail"]
+
+GOOD_SQLITE = (3, 51, 3)
+CLOCK_SECONDS = 2.0
+LONG_WAIT = timedelta(hours=1)
+CANCEL_PATIENCE = timedelta(minutes=1)
+PAGE, SAMPLE = 1000, 10_000
+LISTED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the database says right now."""
+
+    now: datetime
+    nodes: list[Node]
+    queues: list[Queue]
+    waiting: list[Job]
+    running: list[Job]
+    stranded: int
+    overdue: int
+
+    @property
+    def live(self) -> list[Node]:
+        return [node for node in self.nodes if node.expires_at > self.now]
+
+
+async def examine(app: Oncue) -> list[Check]:
+    """Every check that the state of the database allows."""
+    missing = _missing_file(app)
+    if missing is not None:
+        return [missing]
+    store = unmigrated(app)
+    checks = [sqlite_version()] if isinstance(store, SqliteStore) else []
+    try:
+        async with asyncio.timeout(20):
+            return checks + await _examined(store)
+    except SchemaMismatch as error:
+        text = str(error)
+        return [Check("database", "ok", "reachable"), *checks, Check("schema", "fail", text, "run `oncue migrate`")]
+    except OncueError as error:
+        return [*checks, Check("database", "fail", str(error), "check DATABASE_URL, and that the server runs")]
+    except TimeoutError:
+        return [*checks, Check("database", "fail", "no answer within 20 s", "check the network and the server")]
+
+
+def _missing_file(app: Oncue) -> Check | None:
+    store = app.make_store()
+    if isinstance(store, SqliteStore) and not Path(store.path).exists():
+        return Check("database", "warn", f"there is no file {store.path} yet", "the first job or worker makes it")
+    return None
+
+
+async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
+    try:
+        await store.open()
+        clock = DatabaseClock()
+        sent, asked_at = clock.sent(), wall()
+        told = await store.time()
+        clock.learn(told, sent)
+        scene = await _scene(store, clock.now())
+    finally:
+        await store.close()
+    return [
+        Check("database", "ok", f"{store.dialect} answers"),
+        Check("schema", "ok", f"version {migrations(store.dialect)[-1].number}"),
+        clock_difference(told, asked_at),
+        live_nodes(scene),
+        unserved_queues(scene),
+        unknown_tasks(scene),
+        paused_queues(scene),
+        *stuck(scene),
+    ]
+
+
+async def _scene(store: SqliteStore | PostgresStore, now: datetime) -> Scene:
+    queues = await store.queues()
+    return Scene(
+        now=now,
+        nodes=await store.nodes(),
+        queues=queues,
+        waiting=await _jobs(store, ("queued", "retrying", "scheduled"), sum(q.queued + q.later for q in queues)),
+        running=await _jobs(store, ("running",), sum(queue.running for queue in queues)),
+        stranded=len(await store.stranded(now, LISTED)),
+        overdue=len(await store.overdue(now - LONG_WAIT, LISTED)),
+    )
+
+
+async def _jobs(store: SqliteStore | PostgresStore, states: tuple[State, ...], count: int) -> list[Job]:
+    """The newest in these states. No more is asked for than there are: a search for one more would read everything."""
+    found: list[Job] = []
+    while len(found) < min(count, SAMPLE):
+        before = found[-1].id if found else None
+        page = await store.jobs(JobFilter(states, before=before, limit=min(count - len(found), PAGE)))
+        if not page:
+            break
+        found += page
+    return found
+
+
+# --- the questions --------------------------------------------------------------------------------------------------
+
+
+def sqlite_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Check:
+    text, good = ".".join(map(str, version)), ".".join(map(str, GOOD_SQLITE))
+    if version >= GOOD_SQLITE:
+        return Check("sqlite", "ok", f"version {text}")
+    return Check(
+        "sqlite", "warn", f"version {text} can, very rarely, damage a file when its write-ahead log is reset",
+        f"use a Python that is built with SQLite {good} or newer, or PostgreSQL",
+    )  # fmt: skip
+
+
+def clock_difference(database: datetime, host: datetime) -> Check:
+    difference = (database - host).total_seconds()
+    side = "ahead of" if difference > 0 else "behind"
+    text = f"the database's clock is {took(abs(difference))} {side} this host's"
+    if abs(difference) <= CLOCK_SECONDS:
+        return Check("clock", "ok", text)
+    return Check("clock", "warn", text, "oncue goes by the database's clock; have both set by NTP all the same")
+
+
+def live_nodes(scene: Scene) -> Check:
+    silent = len(scene.nodes) - len(scene.live)
+    if not scene.live:
+        return Check("nodes", "warn", "no node is alive", "start one with `oncue worker`")
+    seats = sum(node.concurrency for node in scene.live)
+    text = f"{plural(len(scene.live), 'node')} alive, with {plural(seats, 'seat')}"
+    if silent:
+        return Check("nodes", "warn", f"{text}; {silent} silent", "their jobs are rescued; see `oncue nodes`")
+    return Check("nodes", "ok", text)
+
+
+def unserved_queues(scene: Scene) -> Check:
+    served = {queue for node in scene.live for queue in node.queues}
+    unserved = [q for q in scene.queues if q.queued + q.later and q.name not in served]
+    if not unserved:
+        return Check("queues", "ok", "every queue with work is served")
+    text = ", ".join(f"{queue.name} ({plural(queue.queued + queue.later, 'job')})" for queue in unserved)
+    names = ",".join(queue.name for queue in unserved)
+    return Check("queues", "fail", f"no live node serves {text}", f"start `oncue worker --queues {names}`")
+
+
+def unknown_tasks(scene: Scene) -> Check:
+    known = {task for node in scene.live for task in node.tasks}
+    if not scene.live:
+        return Check("tasks", "ok", "there is no live node to ask")
+    unknown = sorted({job.task for job in scene.waiting} - known)
+    if not unknown:
+        return Check("tasks", "ok", "every waiting task is known to a live node")
+    return Check(
+        "tasks", "fail", f"no live node knows {', '.join(unknown)}",
+        "deploy a worker that declares them, or `oncue cancel` these jobs",
+    )  # fmt: skip
+
+
+def paused_queues(scene: Scene) -> Check:
+    paused = [queue.name for queue in scene.queues if queue.paused_at is not None]
+    if not paused:
+        return Check("paused", "ok", "no queue is paused")
+    return Check("paused", "warn", f"paused: {', '.join(paused)}", "`oncue queues resume NAME` lets their jobs start")
+
+
+def stuck(scene: Scene) -> list[Check]:
+    found = [_stranded(scene), _overdue(scene), _not_cancelled(scene), _starving(scene)]
+    return [check for check in found if check is not None] or [Check("stuck", "ok", "nothing is stuck")]
+
+
+def _stranded(scene: Scene) -> Check | None:
+    if not scene.stranded:
+        return None
+    text = f"{plural(scene.stranded, 'running job')} of nodes that are gone"
+    if scene.live:
+        return Check("stuck", "warn", text, "a live node puts them back within its lease; look again in a minute")
+    return Check("stuck", "fail", text, "start a worker: it puts them back")
+
+
+def _overdue(scene: Scene) -> Check | None:
+    if not scene.overdue:
+        return None
+    text = f"{plural(scene.overdue, 'job')} over an hour past the maximum runtime"
+    return Check("stuck", "fail", text, "see `oncue jobs --status running`; restart the node that holds them")
+
+
+def _not_cancelled(scene: Scene) -> Check | None:
+    deaf = _ids(
+        job for job in scene.running
+        if job.cancel_requested_at is not None and scene.now - job.cancel_requested_at > CANCEL_PATIENCE
+    )  # fmt: skip
+    if not deaf:
+        return None
+    advice = "a plain function must look at current_job().cancel_requested; restarting its node ends it"
+    return Check("stuck", "warn", f"asked to stop over a minute ago and still running: {deaf}", advice)
+
+
+def _starving(scene: Scene) -> Check | None:
+    due = [job for job in scene.waiting if scene.now - max(job.created_at, job.visible_at) > LONG_WAIT]
+    if not due:
+        return None
+    oldest = max((scene.now - max(job.created_at, job.visible_at)).total_seconds() for job in due)
+    text = f"{plural(len(due), 'job')} due for over an hour, the oldest for {took(oldest)}"
+    return Check("waiting", "warn", text, "add workers or seats, or see which task takes so long: `oncue jobs`")
+
+
+def _ids(jobs: Iterable[Job]) -> str:
+    return ", ".join(str(job.id) for job in jobs)

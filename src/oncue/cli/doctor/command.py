@@ -1,0 +1,93 @@
+"""Runs the checks and shows them beside the settings and where each of those came from."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from oncue.app import Oncue
+from oncue.cli import failures, output
+from oncue.cli.doctor.checks import Check, examine
+from oncue.cli.finding import AppOption, DatabaseOption, find
+from oncue.cli.output import JsonOption
+from oncue.policy.durations import describe
+from oncue.settings import Settings
+
+MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
+DURATIONS = ("poll_interval", "tick_interval", "lease", "beat", "drain_timeout", "max_runtime", "retention")
+
+
+def doctor(
+    every: Annotated[bool, typer.Option("--all", help="Show the settings that are left at their default too.")] = False,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
+    """Check settings, database, nodes, queues and jobs, and say what to do. Exit code 4 if a check fails."""
+    found = find(app, database_url=database_url)
+    checks = [_application(found), *asyncio.run(examine(found))]
+    failed = sum(check.status == "fail" for check in checks)
+    if as_json:
+        output.show_json(_document(found.settings, checks, ok=not failed))
+    else:
+        _show(found.settings, checks, every=every)
+    raise typer.Exit(failures.CHECK if failed else 0)
+
+
+def _application(app: Oncue) -> Check:
+    if app.settings.app is None and not app.tasks:
+        return Check("application", "warn", "none is named", "say --app module:app or set ONCUE_APP")
+    if not app.tasks:
+        return Check("application", "warn", f"{app.settings.app} declares no tasks", "declare some with @app.task")
+    return Check("application", "ok", f"{app.settings.app or 'it'} declares {output.plural(len(app.tasks), 'task')}")
+
+
+def _show(settings: Settings, checks: list[Check], *, every: bool) -> None:
+    table = output.table("setting", "value", "from")
+    for name in Settings.model_fields:
+        origin = settings.origin(name)
+        if every or origin != "default" or name == "database_url":
+            table.add_row(name, escape(str(_value(settings, name))), escape(origin))
+    output.show(table)
+    lines = output.table("check", "", "what was found", "what to do")
+    for check in checks:
+        lines.add_row(check.name, MARKS[check.status], escape(check.detail), escape(check.advice))
+    output.show(lines)
+    output.show(_verdict(checks))
+
+
+def _verdict(checks: list[Check]) -> str:
+    failed = sum(check.status == "fail" for check in checks)
+    warned = sum(check.status == "warn" for check in checks)
+    if failed:
+        return f"[red]{output.plural(failed, 'check')} failed.[/]"
+    return f"[yellow]{output.plural(warned, 'warning')}.[/]" if warned else "[green]All is well.[/]"
+
+
+def _value(settings: Settings, name: str) -> Any:
+    value = getattr(settings, name)
+    if name == "database_url":
+        return failures.hidden(str(value))
+    if name in DURATIONS and value is not None:
+        return describe(value)
+    return ",".join(value) if isinstance(value, tuple) else value
+
+
+def _document(settings: Settings, checks: list[Check], *, ok: bool) -> dict[str, Any]:
+    return {
+        "ok": ok,
+        "settings": {
+            name: {"value": _value(settings, name), "origin": settings.origin(name)} for name in Settings.model_fields
+        },
+        "checks": [
+            {"name": c.name, "status": c.status, "detail": failures.hidden(c.detail), "advice": c.advice}
+            for c in checks
+        ],
+    }
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("doctor")(doctor)

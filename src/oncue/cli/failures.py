@@ -1,0 +1,66 @@
+"""From whatever went wrong to one line on the standard error and an exit code.
+
+0  fine                                  3  not found
+1  failed at run time                    4  a check did not hold
+2  bad usage or configuration            130, 143  stopped at once by a (second) signal
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+
+import typer
+
+from oncue.errors import ConfigError, InvalidJob, JobNotFound, OncueError, UnknownTask
+
+FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
+
+# typer has click's exceptions under changing names; this one it exports, and the root is two steps up.
+_UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^\s'\"]*@|([?&](?:password|sslpassword)=)[^&\s'\"]*")
+
+
+def hidden(text: str) -> str:
+    """The same without the passwords of any addresses in it."""
+    return _PASSWORD.sub(lambda found: f"{found[1]}:***@" if found[1] else f"{found[2]}***", text)
+
+
+def exit_code(error: Exception) -> int:
+    if isinstance(error, ConfigError):
+        return error.exit_code
+    if isinstance(error, JobNotFound | UnknownTask):
+        return NOT_FOUND
+    if isinstance(error, InvalidJob | _UsageProblem):
+        return USAGE
+    return FAILED
+
+
+def describe(error: Exception) -> str:
+    """What to tell whoever typed the command."""
+    if isinstance(error, _UsageProblem):
+        return _usage(error)
+    if isinstance(error, OncueError):
+        return str(error)
+    return f"{type(error).__name__}: {error} (an error in oncue or in the application: --debug shows the traceback)"
+
+
+def _usage(error: Exception) -> str:
+    message = " ".join(str(error.format_message()).split()) if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    return f"{message} (see `{context.command_path} --help`)" if context is not None else message
+
+
+def tell(error: Exception, *, debug: bool) -> int:
+    """Say what went wrong; the exit code for it."""
+    if debug:
+        traceback.print_exception(error)
+    sys.stdout.flush()
+    print(f"oncue: {hidden(describe(error))}", file=sys.stderr)
+    return exit_code(error)
+
+
+def debugging(arguments: list[str]) -> bool:
+    return "--debug" in arguments or os.environ.get("ONCUE_DEBUG", "") not in ("", "0")

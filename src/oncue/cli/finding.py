@@ -1,0 +1,87 @@
+"""From what the command line says to an application that is ready to be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from oncue.app import Oncue
+from oncue.errors import ConfigError
+from oncue.settings import app_name
+
+T = TypeVar("T")
+
+EXPECTED = "expected the place of an application, such as shop.jobs:app"
+
+AppOption = Annotated[
+    str | None,
+    typer.Option("--app", "-A", metavar="MODULE:NAME", help="The application (also ONCUE_APP).", show_default=False),
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option("--database-url", metavar="URL", help="The database (also DATABASE_URL).", show_default=False),
+]
+
+
+def find(app: str | None, *, needs_tasks: bool = False, **flags: Any) -> Oncue:
+    """The application with these flags over its settings. Without a name: one that has no tasks."""
+    name = app or app_name()
+    found = imported(name, "--app" if app else "ONCUE_APP") if name else Oncue()
+    found.override({"app": app, **flags})
+    found.make_store()  # a malformed address is told before anything else
+    if needs_tasks and name is None:
+        raise ConfigError(f"--app: {EXPECTED}; or set ONCUE_APP")
+    return found
+
+
+def imported(name: str, origin: str) -> Oncue:
+    """Import `module:name` (by default `:app`), from the current folder too."""
+    module_name, _, attribute = name.partition(":")
+    if not module_name:
+        raise ConfigError(f"{origin}: {EXPECTED}, not {name!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    found: Any = _module(module_name, origin)
+    for part in (attribute or "app").split("."):
+        if not hasattr(found, part):
+            raise ConfigError(f"{origin}: {EXPECTED}; the module {module_name} has no {attribute or 'app'!r}")
+        found = getattr(found, part)
+    if not isinstance(found, Oncue):
+        raise ConfigError(f"{origin}: {EXPECTED}; {name} is {type(found).__name__}, not Oncue")
+    return found
+
+
+def _module(name: str, origin: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(f"{origin}: {EXPECTED}; there is no module {name!r} in {os.getcwd()}") from error
+        raise ConfigError(_broken(name, origin, error)) from error
+    except Exception as error:
+        raise ConfigError(_broken(name, origin, error)) from error
+
+
+def _broken(name: str, origin: str, error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return f"{origin}: importing {name} failed: {type(error).__name__}: {error}{where}"
+
+
+def ask(app: Oncue, work: Callable[[], Awaitable[T]]) -> T:
+    """Run something asynchronous on the application's database, and close it."""
+
+    async def asked() -> T:
+        try:
+            return await work()
+        finally:
+            await app.aclose()
+
+    return asyncio.run(asked())

@@ -1,0 +1,54 @@
+"""`oncue migrate`: brings the tables up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import typer
+
+from oncue.app import Oncue
+from oncue.cli import failures, output
+from oncue.cli.finding import AppOption, DatabaseOption, find
+from oncue.cli.output import JsonOption
+from oncue.errors import SchemaMismatch
+from oncue.store import PostgresStore, SqliteStore
+from oncue.store.statements import check_version
+
+
+def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
+    """A store that leaves the tables as they are when it is opened."""
+    store = app.make_store()
+    if isinstance(store, SqliteStore):
+        return SqliteStore(store.path, migrate=False)
+    assert isinstance(store, PostgresStore)
+    return store
+
+
+def migrate(as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
+    """Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once."""
+    found = find(app, database_url=database_url)
+    steps, version = asyncio.run(_migrated(unmigrated(found)))
+    address = failures.hidden(found.settings.database_url)
+    if as_json:
+        output.show_json({"database_url": address, "version": version, "applied": steps})
+        return
+    for step in steps:
+        output.show(f"applied {step}")
+    output.show(f"{address} is up to date (schema version {version}).")
+
+
+async def _migrated(store: SqliteStore | PostgresStore) -> tuple[list[str], int]:
+    try:
+        with suppress(SchemaMismatch):  # that is what we came for
+            await store.open()
+        steps = await store.migrate()
+        version = await store.version()
+        check_version(store.dialect, version)
+        return steps, version
+    finally:
+        await store.close()
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("migrate")(migrate)

@@ -1,0 +1,111 @@
+"""How results look: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from oncue.model import State
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+PIPED_WIDTH = 200
+STYLES: dict[State, str] = {
+    "scheduled": "cyan",
+    "queued": "blue",
+    "running": "bright_blue",
+    "retrying": "yellow",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "magenta",
+    "skipped": "dim",
+}
+
+
+def console() -> Console:
+    """The standard output. A pipe is wide: nothing is cut off for grep."""
+    width = None if sys.stdout.isatty() else max(PIPED_WIDTH, shutil.get_terminal_size().columns)
+    return Console(highlight=False, width=width)
+
+
+def show_json(document: Any) -> None:
+    print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def show(lines: Table | str) -> None:
+    console().print(lines)
+
+
+def details(pairs: Iterable[tuple[str, Any]]) -> Table:
+    """Names and values of one thing, without those that it does not have."""
+    made = Table.grid(padding=(0, 2))
+    made.add_column(style="bold", no_wrap=True)
+    made.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None and value != "":
+            made.add_row(name, str(value))
+    return made
+
+
+def progress(*, known: bool) -> Progress:
+    """A bar on the standard error, only where somebody watches; of known length or not."""
+    console = Console(stderr=True)
+    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn()]
+    columns += [MofNCompleteColumn(), TimeRemainingColumn()] if known else [TextColumn("{task.completed:,}")]
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def styled(state: State) -> str:
+    return f"[{STYLES[state]}]{state}[/]"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def took(seconds: float | None) -> str:
+    """A duration, three digits at most."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:g} s"
+
+
+def when(instant: datetime | None, now: datetime) -> str:
+    """An instant as seen from now."""
+    if instant is None:
+        return ""
+    away = (now - instant).total_seconds()
+    if abs(away) < 1:
+        return "now"
+    return f"{took(away)} ago" if away > 0 else f"in {took(-away)}"
+
+
+def full(instant: datetime | None, now: datetime) -> str | None:
+    """An instant for one who wants it exactly."""
+    if instant is None:
+        return None
+    return f"{instant:%Y-%m-%d %H:%M:%S.%f} UTC  ({when(instant, now)})"

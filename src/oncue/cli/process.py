@@ -1,0 +1,135 @@
+"""A worker as a process: its event loop, its signals, its HTTP server, and how it ends.
+
+The order at the end is the contract's: upkeep stops, nothing more is claimed, what runs may finish within the drain
+time, the rest is given back, the lease is ended, the HTTP server closes, the process exits with 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any
+
+from oncue import identity
+from oncue.app import Oncue
+from oncue.engine.node import WorkerNode
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+PATIENCE_SECONDS = 1.0
+
+_log = logging.getLogger("oncue.process")
+
+
+class Stop:
+    """Told by the first signal. The second ends the process there and then, even if the event loop is stuck."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._told = False
+        self._event = asyncio.Event()
+        for number in STOPPING:
+            signal.signal(number, self._received)
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if self._told:
+            os.write(2, f"oncue: a second signal ({name}): stopping at once\n".encode())
+            os._exit(128 + number)
+        self._told = True
+        self._loop.call_soon_threadsafe(self._first, name)
+
+    def _first(self, name: str) -> None:
+        _log.info("%s: stopping; a second signal stops at once", name)
+        self._event.set()
+
+
+def run_worker(app: Oncue, listening: socket.socket | None) -> None:
+    """Work until a signal says stop."""
+    front = None if listening is None else Front(app, listening)
+    threads = ThreadPoolExecutor(thread_name_prefix="oncue-default")
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.get_loop().set_default_executor(threads)
+        runner.run(_work(app, front))
+        threads.shutdown(wait=False, cancel_futures=True)
+        _leave_stuck_threads()
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _work(app: Oncue, front: Front | None) -> None:
+    stop = Stop()
+    try:
+        async with app.worker(address=None if front is None else front.url) as node:
+            if front is not None:
+                await front.open(node)
+            await stop.wait()
+            if front is not None:
+                front.readiness.draining = True
+    finally:
+        if front is not None:
+            await front.close()
+        await app.aclose()
+    _log.info("stopped")
+
+
+class Front:
+    """What a worker shows over HTTP: readiness and metrics."""
+
+    def __init__(self, app: Oncue, listening: socket.socket) -> None:
+        # Imported only by a worker that was asked to answer, and before it works: FastAPI takes half a second.
+        from oncue.observe.prometheus import PrometheusMetrics
+        from oncue.server import address, health, http
+
+        self.url = address.url(listening, identity.host())
+        self.readiness = health.Readiness(app)
+        self._metrics = PrometheusMetrics(app.telemetry)
+        self._buffer = app.settings.buffer
+        self._server = http.HttpServer(http.worker_api(self.readiness, self._metrics.registry), listening)
+
+    async def open(self, node: WorkerNode) -> None:
+        self.readiness.node = node
+        self._metrics.follow(node.executor, self._buffer)
+        await self._server.start()
+        _log.info("http: listening on %s", self.url)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+def _leave_stuck_threads() -> None:
+    """A thread cannot be stopped, and Python would wait for it for ever: its job is given back, so leave without it."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    for thread in _others():
+        thread.join(max(until - time.monotonic(), 0.0))
+    stuck = _others()
+    if stuck:
+        _log.warning("%d threads do not end and are left behind: %s", len(stuck), ", ".join(t.name for t in stuck))
+        with contextlib.suppress(Exception):
+            atexit._run_exitfuncs()
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _others() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]

@@ -1,0 +1,52 @@
+"""`oncue prune`: deletes what finished long ago."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from oncue.cli import output, values
+from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.output import JsonOption
+
+
+def prune_jobs(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Finished longer ago than this, such as 7d.")
+    ] = "7d",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
+    """Delete finished jobs and their attempts, in small batches."""
+    age, found = values.duration(older_than, "--older-than"), find(app, database_url=database_url)
+    if not yes:
+        _confirm(age)
+
+    async def work() -> int:
+        total = 0
+        with output.progress(known=False) as bar:
+            line = bar.add_task("deleting", total=None)
+            async for gone in found.prune(age):
+                total += gone
+                bar.update(line, completed=total)
+        return total
+
+    total = ask(found, work)
+    if as_json:
+        output.show_json({"pruned": total})
+    else:
+        output.show(f"{output.plural(total, 'finished job')} deleted." if total else f"No job finished over {age} ago.")
+
+
+def _confirm(age: str) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("expected it, since there is nobody here to ask", param_hint="--yes")
+    typer.confirm(f"Delete every job that finished over {age} ago?", abort=True)
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("prune")(prune_jobs)

@@ -1,0 +1,1 @@
+"""What happens in a process, made visible to machines."""

@@ -1,0 +1,194 @@
+"""Prometheus metrics: the first subscriber of telemetry.
+
+An attempt that starts and ends is told tens of thousands of times a second. prometheus_client takes a lock for every
+counter and walks a histogram's buckets: 2.7 µs for the four updates of a job, with the labels looked up beforehand.
+Here the two hot events only bisect and add up plain numbers, 0.9 µs a job together with the calls, and a collector
+turns them into metrics when somebody asks. They come from one thread, that of the event loop; what may come from
+others is counted by prometheus_client (rare.py).
+
+What is about the whole database (depth and priorities of what waits) is told by every node alike: take the maximum
+over the nodes, not the sum.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from typing import Any, Protocol
+
+from prometheus_client import CollectorRegistry, Info, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from oncue import __version__
+from oncue.model import TERMINAL
+from oncue.observe.rare import LABELS, RareEvents
+from oncue.telemetry import Telemetry
+
+BOUNDS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
+)  # fmt: skip
+
+
+class Seats(Protocol):
+    """Where jobs run, read when somebody asks."""
+
+    concurrency: int
+
+    @property
+    def running(self) -> int: ...
+
+    @property
+    def waiting(self) -> int: ...
+
+
+class Series:
+    """What is counted for one task in one queue."""
+
+    __slots__ = ("durations", "ends", "total_duration", "total_wait", "waits")
+
+    def __init__(self) -> None:
+        self.waits = [0] * (len(BOUNDS) + 1)
+        self.total_wait = 0.0
+        self.durations = [0] * (len(BOUNDS) + 1)
+        self.total_duration = 0.0
+        self.ends: dict[tuple[str, str | None, bool], int] = {}
+
+
+class PrometheusMetrics(Collector):
+    """Counts what telemetry tells, in a registry of its own."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.registry = CollectorRegistry()
+        self._series: dict[tuple[str, str], Series] = {}
+        self._depths: dict[str, Mapping[int, int]] = {}
+        self._seats: Seats | None = None
+        self._buffer = 0
+        self._told: Mapping[str, float] = {}
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        Info("oncue_build", "The version that runs here.", registry=self.registry).info({"version": __version__})
+        telemetry.subscribe(self._job_started, "job.start")
+        telemetry.subscribe(self._job_stopped, "job.stop")
+        telemetry.subscribe(self._depth_sampled, "queue.depth")
+        telemetry.subscribe(self._seats_told, "in_flight")
+        telemetry.subscribe(self._taken_away, "rescue", "overrun")
+        RareEvents(self.registry).subscribe(telemetry)
+
+    def follow(self, seats: Seats, buffer: int) -> None:
+        """Read what runs and waits off the executor itself: between two settles, events are old news."""
+        self._seats, self._buffer = seats, buffer
+
+    # --- the hot path -------------------------------------------------------------------------------------------
+
+    def _job_started(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        claim = metadata["claim"]
+        series = self._series.get((claim.task, claim.queue)) or self._new_series(claim.task, claim.queue)
+        wait = measurements["wait"]
+        series.waits[bisect_left(BOUNDS, wait)] += 1
+        series.total_wait += wait
+
+    def _job_stopped(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        claim, change = metadata["claim"], metadata["change"]
+        series = self._series.get((claim.task, claim.queue)) or self._new_series(claim.task, claim.queue)
+        if change.outcome is not None:
+            duration = measurements["duration"]
+            series.durations[bisect_left(BOUNDS, duration)] += 1
+            series.total_duration += duration
+        end = (change.state, change.outcome, claim.retry_count > 0)
+        series.ends[end] = series.ends.get(end, 0) + 1
+
+    def _new_series(self, task: str, queue: str) -> Series:
+        return self._series.setdefault((task, queue), Series())
+
+    # --- now and then -------------------------------------------------------------------------------------------
+
+    def _depth_sampled(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        self._depths[metadata["queue"]] = metadata["priorities"]
+
+    def _seats_told(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        self._told = measurements
+
+    def _taken_away(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        """Another node's attempt was ended from here: its own process is gone, or stuck, and tells nothing."""
+        claim, change = metadata["claim"], metadata["change"]
+        series = self._new_series(claim.task, claim.queue)
+        end = (change.state, change.outcome, claim.retry_count > 0)
+        series.ends[end] = series.ends.get(end, 0) + 1
+
+    # --- when somebody asks -------------------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._histograms()
+        yield from self._ends()
+        yield from self._waiting()
+        yield from self._here()
+
+    def _histograms(self) -> Iterator[Metric]:
+        waits = HistogramMetricFamily("oncue_job_wait_seconds", "From due to started.", labels=LABELS)
+        durations = HistogramMetricFamily("oncue_job_duration_seconds", "From started to ended.", labels=LABELS)
+        for labels, series in tuple(self._series.items()):
+            waits.add_metric(labels, _cumulated(series.waits), series.total_wait)
+            durations.add_metric(labels, _cumulated(series.durations), series.total_duration)
+        yield waits
+        yield durations
+
+    def _ends(self) -> Iterator[Metric]:
+        finished = CounterMetricFamily(
+            "oncue_jobs_finished", "Jobs by the state that they ended in.", labels=(*LABELS, "state")
+        )
+        attempts = CounterMetricFamily(
+            "oncue_attempts",
+            "Attempts by outcome; retry tells the first try from a repetition after a failure.",
+            labels=(*LABELS, "outcome", "retry"),
+        )
+        retries = CounterMetricFamily("oncue_retries", "Attempts that failed and will be repeated.", labels=LABELS)
+        for labels, series in tuple(self._series.items()):
+            for name, jobs in _summed(series, lambda state, outcome, retry: state if state in TERMINAL else None):
+                finished.add_metric((*labels, name), jobs)
+            for name, jobs in _summed(series, lambda state, outcome, retry: outcome and (outcome, _word(retry))):
+                attempts.add_metric((*labels, *name), jobs)
+            retries.add_metric(labels, sum(jobs for end, jobs in series.ends.items() if end[0] == "retrying"))
+        yield finished
+        yield attempts
+        yield retries
+
+    def _waiting(self) -> Iterator[Metric]:
+        depth = GaugeMetricFamily("oncue_queue_depth", "Jobs that are due and wait, sampled.", labels=("queue",))
+        spread = GaugeMetricFamily("oncue_queue_priority_jobs", "The same by priority.", labels=("queue", "priority"))
+        for queue, priorities in tuple(self._depths.items()):
+            depth.add_metric((queue,), sum(priorities.values()))
+            for priority, jobs in priorities.items():
+                spread.add_metric((queue, str(priority)), jobs)
+        yield depth
+        yield spread
+
+    def _here(self) -> Iterator[Metric]:
+        told, seats = self._told, self._seats
+        running, buffered = told.get("in_flight", 0), told.get("buffered", 0)
+        concurrency = told.get("concurrency", 0)
+        if seats is not None:
+            running, buffered, concurrency = seats.running, seats.waiting, seats.concurrency
+        yield GaugeMetricFamily("oncue_in_flight_jobs", "Attempts that run in this process.", running)
+        yield GaugeMetricFamily("oncue_concurrency", "Attempts that may run in this process at once.", concurrency)
+        yield GaugeMetricFamily("oncue_buffer_size", "Claimed jobs that wait here for a seat.", buffered)
+        yield GaugeMetricFamily("oncue_buffer_capacity", "Claimed jobs that may wait here at most.", self._buffer)
+
+
+def _cumulated(counts: list[int]) -> list[tuple[str, float]]:
+    return list(zip((*map(str, BOUNDS), "+Inf"), accumulate(counts), strict=True))
+
+
+def _summed(series: Series, name: Callable[[str, str | None, bool], Any]) -> list[tuple[Any, int]]:
+    """The ends of attempts, added up under the names that `name` gives them; those without one are left out."""
+    sums: dict[Any, int] = {}
+    for end, jobs in tuple(series.ends.items()):
+        named = name(*end)
+        if named:
+            sums[named] = sums.get(named, 0) + jobs
+    return list(sums.items())
+
+
+def _word(flag: bool) -> str:
+    return "yes" if flag else "no"

@@ -1,0 +1,1 @@
+"""What oncue answers over HTTP."""

@@ -1,0 +1,64 @@
+"""Addresses to listen on, as people write them: `:8080`, `127.0.0.1:8080`, `[::1]:8080`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import NamedTuple
+
+from oncue.errors import ConfigError, OncueError
+
+DEFAULT = "127.0.0.1:8080"
+EXPECTED = "an address such as :8080 (every interface), 127.0.0.1:8080 or [::1]:8080"
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+class CannotListen(OncueError):
+    """The address is taken, or not one of this host."""
+
+
+def parse(text: str, name: str = "HTTP_ADDR") -> Address:
+    """Read an address. An empty host means every interface, port 0 any free one."""
+    host, separator, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        separator = ""
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{name}: expected {EXPECTED}; got {text!r}")
+    return Address(host, int(port))
+
+
+def listen(address: Address) -> socket.socket:
+    """A socket that listens there, so that a taken address is known before anything else starts."""
+    try:
+        return _listening(address)
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        raise CannotListen(f"HTTP_ADDR: cannot listen on {where}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+
+
+def _listening(address: Address) -> socket.socket:
+    if not address.host:
+        if socket.has_dualstack_ipv6():
+            with contextlib.suppress(OSError):  # a host may know IPv6 and not have it
+                return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", address.port))
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    return socket.create_server((address.host, address.port), family=family)
+
+
+def url(listening: socket.socket, host: str) -> str:
+    """Where others reach a listening socket; `host` is this machine's name, for one that listens everywhere."""
+    bound, port = listening.getsockname()[:2]
+    name = host if bound in ("::", "0.0.0.0") else bound
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"

@@ -1,0 +1,66 @@
+"""An HTTP server inside somebody else's event loop, who also owns the signals."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from oncue import __version__
+from oncue.server.health import Readiness, health_router
+from oncue.server.metrics import metrics_router
+
+CLOSE_SECONDS = 2
+
+
+def worker_api(readiness: Readiness, registry: CollectorRegistry) -> FastAPI:
+    """What a worker answers: health and metrics, nothing that changes anything."""
+    api = FastAPI(title="oncue worker", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    api.include_router(health_router(readiness))
+    api.include_router(metrics_router(registry))
+    return api
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.answers = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.answers.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    def __init__(self, api: FastAPI, listening: socket.socket) -> None:
+        self._listening = listening
+        self._server = _Server(
+            uvicorn.Config(
+                api, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=CLOSE_SECONDS
+            )
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._serving = asyncio.create_task(self._server.serve([self._listening]), name="oncue-http")
+        await self._server.answers.wait()
+        if not self._server.started:
+            await self._serving  # raises what kept it from starting
+
+    async def close(self) -> None:
+        """Answer what was asked already, for a moment at most, and stop listening."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+        self._listening.close()

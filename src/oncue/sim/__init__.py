@@ -1,0 +1,1 @@
+"""The simulator: the real engine under virtual time, faults on schedule, and a checker of what happened."""

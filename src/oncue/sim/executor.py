@@ -1,0 +1,191 @@
+"""An executor whose jobs follow a script under virtual time. The rest of the node cannot tell the difference."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from oncue.clock import Clock
+from oncue.engine.service import Signal
+from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Started, TimedOut
+from oncue.policy import options
+from oncue.policy.lifecycle import Ended, refusal
+from oncue.sim.history import History, outcome_event
+from oncue.sim.script import Act, Script
+from oncue.telemetry import Telemetry
+
+Schedule: TypeAlias = Callable[[timedelta, Callable[[], None]], None]
+
+
+class _Attempt:
+    def __init__(self, claim: Claim, act: Act, started: float) -> None:
+        self.claim = claim
+        self.act = act
+        self.started = started
+        self.asked_to_stop = False
+        self.reported = False
+        self.marked = False
+        self.over = False
+
+
+class ScriptedExecutor:
+    name = "executor"
+
+    def __init__(
+        self,
+        clock: Clock,
+        history: History,
+        label: str,
+        telemetry: Telemetry,
+        concurrency: int,
+        script: Script,
+        schedule: Schedule,
+        crash: Callable[[], None],
+        ended: Callable[[Ended], None],
+    ) -> None:
+        self.signal = Signal()
+        self.concurrency = concurrency
+        self.started_total = 0
+        self.most_running = 0
+        self._clock = clock
+        self._history = history
+        self._label = label
+        self._telemetry = telemetry
+        self._script = script
+        self._schedule = schedule
+        self._crash = crash
+        self._ended = ended
+        self._waiting: deque[Claim] = deque()
+        self._running: dict[tuple[int, int], _Attempt] = {}
+
+    # --- what the worker asks -----------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> int:
+        return len(self._running) + len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def submit(self, claims: list[Claim]) -> None:
+        self._waiting.extend(claims)
+        self._fill_seats()
+
+    def claims(self) -> list[tuple[int, int]]:
+        running = [place for place, attempt in self._running.items() if not attempt.reported]
+        return running + [(claim.id, claim.claim_no) for claim in self._waiting]
+
+    def newly_started(self, before: float) -> list[Started]:
+        fresh = [a for a in self._running.values() if not a.marked and not a.reported and a.started <= before]
+        for attempt in fresh:
+            attempt.marked = True
+        return [Started(a.claim.id, a.claim.claim_no, self._clock.at(a.started)) for a in fresh]
+
+    def cancel(self, job_id: int, claim_no: int) -> None:
+        attempt = self._running.get((job_id, claim_no))
+        if attempt is not None and not attempt.asked_to_stop:
+            attempt.asked_to_stop = True
+            if not attempt.act.stubborn:
+                self._cut(attempt, Cancelled())
+
+    def fence(self, job_id: int, claim_no: int) -> None:
+        attempt = self._running.get((job_id, claim_no))
+        if attempt is not None:
+            self._cut(attempt, Released("fenced"))
+        for claim in [claim for claim in self._waiting if (claim.id, claim.claim_no) == (job_id, claim_no)]:
+            self._waiting.remove(claim)
+            self._tell(claim, Released("fenced"), None)
+
+    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
+        while self._waiting and (claimed_before is None or self._waiting[0].claimed_at <= claimed_before):
+            self._tell(self._waiting.popleft(), Released(cause), None)
+
+    def release_running(self, cause: str) -> None:
+        for attempt in list(self._running.values()):
+            self._cut(attempt, Released(cause))
+
+    async def idle(self) -> None:
+        if self.busy:
+            raise RuntimeError("the simulator does not wait: run the world until nothing is busy")
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+    async def tick(self, now: datetime) -> datetime:
+        """Time-outs are events of their own here."""
+        return now + timedelta(hours=1)
+
+    # --- seats --------------------------------------------------------------------------------------------------
+
+    def _fill_seats(self) -> None:
+        while self._waiting and len(self._running) < self.concurrency:
+            self._start(self._waiting.popleft())
+
+    def _start(self, claim: Claim) -> None:
+        refused = refusal(claim, self._clock.now())
+        if refused is not None:
+            self._tell(claim, refused, None)
+            return
+        attempt = _Attempt(claim, self._script(claim), self._clock.monotonic())
+        self._running[claim.id, claim.claim_no] = attempt
+        self.started_total += 1
+        self.most_running = max(self.most_running, len(self._running))
+        self._telemetry.emit("job.start", {"wait": 0.0}, claim=claim)
+        if attempt.act.do != "hang":
+            self._schedule(timedelta(seconds=attempt.act.seconds), lambda: self._perform(attempt))
+        limit = self._limit(claim)
+        if limit is not None:
+            self._schedule(timedelta(seconds=limit), lambda: self._time_out(attempt, limit))
+
+    def _limit(self, claim: Claim) -> float | None:
+        longest = options.longest(claim.options)
+        if claim.deadline_at is None:
+            return longest
+        left = (claim.deadline_at - self._clock.now()).total_seconds()
+        return left if longest is None else min(longest, left)
+
+    def _perform(self, attempt: _Attempt) -> None:
+        """The script's deed is due."""
+        if attempt.over:
+            return
+        if attempt.act.do == "crash" and not attempt.reported:
+            self._crash()
+            return
+        outcome: Outcome = Released("stopped") if attempt.act.do == "crash" else attempt.act.outcome()
+        self._report(attempt, outcome)
+        self._leave(attempt)
+
+    def _time_out(self, attempt: _Attempt, limit: float) -> None:
+        if not attempt.over:
+            self._cut(attempt, TimedOut(f"timed out: cut off after {limit:g} s"))
+
+    def _cut(self, attempt: _Attempt, outcome: Outcome) -> None:
+        """A stubborn attempt is reported at once too, but keeps its seat until it really ends."""
+        self._report(attempt, outcome)
+        if not attempt.act.stubborn or attempt.act.do == "hang":
+            self._leave(attempt)
+
+    def _report(self, attempt: _Attempt, outcome: Outcome) -> None:
+        if attempt.reported:
+            return
+        attempt.reported = True
+        if attempt.asked_to_stop and isinstance(outcome, Failed):
+            outcome = Cancelled()
+        self._history.add(self._label, "outcome", **outcome_event(attempt.claim, outcome))
+        self._tell(attempt.claim, outcome, self._clock.at(attempt.started))
+
+    def _leave(self, attempt: _Attempt) -> None:
+        if not attempt.over:
+            attempt.over = True
+            del self._running[attempt.claim.id, attempt.claim.claim_no]
+            self._fill_seats()
+
+    def _tell(self, claim: Claim, outcome: Outcome, started_at: datetime | None) -> None:
+        self._ended(Ended(claim, outcome, started_at, self._clock.now()))

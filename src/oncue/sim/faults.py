@@ -1,0 +1,170 @@
+"""Faults as scheduled events, a random run of them, and the whole simulation of one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from oncue.policy.options import Options
+from oncue.sim import script
+from oncue.sim.checker import Violation, check
+from oncue.sim.wire import When
+from oncue.sim.world import OPTIONS, World
+
+
+class Fault(Protocol):
+    @property
+    def at(self) -> float: ...
+
+    def strike(self, world: World) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CrashNode:
+    """The process dies, and starts afresh a while later."""
+
+    at: float
+    node: str
+    down: float
+
+    def strike(self, world: World) -> None:
+        world.crash(self.node)
+        world.after(self.down, lambda: world.revive(self.node))
+
+
+@dataclass(frozen=True, slots=True)
+class CrashAtCall:
+    """The process dies between two store calls: before the n-th from here on, or after it, its reply lost."""
+
+    at: float
+    node: str
+    call: int
+    when: When
+    down: float
+
+    def strike(self, world: World) -> None:
+        world.members[self.node].wire.crash_at(self.call, self.when)
+        world.after(self.down, lambda: world.revive(self.node))
+
+
+@dataclass(frozen=True, slots=True)
+class PauseNode:
+    """The process stands still for a while: long enough, and it is a zombie when it goes on."""
+
+    at: float
+    node: str
+    length: float
+
+    def strike(self, world: World) -> None:
+        world.pause(self.node)
+        world.after(self.length, lambda: world.resume(self.node))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreErrors:
+    """Calls of one node, or of the client, fail at this rate, before or after their effect; at 1 all of them do."""
+
+    at: float
+    node: str | None
+    rate: float
+    length: float
+
+    def strike(self, world: World) -> None:
+        self._set(world, self.rate)
+        world.after(self.length, lambda: self._set(world, 0.0))
+
+    def _set(self, world: World, rate: float) -> None:
+        wire = world.client if self.node is None else world.members[self.node].wire
+        wire.error_rate, wire.down = rate, rate >= 1
+
+
+def heal(world: World) -> None:
+    """End every fault: from here on the cluster must recover by itself."""
+    world.client.heal()
+    for name, member in list(world.members.items()):
+        member.wire.heal()
+        world.resume(name)
+        world.revive(name)
+    world.history.add("world", "faults.over")
+
+
+def random_faults(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fault]:
+    return [_random_fault(dice, dice.choice(nodes), dice.uniform(0, seconds)) for _ in range(dice.randint(0, 6))]
+
+
+def _random_fault(dice: Random, node: str, at: float) -> Fault:
+    length = dice.choice((0.5, 2.0, 5.0, 10.0)) * dice.uniform(0.5, 1.5)
+    match dice.randrange(5):
+        case 0:
+            return CrashNode(at, node, length)
+        case 1:
+            return CrashAtCall(at, node, dice.randint(1, 40), dice.choice(("before", "after")), length)
+        case 2:
+            return PauseNode(at, node, length)
+        case 3:
+            return StoreErrors(at, dice.choice((node, None)), dice.choice((0.1, 0.3, 0.6)), length)
+        case _:
+            return StoreErrors(at, dice.choice((node, None)), 1.0, length)
+
+
+# --- one seed, one run ----------------------------------------------------------------------------------------------
+
+DISTURBED = 20.0
+RECOVERY = 180.0
+
+
+def simulate(seed: int, *, nodes: int = 3, jobs: int = 25) -> tuple[World, list[Violation]]:
+    """A cluster under random work and random faults, and then in peace; what was not kept of the promises."""
+    dice = Random(f"plan {seed}")
+    world = World(
+        seed,
+        concurrency=dice.choice((1, 2, 4, 8)),
+        hints=dice.choice((0.0, 0.5, 1.0)),
+        latency=dice.choice((0.0, 0.0, 0.02, 0.3)),
+    )
+    names = [f"node{number}" for number in range(nodes)]
+    for name in names:
+        world.boot(name)
+    for fault in random_faults(dice, names, DISTURBED):
+        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
+    _random_work(world, dice, jobs)
+    world.run(DISTURBED)
+    heal(world)
+    world.run_until(world.drained, RECOVERY)
+    world.run(1.0)
+    return world, check(world.history.events, world.final(), drained_within=RECOVERY)
+
+
+def _random_work(world: World, dice: Random, jobs: int) -> None:
+    while jobs > 0:
+        count = min(jobs, dice.choice((1, 1, 2, 5, 10)))
+        jobs -= count
+        acts = [script.random_acts(dice) for _ in range(count)]
+        fields = {
+            "options": _random_options(dice),
+            "priority": dice.choice((0, 0, 50, 100)),
+            "delay": dice.choice((0.0, 0.0, 0.0, 1.0, 6.0)),
+            "deadline": dice.choice((None, None, None, 8.0)),
+            "max_retries": dice.choice((0, 1, 3)),
+            "keys": [f"key {dice.randrange(6)}" for _ in acts] if dice.random() < 0.2 else None,
+        }
+        world.after(
+            dice.uniform(0, DISTURBED * 0.75),
+            lambda acts=acts, fields=fields: world.submit(world.batch(acts, **fields)),  # type: ignore[misc]
+        )
+    for _ in range(dice.randint(0, 4)):
+        world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
+
+
+def _random_options(dice: Random) -> Options:
+    delivery = dice.choice(("at_least_once", "at_least_once", "at_most_once"))
+    return Options(delivery, dice.choice((2.0, 6.0, None)), dice.choice((5.0, 20.0)), OPTIONS.retry)  # type: ignore[arg-type]
+
+
+def _operate(world: World, dice: Random) -> None:
+    """An operator cancels or revives a job, whatever it is doing."""
+    found = world.jobs()
+    if found:
+        world.operate(dice.choice(found))

@@ -1,0 +1,217 @@
+"""What happened, as plain values: the simulator and real processes write it, the checker reads it.
+
+An event says when (microseconds since 1970), where (a node's label) and what. Its kinds, and their fields:
+
+    enqueue.invoke, .fail, .unknown   uids
+    enqueue.ok                        uids, ids, created: one of each per job
+    job                               id, uid, task, key, options, max_retries, visible_at: a row that was written
+    claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
+    start                             id, claim_no, crashes
+    outcome                           id, claim_no, outcome, delay, final: how an attempt ended on its node
+    change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate
+    lease                             until: the node may hold jobs until then
+    lease.end                         the node was declared lost, or left
+    crash                             the node's process died
+    tick.error                        service, error, expected
+    faults.over                       from here on nothing disturbs the cluster
+
+Processes each write a file of JSON lines; `merged` puts them together in the order of their instants. A process that
+was killed leaves an incomplete history, and its last line may be cut: both are fine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from oncue.clock import Clock
+from oncue.model import Batch, Change, Claim, Receipt
+from oncue.telemetry import Telemetry
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Event(NamedTuple):
+    at: int
+    node: str
+    kind: str
+    fields: dict[str, Any]
+
+    def line(self) -> str:
+        return json.dumps([self.at, self.node, self.kind, self.fields], sort_keys=True, separators=(",", ":"))
+
+
+def micros(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+class History:
+    """Events in the order in which they happened; with a file, each is written to it at once."""
+
+    def __init__(self, clock: Clock, file: TextIO | None = None) -> None:
+        self.events: list[Event] = []
+        self._clock = clock
+        self._file = file
+
+    def add(self, node: str, kind: str, **fields: Any) -> None:
+        event = Event(micros(self._clock.now()), node, kind, fields)
+        self.events.append(event)
+        if self._file is not None:
+            self._file.write(event.line() + "\n")
+            self._file.flush()
+
+    def digest(self) -> str:
+        """The same for the same history, byte for byte."""
+        lines = "\n".join(event.line() for event in self.events)
+        return hashlib.sha256(lines.encode()).hexdigest()
+
+    def save(self, path: Path) -> None:
+        path.write_text("".join(event.line() + "\n" for event in self.events), "utf-8")
+
+
+def read(path: Path) -> list[Event]:
+    """The events of one process. A last line that was cut off by a crash is left out."""
+    events = []
+    for line in path.read_text("utf-8", "replace").splitlines():
+        try:
+            events.append(Event(*json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return events
+
+
+def merged(histories: Iterable[Sequence[Event]]) -> list[Event]:
+    return sorted((event for events in histories for event in events), key=lambda event: event.at)
+
+
+# --- what the verbs of a store look like in a history ---------------------------------------------------------------
+
+
+def keys_of(batch: Batch) -> Sequence[str | None]:
+    return batch.keys or [None] * len(batch.uids)
+
+
+def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[dict[str, Any]]:
+    """One `job` event for each row that an enqueue wrote."""
+    described: list[dict[str, Any]] = [
+        {
+            "task": batch.task,
+            "options": batch.options,
+            "max_retries": batch.max_retries,
+            "key": key,
+            "visible_at": micros(batch.visible_at),
+        }
+        for batch in batches
+        for key in keys_of(batch)
+    ]
+    return [
+        {"id": receipt.id, "uid": str(receipt.uid), **fields}
+        for receipt, fields in zip(receipts, described, strict=True)
+        if receipt.created
+    ]
+
+
+def claim_event(claim: Claim) -> dict[str, Any]:
+    return {
+        "id": claim.id,
+        "claim_no": claim.claim_no,
+        "crashes": claim.crashes,
+        "retry_count": claim.retry_count,
+        "attempt": claim.attempt,
+        "cancel_requested": claim.cancel_requested,
+    }
+
+
+def start_event(claim: Claim) -> dict[str, Any]:
+    return {"id": claim.id, "claim_no": claim.claim_no, "crashes": claim.crashes}
+
+
+def outcome_event(claim: Claim, outcome: Any) -> dict[str, Any]:
+    return {
+        "id": claim.id,
+        "claim_no": claim.claim_no,
+        "outcome": type(outcome).__name__,
+        "delay": getattr(outcome, "delay", None),
+        "final": getattr(outcome, "final", False),
+    }
+
+
+def change_event(change: Change, accepted: bool) -> dict[str, Any]:
+    return {
+        "id": change.id,
+        "from_state": change.from_state,
+        "claim_no": change.claim_no,
+        "state": change.state,
+        "reason": change.reason,
+        "outcome": change.outcome,
+        "retry_count": change.retry_count,
+        "attempt": change.attempt,
+        "crashes": change.crashes,
+        "visible_at": micros(change.visible_at),
+        "started_at": None if change.started_at is None else micros(change.started_at),
+        "ended_at": None if change.ended_at is None else micros(change.ended_at),
+        "error": change.error,
+        "accepted": accepted,
+    }
+
+
+# --- recording through telemetry, for a real process ----------------------------------------------------------------
+
+
+class Recorder:
+    """Writes what a process tells its telemetry into a history. Leases are told by the node's own beats."""
+
+    def __init__(self, telemetry: Telemetry, history: History, node: str, lease: timedelta) -> None:
+        self._history = history
+        self._node = node
+        self._lease = lease
+        self._clock = history._clock
+        self._writers: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "enqueue": self._enqueued,
+            "claim": self._claimed,
+            "job.start": lambda told: self._add("start", start_event(told["claim"])),
+            "job.stop": self._stopped,
+            "settle.rejected": lambda told: self._add("change", change_event(told["change"], False)),
+            "release": self._released,
+            "rescue": lambda told: self._add("change", change_event(told["change"], True)),
+            "overrun": lambda told: self._add("change", change_event(told["change"], True)),
+            "node.beat": lambda told: self._add("lease", {"until": micros(self._clock.now() + self._lease)}),
+        }
+        telemetry.subscribe(self._record, *self._writers)
+
+    def _record(self, event: str, measurements: Mapping[str, float], told: Mapping[str, Any]) -> None:
+        self._writers[event](told)
+
+    def _add(self, kind: str, fields: Mapping[str, Any]) -> None:
+        self._history.add(self._node, kind, **fields)
+
+    def _enqueued(self, told: Mapping[str, Any]) -> None:
+        batch, receipts = told["batch"], told["receipts"]
+        for fields in job_events([batch], receipts):
+            self._add("job", fields)
+        self._add("enqueue.ok", ok_fields(batch, receipts))
+
+    def _claimed(self, told: Mapping[str, Any]) -> None:
+        for claim in told["claims"]:
+            self._add("claim", claim_event(claim))
+
+    def _stopped(self, told: Mapping[str, Any]) -> None:
+        self._add("outcome", outcome_event(told["claim"], told["outcome"]))
+        self._add("change", change_event(told["change"], True))
+
+    def _released(self, told: Mapping[str, Any]) -> None:
+        if "change" in told:
+            self._add("change", change_event(told["change"], True))
+
+
+def ok_fields(batch: Batch, receipts: Sequence[Receipt]) -> dict[str, Any]:
+    return {
+        "uids": [str(uid) for uid in batch.uids],
+        "ids": [receipt.id for receipt in receipts],
+        "created": [receipt.created for receipt in receipts],
+    }

@@ -1,0 +1,61 @@
+"""What a simulated job does, attempt by attempt. It travels in the job's own arguments, so a row tells its story."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import Literal, TypeAlias
+
+from oncue.model import Cancelled, Claim, Failed, Outcome, Skipped, Snoozed, Succeeded
+
+Deed: TypeAlias = Literal["ok", "fail", "give_up", "retry", "snooze", "skip", "cancel", "hang", "crash"]
+DEEDS: tuple[Deed, ...] = ("ok", "fail", "give_up", "retry", "snooze", "skip", "cancel", "hang", "crash")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One attempt: what it does after how many seconds. A stubborn one cannot be stopped, as a thread."""
+
+    do: Deed = "ok"
+    seconds: float = 0.1
+    after: float = 1.0
+    stubborn: bool = False
+
+    def outcome(self) -> Outcome:
+        return _OUTCOMES[self.do](self)
+
+
+_OUTCOMES: dict[Deed, Callable[[Act], Outcome]] = {
+    "ok": lambda act: Succeeded(),
+    "fail": lambda act: Failed("it failed, as the script says"),
+    "give_up": lambda act: Failed("it failed for good, as the script says", final=True),
+    "retry": lambda act: Failed("it asked for a retry", act.after),
+    "snooze": lambda act: Snoozed(act.after),
+    "skip": lambda act: Skipped("nothing to do"),
+    "cancel": lambda act: Cancelled("it gave up"),
+}
+
+Script: TypeAlias = Callable[[Claim], Act]
+
+
+def written(acts: Sequence[Act]) -> str:
+    """Acts as a job's arguments. The last one is repeated for further attempts."""
+    return json.dumps({"acts": [asdict(act) for act in acts]})
+
+
+def from_arguments(claim: Claim) -> Act:
+    acts = json.loads(claim.args).get("acts") or [{}]
+    return Act(**acts[min(claim.attempt, len(acts) - 1)])
+
+
+def random_acts(dice: Random) -> list[Act]:
+    """Mostly short and good; the last act always ends, so that every job ends."""
+    acts = [_random_act(dice, DEEDS) for _ in range(dice.choice((0, 0, 0, 1, 1, 2, 3)))]
+    return [*acts, _random_act(dice, ("ok", "ok", "ok", "ok", "give_up", "skip", "cancel"))]
+
+
+def _random_act(dice: Random, deeds: Sequence[Deed]) -> Act:
+    seconds = dice.choice((0.0, 0.01, 0.3, 1.0, 4.0)) * dice.uniform(0.5, 1.5)
+    return Act(dice.choice(deeds), round(seconds, 6), round(dice.uniform(0.0, 3.0), 6), dice.random() < 0.2)

@@ -1,0 +1,159 @@
+"""The wire between a node and the store: one layer writes down what the database did, the other breaks.
+
+A call can fail in two ways that the caller cannot tell apart: before it reached the database, or after, when only the
+reply was lost. The recording layer sits next to the database, so the history has what really happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from random import Random
+from typing import Any, Literal, TypeAlias, cast
+
+from oncue.errors import StoreUnavailable
+from oncue.model import Change, Claim, Node, Receipt
+from oncue.sim.history import History, change_event, claim_event, job_events, micros
+from oncue.store.contract import Store
+
+When: TypeAlias = Literal["before", "after"]
+Verb: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class Crash(BaseException):
+    """The process dies here. Not an Exception, so that nothing in the engine survives it."""
+
+
+class Delay:
+    """Awaited on a wire: the driver goes on with this step so many seconds later, and with others meanwhile."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __await__(self) -> Generator[float, None, None]:
+        yield self._seconds
+
+
+class _Layer:
+    """Passes every verb of a store on. Dynamic, so that it grows with the contract by itself."""
+
+    dialect = "sqlite"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, verb: str) -> Verb:
+        method: Verb = getattr(self._store, verb)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self.pass_on(verb, method, args, kwargs)
+
+        return call
+
+    async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+class Recorded(_Layer):
+    """Writes into the history what the database did."""
+
+    def __init__(self, store: Store, history: History, node: str) -> None:
+        super().__init__(store)
+        self._history = history
+        self._node = node
+
+    def as_store(self) -> Store:
+        return cast(Store, self)
+
+    async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        reply = await method(*args, **kwargs)
+        note = getattr(self, f"_note_{verb}", None)
+        if note is not None:
+            note(reply, *args)
+        return reply
+
+    def _add(self, kind: str, **fields: Any) -> None:
+        self._history.add(self._node, kind, **fields)
+
+    def _note_enqueue(self, receipts: list[Receipt], batches: Any) -> None:
+        for fields in job_events(batches, receipts):
+            self._add("job", **fields)
+
+    def _note_claim(self, claims: list[Claim], *_: Any) -> None:
+        for claim in claims:
+            self._add("claim", **claim_event(claim))
+
+    def _note_apply(self, took: list[bool], changes: list[Change], *_: Any) -> None:
+        for change, accepted in zip(changes, took, strict=True):
+            self._add("change", **change_event(change, accepted))
+
+    def _note_register(self, _: None, node: Node) -> None:
+        self._add("lease", until=micros(node.expires_at))
+
+    def _note_beat(self, renewed: bool, node: object, now: object, expires_at: Any) -> None:
+        if renewed:
+            self._add("lease", until=micros(expires_at))
+
+    def _note_bury(self, lost: list[Node], *_: Any) -> None:
+        for node in lost:
+            self._history.add(node.name, "lease.end", by=self._node)
+
+    def _note_leave(self, *_: Any) -> None:
+        self._add("lease.end", by=self._node)
+
+
+class Wire(_Layer):
+    """Takes its time, and fails on demand: at a certain call, all the time, or at random."""
+
+    def __init__(self, store: Store, dice: Random, latency: float = 0.0) -> None:
+        super().__init__(store)
+        self.latency = latency
+        self.calls = 0
+        self.down = False
+        self.error_rate = 0.0
+        self._dice = dice
+        self._crashes: dict[int, When] = {}
+        self._losing: set[str] = set()
+
+    def as_store(self) -> Store:
+        return cast(Store, self)
+
+    def crash_at(self, call: int, when: When) -> None:
+        """Die before or after the n-th call from now on."""
+        self._crashes[self.calls + call] = when
+
+    def lose_reply(self, verb: str) -> None:
+        """The next call of this verb that brings an answer takes effect, and its reply is lost."""
+        self._losing.add(verb)
+
+    def heal(self) -> None:
+        self.error_rate, self.down = 0.0, False
+        self._crashes.clear()
+        self._losing.clear()
+
+    async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.calls += 1
+        crash, error = self._crashes.pop(self.calls, None), self._error()
+        if crash == "before":
+            raise Crash(verb)
+        if error == "before":
+            raise StoreUnavailable(f"{verb}: the database cannot be reached (simulated)")
+        await self._travel()
+        reply = await method(*args, **kwargs)
+        await self._travel()
+        if crash == "after":
+            raise Crash(verb)
+        if error == "after" or (reply and verb in self._losing):
+            self._losing.discard(verb)
+            raise StoreUnavailable(f"{verb}: the reply was lost (simulated)")
+        return reply
+
+    async def _travel(self) -> None:
+        if self.latency:
+            await Delay(round(self._dice.uniform(0, self.latency), 6))
+
+    def _error(self) -> When | None:
+        if self.down:
+            return "before"
+        if self.error_rate and self._dice.random() < self.error_rate:
+            return self._dice.choice(("before", "after"))
+        return None

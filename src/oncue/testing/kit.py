@@ -1,0 +1,154 @@
+"""`use(app)` and what it gives a test: the jobs that were enqueued, a clock, and a way to run what is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from uuid import UUID
+
+from oncue.clock import wall
+from oncue.model import Job, JobFilter, Receipt, State
+from oncue.task import Call, Task
+from oncue.testing.clock import Clock
+from oncue.testing.matching import Expected, called, listing
+from oncue.testing.stage import Stage, at_once
+from oncue.testing.worker import PAGE, InlineWorker
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ENDLESS = 10_000
+
+
+@contextmanager
+def use(app: Oncue, *, now: datetime | None = None) -> Iterator[Kit]:
+    """Put an application on a store in memory for the length of a `with` block. `now` is where its clock begins."""
+    stage = Stage(Clock(now or wall()))
+    at_once(stage.store.open())
+    kit = Kit(app, stage)
+    try:
+        with app.reaching(stage):
+            yield kit
+    finally:
+        kit.end()
+        at_once(stage.store.close())
+
+
+class Kit:
+    """A test's view of an application's jobs. Code under test enqueues as it always does."""
+
+    def __init__(self, app: Oncue, stage: Stage) -> None:
+        self.app = app
+        self.clock = stage.clock
+        self._store = stage.store
+        self._performed: set[int] = set()
+        self._loop: asyncio.Runner | None = None
+        self._worker = InlineWorker(app, stage)
+        at_once(self._worker.start())
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    def jobs(self, task: Task[Any, Any] | None = None, *, state: State | None = None) -> list[Job]:
+        """The jobs that were enqueued, oldest first, whatever became of them."""
+        wanted = (() if state is None else (state,), None, None if task is None else task.name, None)
+        found: list[Job] = []
+        while page := at_once(self._store.jobs(JobFilter(*wanted, before=found[-1].id if found else None, limit=PAGE))):
+            found += page
+        return found[::-1]
+
+    def job(self, ref: int | UUID | Receipt | Job) -> Job:
+        """One job as it is now. Raises JobNotFound."""
+        return at_once(self.app.job(ref.id if isinstance(ref, Receipt | Job) else ref))
+
+    def assert_enqueued(self, what: Task[Any, Any] | Call[Any], *args: Any, **kwargs: Any) -> Job:
+        """The first job of this task with these arguments; arguments that are left out may be anything.
+
+        Options are named as they are for enqueueing: `assert_enqueued(send.using(priority=60, delay="10m"), 42)`.
+        """
+        __tracebackhide__ = True
+        expected, jobs = Expected(what, args, kwargs), self._enqueued()
+        for job in jobs:
+            if expected.matches(job):
+                return job
+        raise AssertionError(f"no job {expected} was enqueued; {listing(jobs, expected.task.name)}")
+
+    def refute_enqueued(self, what: Task[Any, Any] | Call[Any], *args: Any, **kwargs: Any) -> None:
+        """No job of this task with these arguments and options was enqueued."""
+        __tracebackhide__ = True
+        expected = Expected(what, args, kwargs)
+        matching = [job for job in self._enqueued() if expected.matches(job)]
+        if matching:
+            raise AssertionError(f"no job {expected} was expected; {listing(matching, expected.task.name)}")
+
+    def _enqueued(self) -> list[Job]:
+        return [job for job in self.jobs() if job.id not in self._performed]
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def drain(self, *, queue: str | None = None, limit: int = ENDLESS) -> Counter[State]:
+        """Run everything that is due, and what that enqueues, until nothing is due. In async code use `adrain`.
+
+        Returns how many of the jobs that ran are now in which state. A retry that is due later stays where it is:
+        move the clock and drain again.
+        """
+        return self._run(self.adrain(queue=queue, limit=limit), "adrain")
+
+    async def adrain(self, *, queue: str | None = None, limit: int = ENDLESS) -> Counter[State]:
+        ran: list[int] = []
+        while (job_id := await self._worker.run_next(queue)) is not None:
+            ran.append(job_id)
+            if len(ran) > limit:
+                raise AssertionError(await self._endless(ran, limit))
+        return Counter([(await self.app.job(job_id)).state for job_id in dict.fromkeys(ran)])
+
+    def perform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue one job, run it at once, before all others, and return what became of it.
+
+        Its arguments and its result go through JSON as they do in production. In async code use `aperform`.
+        """
+        return self._run(self.aperform(what, *args, **kwargs), "aperform")
+
+    async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
+        receipt = await what.aenqueue(*args, **kwargs)
+        if receipt.created:
+            self._performed.add(receipt.id)
+        before = await self.app.job(receipt.id)
+        await self._worker.run_this(before)
+        after = await self.app.job(receipt.id)
+        if after.claim_no == before.claim_no:
+            why = "its queue is paused" if after.state == "queued" else f"it is {after.state}"
+            raise AssertionError(f"job {called(after.task, after.args)} cannot run now: {why}")
+        return after
+
+    async def _endless(self, ran: list[int], limit: int) -> str:
+        last = [(await self.app.job(job_id)).task for job_id in ran[-20:]]
+        names = ", ".join(f"{name} ({count} times)" for name, count in Counter(last).most_common())
+        return (
+            f"{limit} attempts and still something is due: do jobs enqueue each other without end? "
+            f"The last {len(last)} were {names}. If that is meant, give drain a higher limit="
+        )
+
+    def _run(self, work: Coroutine[Any, Any, T], name: str) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            work.close()
+            raise RuntimeError(f"an event loop is running: use `await {name}(…)`")
+        if self._loop is None:
+            # A loop of the kit's own, which is nobody's "current" one outside.
+            self._loop = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        return self._loop.run(work)
+
+    def end(self) -> None:
+        """Stop whatever handlers left running."""
+        if self._loop is not None:
+            self._loop.close()

@@ -1,0 +1,49 @@
+"""Where an application's jobs live during a test: one SQLite store in memory, the same for every loop and thread."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Generator
+from typing import TypeVar
+
+from oncue.portal import refuse_inside_loop
+from oncue.reach import Connection
+from oncue.store import SqliteStore
+from oncue.testing.clock import Clock
+
+T = TypeVar("T")
+
+
+class Stage:
+    """The test kit's way to the database. Nothing that it does has to wait, so plain code needs no loop for it."""
+
+    works = False
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.store = SqliteStore(":memory:", inline=True, wall=clock.now)
+        self.connection = Connection(self.store, clock)
+
+    async def connected(self) -> Connection:
+        return self.connection
+
+    def wait(self, awaitable: Awaitable[T]) -> T:
+        refuse_inside_loop(awaitable)
+        return at_once(awaitable)
+
+    async def aclose(self) -> None:
+        """The store outlives what the code under test closes: the test still wants to look at it."""
+
+    def close(self) -> None: ...
+
+
+def at_once(awaitable: Awaitable[T]) -> T:
+    """Run something that never really waits, without an event loop."""
+    steps: Generator[object, None, T] = awaitable.__await__()
+    try:
+        while next(steps) is None:  # a bare `sleep(0)`: nobody else is here to be let through
+            pass
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    steps.close()
+    raise RuntimeError("inside the test kit `app.wait` runs oncue's own verbs only: this one waits for something else")

@@ -1,0 +1,171 @@
+"""What callers and operators do to jobs and queues that exist."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from oncue import Conflict, InvalidJob, JobNotFound, Oncue, Task
+from tests.app.watching import Watcher
+
+
+@pytest.fixture
+def work(app: Oncue) -> Task[[int], int]:
+    @app.task(max_retries=0)
+    async def work(n: int) -> int:
+        if n < 0:
+            raise ValueError("negative")
+        return n
+
+    return work
+
+
+async def finished(app: Oncue, work: Task[[int], int], *numbers: int) -> list[int]:
+    """Jobs that a worker has done."""
+    watcher = Watcher(app)
+    async with app.worker():
+        receipts = await work.aenqueue_many(numbers)
+        await watcher.ended(receipt.id for receipt in receipts)
+    return [receipt.id for receipt in receipts]
+
+
+async def test_a_job_is_read_by_id_and_by_uid(app: Oncue, work: Task[[int], int]) -> None:
+    receipt = await work.aenqueue(1)
+    assert await app.job(receipt.id) == await app.job(receipt.uid)
+
+
+async def test_the_result_and_its_times_are_on_the_job(app: Oncue, work: Task[[int], int]) -> None:
+    (job_id,) = await finished(app, work, 7)
+    job = await app.job(job_id)
+    assert (job.state, job.result, job.error, job.attempt) == ("succeeded", 7, None, 1)
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    assert job.created_at - timedelta(seconds=1) <= job.started_at <= job.finished_at
+    assert job.duration is not None
+    assert job.duration >= 0
+
+
+@pytest.mark.parametrize("ref", [99, 0, -1, 2**63, 10**30, uuid4()], ids=range(6))
+async def test_a_job_that_does_not_exist_is_not_found(app: Oncue, ref: int) -> None:
+    for verb in (app.job, app.cancel, app.retry):
+        with pytest.raises(JobNotFound, match=f"there is no job {ref}"):
+            await verb(ref)
+    if isinstance(ref, int):
+        for reprioritize in (app.prioritize, app.boost):
+            with pytest.raises(JobNotFound):
+                await reprioritize(ref, 5)
+
+
+async def test_jobs_are_listed_newest_first_page_by_page(app: Oncue, work: Task[[int], int]) -> None:
+    ids = [receipt.id for receipt in await work.aenqueue_many(range(5))]
+    first = await app.jobs(limit=2)
+    second = await app.jobs(limit=2, before=first[-1].id)
+    assert [job.id for job in first + second] == ids[:0:-1]
+
+
+async def test_a_listing_is_narrowed_down(app: Oncue, work: Task[[int], int]) -> None:
+    plain = await work.aenqueue(1)
+    keyed = await work.using(key="k").aenqueue(2)
+    slow = await work.using(queue="slow", delay="1h").aenqueue(3)
+    assert [job.id for job in await app.jobs(key="k")] == [keyed.id]
+    assert [job.id for job in await app.jobs(queue="slow")] == [slow.id]
+    assert [job.id for job in await app.jobs(["queued"])] == [keyed.id, plain.id]
+    assert [job.id for job in await app.jobs(task="other")] == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10**30])
+async def test_a_listing_without_bounds_is_refused(app: Oncue, limit: int) -> None:
+    with pytest.raises(ValueError, match="limit: expected a whole number from 1 to 100,000"):
+        await app.jobs(limit=limit)
+
+
+@pytest.mark.parametrize("delay", [0, "1h"])
+async def test_a_waiting_job_is_cancelled_at_once_and_for_good(
+    app: Oncue, work: Task[[int], int], delay: str | int
+) -> None:
+    receipt = await work.using(delay=delay).aenqueue(1)
+    job = await app.cancel(receipt.id)
+    assert (job.state, job.reason, job.attempt) == ("cancelled", "cancelled", 0)
+    with pytest.raises(Conflict, match=f"job {receipt.id} is cancelled already") as conflict:
+        await app.cancel(receipt.id)
+    assert conflict.value.job_id == receipt.id
+
+
+async def test_a_failed_job_starts_over_with_its_whole_budget(app: Oncue, work: Task[[int], int]) -> None:
+    (job_id,) = await finished(app, work, -1)
+    assert (await app.job(job_id)).state == "failed"
+    job = await app.retry(job_id)
+    assert (job.state, job.retry_count, job.attempt) == ("queued", 0, 1)
+    with pytest.raises(Conflict, match=f"job {job_id} is queued: only finished jobs are retried"):
+        await app.retry(job_id)
+
+
+async def test_a_retry_is_refused_while_another_job_holds_the_key(app: Oncue, work: Task[[int], int]) -> None:
+    old = await work.using(key="k").aenqueue(1)
+    await app.cancel(old.id)
+    new = await work.using(key="k").aenqueue(2)
+    with pytest.raises(Conflict, match=f"its key 'k' is held by job {new.id}") as conflict:
+        await app.retry(old.id)
+    assert conflict.value.job_id == new.id
+
+
+@pytest.mark.contract("QUE-1")
+async def test_priorities_are_set_and_boosted_within_their_bounds(app: Oncue, work: Task[[int], int]) -> None:
+    receipt = await work.aenqueue(1)
+    assert (await app.job(receipt.id)).priority == 0
+    assert await app.prioritize(receipt.id, 60) == 60
+    assert await app.boost(receipt.id) == 70
+    assert await app.boost(receipt.id, 10**9) == 100
+    assert await app.boost(receipt.id, -(10**9)) == 0
+    assert (await app.job(receipt.id)).priority == 0
+
+
+@pytest.mark.parametrize("priority", [101, -1, "high", 1.5, True])
+async def test_a_priority_out_of_bounds_is_refused(app: Oncue, work: Task[[int], int], priority: int) -> None:
+    receipt = await work.aenqueue(1)
+    with pytest.raises(InvalidJob, match="priority"):
+        await app.prioritize(receipt.id, priority)
+
+
+@pytest.mark.parametrize("by", ["much", 1.5, True])
+async def test_a_boost_is_a_whole_number(app: Oncue, work: Task[[int], int], by: int) -> None:
+    receipt = await work.aenqueue(1)
+    with pytest.raises(InvalidJob, match="boost: expected a whole number"):
+        await app.boost(receipt.id, by)
+
+
+async def test_the_priority_of_a_finished_job_matters_no_more(app: Oncue, work: Task[[int], int]) -> None:
+    receipt = await work.aenqueue(1)
+    await app.cancel(receipt.id)
+    for reprioritize in (app.prioritize, app.boost):
+        with pytest.raises(Conflict, match=f"job {receipt.id} is cancelled: its priority matters no more"):
+            await reprioritize(receipt.id, 10)
+
+
+async def test_queues_show_what_is_in_them_and_whether_they_are_paused(app: Oncue, work: Task[[int], int]) -> None:
+    await finished(app, work, 1, 2, -1)
+    await work.using(queue="mail").aenqueue_many([1, 2])
+    await work.using(queue="mail", delay="1h").aenqueue(3)
+    await app.pause("mail")
+    await app.pause("mail")
+    default, mail = await app.queues()
+    assert (default.name, default.succeeded, default.failed, default.paused_at) == ("default", 2, 1, None)
+    assert (mail.name, mail.queued, mail.later) == ("mail", 2, 1)
+    assert mail.paused_at is not None
+    await app.resume("mail")
+    assert (await app.queues())[1].paused_at is None
+    with pytest.raises(InvalidJob, match="queue: expected a printable name"):
+        await app.pause("")
+
+
+async def test_pruning_deletes_what_finished_long_ago_and_nothing_else(app: Oncue, work: Task[[int], int]) -> None:
+    old = await finished(app, work, 1, 2, -3)
+    waiting = await work.aenqueue(4)
+    assert [gone async for gone in app.prune("1h")] == []
+    assert sum([gone async for gone in app.prune(0)]) == 3
+    for job_id in old:
+        with pytest.raises(JobNotFound):
+            await app.job(job_id)
+    assert (await app.job(waiting.id)).state == "queued"

@@ -1,0 +1,125 @@
+"""Enqueueing while the database is away, comes back, or leaves the answer unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+
+import pytest
+
+from oncue import Oncue, StoreUnavailable, Task
+from oncue.model import JobFilter
+from oncue.store import PostgresStore
+from tests.app.conftest import MakeApp
+from tests.app.proxy import Proxy
+
+
+def declare(app: Oncue) -> Task[[int], None]:
+    @app.task
+    def work(n: int) -> None: ...
+
+    return work
+
+
+async def test_a_job_whose_reply_was_lost_is_written_once(
+    make_app: MakeApp, postgres_url: str, postgres_store: PostgresStore
+) -> None:
+    async with Proxy(postgres_url) as proxy:
+        app = make_app(proxy.url)
+        work = declare(app)
+        await work.aenqueue(1)  # from now on the statement is prepared: the next reply is the insert's
+        proxy.swallowing = True
+        asking = asyncio.create_task(work.aenqueue(2))
+        await proxy.swallowed.wait()
+        written = await postgres_store.jobs(JobFilter())
+        assert [job.args for job in written] == [{"n": 2}, {"n": 1}], "it is there; only the caller does not know"
+        proxy.cut.set()
+        receipt = await asking
+        assert (receipt.created, receipt.uid) == (True, written[0].uid)
+        assert len(await postgres_store.jobs(JobFilter())) == 2
+        await app.aclose()
+
+
+async def test_a_keyed_job_whose_reply_was_lost_is_not_its_own_duplicate(make_app: MakeApp, postgres_url: str) -> None:
+    async with Proxy(postgres_url) as proxy:
+        app = make_app(proxy.url)
+        work = declare(app)
+        await work.using(key="1").aenqueue(1)
+        proxy.swallowing = True
+        asking = asyncio.create_task(work.using(key="2").aenqueue(2))
+        await proxy.swallowed.wait()
+        proxy.cut.set()
+        assert (await asking).created
+        await app.aclose()
+
+
+async def test_an_enqueue_waits_for_a_database_that_comes_back(make_app: MakeApp, postgres_url: str) -> None:
+    async with Proxy(postgres_url) as proxy:
+        app = make_app(proxy.url)
+        work = declare(app)
+        await work.aenqueue(1)
+        proxy.away = True
+        proxy.hang_up()
+        asking = asyncio.create_task(work.aenqueue(2))
+        await proxy.refused.wait()
+        proxy.away = False
+        assert (await asking).created
+        assert len(await app.jobs()) == 2
+        await app.aclose()
+
+
+async def test_an_outage_that_lasts_is_told_with_what_is_unknown(
+    make_app: MakeApp, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncue.app.ENQUEUE_PATIENCE_SECONDS", 0.1)
+    async with Proxy(postgres_url) as proxy:
+        app = make_app(proxy.url)
+        work = declare(app)
+        await work.aenqueue(1)
+        proxy.away = True
+        proxy.hang_up()
+        with pytest.raises(StoreUnavailable, match=r"it is unknown whether the 2 jobs of work were written \(uid "):
+            await work.aenqueue_many([2, 3])
+        proxy.away = False
+        assert len(await app.jobs()) == 1
+        await app.aclose()
+
+
+async def test_the_clock_goes_on_while_the_database_is_away(
+    make_app: MakeApp, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An enqueue that wants to learn the time again is as patient as any other."""
+    monkeypatch.setattr("oncue.reach.CLOCK_REFRESH_SECONDS", 0.0)
+    async with Proxy(postgres_url) as proxy:
+        app = make_app(proxy.url)
+        work = declare(app)
+        await work.aenqueue(1)
+        proxy.away = True
+        proxy.hang_up()
+        asking = asyncio.create_task(work.aenqueue(2))
+        await proxy.refused.wait()
+        proxy.refused.clear()
+        await proxy.refused.wait()
+        proxy.away = False
+        assert (await asking).created
+        await app.aclose()
+
+
+def test_a_database_that_was_never_there_is_told_at_once(make_app: MakeApp) -> None:
+    work = declare(make_app("postgresql://postgres@127.0.0.1:1/nothing"))
+    with pytest.raises(StoreUnavailable, match="PostgreSQL does not answer"):
+        work.enqueue(1)
+
+
+async def test_an_enqueue_waits_for_whoever_holds_the_file(make_app: MakeApp, sqlite_url: str) -> None:
+    app = make_app(sqlite_url)
+    work = declare(app)
+    await work.aenqueue(1)
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("begin immediate")
+    asking = asyncio.create_task(work.aenqueue(2))
+    done, _ = await asyncio.wait([asking], timeout=0.1)
+    assert not done
+    other.execute("commit")
+    other.close()
+    assert (await asking).created

@@ -1,0 +1,167 @@
+"""Flags win over the environment, which wins over oncue.toml, which wins over the defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncue import ConfigError, Oncue
+from oncue.settings import Settings, load
+from oncue.store import connect
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "oncue.toml").write_text(text, "utf-8")
+    return folder
+
+
+def test_without_anything_the_defaults_hold(tmp_path: Path) -> None:
+    settings = load(environment={}, folder=tmp_path)
+    assert settings == Settings()
+    assert settings.database_url == "sqlite:///oncue.db"
+    assert {settings.origin(field) for field in Settings.model_fields} == {"default"}
+
+
+def test_each_source_wins_over_the_next_and_is_remembered(tmp_path: Path) -> None:
+    write(tmp_path, 'concurrency = 1\nlease = "11s"\npoll_interval = "1s"\nbuffer = 1')
+    environment = {"ONCUE_CONCURRENCY": "2", "ONCUE_LEASE": "12s", "ONCUE_BUFFER": ""}
+    settings = load({"concurrency": 3, "lease": None}, environment, tmp_path)
+    assert (settings.concurrency, settings.origin("concurrency")) == (3, "--concurrency")
+    assert (settings.lease, settings.origin("lease")) == (12.0, "ONCUE_LEASE")
+    assert (settings.poll_interval, settings.origin("poll_interval")) == (
+        1.0,
+        f"poll_interval in {tmp_path / 'oncue.toml'}",
+    )
+    assert (settings.buffer, settings.origin("buffer")) == (1, f"buffer in {tmp_path / 'oncue.toml'}")
+    assert (settings.retention, settings.origin("retention")) == (7 * 86400.0, "default")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("DATABASE_URL", "postgres://db/x", "database_url", "postgres://db/x"),
+        ("HTTP_ADDR", ":8080", "http_addr", ":8080"),
+        ("TICK_INTERVAL", "1m30s", "tick_interval", 90.0),
+        ("MAX_RUNTIME_THRESHOLD", "15m", "max_runtime", 900.0),
+        ("ONCUE_QUEUES", "mail, default", "queues", ("mail", "default")),
+        ("ONCUE_PG_LISTEN", "false", "pg_listen", False),
+        ("ONCUE_POLL_INTERVAL", "5s", "poll_interval", 5.0),
+    ],
+)
+def test_the_environment_is_read_under_its_own_and_the_bare_names(
+    tmp_path: Path, variable: str, value: str, field: str, expected: Any
+) -> None:
+    settings = load(environment={variable: value}, folder=tmp_path)
+    assert (getattr(settings, field), settings.origin(field)) == (expected, variable)
+
+
+def test_the_prefixed_name_wins_over_the_bare_one(tmp_path: Path) -> None:
+    settings = load(environment={"ONCUE_TICK_INTERVAL": "1s", "TICK_INTERVAL": "2s"}, folder=tmp_path)
+    assert (settings.tick_interval, settings.origin("tick_interval")) == (1.0, "ONCUE_TICK_INTERVAL")
+
+
+def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
+    place = tmp_path / "other.toml"
+    place.write_text("concurrency = 7")
+    assert load(environment={"ONCUE_CONFIG": str(place)}, folder=tmp_path).concurrency == 7
+
+
+@pytest.mark.contract("HOOK-13")
+@pytest.mark.parametrize(
+    ("environment", "complaint"),
+    [
+        ({"TICK_INTERVAL": "often"}, "TICK_INTERVAL: expected a duration such as '30s'"),
+        ({"TICK_INTERVAL": "0"}, "TICK_INTERVAL: expected a duration above 0"),
+        ({"TICK_INTERVAL": "-5s"}, "TICK_INTERVAL: expected a duration"),
+        ({"ONCUE_TICK_INTERVAL": "often", "ONCUE_ENV": "production"}, "ONCUE_TICK_INTERVAL: expected a duration"),
+        ({"ONCUE_CONCURRENCY": "many"}, "ONCUE_CONCURRENCY: input should be a valid integer"),
+        ({"ONCUE_CONCURRENCY": "0"}, "ONCUE_CONCURRENCY: input should be greater than or equal to 1"),
+        ({"ONCUE_LEASE": "100ms"}, "ONCUE_LEASE: input should be greater than or equal to 1"),
+        ({"ONCUE_BEAT": "10s"}, r"ONCUE_BEAT: expected at most half of the lease \(15 s\), not 10 s"),
+        ({"ONCUE_QUEUES": ","}, "ONCUE_QUEUES: tuple should have at least 1 item"),
+        ({"ONCUE_LOG_FORMAT": "xml"}, "ONCUE_LOG_FORMAT: input should be 'text' or 'json'"),
+        ({"ONCUE_PG_LISTEN": "maybe"}, "ONCUE_PG_LISTEN: input should be a valid boolean"),
+        ({"ONCUE_ENV": "prod"}, "ONCUE_ENV: input should be 'development' or 'production'"),
+        ({"ONCUE_ENV": "production"}, "DATABASE_URL: expected postgresql://… or sqlite:///…; it must be set"),
+        ({"ONCUE_CONFIG": "nowhere.toml"}, "ONCUE_CONFIG: expected the path of a settings file"),
+    ],
+    ids=str,
+)
+def test_every_error_names_the_variable_and_what_it_expects(
+    tmp_path: Path, environment: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"(?m)^{complaint}") as error:
+        load(environment=environment, folder=tmp_path)
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("colour = 'red'", "colour in .*oncue.toml: there is no setting 'colour'; expected one of database_url"),
+        ("concurrency = 'many'", "concurrency in .*oncue.toml: input should be a valid integer"),
+        ("[concurrency]\nx = 1", "concurrency in .*oncue.toml: input should be a valid integer"),
+        ("retention = nan", "retention in .*oncue.toml: expected a duration"),
+        ("= nonsense", "oncue.toml: expected TOML; Invalid statement"),
+    ],
+)
+def test_an_error_in_the_file_names_the_place(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load(environment={}, folder=write(tmp_path, text))
+
+
+def test_all_errors_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        load({"concurrency": 0}, {"ONCUE_LEASE": "x"}, write(tmp_path, "buffer = -1"))
+    lines = str(error.value).splitlines()
+    assert [line.split(" ")[0].rstrip(":") for line in lines] == ["--concurrency", "ONCUE_LEASE", "buffer"]
+
+
+@pytest.mark.contract("HOOK-13")
+def test_production_asks_for_a_database_and_development_does_not(tmp_path: Path) -> None:
+    production = {"ONCUE_ENV": "production", "DATABASE_URL": "postgres://db/x"}
+    assert load(environment=production, folder=tmp_path).database_url == "postgres://db/x"
+    assert load(environment={}, folder=tmp_path).database_url == "sqlite:///oncue.db"
+
+
+@pytest.mark.contract("HOOK-13")
+@pytest.mark.parametrize("url", ["postgres://ada@db:5432/jobs", "postgresql://db/jobs"])
+def test_both_spellings_of_postgresql_are_accepted(url: str) -> None:
+    assert connect(url).dialect == "postgres"
+
+
+@pytest.mark.contract("HOOK-13")
+@pytest.mark.parametrize(
+    "url",
+    ["mysql://db/jobs", "jobs.db", "postgres:/db/jobs", "postgresql://db", "postgresql://db:port/jobs", "sqlite://"],
+)
+def test_a_malformed_address_is_exit_code_1_and_says_what_is_expected(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"DATABASE_URL: expected postgresql://.*sqlite:///") as error:
+        connect(url)
+    assert error.value.exit_code == 1
+
+
+def test_settings_are_read_when_they_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = Oncue()
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///jobs.db")
+    assert app.settings.database_url == "sqlite:///jobs.db"
+
+
+def test_what_code_says_wins_over_the_environment_and_a_flag_over_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///environment.db")
+    app = Oncue("sqlite:///code.db")
+    assert app.settings.database_url == "sqlite:///code.db"
+    app.override({"database_url": "sqlite:///flag.db", "concurrency": None})
+    assert app.settings.database_url == "sqlite:///flag.db"
+
+
+def test_settings_do_not_change(tmp_path: Path) -> None:
+    settings = load(environment={}, folder=tmp_path)
+    with pytest.raises(ValueError, match="frozen"):
+        settings.concurrency = 5  # type: ignore[misc]

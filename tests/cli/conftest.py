@@ -1,0 +1,168 @@
+"""The shell without a shell: commands run in this process, workers in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncue import Oncue
+from oncue.cli import run
+from oncue.model import TERMINAL
+from oncue.settings import BARE_NAMES
+
+SHOP = "tests.cli.shop:app"
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Answer:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Shell = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings but those of the test, and an application that nobody has used."""
+    for name in tuple(os.environ):
+        if name.startswith("ONCUE_") or name in BARE_NAMES.values():
+            monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    monkeypatch.delitem(sys.modules, "tests.cli.shop", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def oncue(capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Types a command."""
+
+    def typed(*arguments: str) -> Answer:
+        sys.modules.pop("tests.cli.shop", None)
+        code = run(arguments)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return typed
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, database_url: str) -> str:
+    """The shop on a database of its own, on each back end."""
+    monkeypatch.setenv("ONCUE_APP", SHOP)
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    return database_url
+
+
+@pytest.fixture
+def sqlite_shop(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> str:
+    """The shop where the back end does not matter."""
+    monkeypatch.setenv("ONCUE_APP", SHOP)
+    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+    return sqlite_url
+
+
+def on_database(url: str, work: Callable[[Oncue], Awaitable[Any]]) -> Any:
+    """Do something to a database in plain Python."""
+
+    async def done() -> Any:
+        app = Oncue(url)
+        try:
+            return await work(app)
+        finally:
+            await app.aclose()
+
+    return asyncio.run(done())
+
+
+def work_off(url: str) -> None:
+    """Run everything that waits."""
+    sys.modules.pop("tests.cli.shop", None)
+    from tests.cli.shop import app
+
+    app.override({"database_url": url})
+
+    async def work() -> None:
+        async with app.worker():
+            while not all(job.state in TERMINAL for job in await app.jobs()):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await app.aclose()
+
+    asyncio.run(work())
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+class Process:
+    """A worker process, and what it has said so far."""
+
+    def __init__(self, folder: Path, url: str, *arguments: str, **environment: str) -> None:
+        self._log = (folder / "worker.log").open("w+b")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "oncue", *arguments],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment},
+            stdout=self._log,
+            stderr=self._log,
+        )
+
+    @property
+    def said(self) -> str:
+        return Path(self._log.name).read_text()
+
+    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            if time.monotonic() > end or (self.process.poll() is not None and not condition()):
+                raise AssertionError(
+                    f"it did not happen (exit code {self.process.poll()}); the worker said:\n{self.said}"
+                )
+            time.sleep(0.01)
+        return found
+
+    def says(self, text: str, seconds: float = 20.0) -> None:
+        self.until(lambda: text in self.said, seconds)
+
+    def ends(self, seconds: float = 20.0) -> int:
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts `oncue …` on a database."""
+    started: list[Process] = []
+
+    def begin(url: str, *arguments: str, **environment: str) -> Process:
+        process = Process(tmp_path, url, *arguments, **environment)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.close()

@@ -1,0 +1,127 @@
+"""The doctor: what is found, what to do about it, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncue import Oncue
+from oncue.cli.doctor import checks
+from oncue.cli.doctor.checks import Scene
+from oncue.model import Job, Queue
+from oncue.store import SqliteStore
+from tests.cli.conftest import Shell, on_database
+from tests.store.scene import NOW, a_node, put, see
+
+QUIET = Scene(now=NOW, nodes=[], queues=[], waiting=[], running=[], stranded=0, overdue=0)
+
+
+def found(answer: Any) -> dict[str, str]:
+    return {check["name"]: check["status"] for check in answer.json["checks"]}
+
+
+def test_a_healthy_system(oncue: Shell, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
+
+    async def join(app: Oncue) -> None:
+        connection = await app.connected()
+        now = connection.now()
+        node = a_node(started_at=now, expires_at=now + timedelta(minutes=1))
+        await connection.store.register(replace(node, queues=("default",), tasks=("add",)))
+
+    on_database(shop, join)
+    oncue("enqueue", "add", "a=1")
+    answer = oncue("doctor", "--json")
+    assert answer.code == 0
+    wrong = {name: status for name, status in found(answer).items() if status != "ok" and name != "sqlite"}
+    assert wrong == {}
+    assert answer.json["settings"]["app"]["origin"] == "ONCUE_APP"
+    assert oncue("doctor", "--all").out.count("default") > 10
+
+
+def test_jobs_that_nobody_serves_fail_the_check(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--queue", "mail")
+    answer = oncue("doctor", "--json")
+    assert answer.code == 4
+    assert answer.json["ok"] is False
+    assert found(answer)["queues"] == "fail"
+    shown = oncue("doctor")
+    assert shown.code == 4
+    assert "no live node serves mail (1 job)" in shown.out
+    assert "oncue worker --queues mail" in shown.out
+
+
+def test_an_unreachable_database_fails_the_check(oncue: Shell) -> None:
+    answer = oncue("doctor", "--json", "--database-url", "postgresql://ada:s3cr3t@127.0.0.1:1/shop")
+    assert answer.code == 4
+    assert found(answer)["database"] == "fail"
+    assert "s3cr3t" not in answer.out
+    assert answer.json["settings"]["database_url"]["value"] == "postgresql://ada:***@127.0.0.1:1/shop"
+
+
+def test_an_unmigrated_database_fails_the_check(oncue: Shell, empty_postgres: str) -> None:
+    answer = oncue("doctor", "--json", "--database-url", empty_postgres)
+    assert answer.code == 4
+    assert found(answer)["schema"] == "fail"
+
+
+def test_it_makes_no_database(oncue: Shell, sqlite_url: str) -> None:
+    answer = oncue("doctor", "--json", "--database-url", sqlite_url)
+    assert (answer.code, found(answer)["database"]) == (0, "warn")
+    assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
+
+
+def test_old_sqlite_is_warned_about() -> None:
+    assert checks.sqlite_version((3, 51, 2)).status == "warn"
+    assert checks.sqlite_version((3, 51, 3)).status == "ok"
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(0.5, "ok"), (-1.5, "ok"), (3, "warn"), (-86400, "warn")])
+def test_clocks(seconds: float, status: str) -> None:
+    assert checks.clock_difference(NOW + timedelta(seconds=seconds), NOW).status == status
+
+
+def a_queue(name: str, *, queued: int = 0, paused_at: datetime | None = None) -> Queue:
+    return Queue(name, paused_at, queued, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def a_job(sqlite_store: SqliteStore, runner: asyncio.Runner) -> Job:
+    async def made() -> Job:
+        (job_id,) = await put(sqlite_store)
+        return await see(sqlite_store, job_id)
+
+    return runner.run(made())
+
+
+def test_nodes_queues_and_tasks(a_job: Job) -> None:
+    alive = replace(a_node(), queues=("default",), tasks=("send",))
+    silent = replace(alive, name="beta", expires_at=NOW)
+    assert checks.live_nodes(QUIET).status == "warn"
+    assert checks.live_nodes(replace(QUIET, nodes=[alive])).status == "ok"
+    assert checks.live_nodes(replace(QUIET, nodes=[alive, silent])).status == "warn"
+    served = replace(QUIET, nodes=[alive], queues=[a_queue("default", queued=1)], waiting=[a_job])
+    assert checks.unserved_queues(served).status == "ok"
+    assert checks.unserved_queues(replace(served, queues=[a_queue("mail", queued=1)])).status == "fail"
+    assert checks.unknown_tasks(served).status == "ok"
+    unknown = checks.unknown_tasks(replace(served, waiting=[replace(a_job, task="gone")]))
+    assert (unknown.status, unknown.detail) == ("fail", "no live node knows gone")
+    assert checks.paused_queues(replace(QUIET, queues=[a_queue("mail", paused_at=NOW)])).status == "warn"
+
+
+def test_stuck_things(a_job: Job) -> None:
+    assert [check.status for check in checks.stuck(QUIET)] == ["ok"]
+    assert [check.status for check in checks.stuck(replace(QUIET, stranded=2))] == ["fail"]
+    assert [check.status for check in checks.stuck(replace(QUIET, stranded=2, nodes=[a_node()]))] == ["warn"]
+    assert [check.status for check in checks.stuck(replace(QUIET, overdue=1))] == ["fail"]
+    deaf = replace(a_job, state="running", cancel_requested_at=NOW - timedelta(minutes=2))
+    assert [check.status for check in checks.stuck(replace(QUIET, running=[deaf]))] == ["warn"]
+    old = replace(a_job, created_at=NOW - timedelta(hours=3), visible_at=NOW - timedelta(hours=2))
+    (starving,) = checks.stuck(replace(QUIET, waiting=[old]))
+    assert (starving.status, starving.detail) == ("warn", "1 job due for over an hour, the oldest for 2.0 h")

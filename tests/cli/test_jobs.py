@@ -1,0 +1,144 @@
+"""Looking at jobs and changing their fate, on each back end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from oncue import Oncue
+from tests.cli.conftest import Shell, on_database, work_off
+from tests.store.scene import a_node
+
+QUE_23 = {
+    "id", "target", "status", "priority", "last_attempt", "duration_ms", "enqueued_by", "created_at", "updated_at",
+    "visible_at", "retry_count", "max_retries", "next_retry_at",
+}  # fmt: skip
+
+
+def test_empty_listings_are_friendly(oncue: Shell, shop: str) -> None:
+    assert "There are no jobs yet" in oncue("jobs").out
+    assert "No job matches" in oncue("jobs", "--status", "failed").out
+    assert "There are no queues yet" in oncue("queues").out
+    assert "No node is alive" in oncue("nodes").out
+    for listing in ("jobs", "queues", "nodes"):
+        assert oncue(listing, "--json").json == []
+
+
+def test_listing(oncue: Shell, shop: str) -> None:
+    for number in range(3):
+        assert oncue("enqueue", "add", f"a={number}").code == 0
+    oncue("enqueue", "greet", "name=Ada", "--queue", "mail", "--key", "ada")
+    assert [job["id"] for job in oncue("jobs", "--json").json] == [4, 3, 2, 1]
+    assert [job["id"] for job in oncue("jobs", "--json", "--limit", "2", "--before", "4").json] == [3, 2]
+    assert [job["id"] for job in oncue("jobs", "--json", "--queue", "mail").json] == [4]
+    assert [job["id"] for job in oncue("jobs", "--json", "--task", "add").json] == [3, 2, 1]
+    assert [job["id"] for job in oncue("jobs", "--json", "--key", "ada").json] == [4]
+    table = oncue("jobs", "--limit", "2").out
+    assert 'name="Ada"' in table
+    assert "--before 3" in table
+
+
+@pytest.mark.contract("QUE-17")
+def test_the_crawlers_words_are_understood(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1")
+    work_off(shop)
+    assert [job["status"] for job in oncue("jobs", "--json", "--status", "success").json] == ["succeeded"]
+    assert oncue("jobs", "--json", "--status", "crawling,queued").json == []
+    assert oncue("jobs", "--json", "--status", "crawling", "--status", "success").json[0]["id"] == 1
+
+
+@pytest.mark.contract("QUE-23")
+def test_detail(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "boom", "text=no luck", "--priority", "7")
+    work_off(shop)
+    job = oncue("job", "1", "--json").json
+    assert job.keys() >= QUE_23
+    assert (job["status"], job["priority"], job["enqueued_by"]) == ("failed", 7, "cli")
+    assert [attempt["outcome"] for attempt in job["attempt_list"]] == ["failed"]
+    assert job["duration_ms"] >= 0
+    shown = oncue("job", job["uid"]).out
+    for text in ("failed", "ValueError: no luck", "enqueued by", "last attempt", "0 of 0 used", job["uid"]):
+        assert text in shown
+
+
+def test_a_job_that_is_not_there_is_3(oncue: Shell, shop: str) -> None:
+    for arguments in (["job", "77"], ["job", str(uuid4())], ["retry", "77"], ["cancel", "77"], ["boost", "77"]):
+        answer = oncue(*arguments)
+        assert answer.code == 3, arguments
+        assert answer.err.startswith("oncue: there is no job ")
+    assert oncue("job", "first").code == 2
+
+
+def test_retry(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "boom")
+    waiting = oncue("retry", "1")
+    assert (waiting.code, waiting.err) == (1, "oncue: job 1 is queued: only finished jobs are retried\n")
+    work_off(shop)
+    assert oncue("retry", "1").out == "job 1 is queued again\n"
+    assert oncue("job", "1", "--json").json["retry_count"] == 0
+
+
+def test_cancel(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--count", "2")
+    assert oncue("cancel", "1").out == "job 1 is cancelled\n"
+    assert oncue("cancel", "1").code == 1
+    several = oncue("cancel", "1", "2", "99", "--json")
+    assert several.code == 1
+    assert [row.get("status", "refused") for row in several.json] == ["refused", "cancelled", "refused"]
+
+
+def test_priority_and_boost(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1")
+    assert oncue("priority", "1", "40", "--json").json == {"id": 1, "priority": 40}
+    assert oncue("boost", "1").out == "job 1 has priority 50\n"
+    assert oncue("boost", "1", "90").out == "job 1 has priority 100\n"
+    refused = oncue("priority", "1", "101")
+    assert (refused.code, refused.err) == (2, "oncue: priority: expected a whole number from 0 to 100, not 101\n")
+
+
+def test_queues(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1")
+    oncue("enqueue", "add", "a=2", "--queue", "mail", "--delay", "1h")
+    assert oncue("queues", "pause", "mail").code == 0
+    rows = {row["name"]: row for row in oncue("queues", "--json").json}
+    assert (rows["default"]["queued"], rows["mail"]["later"]) == (1, 1)
+    assert rows["default"]["paused_at"] is None
+    assert rows["mail"]["paused_at"] is not None
+    assert "paused" in oncue("queues").out
+    assert oncue("queues", "resume", "mail", "--json").json == {"name": "mail", "paused": False}
+    assert all(row["paused_at"] is None for row in oncue("queues", "--json").json)
+
+
+def test_prune(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--count", "3")
+    oncue("cancel", "1", "2")
+    assert oncue("prune", "--older-than", "7d", "--yes").out == "No job finished over 7d ago.\n"
+    assert oncue("prune", "--older-than", "0s", "--yes", "--json").json == {"pruned": 2}
+    assert [job["id"] for job in oncue("jobs", "--json").json] == [3]
+
+
+def test_prune_asks_first(oncue: Shell, sqlite_shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = oncue("prune")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    wrong = oncue("prune", "--older-than", "a week", "--yes")
+    assert wrong.code == 2
+    assert "--older-than" in wrong.err
+
+
+def test_nodes(oncue: Shell, shop: str) -> None:
+    async def register(app: Oncue) -> None:
+        connection = await app.connected()
+        now = connection.now()
+        alive = a_node("alpha", started_at=now, expires_at=now + timedelta(minutes=1))
+        silent = a_node("beta", started_at=now, expires_at=now - timedelta(minutes=1))
+        for node in (alive, silent):
+            await connection.store.register(node)
+
+    on_database(shop, register)
+    assert {node["name"]: node["alive"] for node in oncue("nodes", "--json").json} == {"alpha": True, "beta": False}
+    shown = oncue("nodes").out
+    assert "alive" in shown
+    assert "silent" in shown

@@ -1,0 +1,162 @@
+"""What every test may ask for: a database of its own, on each back end, and a loop to run coroutines in.
+
+A test that takes `store` or `database_url` runs twice, on SQLite and on PostgreSQL, on an empty database that nobody
+else uses. An `async def` test runs in the same loop as its fixtures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from oncue.store import PostgresStore, SqliteStore, Store, connect
+from tests import postgres
+
+BACK_ENDS = ("sqlite", "postgres")
+TEMPLATE = "oncue_template"
+
+EMPTY_TABLES = """
+do $$ begin
+    execute (select 'truncate ' || string_agg(quote_ident(tablename), ', ') || ' restart identity cascade'
+               from pg_tables where schemaname = 'public' and tablename like 'oncue\\_%'
+                and tablename <> 'oncue_migrations');
+end $$
+"""
+# Whoever is left over from the last test is shown out first, lest it holds a lock or writes into the next one.
+SHOW_OUT = """
+select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+"""
+
+_numbers = count(1)
+
+
+@pytest.fixture(autouse=True)
+def runner() -> Iterator[asyncio.Runner]:
+    """The test's event loop; it exists only once somebody uses it."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    runner = pyfuncitem.funcargs["runner"]
+    assert isinstance(runner, asyncio.Runner)
+    runner.run(pyfuncitem.obj(**wanted))
+    return True
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> postgres.Server:
+    """The session's PostgreSQL, with a migrated template to clone databases from."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent
+    with postgres.alone(folder / "postgres.lock"):
+        server, started = postgres.shared(folder, postgres.session_process())
+        if started:
+            asyncio.run(_make_template(server))
+    return server
+
+
+async def _make_template(server: postgres.Server) -> None:
+    await _execute(server.url(), f"create database {TEMPLATE}")
+    store = PostgresStore(server.url(TEMPLATE))
+    await store.migrate()
+    await store.close()
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="session")
+def worker_database(postgres_server: postgres.Server, worker_id: str) -> str:
+    """The address of this worker's database. A clone for each test is 20 times slower than emptying this one."""
+    name = f"oncue_{worker_id}"
+    asyncio.run(_execute(postgres_server.url(), f"create database {name} template {TEMPLATE}"))
+    return postgres_server.url(name)
+
+
+@pytest.fixture
+def postgres_url(worker_database: str, runner: asyncio.Runner) -> str:
+    """The address of a migrated, empty PostgreSQL database."""
+    runner.run(_execute(worker_database, f"{SHOW_OUT}; {EMPTY_TABLES}"))
+    return worker_database
+
+
+@pytest.fixture
+def empty_postgres(postgres_server: postgres.Server, worker_id: str, runner: asyncio.Runner) -> Iterator[str]:
+    """The address of a PostgreSQL database without any tables."""
+    name = f"oncue_{worker_id}_{next(_numbers)}"
+    runner.run(_execute(postgres_server.url(), f"create database {name}"))
+    yield postgres_server.url(name)
+    runner.run(_execute(postgres_server.url(), f"drop database {name} with (force)"))
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'oncue.db'}"
+
+
+@pytest.fixture(params=BACK_ENDS)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The address of a database that is ready to use, on each back end."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+MakeStore = Callable[[], Awaitable[Store]]
+
+
+@pytest.fixture
+def make_store(database_url: str, runner: asyncio.Runner) -> Iterator[MakeStore]:
+    """Opens further stores on the same database, as other processes would."""
+    opened: list[Store] = []
+
+    async def make() -> Store:
+        store = connect(database_url)
+        opened.append(store)
+        await store.open()
+        return store
+
+    yield make
+    for store in opened:
+        runner.run(store.close())
+
+
+@pytest.fixture
+def store(make_store: MakeStore, runner: asyncio.Runner) -> Store:
+    async def made() -> Store:
+        return await make_store()
+
+    return runner.run(made())
+
+
+@pytest.fixture
+def postgres_store(postgres_url: str, runner: asyncio.Runner) -> Iterator[PostgresStore]:
+    """For what is about this dialect only."""
+    store = PostgresStore(postgres_url)
+    runner.run(store.open())
+    yield store
+    runner.run(store.close())
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path, runner: asyncio.Runner) -> Iterator[SqliteStore]:
+    """For what is about this dialect only."""
+    store = SqliteStore(str(tmp_path / "oncue.db"))
+    runner.run(store.open())
+    yield store
+    runner.run(store.close())

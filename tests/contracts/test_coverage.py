@@ -1,0 +1,87 @@
+"""A clause of the contracts counts as kept only when a test that can fail cites it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+CLAUSE = re.compile(r"(SLOT|CLUS|HOOK|WIN|QUE)-[1-9][0-9]?")
+
+KEPT = (
+    "QUE-1",
+    "QUE-2",
+    "QUE-3",
+    "QUE-4",
+    "QUE-5",
+    "QUE-8",
+    "QUE-9",
+    "QUE-18",
+    "QUE-19",
+    "QUE-21",
+    "HOOK-7",
+    "HOOK-12",
+    "HOOK-13",
+    "HOOK-14",
+    "SLOT-12",
+)
+"""What the engine keeps now. A clause joins the list with the code that keeps it, and never leaves it."""
+
+
+def citations(source: str) -> Iterator[str]:
+    """What the `contract` markers of a file name; an argument that is not a text is given as it is written."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.contract":
+            yield from (
+                str(argument.value) if isinstance(argument, ast.Constant) else ast.unparse(argument)
+                for argument in node.args
+            )
+
+
+@pytest.fixture(scope="module")
+def cited() -> dict[str, set[str]]:
+    """Each citation with the files that make it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for citation in citations(path.read_text("utf-8")):
+            found[citation].add(str(path.relative_to(TESTS)))
+    return found
+
+
+@pytest.mark.parametrize("clause", KEPT)
+def test_a_clause_that_is_kept_has_a_test(cited: dict[str, set[str]], clause: str) -> None:
+    assert cited.get(clause), f"no test carries @pytest.mark.contract({clause!r})"
+
+
+def test_what_is_cited_looks_like_a_clause(cited: dict[str, set[str]]) -> None:
+    strange = {citation: sorted(files) for citation, files in cited.items() if not CLAUSE.fullmatch(citation)}
+    assert strange == {}
+
+
+def test_the_list_names_each_clause_once() -> None:
+    assert len(set(KEPT)) == len(KEPT)
+    assert all(CLAUSE.fullmatch(clause) for clause in KEPT)
+
+
+def test_the_scan_reads_what_pytest_reads() -> None:
+    source = """
+import pytest
+pytestmark = pytest.mark.contract("QUE-1")
+
+@pytest.mark.contract("QUE-2", "SLOT-3")
+def test_one(): ...
+
+class TestTwo:
+    @pytest.mark.parametrize("n", [1])
+    @pytest.mark.contract(f"WIN-{4}")
+    async def test_two(self, n): ...
+
+# pytest.mark.contract("QUE-5") in a comment, and in a text:
+TEXT = "pytest.mark.contract('QUE-6')"
+"""
+    assert sorted(citations(source)) == ["QUE-1", "QUE-2", "SLOT-3", "f'WIN-{4}'"]

@@ -1,0 +1,173 @@
+"""A node's books against the database's: strays, attempts that were taken away, cancel requests."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from oncue.model import Succeeded
+from oncue.policy.lifecycle import Ended, settle
+from oncue.policy.options import Options
+from oncue.sim.script import Act
+from oncue.sim.world import PACE, World, finish
+
+SLOW = Act(seconds=30.0)
+UNLIMITED = Options()
+
+
+def test_a_claim_whose_reply_was_lost_is_given_back_uncharged() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    member.wire.lose_reply("claim")
+    job = world.enqueue(Act(), options=UNLIMITED)
+    world.run(0.1)
+    assert world.job(job).state == "running"
+    assert member.executor.busy == 0
+    world.run(3 * PACE.reconcile + PACE.poll)
+    row = world.job(job)
+    assert (row.state, row.attempt, row.retry_count, row.crashes, row.claim_no) == ("succeeded", 1, 0, 0, 2)
+
+
+def test_an_outcome_whose_reply_was_lost_is_written_once() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    member.wire.lose_reply("apply")
+    job = world.enqueue(Act())
+    world.run(5.0)
+    assert world.job(job).state == "succeeded"
+    assert world.final().totals == {"succeeded": 1, "failed": 0, "cancelled": 0, "skipped": 0}
+    assert member.worker.hands.claims == {}
+    assert member.worker.hands.ended == []
+
+
+def test_a_claim_that_is_still_on_its_way_is_not_a_stray() -> None:
+    """The database has it and the node does not know yet: nobody may give that back."""
+    world = World(1, latency=4.0)
+    world.boot("slow")
+    world.run(20.0)
+    jobs = [world.enqueue(Act()) for _ in range(3)]
+    assert world.run_until(world.drained, 120)
+    assert [world.job(job).claim_no for job in jobs] == [1, 1, 1]
+
+
+def test_an_attempt_that_was_taken_away_is_stopped_and_put_down() -> None:
+    world = World(1, concurrency=1)
+    member = world.boot("alone")
+    world.run(0.1)
+    first, second = world.enqueue(SLOW, options=UNLIMITED), world.enqueue(SLOW, options=UNLIMITED)
+    world.run(0.1)
+    take_away(world, first)
+    world.run(PACE.reconcile)
+    assert member.executor.claims() == [(second, 1)]
+    assert {claim.id for claim in member.worker.hands.claims.values()} == {second}
+    outcome = [event for event in world.history.events if event.kind == "outcome"]
+    assert [event.fields["outcome"] for event in outcome] == ["Released"]
+
+
+def test_a_suspect_that_was_taken_away_makes_room_for_the_next() -> None:
+    """It was once forgotten, and the node never took another suspect."""
+    world = World(1)
+    jobs = suspects(world, 2)
+    member = world.boot("alone")
+    world.run(0.1)
+    (running,) = member.executor.claims()
+    take_away(world, running[0])
+    world.run(PACE.reconcile + PACE.poll)
+    other = next(job for job in jobs if job != running[0])
+    assert [job for job, _ in member.executor.claims()] == [other]
+    assert member.worker.hands.suspects == 1
+
+
+def suspects(world: World, count: int) -> list[int]:
+    world.boot("culprit")
+    world.run(0.1)
+    jobs = [world.enqueue(SLOW, options=UNLIMITED) for _ in range(count)]
+    world.run(0.1)
+    world.crash("culprit")
+    world.boot("rescuer")
+    world.members["rescuer"].executor.concurrency = 0
+    world.run(2 * PACE.lease)
+    assert [world.job(job).crashes for job in jobs] == [1] * count
+    world.crash("rescuer")
+    world.run(0.0)
+    finish(world.store.leave(world.members["rescuer"].worker.node.id))
+    return [job for job in jobs if world.job(job).state == "queued"]
+
+
+def take_away(world: World, job_id: int) -> None:
+    """What an operator does who finishes a running job by hand."""
+    (claim,) = finish(world.store.running([job_id]))
+    change = settle(Ended(claim, Succeeded(), world.clock.now(), world.clock.now()), world.dice)
+    assert finish(world.operator.store.apply([change], world.clock.now())) == [True]
+
+
+def test_a_claim_that_was_taken_away_while_it_waited_never_starts() -> None:
+    world = World(1, concurrency=1)
+    world.boot("alone")
+    world.run(0.1)
+    first, second = world.enqueue(Act(seconds=0.9)), world.enqueue(Act())
+    claims = both_claimed(world)
+    assert [claim[0] for claim in claims] == [first, second]
+    take_away(world, second)
+    world.run(3.0)
+    begun = [event.fields["id"] for event in world.history.events if event.kind == "start"]
+    assert begun == [first]
+
+
+def both_claimed(world: World) -> list[tuple[int, int]]:
+    """Have the node claim more than it has seats, as it does ahead of short jobs."""
+    member = world.members["alone"]
+    now, node = world.clock.now(), member.worker.node
+    claims = finish(member.wire.as_store().claim(node.id, ["default"], ["scripted"], 5, now, suspect=True))
+    member.worker.hands.take(claims)
+    member.executor.submit(claims)
+    return member.executor.claims()
+
+
+def test_a_claim_that_waits_for_long_is_given_back_before_its_runtime_is_over() -> None:
+    """Its maximum runtime counts from the claim: a job that never started must not be cut off for it."""
+    world = World(1, concurrency=1)
+    world.boot("alone")
+    world.run(0.1)
+    first, second = world.enqueue(SLOW, options=UNLIMITED), world.enqueue(Act(), options=Options(max_runtime=2.0))
+    both_claimed(world)
+    world.run(PACE.lease / 2 + PACE.reconcile)
+    row = world.job(second)
+    assert (row.state, row.attempt, row.retry_count) == ("queued", 0, 0)
+    world.run(40.0)
+    assert {world.job(job).state for job in (first, second)} == {"succeeded"}
+
+
+def test_an_operator_stops_a_running_job() -> None:
+    world = World(1)
+    world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(SLOW, options=UNLIMITED)
+    world.run(2.0)
+    finish(world.operator.cancel(job))
+    world.run(PACE.reconcile)
+    assert (world.job(job).state, world.job(job).reason) == ("cancelled", "cancelled")
+
+
+def test_a_job_that_ignores_the_operator_counts_as_what_it_did() -> None:
+    world = World(1)
+    world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(Act(seconds=4.0, stubborn=True), options=UNLIMITED)
+    world.run(1.0)
+    finish(world.operator.cancel(job))
+    world.run(5.0)
+    assert world.job(job).state == "succeeded"
+
+
+def test_long_attempts_show_when_they_began() -> None:
+    world = World(1)
+    world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(SLOW, options=UNLIMITED)
+    world.run(0.5)
+    assert world.job(job).started_at is None
+    began = world.clock.now() - timedelta(seconds=0.5)
+    world.run(3 * PACE.reconcile)
+    assert world.job(job).started_at == began

@@ -1,0 +1,146 @@
+"""Leases under virtual time: who is alive, who is rescued, and who must stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncue.sim.script import Act
+from oncue.sim.world import PACE, World
+
+LONG = Act(seconds=5.0)
+
+
+def outcomes(world: World, kind: str = "outcome") -> list[tuple[str, str]]:
+    return [(event.node, event.fields["outcome"]) for event in world.history.events if event.kind == kind]
+
+
+def starts(world: World, job_id: int) -> list[str]:
+    return [event.node for event in world.history.events if event.kind == "start" and event.fields["id"] == job_id]
+
+
+@pytest.mark.contract("QUE-9")
+def test_a_dead_nodes_job_runs_elsewhere_within_a_lease_and_a_pass() -> None:
+    world = World(1)
+    world.boot("victim")
+    world.run(0.1)
+    job = world.enqueue(LONG)
+    world.run(0.1)
+    world.boot("heir")
+    world.run(0.1)
+    world.crash("victim")
+    world.run(PACE.lease + PACE.lease / 3 + PACE.poll)
+    assert starts(world, job) == ["victim.1", "heir.1"]
+    row = world.job(job)
+    assert (row.crashes, row.retry_count) == (1, 0)
+    world.run(6.0)
+    assert world.job(job).state == "succeeded"
+    assert [attempt.outcome for attempt in world.attempts(job)] == ["node_lost"]
+
+
+def test_a_living_nodes_job_stays() -> None:
+    world = World(1)
+    world.boot("owner")
+    world.run(0.1)
+    job = world.enqueue(Act(seconds=5.5))
+    world.run(0.1)
+    world.boot("other")
+    world.run(60.0)
+    assert starts(world, job) == ["owner.1"]
+    assert world.job(job).state == "succeeded"
+
+
+def test_a_node_that_cannot_renew_its_lease_stops_its_jobs_before_it_ends() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(LONG)
+    world.run(0.5)
+    member.wire.down = True
+    world.run(PACE.lease - 0.5)
+    assert outcomes(world) == [("alone.1", "Released")]
+    assert member.executor.busy == 0
+    member.wire.down = False
+    world.run(10.0)
+    row = world.job(job)
+    assert (row.state, row.crashes, row.retry_count) == ("succeeded", 0, 0)
+    assert starts(world, job) == ["alone.1", "alone.1"]
+
+
+def test_a_node_that_was_declared_lost_stops_its_jobs_and_joins_anew() -> None:
+    world = World(1)
+    member = world.boot("zombie")
+    world.run(0.1)
+    job = world.enqueue(LONG)
+    world.run(0.1)
+    world.boot("heir")
+    world.pause("zombie")
+    world.run(8.0)
+    assert starts(world, job) == ["zombie.1", "heir.1"]
+    world.resume("zombie")
+    world.run(2.0)
+    assert member.executor.busy == 0
+    late = [event for event in world.history.events if event.kind == "change" and not event.fields["accepted"]]
+    assert [(event.node, event.fields["id"]) for event in late] == [("zombie.1", job)]
+    world.run(10.0)
+    assert world.job(job).state == "succeeded"
+    world.crash("heir")
+    again = world.enqueue(Act())
+    world.run(2.0)
+    assert starts(world, again) == ["zombie.1"], "it takes jobs again"
+
+
+def steady(world: World, name: str) -> bool:
+    return world.members[name].worker.membership.steady(world.clock.now())
+
+
+def test_after_an_outage_the_others_get_a_leases_time_to_come_back() -> None:
+    world = World(1)
+    one, two = world.boot("one"), world.boot("two")
+    world.run(1.0)
+    assert steady(world, "one")
+    one.wire.down = two.wire.down = True
+    world.run(1.2)
+    assert not steady(world, "one"), "it is out of touch itself"
+    world.run(10.0)
+    one.wire.down = False
+    world.run(PACE.lease - 0.5)
+    assert not steady(world, "one")
+    assert not [event for event in world.history.events if event.kind == "lease.end"]
+    two.wire.down = False
+    world.run(PACE.lease)
+    assert steady(world, "one")
+    assert not [event for event in world.history.events if event.kind == "lease.end"]
+
+
+def test_a_whole_cluster_that_was_suspended_loses_nobody() -> None:
+    """A laptop's lid, a paused virtual machine: every lease is over at once, and nobody has crashed."""
+    world = World(1)
+    for name in ("one", "two", "three"):
+        world.boot(name)
+    world.run(0.1)
+    job = world.enqueue(LONG)
+    world.run(0.5)
+    for name in world.members:
+        world.pause(name)
+    world.run(3600.0)
+    for name in world.members:
+        world.resume(name)
+    world.run(20.0)
+    row = world.job(job)
+    assert (row.state, row.crashes) == ("succeeded", 0)
+    assert not [event for event in world.history.events if event.kind == "lease.end"]
+
+
+def test_the_last_node_standing_rescues_after_an_outage() -> None:
+    world = World(1)
+    world.boot("gone")
+    world.run(0.1)
+    job = world.enqueue(LONG)
+    survivor = world.boot("survivor")
+    world.run(0.1)
+    world.crash("gone")
+    survivor.wire.down = True
+    world.run(10.0)
+    survivor.wire.down = False
+    world.run(2 * PACE.lease + PACE.lease / 3 + PACE.beat + LONG.seconds)
+    assert world.job(job).state == "succeeded"

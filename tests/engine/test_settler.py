@@ -1,0 +1,54 @@
+"""One outcome that the database refuses does not keep the others from being written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pytest
+
+from oncue.errors import StoreError, StoreUnavailable
+from oncue.model import Change
+from oncue.sim.script import Act
+from oncue.sim.world import World
+from oncue.store.sqlite import SqliteStore
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, error: type[StoreError], state: str, times: int = 10**9) -> list[int]:
+    """Have the database refuse changes to this state. The sizes of the batches that it was sent."""
+    real, sizes = SqliteStore.apply, []
+
+    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime) -> list[bool]:
+        sizes.append(len(changes))
+        if len(sizes) <= times and any(change.state == state for change in changes):
+            raise error("refused")
+        return await real(self, changes, now)
+
+    monkeypatch.setattr(SqliteStore, "apply", apply)
+    return sizes
+
+
+def test_a_refused_outcome_fails_its_own_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse(monkeypatch, StoreError, "skipped")
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    good = [world.enqueue(Act(seconds=1.0)) for _ in range(2)]
+    bad = world.enqueue(Act("skip", seconds=1.0), max_retries=0)
+    world.run(5.0)
+    assert [world.job(job).state for job in good] == ["succeeded", "succeeded"]
+    row = world.job(bad)
+    assert row.state == "failed"
+    assert "its outcome was refused" in (row.error or "")
+    assert member.worker.hands.claims == {}
+
+
+def test_an_unreachable_database_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = refuse(monkeypatch, StoreUnavailable, "skipped", times=3)
+    world = World(1)
+    world.boot("alone")
+    world.run(0.1)
+    jobs = [world.enqueue(Act("skip", seconds=1.0)) for _ in range(3)]
+    world.run(5.0)
+    assert [world.job(job).state for job in jobs] == ["skipped"] * 3
+    assert sizes == [3, 3, 3, 3], "the whole batch is sent again"

@@ -1,0 +1,80 @@
+"""Log lines as text and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from oncue import logs
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """The root logger's output, put back as it was afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:], root.level = handlers, level
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_text_is_in_utc(stream: io.StringIO) -> None:
+    logs.configure("info", "text", stream)
+    logging.getLogger("shop").info("hello %s", "world")
+    logging.getLogger("shop").debug("not this")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO    shop: hello world\n", stream.getvalue())
+
+
+def test_json_carries_logger_level_message_and_exception(stream: io.StringIO) -> None:
+    logs.configure("debug", "json", stream)
+    try:
+        raise ValueError("bäng")
+    except ValueError:
+        logging.getLogger("shop").exception("it %s", "broke")
+    (line,) = lines(stream)
+    assert (line["logger"], line["level"], line["message"]) == ("shop", "error", "it broke")
+    assert line["time"].endswith("Z")
+    assert line["exception"].endswith("ValueError: bäng")
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments", "fields"),
+    [
+        (
+            "job %d started task=%s queue=%s attempt=%d",
+            (7, "a task=evil queue=x", "mail", 2),
+            {"job": 7, "task": "a task=evil queue=x", "queue": "mail", "attempt": 2},
+        ),
+        (
+            "job %d %s task=%s duration=%.3fs%s%s%s",
+            (7, "failed", "send", 0.5, " rows=3", "", " error=ValueError: job=9"),
+            {"job": 7, "state": "failed", "task": "send", "duration": 0.5, "rows": 3, "error": "ValueError: job=9"},
+        ),
+        ("node %s (%s) is lost", ("alpha", "1234"), {"node": "alpha"}),
+        ("100 %% of %s", ("them",), {}),
+        ("nothing to see", (), {}),
+    ],
+)
+def test_the_engines_lines_name_their_fields(
+    stream: io.StringIO, message: str, arguments: tuple[Any, ...], fields: dict[str, Any]
+) -> None:
+    logs.configure("info", "json", stream)
+    logging.getLogger("oncue.job").info(message, *arguments)
+    (line,) = lines(stream)
+    assert line.keys() - {"time", "level", "logger", "message"} == fields.keys()
+    assert line.items() >= fields.items()
+
+
+def test_what_json_does_not_know_is_written_as_text(stream: io.StringIO) -> None:
+    logs.configure("info", "json", stream)
+    logging.getLogger("oncue.job").info("job %s", object)
+    assert lines(stream)[0]["job"] == "<class 'object'>"

@@ -1,0 +1,179 @@
+"""The metrics: what each event counts, and that a real worker's add up."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from prometheus_client import generate_latest
+
+from oncue import Exponential, Oncue
+from oncue.model import Claim, Failed, Lost, Outcome, Skipped, Succeeded
+from oncue.observe.prometheus import PrometheusMetrics
+from oncue.policy.lifecycle import Ended, settle
+from oncue.telemetry import EVENTS, Telemetry
+from tests.store.scene import NOW, OPTIONS, after
+
+
+def a_claim(**fields: Any) -> Claim:
+    claim = Claim(
+        1, uuid4(), "send", "mail", 0, "{}", OPTIONS, NOW, NOW, None, NOW, None, 1, 0, 0, 3, 0, False,
+    )  # fmt: skip
+    return claim._replace(**fields)
+
+
+class Meter:
+    """Telemetry with metrics on it."""
+
+    def __init__(self) -> None:
+        self.telemetry = Telemetry()
+        self.metrics = PrometheusMetrics(self.telemetry)
+
+    def stop(self, outcome: Outcome, *, duration: float = 0.02, started: bool = True, **fields: Any) -> None:
+        claim = a_claim(**fields)
+        change = settle(Ended(claim, outcome, NOW if started else None, after(seconds=duration)), Random(1))
+        self.telemetry.emit("job.stop", {"duration": duration}, claim=claim, change=change, outcome=outcome)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"oncue_{name}", labels)
+
+
+@pytest.fixture
+def meter() -> Meter:
+    return Meter()
+
+
+MAIL = {"task": "send", "queue": "mail"}
+
+
+@pytest.mark.contract("QUE-19")
+def test_finished_jobs_by_state(meter: Meter) -> None:
+    meter.stop(Succeeded())
+    meter.stop(Failed("x"), retry_count=3)
+    meter.stop(Failed("x"))
+    meter.stop(Skipped("deadline"), started=False)
+    assert meter.value("jobs_finished_total", state="succeeded", **MAIL) == 1
+    assert meter.value("jobs_finished_total", state="failed", **MAIL) == 1
+    assert meter.value("jobs_finished_total", state="skipped", **MAIL) == 1
+    assert meter.value("retries_total", **MAIL) == 1
+    assert meter.value("job_duration_seconds_count", **MAIL) == 3
+
+
+@pytest.mark.contract("QUE-19")
+def test_retries_and_first_attempts_can_be_told_apart(meter: Meter) -> None:
+    for retry_count, outcome in ((0, Succeeded()), (0, Failed("x")), (1, Succeeded()), (2, Failed("x"))):
+        meter.stop(outcome, retry_count=retry_count)
+    attempts = {
+        (outcome, retry): meter.value("attempts_total", outcome=outcome, retry=retry, **MAIL)
+        for outcome in ("succeeded", "failed")
+        for retry in ("no", "yes")
+    }
+    assert attempts == {("succeeded", "no"): 1, ("failed", "no"): 1, ("succeeded", "yes"): 1, ("failed", "yes"): 1}
+
+
+@pytest.mark.contract("QUE-19")
+def test_wait_and_duration_are_histograms(meter: Meter) -> None:
+    for wait in (0.0005, 0.02, 0.02, 7200.0):
+        meter.telemetry.emit("job.start", {"wait": wait}, claim=a_claim())
+    assert meter.value("job_wait_seconds_count", **MAIL) == 4
+    assert meter.value("job_wait_seconds_sum", **MAIL) == pytest.approx(7200.0405)
+    buckets = {le: meter.value("job_wait_seconds_bucket", le=le, **MAIL) for le in ("0.001", "0.025", "3600.0", "+Inf")}
+    assert buckets == {"0.001": 1, "0.025": 3, "3600.0": 3, "+Inf": 4}
+
+
+@pytest.mark.contract("QUE-19")
+def test_depth_and_priorities(meter: Meter) -> None:
+    meter.telemetry.emit("queue.depth", {"depth": 12}, queue="mail", priorities={0: 10, 60: 2})
+    assert meter.value("queue_depth", queue="mail") == 12
+    assert meter.value("queue_priority_jobs", queue="mail", priority="60") == 2
+    meter.telemetry.emit("queue.depth", {"depth": 0}, queue="mail", priorities={})
+    assert meter.value("queue_depth", queue="mail") == 0
+    assert meter.value("queue_priority_jobs", queue="mail", priority="60") is None
+
+
+@pytest.mark.contract("HOOK-8")
+def test_buffer_and_seats(meter: Meter) -> None:
+    meter.telemetry.emit("in_flight", {"in_flight": 3, "buffered": 4, "concurrency": 8})
+    assert (meter.value("in_flight_jobs"), meter.value("buffer_size"), meter.value("concurrency")) == (3, 4, 8)
+
+    class Seats:
+        concurrency, running, waiting = 16, 5, 6
+
+    meter.metrics.follow(Seats(), 100)
+    assert (meter.value("in_flight_jobs"), meter.value("buffer_size"), meter.value("concurrency")) == (5, 6, 16)
+    assert meter.value("buffer_capacity") == 100
+
+
+def test_an_attempt_that_was_taken_away_counts_as_ended(meter: Meter) -> None:
+    claim = a_claim(crashes=2)
+    change = settle(Ended(claim, Lost(), NOW, NOW), Random(1))
+    meter.telemetry.emit("rescue", {}, claim=claim, change=change)
+    assert meter.value("rescued_jobs_total", **MAIL) == 1
+    assert meter.value("jobs_finished_total", state="failed", **MAIL) == 1
+
+
+def test_rare_events(meter: Meter) -> None:
+    emit = meter.telemetry.emit
+    emit("enqueue", {"jobs": 2, "duplicates": 1}, task="send", queue="mail")
+    emit("claim", {"jobs": 5})
+    emit("settle", {"jobs": 4, "rejected": 1})
+    emit("release", {"jobs": 2})
+    emit("node.lost", {}, node=None)
+    emit("node.beat", {"duration": 0.25}, node=None)
+    emit("age", {"jobs": 7})
+    emit("prune", {"jobs": 8})
+    emit("tick.error", {"failures": 1}, service="claimer", error=None)
+    expected = {
+        "claims_total": 1, "claimed_jobs_total": 5, "settled_jobs_total": 4, "settle_rejected_total": 1,
+        "released_jobs_total": 2, "nodes_lost_total": 1, "beat_seconds_count": 1, "beat_seconds_sum": 0.25,
+        "aged_jobs_total": 7, "pruned_jobs_total": 8,
+    }  # fmt: skip
+    assert {name: meter.value(name) for name in expected} == expected
+    assert meter.value("enqueued_jobs_total", **MAIL) == 2
+    assert meter.value("duplicate_jobs_total", **MAIL) == 1
+    assert meter.value("tick_errors_total", service="claimer") == 1
+
+
+def test_every_event_is_counted(meter: Meter) -> None:
+    silent = {event for event in EVENTS if not meter.telemetry.wants(event)}
+    assert silent <= {"job.retry", "settle.rejected"}  # told by job.stop and by settle already
+
+
+async def test_a_workers_metrics_add_up(database_url: str) -> None:
+    app = Oncue(database_url)
+    metrics = PrometheusMetrics(app.telemetry)
+    done = asyncio.Event()
+    finished = 0
+
+    def watch(*_: Any) -> None:
+        nonlocal finished
+        finished += 1
+        if finished == 14:
+            done.set()
+
+    app.telemetry.subscribe(watch, "job.stop")
+
+    @app.task(retry=Exponential("1ms", jitter=0))
+    async def flaky(number: int) -> None:
+        from oncue import current_job
+
+        if number >= 8 and current_job().attempt == 1:
+            raise ValueError("not yet")
+
+    await flaky.aenqueue_many(range(11))
+    async with app.worker():
+        await asyncio.wait_for(done.wait(), 20)
+    await app.aclose()
+    labels = {"task": "flaky", "queue": "default"}
+    value = metrics.registry.get_sample_value
+    assert value("oncue_enqueued_jobs_total", labels) == 11
+    assert value("oncue_jobs_finished_total", {**labels, "state": "succeeded"}) == 11
+    assert value("oncue_retries_total", labels) == 3
+    assert value("oncue_attempts_total", {**labels, "outcome": "succeeded", "retry": "yes"}) == 3
+    assert value("oncue_attempts_total", {**labels, "outcome": "succeeded", "retry": "no"}) == 8
+    assert value("oncue_job_wait_seconds_count", labels) == 14
+    assert value("oncue_settled_jobs_total") == 14
+    assert b"oncue_build_info" in generate_latest(metrics.registry)

@@ -1,0 +1,268 @@
+"""Every outcome under every delivery, and what is final."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncue.model import (
+    STATES,
+    TERMINAL,
+    WAITING,
+    Cancelled,
+    Change,
+    Claim,
+    Delivery,
+    Failed,
+    Job,
+    Lost,
+    Outcome,
+    Released,
+    Skipped,
+    Snoozed,
+    State,
+    Succeeded,
+    TimedOut,
+)
+from oncue.policy import lifecycle
+from oncue.policy.options import Options
+from oncue.policy.retry import Ladder
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+ENDED = NOW + timedelta(seconds=10)
+
+
+def a_claim(delivery: Delivery = "at_least_once", **fields: object) -> Claim:
+    claim = Claim(
+        id=1,
+        uid=UUID(int=1),
+        task="send",
+        queue="default",
+        priority=0,
+        args="{}",
+        options=Options(delivery=delivery, retry=Ladder("30s", "2m", "10m")).stored(),
+        created_at=NOW,
+        visible_at=NOW,
+        deadline_at=None,
+        claimed_at=NOW,
+        started_at=None,
+        claim_no=4,
+        attempt=2,
+        retry_count=1,
+        max_retries=3,
+        crashes=0,
+        cancel_requested=False,
+    )
+    return claim._replace(**fields)  # type: ignore[arg-type]
+
+
+def settled(
+    outcome: Outcome, *, started: bool = True, delivery: Delivery = "at_least_once", **fields: object
+) -> Change:
+    claim = a_claim(delivery, **fields)
+    return lifecycle.settle(lifecycle.Ended(claim, outcome, NOW if started else None, ENDED), Random(1))
+
+
+def a_job(state: State, **fields: object) -> Job:
+    finished = ENDED if state in TERMINAL else None
+    values: dict[str, object] = {
+        **dict.fromkeys(Job.__slots__),
+        "id": 1,
+        "uid": UUID(int=1),
+        "state": state,
+        "claim_no": 4,
+        "attempt": 2,
+        "retry_count": 2,
+        "crashes": 1,
+        "visible_at": NOW,
+        "started_at": NOW,
+        "finished_at": finished,
+        "error": "it broke",
+    }
+    return Job(**{**values, **fields})  # type: ignore[arg-type]
+
+
+# outcome, state and reason at_least_once, state and reason at_most_once
+TABLE: list[tuple[Outcome, tuple[State, str | None], tuple[State, str | None]]] = [
+    (Succeeded("1"), ("succeeded", None), ("succeeded", None)),
+    (Succeeded(None, "result too large"), ("succeeded", "result too large"), ("succeeded", "result too large")),
+    (Failed("it broke"), ("retrying", None), ("retrying", None)),
+    (Failed("it broke", final=True), ("failed", None), ("failed", None)),
+    (TimedOut("over its maximum runtime"), ("retrying", None), ("skipped", "skipped_timeout")),
+    (Lost(), ("queued", None), ("skipped", "skipped_timeout")),
+    (Lost("worker_startup_recovery"), ("queued", None), ("failed", "worker_startup_recovery")),
+    (Released(), ("queued", None), ("skipped", "interrupted")),
+    (Snoozed(30.0), ("scheduled", None), ("scheduled", None)),
+    (Skipped("nothing to do"), ("skipped", "nothing to do"), ("skipped", "nothing to do")),
+    (Cancelled(), ("cancelled", "cancelled"), ("cancelled", "cancelled")),
+]
+
+
+@pytest.mark.contract("QUE-8", "QUE-9")
+@pytest.mark.parametrize(("outcome", "at_least_once", "at_most_once"), TABLE)
+def test_every_outcome_leads_to_one_state(
+    outcome: Outcome, at_least_once: tuple[State, str | None], at_most_once: tuple[State, str | None]
+) -> None:
+    repeatable, single = settled(outcome), settled(outcome, delivery="at_most_once")
+    assert (repeatable.state, repeatable.reason) == at_least_once
+    assert (single.state, single.reason) == at_most_once
+
+
+def test_the_table_has_every_outcome() -> None:
+    assert {type(outcome) for outcome, _, _ in TABLE} == set(lifecycle._SETTLERS)
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome, _, _ in TABLE])
+@pytest.mark.parametrize("started", [True, False])
+def test_every_change_is_guarded_by_the_claim_it_came_from(outcome: Outcome, started: bool) -> None:
+    change = settled(outcome, started=started)
+    assert (change.id, change.from_state, change.claim_no) == (1, "running", 4)
+    assert change.ended_at == ENDED
+    assert change.started_at == (NOW if started else None)
+    assert change.attempt == 2 + started
+    assert (change.outcome is not None) == started
+
+
+@pytest.mark.contract("QUE-4", "QUE-8")
+def test_a_failure_uses_up_a_retry_and_waits_for_its_step() -> None:
+    change = settled(Failed("it broke"))
+    assert (change.state, change.retry_count, change.outcome, change.error) == ("retrying", 2, "failed", "it broke")
+    assert change.visible_at == ENDED + timedelta(minutes=2)
+
+
+def test_a_failure_may_choose_its_own_delay() -> None:
+    assert settled(Failed("it broke", delay=7.0)).visible_at == ENDED + timedelta(seconds=7)
+
+
+@pytest.mark.contract("QUE-4", "QUE-8")
+def test_four_attempts_in_all_then_it_has_failed() -> None:
+    states = [settled(Failed("it broke"), retry_count=used).state for used in range(5)]
+    assert states == ["retrying", "retrying", "retrying", "failed", "failed"]
+
+
+@pytest.mark.contract("QUE-9")
+def test_an_overlong_attempt_uses_up_a_retry() -> None:
+    assert settled(TimedOut("too long"), retry_count=3).state == "failed"
+    assert settled(TimedOut("too long"), retry_count=2).retry_count == 3
+
+
+@pytest.mark.parametrize("outcome", [Lost(), Released(), Snoozed(30.0)])
+def test_what_is_nobody_s_fault_costs_no_retry(outcome: Outcome) -> None:
+    assert settled(outcome, retry_count=3).retry_count == 3
+    assert settled(outcome, retry_count=3).state not in TERMINAL
+
+
+def test_a_snoozed_job_comes_back_after_its_delay_and_others_at_once() -> None:
+    assert settled(Snoozed(30.0)).visible_at == ENDED + timedelta(seconds=30)
+    assert settled(Released()).visible_at == settled(Lost()).visible_at == ENDED
+
+
+def test_an_at_most_once_job_that_never_started_is_simply_given_back() -> None:
+    change = settled(Released(), started=False, delivery="at_most_once")
+    assert (change.state, change.outcome) == ("queued", None)
+
+
+@pytest.mark.contract("QUE-9")
+def test_a_lost_attempt_is_recorded_with_its_cause() -> None:
+    assert settled(Lost()).outcome == "node_lost"
+    assert settled(Lost("worker_startup_recovery")).outcome == "worker_startup_recovery"
+
+
+def test_after_three_crashes_a_job_is_poison() -> None:
+    first, second, third = (settled(Lost(), crashes=crashes) for crashes in range(3))
+    assert [(change.state, change.crashes) for change in (first, second)] == [("queued", 1), ("queued", 2)]
+    assert (third.state, third.reason, third.crashes) == ("failed", "poison", 3)
+    assert third.error == "its process died under it 3 times"
+
+
+def test_only_a_crash_raises_suspicion() -> None:
+    assert {settled(outcome, crashes=1).crashes for outcome, _, _ in TABLE if not isinstance(outcome, Lost)} == {1}
+
+
+@pytest.mark.parametrize("outcome", [Failed("it broke"), TimedOut("too long"), Lost()])
+def test_a_cancelled_job_is_not_tried_again(outcome: Outcome) -> None:
+    change = settled(outcome, cancel_requested=True)
+    assert (change.state, change.reason) == ("cancelled", "cancelled")
+
+
+def test_a_job_that_succeeded_despite_a_request_to_cancel_has_succeeded() -> None:
+    assert settled(Succeeded(), cancel_requested=True).state == "succeeded"
+
+
+def test_a_claim_that_must_not_start() -> None:
+    assert lifecycle.refusal(a_claim(), NOW) is None
+    assert lifecycle.refusal(a_claim(cancel_requested=True), NOW) == Cancelled()
+    assert lifecycle.refusal(a_claim(deadline_at=NOW), NOW) == Skipped("deadline")
+    assert lifecycle.refusal(a_claim(deadline_at=ENDED), NOW) is None
+
+
+def test_a_lost_attempt_began_when_it_was_seen_to_or_when_it_was_claimed() -> None:
+    assert lifecycle.lost(a_claim(), ENDED) == lifecycle.Ended(a_claim(), Lost("node_lost"), NOW, ENDED)
+    seen = a_claim(started_at=NOW + timedelta(seconds=3))
+    assert lifecycle.lost(seen, ENDED).started_at == lifecycle.overran(seen, ENDED).started_at == seen.started_at
+    assert lifecycle.overran(seen, ENDED).outcome == TimedOut("over its maximum runtime")
+
+
+def test_a_new_job_is_queued_if_it_is_due_and_scheduled_if_not() -> None:
+    assert lifecycle.entry_state(NOW, NOW) == "queued"
+    assert lifecycle.entry_state(ENDED, NOW) == "scheduled"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_waiting_job_can_be_cancelled_outright(state: State) -> None:
+    change = lifecycle.cancel(a_job(state), ENDED)
+    if state not in WAITING:
+        assert change is None
+    else:
+        assert change is not None
+        assert (change.from_state, change.claim_no, change.state) == (state, 4, "cancelled")
+        assert (change.ended_at, change.started_at, change.outcome) == (ENDED, None, None)
+
+
+@pytest.mark.contract("QUE-14")
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_finished_job_can_be_revived(state: State) -> None:
+    change = lifecycle.revive(a_job(state), ENDED)
+    if state not in TERMINAL:
+        assert change is None
+    else:
+        assert change is not None
+        assert (change.from_state, change.claim_no, change.state) == (state, 4, "queued")
+        assert (change.retry_count, change.crashes, change.attempt, change.visible_at) == (0, 0, 2, ENDED)
+        assert change.outcome == state
+
+
+def test_a_job_that_never_started_leaves_no_attempt_when_revived() -> None:
+    change = lifecycle.revive(a_job("cancelled", started_at=None), ENDED)
+    assert change is not None
+    assert change.outcome is None
+
+
+@given(
+    outcome=st.sampled_from([outcome for outcome, _, _ in TABLE]),
+    delivery=st.sampled_from(["at_least_once", "at_most_once"]),
+    started=st.booleans(),
+    retry_count=st.integers(0, 9),
+    crashes=st.integers(0, 9),
+    cancel_requested=st.booleans(),
+)
+def test_a_settled_claim_never_runs_on(
+    outcome: Outcome, delivery: Delivery, started: bool, retry_count: int, crashes: int, cancel_requested: bool
+) -> None:
+    change = settled(
+        outcome,
+        started=started,
+        delivery=delivery,
+        retry_count=retry_count,
+        crashes=crashes,
+        cancel_requested=cancel_requested,
+    )
+    assert change.state != "running"
+    assert change.retry_count in (retry_count, retry_count + 1)
+    assert change.state in TERMINAL or change.visible_at >= ENDED
+    assert change.result is None or change.state == "succeeded"

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from oncue.errors import ConfigError
+from oncue.server import address
+from oncue.server.address import Address, CannotListen
+
+
+@pytest.mark.contract("HOOK-13")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":8080", Address("", 8080)),
+        ("127.0.0.1:80", Address("127.0.0.1", 80)),
+        ("localhost:0", Address("localhost", 0)),
+        ("[::1]:8080", Address("::1", 8080)),
+        (" :9000 ", Address("", 9000)),
+    ],
+)
+def test_addresses(text: str, expected: Address) -> None:
+    assert address.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "8080", "host", ":", ":x", ":99999", "::1:80", "host:-1"])
+def test_what_is_not_an_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="HTTP_ADDR: expected an address such as :8080") as refused:
+        address.parse(text)
+    assert refused.value.exit_code == 2
+
+
+def test_listening_everywhere_and_somewhere() -> None:
+    with address.listen(Address("", 0)) as everywhere:
+        port = everywhere.getsockname()[1]
+        assert address.url(everywhere, "web-1") == f"http://web-1:{port}"
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    with address.listen(Address("127.0.0.1", 0)) as here:
+        assert address.url(here, "web-1") == f"http://127.0.0.1:{here.getsockname()[1]}"
+        with pytest.raises(CannotListen, match="HTTP_ADDR: cannot listen on"):
+            address.listen(Address("127.0.0.1", here.getsockname()[1]))

@@ -1,0 +1,53 @@
+"""A small scenario in which a process dies between any two of its store calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncue.policy.options import Options
+from oncue.policy.retry import Ladder
+from oncue.sim.checker import check
+from oncue.sim.script import Act
+from oncue.sim.wire import When
+from oncue.sim.world import World
+
+SHARES = 4
+ONCE = Options("at_most_once", 6.0, 20.0)
+STEPS = Options(retry=Ladder("1s", "2s"), max_runtime=20.0)
+
+
+def a_cluster() -> World:
+    world = World(1, concurrency=2)
+    world.boot("victim")
+    world.boot("witness")
+    world.submit(world.batch([[Act()], [Act("fail"), Act()], [Act("snooze"), Act()]], options=STEPS))
+    world.submit(world.batch([[Act()], [Act(seconds=2.0)]], options=ONCE, max_retries=0))
+    return world
+
+
+def calls_of_the_victim() -> int:
+    world = a_cluster()
+    assert world.run_until(world.drained, 60)
+    world.run(1.0)
+    return world.members["victim"].wire.calls
+
+
+@pytest.mark.contract("QUE-9")
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_at_any_call_breaks_nothing(share: int, when: When) -> None:
+    calls = calls_of_the_victim()
+    assert calls > 30
+    for call in range(1 + share, calls + 1, SHARES):
+        world = a_cluster()
+        world.members["victim"].wire.crash_at(call, when)
+        world.run(6.0)
+        crashed = not world.members["victim"].alive
+        world.revive("victim")
+        world.history.add("world", "faults.over")
+        world.run_until(world.drained, 60)
+        world.run(1.0)
+        violations = check(world.history.events, world.final(), drained_within=30.0)
+        assert not violations, f"{when} call {call}: " + "\n".join(map(str, violations))
+        assert crashed or call > calls - 15
+        world.close()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+from oncue.store import Store
+from tests.store.scene import NOW, a_node, after, enter, put, take
+
+
+async def test_a_node_is_read_as_it_was_registered(store: Store) -> None:
+    node = replace(a_node(), address="http://10.0.0.1:8000", queues=("ä", "b"), tasks=())
+    await store.register(node)
+    assert await store.nodes() == [node]
+
+
+async def test_nodes_are_listed_in_the_order_of_their_start(store: Store) -> None:
+    late, early = a_node("late", started_at=after(seconds=9)), a_node("early")
+    await store.register(late)
+    await store.register(early)
+    assert [node.name for node in await store.nodes()] == ["early", "late"]
+
+
+async def test_a_beat_renews_the_lease(store: Store) -> None:
+    node = await enter(store, expires_at=after(seconds=15))
+    assert await store.beat(node, after(seconds=4), after(seconds=19))
+    (seen,) = await store.nodes()
+    assert (seen.beat_at, seen.expires_at) == (after(seconds=4), after(seconds=19))
+
+
+async def test_a_stranger_cannot_beat(store: Store) -> None:
+    assert not await store.beat(uuid4(), NOW, after(seconds=15))
+    assert await store.nodes() == []
+
+
+async def test_an_expired_lease_can_be_renewed_until_somebody_declares_it_lost(store: Store) -> None:
+    node = await enter(store, expires_at=after(seconds=15))
+    assert await store.beat(node, after(seconds=20), after(seconds=35))
+    assert await store.bury(after(seconds=34)) == []
+    (lost,) = await store.bury(after(seconds=35))
+    assert lost.id == node
+    assert not await store.beat(node, after(seconds=36), after(seconds=50))
+
+
+async def test_a_node_is_buried_once_and_listed_no_more(store: Store) -> None:
+    await enter(store, "dead", expires_at=after(seconds=15))
+    alive = await enter(store, "alive")
+    assert [node.name for node in await store.bury(after(seconds=15))] == ["dead"]
+    assert await store.bury(after(seconds=15)) == []
+    assert [node.id for node in await store.nodes()] == [alive]
+
+
+async def test_a_buried_node_may_register_again(store: Store) -> None:
+    node = a_node(expires_at=after(seconds=15))
+    await store.register(node)
+    await store.bury(after(seconds=20))
+    await store.register(replace(node, beat_at=after(seconds=21), expires_at=after(seconds=36)))
+    assert await store.beat(node.id, after(seconds=22), after(seconds=37))
+    await put(store)
+    assert len(await take(store, node.id, now=after(seconds=22))) == 1
+
+
+async def test_a_node_that_left_is_gone(store: Store) -> None:
+    node = await enter(store)
+    await store.leave(node)
+    assert await store.nodes() == []
+    assert not await store.beat(node, NOW, after(seconds=15))
+    await store.leave(node)

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import asyncio
+
+from oncue.model import Released
+from oncue.store import Store
+from tests.conftest import MakeStore
+from tests.store.scene import NOW, after, enter, put, settle, take
+
+
+class Bell:
+    """Counts wake-ups, and lets a test wait for the next one."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def heard(self) -> None:
+        async with asyncio.timeout(10):
+            await self._rung.wait()
+        self._rung.clear()
+
+    async def quiet(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._rung.wait()
+        except TimeoutError:
+            return True
+        return False
+
+
+async def watched(store: Store) -> Bell:
+    """A bell on this store, after its first ring, which says only that somebody listens now."""
+    bell = Bell()
+    await store.watch(bell.ring)
+    await bell.heard()
+    return bell
+
+
+async def test_an_enqueue_elsewhere_is_noticed(store: Store, make_store: MakeStore) -> None:
+    bell = await watched(store)
+    await put(await make_store())
+    await bell.heard()
+    assert len(await take(store, await enter(store))) == 1
+
+
+async def test_every_one_of_many_enqueues_is_followed_by_a_wake_up(store: Store, make_store: MakeStore) -> None:
+    bell, other = await watched(store), await make_store()
+    node = await enter(store)
+    taken = 0
+    for _ in range(20):
+        await put(other)
+        await bell.heard()
+        while not (claims := await take(store, node)):
+            await bell.heard()
+        taken += len(claims)
+    assert taken == 20
+
+
+async def test_a_large_enqueue_elsewhere_is_noticed(store: Store, make_store: MakeStore) -> None:
+    bell = await watched(store)
+    await put(await make_store(), 10_001)
+    await bell.heard()
+
+
+async def test_a_released_job_and_a_request_to_cancel_are_noticed(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    node = await enter(other)
+    await put(other, 2)
+    first, second = await take(other, node)
+    bell = await watched(store)
+    await settle(other, [first], Released())
+    await bell.heard()
+    await other.request_cancel(second.id, second.claim_no, NOW)
+    await bell.heard()
+
+
+async def test_a_resumed_queue_is_noticed(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    await other.pause("default", NOW)
+    bell = await watched(store)
+    await other.resume("default", after(seconds=1))
+    await bell.heard()
+
+
+async def test_looking_for_work_wakes_nobody(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    node = await enter(other)
+    bell = await watched(store)
+    assert await take(other, node) == []
+    assert await other.promote(NOW, 10) is None
+    assert await other.bury(NOW) == []
+    assert await bell.quiet(0.1)
