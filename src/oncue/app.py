@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 CLOCK_REFRESH_SECONDS = 30.0
 ENQUEUE_PATIENCE_SECONDS = 5.0
+LARGEST_BLOCK = 512
 FURTHEST = timedelta(days=36525)
 
 _log = logging.getLogger("oncue")
@@ -50,6 +51,8 @@ class Connection:
         self.store = store
         self.clock = clock
         self._learned = float("-inf")
+        self._spare_ids: list[int] = []
+        self._block = 1
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -60,6 +63,16 @@ class Connection:
             sent = self.clock.sent()
             self.clock.learn(await self.store.time(), sent)
             self._learned = self.clock.monotonic()
+
+    async def ids(self, count: int) -> list[int]:
+        """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""
+        while len(self._spare_ids) < count:
+            missing = count - len(self._spare_ids)
+            self._spare_ids += await self.store.reserve(max(missing, self._block))
+            self._block = min(self._block * 2, LARGEST_BLOCK)
+        taken = self._spare_ids[:count]
+        del self._spare_ids[:count]
+        return taken
 
 
 class Oncue(Operations):
@@ -148,7 +161,7 @@ class Oncue(Operations):
         args = [call.task.dump(positional, named, limit) for positional, named in rows]
         keys = None if call.key is None else [call.key_of(*row) for row in rows]
         connection = await self.connected()
-        batch = self._batch(call, args, keys, connection.now())
+        batch = self._batch(call, await connection.ids(len(args)), args, keys, connection.now())
         receipts = await self._written(connection, batch)
         created = sum(receipt.created for receipt in receipts)
         self.telemetry.emit(
@@ -157,7 +170,7 @@ class Oncue(Operations):
         )  # fmt: skip
         return receipts
 
-    def _batch(self, call: Call[Any], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
+    def _batch(self, call: Call[Any], ids: list[int], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
         options, max_runtime = self._resolved(call.task)
         if call.at is not None and call.at - now > FURTHEST:
             raise InvalidJob("at", "expected an instant within the next hundred years")
@@ -175,7 +188,7 @@ class Oncue(Operations):
             deadline_at=None if call.deadline is None else now + timedelta(seconds=call.deadline),
             enqueued_by=call.enqueued_by,
             retry_of=None,
-            uids=identity.new_uids(len(args), now, self._dice),
+            ids=ids,
             args=args,
             keys=keys,
         )
@@ -187,7 +200,7 @@ class Oncue(Operations):
         return self._options[task.name]
 
     async def _written(self, connection: Connection, batch: Batch) -> list[Receipt]:
-        """Write a batch. When the reply is lost nobody knows: ask again under the same uids, which writes it once."""
+        """Write a batch. When the reply is lost nobody knows: ask again under the same ids, which writes it once."""
         give_up = connection.clock.monotonic() + ENQUEUE_PATIENCE_SECONDS
         in_doubt = False
         while True:
@@ -196,8 +209,8 @@ class Oncue(Operations):
             except StoreUnavailable as error:
                 if connection.clock.monotonic() > give_up:
                     raise StoreUnavailable(
-                        f"{error}; it is unknown whether the {len(batch.uids)} jobs of {batch.task} were written "
-                        f"(uid {batch.uids[0]}{' …' if len(batch.uids) > 1 else ''})"
+                        f"{error}; it is unknown whether the {len(batch.ids)} jobs of {batch.task} were written "
+                        f"(id {batch.ids[0]}{' …' if len(batch.ids) > 1 else ''})"
                     ) from error
                 in_doubt = True
                 await asyncio.sleep(0.2)
@@ -282,7 +295,7 @@ class Oncue(Operations):
     def _new_node(self, now: datetime, address: str | None) -> Node:
         settings = self.settings
         return Node(
-            id=identity.new_uids(1, now, self._dice)[0],
+            id=identity.new_node_id(self._dice),
             name=settings.node_name or identity.default_name(),
             host=identity.host(),
             pid=os.getpid(),

@@ -9,6 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from oncue.errors import Conflict, JobNotFound
+from oncue.identity import job_id_of
 from oncue.model import Attempt, Change, Job, JobFilter, Node, Queue, State
 from oncue.policy import lifecycle
 from oncue.policy.durations import Duration, seconds
@@ -34,8 +35,9 @@ class Operations:
 
     async def job(self, ref: int | UUID) -> Job:
         """One job with its result. Raises JobNotFound."""
-        found = await (await self.connected()).store.job(ref)
-        if found is None:
+        job_id = job_id_of(ref) if isinstance(ref, UUID) else ref
+        found = await (await self.connected()).store.job(job_id)
+        if found is None or (isinstance(ref, UUID) and found.uid != ref):
             raise JobNotFound(f"there is no job {ref}")
         return found
 

@@ -56,6 +56,10 @@ class Store(Protocol):
 
     # --- making and reading jobs --------------------------------------------------------------------------------
 
+    async def reserve(self, count: int) -> list[int]:
+        """Numbers for new jobs, ascending, that nobody else will ever get."""
+        ...
+
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         """Write all jobs or none; one receipt each, in order.
 
@@ -65,7 +69,7 @@ class Store(Protocol):
         """
         ...
 
-    async def job(self, ref: int | UUID) -> Job | None: ...
+    async def job(self, job_id: int) -> Job | None: ...
 
     async def jobs(self, wanted: JobFilter) -> list[Job]: ...
 

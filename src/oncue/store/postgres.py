@@ -102,8 +102,13 @@ class PostgresStore:
 
     # --- making and reading jobs --------------------------------------------------------------------------------
 
+    async def reserve(self, count: int) -> list[int]:
+        async with self._connections.use() as connection:
+            ids: list[int] = await connection.fetchval(self._sql["reserve"], count)
+            return ids
+
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
-        if len(batches) == 1 and len(batches[0].uids) <= ROWS_PER_STATEMENT and not in_doubt:
+        if len(batches) == 1 and len(batches[0].ids) <= ROWS_PER_STATEMENT and not in_doubt:
             receipts = await self._enqueue_at_once(batches[0])
         else:
             receipts = await self._enqueue_in_transaction(batches, in_doubt)
@@ -113,7 +118,7 @@ class PostgresStore:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
         tell = batch.state == "queued" and self._hints.take()
         async with self._connections.use() as connection:
-            written = await self._insert(connection, batch, 0, len(batch.uids), tell=tell)
+            written = await self._insert(connection, batch, 0, len(batch.ids), tell=tell)
             receipts = await self._receipts(connection, batch, written)
         if written and not tell and batch.state == "queued":
             self._hints.send()
@@ -123,8 +128,8 @@ class PostgresStore:
         receipts: list[Receipt] = []
         async with self._connections.use() as connection, connection.transaction():
             for batch in batches:
-                written = await self._touched(connection, batch) if in_doubt else {}
-                for start in range(0, len(batch.uids), ROWS_PER_STATEMENT):
+                written = await self._touched(connection, batch) if in_doubt else set()
+                for start in range(0, len(batch.ids), ROWS_PER_STATEMENT):
                     end = start + ROWS_PER_STATEMENT
                     written |= await self._insert(connection, batch, start, end, skip=written)
                 receipts += await self._receipts(connection, batch, written)
@@ -139,18 +144,18 @@ class PostgresStore:
         end: int,
         *,
         tell: bool = False,
-        skip: dict[UUID, int] | None = None,
-    ) -> dict[UUID, int]:
-        uids, args = batch.uids[start:end], batch.args[start:end]
-        keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(uids)
+        skip: set[int] | None = None,
+    ) -> set[int]:
+        ids, args = batch.ids[start:end], batch.args[start:end]
+        keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(ids)
         if skip:
-            kept = [row for row in zip(uids, args, keys, strict=True) if row[0] not in skip]
+            kept = [row for row in zip(ids, args, keys, strict=True) if row[0] not in skip]
             if not kept:
-                return {}
-            uids, args, keys = (list(column) for column in zip(*kept, strict=True))
+                return set()
+            ids, args, keys = (list(column) for column in zip(*kept, strict=True))
         rows = await connection.fetch(
             self._sql["enqueue"],
-            uids,
+            ids,
             args,
             keys,
             batch.task,
@@ -167,24 +172,22 @@ class PostgresStore:
             tell,
             batch.retry_of,
         )
-        return {row[1]: row[0] for row in rows}
+        return {row[0] for row in rows}
 
-    async def _touched(self, connection: Connection, batch: Batch) -> dict[UUID, int]:
-        rows = await connection.fetch(self._sql["touch"], batch.uids, batch.created_at)
-        return {row[1]: row[0] for row in rows}
+    async def _touched(self, connection: Connection, batch: Batch) -> set[int]:
+        rows = await connection.fetch(self._sql["touch"], batch.ids, batch.created_at)
+        return {row[0] for row in rows}
 
-    async def _receipts(self, connection: Connection, batch: Batch, written: dict[UUID, int]) -> list[Receipt]:
-        if len(written) == len(batch.uids):
-            return [Receipt(written[uid], uid, True) for uid in batch.uids]
+    async def _receipts(self, connection: Connection, batch: Batch, written: set[int]) -> list[Receipt]:
+        if len(written) == len(batch.ids):
+            return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         return await self._receipts_of_duplicates(connection, batch, written)
 
-    async def _receipts_of_duplicates(
-        self, connection: Connection, batch: Batch, written: dict[UUID, int]
-    ) -> list[Receipt]:
+    async def _receipts_of_duplicates(self, connection: Connection, batch: Batch, written: set[int]) -> list[Receipt]:
         keys = batch.keys or []
-        standing: dict[str, tuple[int, UUID]] = {}
+        standing: dict[str, tuple[int, datetime]] = {}
         while True:
-            left = [n for n, uid in enumerate(batch.uids) if uid not in written and keys[n] not in standing]
+            left = [n for n, job_id in enumerate(batch.ids) if job_id not in written and keys[n] not in standing]
             if not left:
                 break
             rows = await connection.fetch(self._sql["standing"], batch.task, [keys[n] for n in left])
@@ -194,13 +197,12 @@ class PostgresStore:
                 if keys[n] not in standing:
                     written |= await self._insert(connection, batch, n, n + 1)
         return [
-            Receipt(written[uid], uid, True) if uid in written else Receipt(*standing[keys[n]], False)
-            for n, uid in enumerate(batch.uids)
+            Receipt(job_id, batch.created_at, True) if job_id in written else Receipt(*standing[keys[n]], False)
+            for n, job_id in enumerate(batch.ids)
         ]
 
-    async def job(self, ref: int | UUID) -> Job | None:
-        name = "job_by_uid" if isinstance(ref, UUID) else "job_by_id"
-        rows = await self._fetch(name, ref)
+    async def job(self, job_id: int) -> Job | None:
+        rows = await self._fetch("job", job_id)
         return _job(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
@@ -233,22 +235,51 @@ class PostgresStore:
         return [Claim(*row) for row in rows]
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
-        if not changes:
-            return []
+        plain = [n for n, change in enumerate(changes) if _is_plain(change)]
+        plain.sort(key=lambda n: changes[n].id)
+        others = sorted(set(range(len(changes))).difference(plain))
+        took = [False] * len(changes)
+        for numbers, apply in ((plain, self._apply_plain), (others, self._apply_any)):
+            for number, taken in zip(numbers, await apply([changes[n] for n in numbers], now), strict=True):
+                took[number] = taken
+        return took
+
+    async def _apply_plain(self, changes: Sequence[Change], now: datetime) -> list[bool]:
+        ids = [change.id for change in changes]
+        if len(set(ids)) < len(ids):
+            return await self._apply_any(changes, now)
+        return await self._applied(
+            "apply_plain",
+            len(changes),
+            now,
+            ids,
+            [change.claim_no for change in changes],
+            [change.started_at for change in changes],
+            [change.ended_at for change in changes],
+        )
+
+    async def _apply_any(self, changes: Sequence[Change], now: datetime) -> list[bool]:
         columns = [list(column) for column in zip(*changes, strict=True)]
+        took = await self._applied("apply", len(changes), now, *columns)
+        if any(change.state == "queued" for change in changes):
+            self._hints.send()
+        return took
+
+    async def _applied(self, name: str, count: int, *parameters: Any) -> list[bool]:
+        """Which of the changes were written; the statement answers with their ordinals."""
+        if not count:
+            return []
         try:
             async with self._connections.use() as connection:
-                took = await connection.fetchval(self._sql["apply"], now, *columns)
+                took: list[int] = await connection.fetchval(self._sql[name], *parameters)
         except StoreError as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
-        if any(change.state == "queued" for change in changes):
-            self._hints.send()
-        if len(took) == len(changes):
-            return [True] * len(changes)
+        if len(took) == count:
+            return [True] * count
         ordinals = set(took)
-        return [ordinal in ordinals for ordinal in range(1, len(changes) + 1)]
+        return [ordinal in ordinals for ordinal in range(1, count + 1)]
 
     async def mark_started(self, started: Sequence[Started]) -> None:
         if not started:
@@ -389,6 +420,19 @@ class PostgresStore:
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
             return await connection.fetch(self._sql[name], *parameters)
+
+
+def _is_plain(change: Change) -> bool:
+    """Success at the first attempt, with no result to keep."""
+    return (
+        change.state == "succeeded"
+        and change.attempt == 1
+        and change.result is None
+        and change.reason is None
+        and change.started_at is not None
+        and change.crashes == 0
+        and change.retry_count == 0
+    )
 
 
 def _job(row: asyncpg.Record) -> Job:

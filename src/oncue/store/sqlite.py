@@ -129,6 +129,14 @@ class SqliteStore:
 
     # --- making and reading jobs --------------------------------------------------------------------------------
 
+    async def reserve(self, count: int) -> list[int]:
+        def work(connection: sqlite3.Connection) -> int:
+            (last,) = connection.execute(self._sql["reserve"], {"count": count}).fetchall()[0]
+            return int(last)
+
+        last = await self._writer.write(work)
+        return list(range(last - count + 1, last + 1))
+
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         def work(connection: sqlite3.Connection) -> list[Receipt]:
             return [receipt for batch in batches for receipt in self._enqueued(connection, batch, in_doubt)]
@@ -136,12 +144,10 @@ class SqliteStore:
         return await self._writer.write(work)
 
     def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
-        texts = [str(uid) for uid in batch.uids]
-        rows: Sequence[tuple[str, str, str | None]] = list(zip(texts, batch.args, _keys(batch), strict=True))
+        rows = list(zip(batch.ids, batch.args, _keys(batch), strict=True))
         if in_doubt:
-            parameters = {"uids": json.dumps(texts), "now": _micros(batch.created_at)}
-            connection.execute(self._sql["touch"], parameters)
-            there = self._written(connection, texts)
+            connection.execute(self._sql["touch"], {"ids": json.dumps(batch.ids), "now": _micros(batch.created_at)})
+            there = self._written(connection, batch)
             rows = [row for row in rows if row[0] not in there]
         connection.execute(
             self._sql["enqueue"],
@@ -161,27 +167,24 @@ class SqliteStore:
                 "retry_of": batch.retry_of,
             },
         )
-        written = self._written(connection, texts)
-        standing = self._standing(connection, batch) if len(written) < len(texts) else {}
-        keys = batch.keys or []
+        if batch.keys is None:
+            return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
+        written, standing = self._written(connection, batch), self._standing(connection, batch)
         return [
-            Receipt(written[text], uid, True) if text in written else Receipt(*standing[keys[n]], False)
-            for n, (text, uid) in enumerate(zip(texts, batch.uids, strict=True))
+            Receipt(job_id, batch.created_at, True) if job_id in written else Receipt(*standing[key], False)
+            for job_id, key in zip(batch.ids, batch.keys, strict=True)
         ]
 
-    def _written(self, connection: sqlite3.Connection, uids: list[str]) -> dict[str, int]:
-        return dict(_set(connection, self._sql["written"], {"uids": json.dumps(uids)}))
+    def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
+        return set(_set(connection, self._sql["written"], {"ids": json.dumps(batch.ids)}))
 
-    def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, UUID]]:
+    def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, datetime]]:
         parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
         found = _set(connection, self._sql["standing"], parameters)
-        return {key: (job_id, UUID(uid)) for key, job_id, uid in found}
+        return {key: (job_id, _instant(created_at)) for key, job_id, created_at in found}
 
-    async def job(self, ref: int | UUID) -> Job | None:
-        if isinstance(ref, UUID):
-            rows = await self._rows("job_by_uid", ref=str(ref))
-        else:
-            rows = await self._rows("job_by_id", ref=ref)
+    async def job(self, job_id: int) -> Job | None:
+        rows = await self._rows("job", job_id=job_id)
         return _job(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
@@ -456,7 +459,7 @@ class SqliteStore:
 
 
 def _keys(batch: Batch) -> Sequence[str | None]:
-    return batch.keys or [None] * len(batch.uids)
+    return batch.keys or [None] * len(batch.ids)
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -510,13 +513,12 @@ def _change_row(change: Change) -> list[Any]:
 
 
 def _claim(row: list[Any]) -> Claim:
-    row[1] = UUID(row[1])
+    row[6] = _instant(row[6])
     row[7] = _instant(row[7])
-    row[8] = _instant(row[8])
-    row[9] = _instant_or_none(row[9])
-    row[10] = _instant(row[10])
-    row[11] = _instant_or_none(row[11])
-    row[17] = bool(row[17])
+    row[8] = _instant_or_none(row[8])
+    row[9] = _instant(row[9])
+    row[10] = _instant_or_none(row[10])
+    row[16] = bool(row[16])
     return Claim(*row)
 
 
@@ -528,7 +530,6 @@ def _job(row: Sequence[Any]) -> Job:
     values = dict(zip(_JOB_FIELDS, row, strict=True))
     for name in _JOB_INSTANTS:
         values[name] = _instant_or_none(values[name])
-    values["uid"] = UUID(values["uid"])
     values["node_id"] = _uuid(values["node_id"])
     values["args"] = json.loads(values["args"])
     values["result"] = None if values["result"] is None else json.loads(values["result"])
