@@ -33,7 +33,7 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT
 from oncue.store.hints import Debounce
-from oncue.store.tables import queue_rows
+from oncue.store.tables import is_plain, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
 CHANNEL = "oncue"
@@ -235,7 +235,7 @@ class PostgresStore:
         return [Claim(*row) for row in rows]
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
-        plain = [n for n, change in enumerate(changes) if _is_plain(change)]
+        plain = [n for n, change in enumerate(changes) if is_plain(change)]
         plain.sort(key=lambda n: changes[n].id)
         others = sorted(set(range(len(changes))).difference(plain))
         took = [False] * len(changes)
@@ -420,19 +420,6 @@ class PostgresStore:
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
             return await connection.fetch(self._sql[name], *parameters)
-
-
-def _is_plain(change: Change) -> bool:
-    """Success at the first attempt, with no result to keep."""
-    return (
-        change.state == "succeeded"
-        and change.attempt == 1
-        and change.result is None
-        and change.reason is None
-        and change.started_at is not None
-        and change.crashes == 0
-        and change.retry_count == 0
-    )
 
 
 def _job(row: asyncpg.Record) -> Job:

@@ -74,6 +74,20 @@ select json_group_array(json_array({claim_out})) from (
     select {claim} from oncue_jobs where id in (select value from json_each(:ids))
      order by priority desc, order_at, id);
 
+-- name: apply_plain
+-- What nearly every job comes to: success at the first attempt, with nothing to say. Four values instead of fourteen.
+update oncue_jobs
+   set state = 'succeeded', attempt = 1, run_until = null, updated_at = :now, started_at = c.started_at,
+       finished_at = c.ended_at
+  from (select value ->> 0 as id, value ->> 1 as claim_no, value ->> 2 as started_at, value ->> 3 as ended_at
+          from json_each(:changes)) as c
+ where oncue_jobs.id = c.id and oncue_jobs.state = 'running' and oncue_jobs.claim_no = c.claim_no;
+
+-- name: count_plain
+insert into oncue_counter_deltas (queue, task, state, jobs)
+select queue, task, 'succeeded', count(*) from oncue_jobs where id in (select value ->> 0 from json_each(:changes))
+ group by queue, task;
+
 -- name: forget_changes
 delete from temp.change;
 
