@@ -246,28 +246,31 @@ class Executor:
             self._idle.set()
 
     async def _sit(self) -> None:
-        waiting, monotonic = self._waiting, self._clock.monotonic
-        turn_ends = monotonic() + SLICE_SECONDS
+        waiting, task = self._waiting, asyncio.current_task()
+        now = self._clock.monotonic()
+        turn_ends = now + SLICE_SECONDS
         while waiting:
             claim = waiting.popleft()
-            attempt = self._begin(claim, monotonic())
+            attempt = self._begin(claim, now)
             if attempt is None:
                 continue
             current.set(attempt)
             untouched = contextvars.copy_context()
-            ended_at = await self._run(attempt, self._handlers[claim.task])
+            now = await self._run(attempt, self._handlers[claim.task], task)
             if contextvars.copy_context() != untouched:
                 return
-            if ended_at >= turn_ends:
+            if now >= turn_ends:
                 await asyncio.sleep(0)
-                turn_ends = monotonic() + SLICE_SECONDS
+                now = self._clock.monotonic()
+                turn_ends = now + SLICE_SECONDS
 
-    async def _run(self, attempt: Attempt, handler: Handler) -> float:
+    async def _run(self, attempt: Attempt, handler: Handler, seat: asyncio.Task[None] | None) -> float:
+        """Run an attempt to its end, in this seat; when it ended."""
         outcome: Outcome
         try:
             keyword_arguments = handler.bind(attempt.claim.args)
             if handler.is_async:
-                attempt.task = asyncio.current_task()
+                attempt.task = seat
                 result = await handler.function(**keyword_arguments)
             else:
                 result = await self._in_thread(handler.function, keyword_arguments)

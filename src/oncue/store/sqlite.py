@@ -62,6 +62,7 @@ class SqliteStore:
         self._sql = statements.load(self.dialect)
         self._writer: Lane
         self._reader: Lane
+        self._found_some = False
         self._watch: asyncio.Task[None] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -246,8 +247,10 @@ class SqliteStore:
             "tasks": json.dumps(list(tasks)),
             "limit": limit,
         }
-        # Looking costs no lock: an idle worker writes nothing.
-        if not await self._reader.read(lambda connection: self._best(connection, lookup, suspect)):
+        # Looking costs no lock: an idle worker writes nothing. While claims find something, it need not look first.
+        if not self._found_some:
+            self._found_some = bool(await self._reader.read(lambda connection: self._best(connection, lookup, suspect)))
+        if not self._found_some:
             return []
 
         def work(connection: sqlite3.Connection) -> list[Any]:
@@ -255,7 +258,9 @@ class SqliteStore:
             connection.execute(self._sql["take"], taken)
             return _set(connection, self._sql["taken"], taken)
 
-        return _claims(await self._writer.write(work))
+        claims = _claims(await self._writer.write(work))
+        self._found_some = bool(claims)
+        return claims
 
     def _best(self, connection: sqlite3.Connection, lookup: dict[str, Any], suspect: bool) -> list[int]:
         found: list[tuple[int, int, int]] = []
