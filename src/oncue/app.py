@@ -36,6 +36,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 ENQUEUE_PATIENCE_SECONDS = 5.0
+ASK_AGAIN_SECONDS = 0.2
 FURTHEST = timedelta(days=36525)
 
 _log = logging.getLogger("oncue")
@@ -130,7 +131,8 @@ class Oncue(Operations):
         args = [call.task.dump(positional, named, limit) for positional, named in rows]
         keys = None if call.key is None else [call.key_of(*row) for row in rows]
         connection = await self.connected()
-        batch = self._batch(call, args, keys, connection.now())
+        ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
+        batch = self._batch(call, ids, args, keys, connection.now())
         receipts = await self._written(connection, batch)
         created = sum(receipt.created for receipt in receipts)
         self.telemetry.emit(
@@ -139,7 +141,7 @@ class Oncue(Operations):
         )  # fmt: skip
         return receipts
 
-    def _batch(self, call: Call[Any], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
+    def _batch(self, call: Call[Any], ids: list[int], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
         options, max_runtime = self._resolved(call.task)
         if call.at is not None and call.at - now > FURTHEST:
             raise InvalidJob("at", "expected an instant within the next hundred years")
@@ -157,7 +159,7 @@ class Oncue(Operations):
             deadline_at=None if call.deadline is None else now + timedelta(seconds=call.deadline),
             enqueued_by=call.enqueued_by,
             retry_of=None,
-            uids=identity.new_uids(len(args), now, self._own_dice()),
+            ids=ids,
             args=args,
             keys=keys,
         )
@@ -175,20 +177,26 @@ class Oncue(Operations):
         return self._options[task.name]
 
     async def _written(self, connection: Connection, batch: Batch) -> list[Receipt]:
-        """Write a batch. When the reply is lost nobody knows: ask again under the same uids, which writes it once."""
+        """Write a batch. When the reply is lost nobody knows: ask again under the same ids, which writes it once."""
+        more = " …" if len(batch.ids) > 1 else ""
+        return await self._patiently(
+            connection,
+            lambda in_doubt: connection.store.enqueue([batch], in_doubt=in_doubt),
+            f"it is unknown whether the {len(batch.ids)} jobs of {batch.task} were written (id {batch.ids[0]}{more})",
+        )
+
+    async def _patiently(self, connection: Connection, ask: Callable[[bool], Awaitable[T]], otherwise: str) -> T:
+        """Ask the database, again and again while it does not answer; `ask` is told whether an answer was lost."""
         give_up = connection.clock.monotonic() + ENQUEUE_PATIENCE_SECONDS
         in_doubt = False
         while True:
             try:
-                return await connection.store.enqueue([batch], in_doubt=in_doubt)
+                return await ask(in_doubt)
             except StoreUnavailable as error:
                 if connection.clock.monotonic() > give_up:
-                    raise StoreUnavailable(
-                        f"{error}; it is unknown whether the {len(batch.uids)} jobs of {batch.task} were written "
-                        f"(uid {batch.uids[0]}{' …' if len(batch.uids) > 1 else ''})"
-                    ) from error
+                    raise StoreUnavailable(f"{error}; {otherwise}") from error
                 in_doubt = True
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     # --- connecting ---------------------------------------------------------------------------------------------
 
@@ -275,7 +283,7 @@ class Oncue(Operations):
     def _new_node(self, now: datetime, address: str | None) -> Node:
         settings = self.settings
         return Node(
-            id=identity.new_uids(1, now, self._own_dice())[0],
+            id=identity.new_node_id(self._own_dice()),
             name=settings.node_name or identity.default_name(),
             host=identity.host(),
             pid=os.getpid(),

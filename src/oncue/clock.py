@@ -43,6 +43,8 @@ class DatabaseClock:
         self._lower = wall().timestamp() - time.monotonic()
         self._upper = self._lower
         self._anchored = False
+        self._last_reading = float("nan")
+        self._last_instant = wall()
 
     def sent(self) -> float:
         """Call before asking the database for its time, and give the answer to `learn`."""
@@ -63,7 +65,11 @@ class DatabaseClock:
         return datetime.fromtimestamp(self._lower + time.monotonic(), UTC)
 
     def at(self, monotonic: float) -> datetime:
-        return datetime.fromtimestamp(self._lower + monotonic, UTC)
+        # The end of one attempt is the start of the next: half of all questions repeat the one before.
+        if monotonic != self._last_reading:
+            self._last_instant = datetime.fromtimestamp(self._lower + monotonic, UTC)
+            self._last_reading = monotonic
+        return self._last_instant
 
     def latest(self) -> datetime:
         return datetime.fromtimestamp(self._upper + time.monotonic(), UTC)

@@ -5,31 +5,33 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from uuid import UUID
 
-_VERSION_7 = 7 << 76
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_VERSION_8 = 8 << 76
 _VARIANT = 2 << 62
-_COUNTER_BITS = 32
-_RANDOM_BITS = 42
+_ID_MASK = (1 << 62) - 1
 
 
-def new_uids(count: int, now: datetime, dice: Random) -> list[UUID]:
-    """Version 7 UUIDs: the millisecond, then a counter that starts at random, then dice.
-
-    They ascend, so that their index grows at its end: with dice right after the time, a bulk enqueue scattered its
-    entries over the whole index and made every later update of these rows a third dearer.
-    """
-    prefix = (int(now.timestamp() * 1000) << 80) | _VERSION_7 | _VARIANT
-    first = dice.getrandbits(_COUNTER_BITS - 1)
-    return [UUID(int=prefix | _spread(first + n) | dice.getrandbits(_RANDOM_BITS)) for n in range(count)]
+def job_uid(job_id: int, created_at: datetime) -> UUID:
+    """A job's public name: the instant it was made, then its number. Nothing to store, and nothing to index."""
+    microseconds = (created_at - _EPOCH) // _MICROSECOND
+    milliseconds, rest = divmod(microseconds, 1000)
+    return UUID(int=(milliseconds << 80) | _VERSION_8 | (rest << 64) | _VARIANT | job_id)
 
 
-def _spread(counter: int) -> int:
-    """Put 32 bits around the variant: 12 above it and 20 below."""
-    return (counter >> 20) << 64 | (counter & 0xFFFFF) << _RANDOM_BITS
+def job_id_of(uid: UUID) -> int:
+    """The number inside a job's public name. Whether there is such a job, and it has this name, the row tells."""
+    return uid.int & _ID_MASK
+
+
+def new_node_id(dice: Random) -> UUID:
+    """A process is a fresh random UUID."""
+    return UUID(int=dice.getrandbits(128), version=4)
 
 
 def host() -> str:

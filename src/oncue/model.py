@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
+from oncue.identity import job_uid
+
 State: TypeAlias = Literal["scheduled", "queued", "running", "retrying", "succeeded", "failed", "cancelled", "skipped"]
 STATES: tuple[State, ...] = (
     "scheduled",
@@ -48,7 +50,7 @@ class Batch:
     deadline_at: datetime | None
     enqueued_by: str
     retry_of: int | None
-    uids: list[UUID]
+    ids: list[int]
     args: list[str]
     keys: list[str] | None = None
 
@@ -57,15 +59,18 @@ class Receipt(NamedTuple):
     """The answer to one enqueue: which job stands, and whether this call made it."""
 
     id: int
-    uid: UUID
+    created_at: datetime
     created: bool
+
+    @property
+    def uid(self) -> UUID:
+        return job_uid(self.id, self.created_at)
 
 
 class Claim(NamedTuple):
     """A running job, as the node that holds it sees it. `claim_no` is the fence of everything it writes."""
 
     id: int
-    uid: UUID
     task: str
     queue: str
     priority: int
@@ -82,6 +87,10 @@ class Claim(NamedTuple):
     max_retries: int
     crashes: int
     cancel_requested: bool
+
+    @property
+    def uid(self) -> UUID:
+        return job_uid(self.id, self.created_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +200,6 @@ class Job:
     """One durable unit of work: the whole row, for people and for operators' verbs."""
 
     id: int
-    uid: UUID
     task: str
     queue: str
     priority: int
@@ -221,6 +229,11 @@ class Job:
     result: Any
     error: str | None
     retry_of: int | None
+
+    @property
+    def uid(self) -> UUID:
+        """The job's public name: stable, unique, and good as an idempotency key elsewhere."""
+        return job_uid(self.id, self.created_at)
 
     @property
     def finished(self) -> bool:
@@ -280,6 +293,13 @@ class Queue:
     failed: int
     cancelled: int
     skipped: int
+
+
+class Lane(NamedTuple):
+    """The jobs of one queue that have the same priority."""
+
+    queue: str
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from oncue.errors import Conflict, InvalidJob, JobNotFound
+from oncue.identity import job_id_of
 from oncue.model import MAX_PRIORITY, Attempt, Change, Job, JobFilter, Node, Queue, State
 from oncue.policy import lifecycle
 from oncue.policy.durations import Duration, seconds
@@ -36,8 +37,9 @@ class Operations:
 
     async def job(self, ref: int | UUID) -> Job:
         """One job with its result. Raises JobNotFound."""
-        found = await (await self.connected()).store.job(ref) if _possible(ref) else None
-        if found is None:
+        job_id = job_id_of(ref) if isinstance(ref, UUID) else ref
+        found = await (await self.connected()).store.job(job_id) if _possible(job_id) else None
+        if found is None or (isinstance(ref, UUID) and found.uid != ref):
             raise JobNotFound(f"there is no job {ref}")
         return found
 
@@ -149,6 +151,6 @@ class Operations:
             yield gone
 
 
-def _possible(ref: int | UUID) -> bool:
+def _possible(job_id: int) -> bool:
     """Whether a database could have such a row at all: neither of them takes a larger number."""
-    return isinstance(ref, UUID) or 0 < ref <= LARGEST_ID
+    return 0 < job_id <= LARGEST_ID

@@ -19,6 +19,7 @@ from oncue.store.contract import Store
 T = TypeVar("T")
 
 CLOCK_REFRESH_SECONDS = 30.0
+LARGEST_BLOCK = 512
 
 
 class Connection:
@@ -27,9 +28,21 @@ class Connection:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
+        self._spare_ids: list[int] = []
+        self._block = 1
 
     def now(self) -> datetime:
         return self.clock.now()
+
+    async def ids(self, count: int) -> list[int]:
+        """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""
+        while len(self._spare_ids) < count:
+            missing = count - len(self._spare_ids)
+            self._spare_ids += await self.store.reserve(max(missing, self._block))
+            self._block = min(self._block * 2, LARGEST_BLOCK)
+        taken = self._spare_ids[:count]
+        del self._spare_ids[:count]
+        return taken
 
 
 class Reach(Protocol):

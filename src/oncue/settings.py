@@ -56,7 +56,7 @@ class Settings(BaseModel):
     lease: Annotated[Seconds, Field(ge=1)] = 15.0
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
-    buffer: int = Field(1000, ge=0, le=100_000)
+    buffer: int = Field(2000, ge=0, le=100_000)
     max_runtime: Seconds | None = 3600.0
     retention: Seconds = 7 * 86400.0
     max_args_bytes: int = Field(256 * 1024, ge=1024)

@@ -78,7 +78,7 @@ async def test_an_outage_that_lasts_is_told_with_what_is_unknown(
         await work.aenqueue(1)
         proxy.away = True
         proxy.hang_up()
-        with pytest.raises(StoreUnavailable, match=r"it is unknown whether the 2 jobs of work were written \(uid "):
+        with pytest.raises(StoreUnavailable, match=r"it is unknown whether the 2 jobs of work were written \(id "):
             await work.aenqueue_many([2, 3])
         proxy.away = False
         assert len(await app.jobs()) == 1

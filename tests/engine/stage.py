@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from oncue.clock import VirtualClock
 from oncue.engine.executor import Executor
@@ -72,7 +71,7 @@ class Stage:
     ) -> Claim:
         number, now = next(self._numbers), self.clock.now()
         values: dict[str, Any] = {
-            "id": number, "uid": UUID(int=number), "task": task, "queue": "default", "priority": 0,
+            "id": number, "task": task, "queue": "default", "priority": 0,
             "args": json.dumps(fields.pop("args", {})), "options": (options or Options()).stored(),
             "created_at": now, "visible_at": now,
             "deadline_at": None if deadline is None else now + timedelta(seconds=deadline),

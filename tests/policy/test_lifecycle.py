@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from random import Random
-from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -40,7 +39,6 @@ ENDED = NOW + timedelta(seconds=10)
 def a_claim(delivery: Delivery = "at_least_once", **fields: object) -> Claim:
     claim = Claim(
         id=1,
-        uid=UUID(int=1),
         task="send",
         queue="default",
         priority=0,
@@ -73,7 +71,6 @@ def a_job(state: State, **fields: object) -> Job:
     values: dict[str, object] = {
         **dict.fromkeys(Job.__slots__),
         "id": 1,
-        "uid": UUID(int=1),
         "state": state,
         "claim_no": 4,
         "attempt": 2,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import count, islice
 from random import Random
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,6 +23,9 @@ DONE = Succeeded()
 BROKEN = Failed("it broke")
 CRASHED = Lost()
 
+# Ascending, and different in every process of a test.
+_numbers = count(os.getpid() * 1_000_000_000)
+
 
 def after(**parts: float) -> datetime:
     return NOW + timedelta(**parts)
@@ -31,7 +36,7 @@ def before(**parts: float) -> datetime:
 
 
 def a_batch(
-    count: int = 1,
+    size: int = 1,
     *,
     task: str = "send",
     queue: str = "default",
@@ -46,7 +51,7 @@ def a_batch(
     keys: Sequence[str] | None = None,
     retry_of: int | None = None,
 ) -> Batch:
-    total = len(keys) if keys else count
+    total = len(keys) if keys else size
     return Batch(
         task=task,
         queue=queue,
@@ -60,15 +65,15 @@ def a_batch(
         deadline_at=deadline_at,
         enqueued_by="tests",
         retry_of=retry_of,
-        uids=[uuid4() for _ in range(total)],
+        ids=list(islice(_numbers, total)),
         args=[json.dumps({"number": number}) for number in range(total)],
         keys=list(keys) if keys else None,
     )
 
 
-async def put(store: Store, count: int = 1, **fields: Any) -> list[int]:
+async def put(store: Store, size: int = 1, **fields: Any) -> list[int]:
     """Enqueue jobs that differ in nothing but their number; their ids."""
-    return [receipt.id for receipt in await store.enqueue([a_batch(count, **fields)])]
+    return [receipt.id for receipt in await store.enqueue([a_batch(size, **fields)])]
 
 
 def a_node(name: str = "alpha", *, started_at: datetime = NOW, expires_at: datetime = NOW + LEASE) -> Node:
@@ -137,3 +142,12 @@ async def a_suspect(store: Store, node: UUID, **fields: Any) -> int:
     assert [claim.id for claim in claims] == [job_id]
     assert await settle(store, claims, CRASHED) == [True]
     return job_id
+
+
+async def age_all(store: Store, round_no: int, waiting_since: datetime, now: datetime, limit: int = 1000) -> int:
+    """One round of aging over every lane, as the engine does it: highest first, in steps; how many were raised."""
+    total = 0
+    for lane in await store.lanes():
+        while raised := await store.age(lane, round_no, waiting_since, 10, limit, now):
+            total += raised
+    return total

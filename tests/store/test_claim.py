@@ -68,7 +68,13 @@ async def test_a_claim_shows_what_the_node_needs(store: Store) -> None:
     )
     (receipt,) = await store.enqueue([batch])
     (claim,) = await take(store, node, queues=["mail"])
-    assert (claim.id, claim.uid, claim.task, claim.queue, claim.priority) == (*receipt[:2], "send", "mail", 3)
+    assert (claim.id, claim.uid, claim.task, claim.queue, claim.priority) == (
+        receipt.id,
+        receipt.uid,
+        "send",
+        "mail",
+        3,
+    )
     assert json.loads(claim.args) == {"number": 0}
     assert claim.options == batch.options
     assert (claim.created_at, claim.visible_at) == (before(hours=1), before(hours=1))

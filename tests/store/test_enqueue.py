@@ -1,21 +1,22 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import timedelta
-from uuid import UUID
 
 import pytest
 
 from oncue.errors import StoreError
 from oncue.model import JobFilter
 from oncue.store import Store
+from tests.conftest import MakeStore
 from tests.store.scene import BROKEN, NOW, OPTIONS, a_batch, after, enter, put, see, settle, take
 
 
 async def test_receipts_come_in_the_order_of_the_batch(store: Store) -> None:
     batch = a_batch(5)
     receipts = await store.enqueue([batch])
-    assert [receipt.uid for receipt in receipts] == batch.uids
+    assert [receipt.id for receipt in receipts] == batch.ids
     assert all(receipt.created for receipt in receipts)
     assert [(await see(store, receipt.id)).args["number"] for receipt in receipts] == [0, 1, 2, 3, 4]
 
@@ -48,18 +49,22 @@ async def test_every_field_is_kept(store: Store) -> None:
     assert (job.reason, job.result, job.error, job.cancel_requested_at) == (None,) * 4
 
 
-async def test_a_job_is_found_by_its_uid(store: Store) -> None:
-    batch = a_batch()
-    (receipt,) = await store.enqueue([batch])
-    found = await store.job(batch.uids[0])
-    assert found is not None
-    assert found.id == receipt.id
+async def test_a_receipt_names_the_job_as_its_row_does(store: Store) -> None:
+    (receipt,) = await store.enqueue([a_batch()])
+    assert receipt.uid == (await see(store, receipt.id)).uid
+
+
+async def test_reserved_ids_ascend_and_are_never_handed_out_twice(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    blocks = await asyncio.gather(*(each.reserve(100) for each in (store, other) * 5))
+    assert all(block == sorted(block) for block in blocks)
+    assert len({job_id for block in blocks for job_id in block}) == 1000
 
 
 async def test_several_batches_are_answered_in_one_list(store: Store) -> None:
     mail, web = a_batch(2, queue="mail"), a_batch(3, queue="web")
     receipts = await store.enqueue([mail, web])
-    assert [receipt.uid for receipt in receipts] == mail.uids + web.uids
+    assert [receipt.id for receipt in receipts] == mail.ids + web.ids
 
 
 async def test_nothing_to_enqueue_is_no_error(store: Store) -> None:
@@ -82,7 +87,7 @@ async def test_a_key_has_at_most_one_unfinished_job(store: Store, state: str) ->
 
     (receipt,) = await store.enqueue([a_batch(keys=["a"])])
 
-    assert receipt == (standing.id, standing.uid, False)
+    assert receipt == (standing.id, standing.created_at, False)
     assert len(await store.jobs(JobFilter(key="a"))) == 1
 
 
@@ -123,8 +128,9 @@ async def test_sending_again_in_doubt_doubles_nothing_and_touches_the_row(store:
     batch = a_batch(3)
     sent = await store.enqueue([batch])
     again = a_batch(3, created_at=after(seconds=5))
-    again.uids[:] = batch.uids
-    assert await store.enqueue([again], in_doubt=True) == sent
+    again.ids[:] = batch.ids
+    resent = await store.enqueue([again], in_doubt=True)
+    assert [receipt.id for receipt in resent] == [receipt.id for receipt in sent]
     assert len(await store.jobs(JobFilter())) == 3
     job = await see(store, sent[0].id)
     assert (job.created_at, job.updated_at) == (NOW, after(seconds=5))
@@ -133,10 +139,10 @@ async def test_sending_again_in_doubt_doubles_nothing_and_touches_the_row(store:
 async def test_sending_again_in_doubt_writes_what_is_missing(store: Store) -> None:
     batch = a_batch(3)
     half = a_batch(1)
-    half.uids[:] = batch.uids[1:2]
+    half.ids[:] = batch.ids[1:2]
     (there,) = await store.enqueue([half])
     receipts = await store.enqueue([batch], in_doubt=True)
-    assert [receipt.uid for receipt in receipts] == batch.uids
+    assert [receipt.id for receipt in receipts] == batch.ids
     assert receipts[1].id == there.id
     assert all(receipt.created for receipt in receipts)
     assert len(await store.jobs(JobFilter())) == 3
@@ -168,7 +174,7 @@ async def test_all_batches_are_written_or_none(store: Store) -> None:
     assert await store.jobs(JobFilter()) == []
 
 
-async def test_a_uid_that_is_there_already_is_refused_outside_of_doubt(store: Store) -> None:
+async def test_an_id_that_is_there_already_is_refused_outside_of_doubt(store: Store) -> None:
     batch = a_batch()
     await store.enqueue([batch])
     with pytest.raises(StoreError):
@@ -180,7 +186,7 @@ async def test_a_hundred_thousand_jobs_in_one_call(store: Store) -> None:
     batch = a_batch(100_000)
     receipts = await store.enqueue([batch])
     assert len(receipts) == 100_000
-    assert [receipts[n].uid for n in (0, 10_000, 99_999)] == [batch.uids[n] for n in (0, 10_000, 99_999)]
+    assert [receipts[n].id for n in (0, 10_000, 99_999)] == [batch.ids[n] for n in (0, 10_000, 99_999)]
     assert len({receipt.id for receipt in receipts}) == 100_000
     assert (await store.depth())[0].jobs == 100_000
 
@@ -194,4 +200,3 @@ async def test_a_large_batch_keeps_its_keys_apart(store: Store) -> None:
 
 async def test_an_unknown_job_is_none(store: Store) -> None:
     assert await store.job(1) is None
-    assert await store.job(UUID(int=1)) is None

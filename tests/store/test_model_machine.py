@@ -53,7 +53,7 @@ from oncue.model import (
 from oncue.policy import lifecycle
 from oncue.store import PostgresStore, SqliteStore, Store
 from tests.conftest import EMPTY_TABLES
-from tests.store.scene import NOW, a_batch, a_node
+from tests.store.scene import NOW, a_batch, a_node, age_all
 
 EXAMPLES = int(os.environ.get("ONCUE_EXAMPLES", "0"))
 SETTINGS = settings(
@@ -93,7 +93,6 @@ class Row:
     """A job of the model."""
 
     id: int
-    uid: UUID
     task: str
     queue: str
     key: str | None
@@ -154,17 +153,15 @@ class Model:
             None,
         )
 
-    def enqueue(self, batch: Batch, ids: list[int]) -> list[tuple[UUID, bool]]:
-        """`ids` are those that the store gave to the jobs it made; an id means nothing but its order."""
-        answers, fresh = [], iter(ids)
-        for number, uid in enumerate(batch.uids):
+    def enqueue(self, batch: Batch) -> list[tuple[int, bool]]:
+        answers = []
+        for number, job_id in enumerate(batch.ids):
             key = batch.keys[number] if batch.keys else None
             if (there := self.holder(batch.task, key)) is not None:
-                answers.append((there.uid, False))
+                answers.append((there.id, False))
                 continue
             row = Row(
-                id=next(fresh),
-                uid=uid,
+                id=job_id,
                 task=batch.task,
                 queue=batch.queue,
                 key=key,
@@ -175,7 +172,7 @@ class Model:
                 max_retries=batch.max_retries,
             )
             self.jobs[row.id] = row
-            answers.append((uid, True))
+            answers.append((job_id, True))
         return answers
 
     def alive(self, node: UUID, now: datetime) -> bool:
@@ -318,9 +315,8 @@ class Lives(RuleBasedStateMachine):
         receipts = self.everywhere(lambda store: store.enqueue([batch]))
         if again:
             assert self.everywhere(lambda store: store.enqueue([batch], in_doubt=True)) == receipts
-        made = [receipt.id for receipt in receipts if receipt.created]
-        told = [(receipt.uid, receipt.created) for receipt in receipts]
-        assert told == self.model.enqueue(batch, made)
+        told = [(receipt.id, receipt.created) for receipt in receipts]
+        assert told == self.model.enqueue(batch)
 
     def promote(self, data: st.DataObject) -> None:
         ties = Counter(row.visible_at for row in self.model.jobs.values() if row.state in ("scheduled", "retrying"))
@@ -474,7 +470,7 @@ class Lives(RuleBasedStateMachine):
         self.round_no += new_round
         self.now += timedelta(hours=later)
         since = self.now - timedelta(hours=1)
-        raised = self.everywhere(lambda store: store.age(self.round_no, since, 10, 1000, self.now))
+        raised = self.everywhere(lambda store: age_all(store, self.round_no, since, self.now))
         assert raised == self.model.age(self.round_no, since, 10)
 
     def prune(self, data: st.DataObject) -> None:

@@ -148,5 +148,5 @@ async def test_a_job_read_twice_is_the_same(store: Store) -> None:
     (job_id,) = await put(store, keys=["a"])
     await settle(store, await take(store, node), BROKEN)
     job = await see(store, job_id)
-    assert await store.job(job.uid) == job
+    assert await store.job(job.id) == job
     assert await store.jobs(JobFilter(key="a")) == [job]

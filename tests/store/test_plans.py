@@ -28,9 +28,9 @@ NODE = UUID(int=7)
 
 # 200,000 jobs: seven in ten finished, and some in every other state, spread over three queues and ten priorities.
 FILL = f"""
-insert into oncue_jobs (uid, task, queue, priority, state, args, options, key, enqueued_by, created_at, updated_at,
+insert into oncue_jobs (task, queue, priority, state, args, options, key, enqueued_by, created_at, updated_at,
                         order_at, visible_at, max_retries, crashes, node_id, claimed_at, run_until, finished_at)
-select gen_random_uuid(), 'send', (array['default', 'mail', 'web'])[1 + n % 3], n % 10 * 10, state, '{{}}',
+select 'send', (array['default', 'mail', 'web'])[1 + n % 3], n % 10 * 10, state, '{{}}',
        '{OPTIONS}', case when n % 5 = 0 then n::text end, 'tests', made, made, made,
        case when state in ('scheduled', 'retrying') then made + interval '40 days' else made end,
        3, case when state = 'queued' and n % 500 = 3 then 1 else 0 end,
@@ -52,7 +52,6 @@ MOSTLY_FINISHED = FILL.replace("200000", "50000").replace(
 def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     """Each hot statement, the index that it must use, and what it is asked for in a batch of this size."""
     ids = list(range(1, batch + 1))
-    uids = [UUID(int=number) for number in ids]
     texts, fences, instants = ["x"] * batch, [1] * batch, [NOW] * batch
     queues, tasks = ["default", "mail"], ["send", "fetch"]
     states = ["running"] * batch
@@ -69,9 +68,10 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "overdue": ("oncue_jobs_running", [NOW, batch]),
         "forget_nodes": ("oncue_jobs_running", [NOW]),
         "prune": ("oncue_jobs_finished", ["failed", NOW, batch]),
-        "age_lanes": ("oncue_jobs_claimable", []),
+        "lanes": ("oncue_jobs_claimable", []),
         "age": ("oncue_jobs_claimable", [1, "mail", 50, NOW, 10, NOW, batch]),
-        "touch": ("oncue_jobs_uid", [uids, NOW]),
+        "touch": ("oncue_jobs_pkey", [ids, NOW]),
+        "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, instants, instants]),
         "standing": ("oncue_jobs_key", ["send", [str(number) for number in ids]]),
     }
 
@@ -164,10 +164,8 @@ SQLITE_INDEXES = {
     "overdue": "oncue_jobs_running",
     "prune": "oncue_jobs_finished",
     "forget_nodes": "oncue_jobs_running",
-    "age_lanes": "oncue_jobs_claimable",
+    "lanes": "oncue_jobs_claimable",
     "age": "oncue_jobs_claimable",
-    "written": "oncue_jobs_uid",
-    "touch": "oncue_jobs_uid",
     "standing": "oncue_jobs_key",
 }
 # A listing goes from the newest job down and ends at its limit.

@@ -15,7 +15,21 @@ from oncue.model import JobFilter
 from oncue.policy import lifecycle
 from oncue.store import Store, connect
 from tests.conftest import MakeStore
-from tests.store.scene import CRASHED, NOW, a_batch, after, before, change, enter, put, see, settle, states, take
+from tests.store.scene import (
+    CRASHED,
+    NOW,
+    a_batch,
+    after,
+    age_all,
+    before,
+    change,
+    enter,
+    put,
+    see,
+    settle,
+    states,
+    take,
+)
 
 T = TypeVar("T")
 
@@ -204,8 +218,7 @@ async def test_concurrent_aging_raises_everything_once(store: Store, make_store:
     ids = await put(store, 50, created_at=before(hours=2))
 
     async def age(one: Store) -> None:
-        while await one.age(1, before(hours=1), 10, 8, NOW):
-            pass
+        await age_all(one, 1, before(hours=1), NOW, limit=8)
 
     await asyncio.gather(*(age(one) for one in stores))
     await age(store)

@@ -1,10 +1,15 @@
-"""Raises what has waited for long, so that nothing starves."""
+"""Raises what has waited for long, so that nothing starves.
+
+A round goes through the lanes from the highest priority down. What it raises moves up, into a lane that it has left
+behind, so that no job is looked at twice however many there are.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 from oncue.engine.service import Signal
+from oncue.model import Lane
 from oncue.policy import aging
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -20,10 +25,20 @@ class Aging:
         self._store = store
         self._telemetry = telemetry
         self._rules = rules
+        self._lanes: list[Lane] = []
 
     async def tick(self, now: datetime) -> datetime:
-        rules, round_no = self._rules, aging.round_of(now, self._rules)
-        raised = await self._store.age(round_no, now - timedelta(seconds=rules.after), rules.gain, LIMIT, now)
+        """One bounded step of a round: some of a lane, or the next lane."""
+        if not self._lanes:
+            self._lanes = await self._store.lanes()
+        if self._lanes and await self._raised(self._lanes[0], now) < LIMIT:
+            self._lanes.pop(0)
+        return now if self._lanes else aging.next_round(now, self._rules)
+
+    async def _raised(self, lane: Lane, now: datetime) -> int:
+        rules = self._rules
+        since, round_no = now - timedelta(seconds=rules.after), aging.round_of(now, rules)
+        raised = await self._store.age(lane, round_no, since, rules.gain, LIMIT, now)
         if raised:
             self._telemetry.emit("age", {"jobs": raised})
-        return now if raised >= LIMIT else aging.next_round(now, rules)
+        return raised

@@ -24,7 +24,7 @@ from oncue.clock import Clock
 from oncue.engine.context import current
 from oncue.engine.outcomes import SUCCESS, Limits, failure, kept
 from oncue.engine.service import Signal
-from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Started, TimedOut
+from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.telemetry import Telemetry
@@ -249,28 +249,31 @@ class Executor:
             self._idle.set()
 
     async def _sit(self) -> None:
-        waiting, monotonic = self._waiting, self._clock.monotonic
-        turn_ends = monotonic() + SLICE_SECONDS
+        waiting, task = self._waiting, asyncio.current_task()
+        now = self._clock.monotonic()
+        turn_ends = now + SLICE_SECONDS
         while waiting:
             claim = waiting.popleft()
-            attempt = self._begin(claim, monotonic())
+            attempt = self._begin(claim, now)
             if attempt is None:
                 continue
             current.set(attempt)
             untouched = contextvars.copy_context()
-            ended_at = await self._run(attempt, self._handlers[claim.task])
+            now = await self._run(attempt, self._handlers[claim.task], task)
             if contextvars.copy_context() != untouched:
                 return
-            if ended_at >= turn_ends:
+            if now >= turn_ends:
                 await asyncio.sleep(0)
-                turn_ends = monotonic() + SLICE_SECONDS
+                now = self._clock.monotonic()
+                turn_ends = now + SLICE_SECONDS
 
-    async def _run(self, attempt: Attempt, handler: Handler) -> float:
+    async def _run(self, attempt: Attempt, handler: Handler, seat: asyncio.Task[None] | None) -> float:
+        """Run an attempt to its end, in this seat; when it ended."""
         outcome: Outcome
         try:
             keyword_arguments = handler.bind(attempt.claim.args)
             if handler.is_async:
-                attempt.task = asyncio.current_task()
+                attempt.task = seat
                 result = await handler.function(**keyword_arguments)
             else:
                 result = await self._in_thread(handler.function, keyword_arguments)
@@ -348,7 +351,7 @@ class Executor:
 
     def _report(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
         attempt.reported = True
-        if attempt.cancel_requested and isinstance(outcome, Failed):
+        if attempt.cancel_requested and isinstance(outcome, Failed | Snoozed):
             outcome = Cancelled()
         at = self._clock.at
         self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), attempt.row_count))

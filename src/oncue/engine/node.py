@@ -49,7 +49,7 @@ class Pace:
     lease: float = 15.0
     beat: float = 4.0
     reconcile: float = 1.0
-    buffer: int = 1000
+    buffer: int = 2000
     drain: float = 30.0
     retention: float = 7 * 86400.0
     aging: Rules = field(default_factory=Rules)
@@ -110,7 +110,8 @@ class WorkerNode:
 
     def _ended(self, ended: Ended) -> None:
         self.hands.end(ended)
-        self.claimer.room()
+        if self.claimer.more:
+            self.claimer.signal.set()
 
     def abandon(self, why: str) -> None:
         """The lease is over: stop everything; whoever holds the jobs next is not disturbed by us."""

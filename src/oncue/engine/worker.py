@@ -73,8 +73,9 @@ class Hands:
                 self.suspect_cleared.set()
 
     def end(self, ended: Ended) -> None:
+        if not self.ended:
+            self.outcomes.set()
         self.ended.append(ended)
-        self.outcomes.set()
 
 
 class Claimer:
@@ -108,7 +109,8 @@ class Claimer:
         self._measured_at: datetime | None = None
         self._measured_starts = 0
         self._target = 0
-        self._more = True
+        self.more = True
+        """Whether the last claim found all that it asked for: then a free seat is worth another."""
 
     async def tick(self, now: datetime) -> datetime:
         next_due = await self._promoted(now)
@@ -116,13 +118,8 @@ class Claimer:
         if wanted <= 0:
             return now + self._poll
         claims = await self._claimed(wanted, now)
-        self._more = len(claims) >= wanted
-        return now if self._more else min(now + self._poll, next_due)
-
-    def room(self) -> None:
-        """Seats became free. If the last claim found all that it asked for, there may be more."""
-        if self._more:
-            self.signal.set()
+        self.more = len(claims) >= wanted
+        return now if self.more else min(now + self._poll, next_due)
 
     async def _promoted(self, now: datetime) -> datetime:
         """Queue what is due, and remember when the next is; another node may make that earlier, so look anyway."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from oncue.model import Delivery
 from oncue.policy.retry import DEFAULT_POLICY, Policy, from_stored
@@ -14,26 +15,32 @@ from oncue.policy.retry import DEFAULT_POLICY, Policy, from_stored
 class Options:
     delivery: Delivery = "at_least_once"
     timeout: float | None = None
-    max_runtime: float | None = None
+    max_runtime: float | None = 3600.0
     retry: Policy = DEFAULT_POLICY
 
     def stored(self) -> str:
-        return json.dumps(
-            {
-                "delivery": self.delivery,
-                "timeout": self.timeout,
-                "max_runtime": self.max_runtime,
-                "retry": self.retry.stored(),
-            },
-            separators=(",", ":"),
-        )
+        """Only what differs from the defaults above, which never change: most rows store nothing but braces."""
+        values: dict[str, Any] = {
+            "delivery": self.delivery,
+            "timeout": self.timeout,
+            "max_runtime": self.max_runtime,
+        }
+        told = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
+        if self.retry != DEFAULTS.retry:
+            told["retry"] = self.retry.stored()
+        return json.dumps(told, separators=(",", ":"))
+
+
+DEFAULTS = Options()
 
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Options:
     """The options of a job. Jobs of one task share one text, so that this is a look-up on the hot path."""
-    stored = json.loads(text)
-    return Options(stored["delivery"], stored["timeout"], stored["max_runtime"], from_stored(stored["retry"]))
+    told = json.loads(text)
+    if "retry" in told:
+        told["retry"] = from_stored(told["retry"])
+    return Options(**told)
 
 
 @lru_cache(maxsize=4096)

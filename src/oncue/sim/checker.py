@@ -164,18 +164,16 @@ def _ends(change: Event) -> bool:
 
 @promise("nothing acknowledged is lost")
 def _nothing_lost(evidence: Evidence) -> Iterator[Broken]:
-    ids = {job.id: str(job.uid) for job in evidence.final.jobs}
-    uids = set(ids.values())
+    there = {job.id for job in evidence.final.jobs}
     for event in evidence.events:
+        told = event.fields
         if event.kind == "enqueue.ok":
-            told = event.fields
-            for uid, job_id, created in zip(told["uids"], told["ids"], told["created"], strict=True):
-                if job_id not in ids or (created and ids[job_id] != uid):
-                    yield Broken(f"job {job_id} ({uid}) was acknowledged and is not there", (event,))
+            for job_id, standing, created in zip(told["ids"], told["standing"], told["created"], strict=True):
+                if standing not in there or (created and standing != job_id):
+                    yield Broken(f"job {standing} was acknowledged and is not there", (event,))
         elif event.kind == "enqueue.fail":
-            for uid in event.fields["uids"]:
-                if uid in uids:
-                    yield Broken(f"{uid} was refused and is there", (event,))
+            for job_id in there.intersection(told["ids"]):
+                yield Broken(f"job {job_id} was refused and is there", (event,))
 
 
 @promise("a key has one unfinished job")

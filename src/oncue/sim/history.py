@@ -2,9 +2,9 @@
 
 An event says when (microseconds since 1970), where (a node's label) and what. Its kinds, and their fields:
 
-    enqueue.invoke, .fail, .unknown   uids
-    enqueue.ok                        uids, ids, created: one of each per job
-    job                               id, uid, task, key, options, max_retries, visible_at: a row that was written
+    enqueue.invoke, .fail, .unknown   ids: the numbers that the jobs were to have
+    enqueue.ok                        ids, standing, created: one of each per job
+    job                               id, task, key, options, max_retries, visible_at: a row that was written
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final: how an attempt ended on its node
@@ -93,7 +93,7 @@ def merged(histories: Iterable[Sequence[Event]]) -> list[Event]:
 
 
 def keys_of(batch: Batch) -> Sequence[str | None]:
-    return batch.keys or [None] * len(batch.uids)
+    return batch.keys or [None] * len(batch.ids)
 
 
 def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[dict[str, Any]]:
@@ -110,9 +110,7 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
         for key in keys_of(batch)
     ]
     return [
-        {"id": receipt.id, "uid": str(receipt.uid), **fields}
-        for receipt, fields in zip(receipts, described, strict=True)
-        if receipt.created
+        {"id": receipt.id, **fields} for receipt, fields in zip(receipts, described, strict=True) if receipt.created
     ]
 
 
@@ -211,7 +209,7 @@ class Recorder:
 
 def ok_fields(batch: Batch, receipts: Sequence[Receipt]) -> dict[str, Any]:
     return {
-        "uids": [str(uid) for uid in batch.uids],
-        "ids": [receipt.id for receipt in receipts],
+        "ids": batch.ids,
+        "standing": [receipt.id for receipt in receipts],
         "created": [receipt.created for receipt in receipts],
     }

@@ -174,7 +174,7 @@ class World:
     def _node(self, label: str) -> Node:
         now = self.clock.now()
         return Node(
-            id=identity.new_uids(1, now, self.dice)[0], name=label, host="host", pid=1, boot_id="", version="0",
+            id=identity.new_node_id(self.dice), name=label, host="host", pid=1, boot_id="", version="0",
             queues=("default",), tasks=(TASK,), concurrency=self._concurrency, address=None,
             started_at=now, beat_at=now, expires_at=now,
         )  # fmt: skip
@@ -232,7 +232,7 @@ class World:
             task=task, queue="default", priority=priority, state=entry_state(visible_at, now),
             options=options.stored(), max_retries=max_retries, max_runtime=options.max_runtime, created_at=now,
             visible_at=visible_at, deadline_at=None if deadline is None else now + timedelta(seconds=deadline),
-            enqueued_by="sim", retry_of=None, uids=identity.new_uids(len(jobs), now, self.dice),
+            enqueued_by="sim", retry_of=None, ids=finish(self.operator.store.reserve(len(jobs))),
             args=[script.written(acts) for acts in jobs], keys=keys,
         )  # fmt: skip
 
@@ -243,8 +243,8 @@ class World:
         return receipt.id
 
     def submit(self, batch: Batch) -> None:
-        """Write jobs as an application does: when the reply is lost, ask again under the same uids."""
-        self.history.add(CLIENT, "enqueue.invoke", uids=[str(uid) for uid in batch.uids])
+        """Write jobs as an application does: when the reply is lost, ask again under the same ids."""
+        self.history.add(CLIENT, "enqueue.invoke", ids=batch.ids)
         self._ask(batch, self.clock.now() + PATIENCE, in_doubt=False)
 
     def _ask(self, batch: Batch, give_up: datetime, *, in_doubt: bool) -> None:
@@ -254,7 +254,7 @@ class World:
             if self.clock.now() < give_up:
                 self.at(self.clock.now() + ASK_AGAIN, lambda: self._ask(batch, give_up, in_doubt=True))
             else:
-                self.history.add(CLIENT, "enqueue.unknown", uids=[str(uid) for uid in batch.uids])
+                self.history.add(CLIENT, "enqueue.unknown", ids=batch.ids)
             return
         self.history.add(CLIENT, "enqueue.ok", **ok_fields(batch, receipts))
         self._hint()

@@ -27,6 +27,7 @@ from oncue.model import (
     Holding,
     Job,
     JobFilter,
+    Lane,
     Node,
     Queue,
     Receipt,
@@ -56,6 +57,10 @@ class Store(Protocol):
 
     # --- making and reading jobs --------------------------------------------------------------------------------
 
+    async def reserve(self, count: int) -> list[int]:
+        """Numbers for new jobs, ascending, that nobody else will ever get."""
+        ...
+
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         """Write all jobs or none; one receipt each, in order.
 
@@ -65,7 +70,7 @@ class Store(Protocol):
         """
         ...
 
-    async def job(self, ref: int | UUID) -> Job | None: ...
+    async def job(self, job_id: int) -> Job | None: ...
 
     async def jobs(self, wanted: JobFilter) -> list[Job]: ...
 
@@ -122,8 +127,14 @@ class Store(Protocol):
         """Running jobs whose maximum runtime ended before this instant."""
         ...
 
-    async def age(self, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime) -> int:
-        """Raise up to `limit` jobs that have waited since then by `gain`, once per round. How many were raised."""
+    async def lanes(self) -> list[Lane]:
+        """The (queue, priority) pairs in which something is queued, highest priority first, below the highest."""
+        ...
+
+    async def age(
+        self, lane: Lane, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+    ) -> int:
+        """Raise up to `limit` jobs of a lane that have waited since then, once per round. How many were raised."""
         ...
 
     async def prune(self, before: datetime, limit: int) -> int:

@@ -24,6 +24,7 @@ from oncue.model import (
     Holding,
     Job,
     JobFilter,
+    Lane,
     Node,
     Queue,
     Receipt,
@@ -33,7 +34,7 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT
 from oncue.store.hints import Debounce
-from oncue.store.tables import queue_rows
+from oncue.store.tables import is_plain, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
 CHANNEL = "oncue"
@@ -102,10 +103,15 @@ class PostgresStore:
 
     # --- making and reading jobs --------------------------------------------------------------------------------
 
+    async def reserve(self, count: int) -> list[int]:
+        async with self._connections.use() as connection:
+            ids: list[int] = await connection.fetchval(self._sql["reserve"], count)
+            return ids
+
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         while True:
             try:
-                if len(batches) == 1 and len(batches[0].uids) <= ROWS_PER_STATEMENT and not in_doubt:
+                if len(batches) == 1 and len(batches[0].ids) <= ROWS_PER_STATEMENT and not in_doubt:
                     return await self._enqueue_at_once(batches[0])
                 return await self._enqueue_in_transaction(batches, in_doubt)
             except StoreUnavailable as error:
@@ -118,7 +124,7 @@ class PostgresStore:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
         tell = batch.state == "queued" and self._hints.take()
         async with self._connections.use() as connection:
-            written = await self._insert(connection, batch, 0, len(batch.uids), tell=tell)
+            written = await self._insert(connection, batch, 0, len(batch.ids), tell=tell)
             receipts = await self._receipts(connection, batch, written)
         if written and not tell and batch.state == "queued":
             self._hints.send()
@@ -128,8 +134,8 @@ class PostgresStore:
         receipts: list[Receipt] = []
         async with self._connections.use() as connection, connection.transaction():
             for batch in batches:
-                written = await self._touched(connection, batch) if in_doubt else {}
-                for start in range(0, len(batch.uids), ROWS_PER_STATEMENT):
+                written = await self._touched(connection, batch) if in_doubt else set()
+                for start in range(0, len(batch.ids), ROWS_PER_STATEMENT):
                     end = start + ROWS_PER_STATEMENT
                     written |= await self._insert(connection, batch, start, end, skip=written)
                 receipts += await self._receipts(connection, batch, written)
@@ -144,18 +150,18 @@ class PostgresStore:
         end: int,
         *,
         tell: bool = False,
-        skip: dict[UUID, int] | None = None,
-    ) -> dict[UUID, int]:
-        uids, args = batch.uids[start:end], batch.args[start:end]
-        keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(uids)
+        skip: set[int] | None = None,
+    ) -> set[int]:
+        ids, args = batch.ids[start:end], batch.args[start:end]
+        keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(ids)
         if skip:
-            kept = [row for row in zip(uids, args, keys, strict=True) if row[0] not in skip]
+            kept = [row for row in zip(ids, args, keys, strict=True) if row[0] not in skip]
             if not kept:
-                return {}
-            uids, args, keys = (list(column) for column in zip(*kept, strict=True))
+                return set()
+            ids, args, keys = (list(column) for column in zip(*kept, strict=True))
         rows = await connection.fetch(
             self._sql["enqueue"],
-            uids,
+            ids,
             args,
             keys,
             batch.task,
@@ -172,24 +178,22 @@ class PostgresStore:
             tell,
             batch.retry_of,
         )
-        return {row[1]: row[0] for row in rows}
+        return {row[0] for row in rows}
 
-    async def _touched(self, connection: Connection, batch: Batch) -> dict[UUID, int]:
-        rows = await connection.fetch(self._sql["touch"], batch.uids, batch.created_at)
-        return {row[1]: row[0] for row in rows}
+    async def _touched(self, connection: Connection, batch: Batch) -> set[int]:
+        rows = await connection.fetch(self._sql["touch"], batch.ids, batch.created_at)
+        return {row[0] for row in rows}
 
-    async def _receipts(self, connection: Connection, batch: Batch, written: dict[UUID, int]) -> list[Receipt]:
-        if len(written) == len(batch.uids):
-            return [Receipt(written[uid], uid, True) for uid in batch.uids]
+    async def _receipts(self, connection: Connection, batch: Batch, written: set[int]) -> list[Receipt]:
+        if len(written) == len(batch.ids):
+            return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         return await self._receipts_of_duplicates(connection, batch, written)
 
-    async def _receipts_of_duplicates(
-        self, connection: Connection, batch: Batch, written: dict[UUID, int]
-    ) -> list[Receipt]:
+    async def _receipts_of_duplicates(self, connection: Connection, batch: Batch, written: set[int]) -> list[Receipt]:
         keys = batch.keys or []
-        standing: dict[str, tuple[int, UUID]] = {}
+        standing: dict[str, tuple[int, datetime]] = {}
         while True:
-            left = [n for n, uid in enumerate(batch.uids) if uid not in written and keys[n] not in standing]
+            left = [n for n, job_id in enumerate(batch.ids) if job_id not in written and keys[n] not in standing]
             if not left:
                 break
             rows = await connection.fetch(self._sql["standing"], batch.task, [keys[n] for n in left])
@@ -199,13 +203,12 @@ class PostgresStore:
                 if keys[n] not in standing:
                     written |= await self._insert(connection, batch, n, n + 1)
         return [
-            Receipt(written[uid], uid, True) if uid in written else Receipt(*standing[keys[n]], False)
-            for n, uid in enumerate(batch.uids)
+            Receipt(job_id, batch.created_at, True) if job_id in written else Receipt(*standing[keys[n]], False)
+            for n, job_id in enumerate(batch.ids)
         ]
 
-    async def job(self, ref: int | UUID) -> Job | None:
-        name = "job_by_uid" if isinstance(ref, UUID) else "job_by_id"
-        rows = await self._fetch(name, ref)
+    async def job(self, job_id: int) -> Job | None:
+        rows = await self._fetch("job", job_id)
         return _job(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
@@ -242,15 +245,16 @@ class PostgresStore:
             return []
         # In the order of their ids, so that two batches that meet (a result and a rescue) never lock each other up.
         places = sorted(range(len(changes)), key=lambda place: changes[place].id)
-        columns = [list(column) for column in zip(*(changes[place] for place in places), strict=True)]
+        ordered = [changes[place] for place in places]
+        name, columns = _columns(ordered)
         try:
             async with self._connections.use() as connection:
-                took = await connection.fetchval(self._sql["apply"], now, *columns)
+                took: list[int] = await connection.fetchval(self._sql[name], now, *columns)
         except StoreError as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
-        if any(change.state == "queued" for change in changes):
+        if name == "apply" and any(change.state == "queued" for change in changes):
             self._hints.send()
         if len(took) == len(changes):
             return [True] * len(changes)
@@ -277,19 +281,17 @@ class PostgresStore:
     async def overdue(self, before: datetime, limit: int) -> list[Claim]:
         return [Claim(*row) for row in await self._fetch("overdue", before, limit)]
 
-    async def age(self, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime) -> int:
-        raised = 0
+    async def lanes(self) -> list[Lane]:
+        return [Lane(*row) for row in await self._fetch("lanes")]
+
+    async def age(
+        self, lane: Lane, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+    ) -> int:
         async with self._connections.use() as connection:
-            # Highest lane first, so that a job raised in this pass is not met again.
-            for queue, priority in await connection.fetch(self._sql["age_lanes"]):
-                left = limit - raised
-                if left <= 0:
-                    break
-                status = await connection.execute(
-                    self._sql["age"], round_no, queue, priority, waiting_since, gain, now, left
-                )
-                raised += int(status.split()[-1])
-        return raised
+            status = await connection.execute(
+                self._sql["age"], round_no, lane.queue, lane.priority, waiting_since, gain, now, limit
+            )
+        return int(status.split()[-1])
 
     async def prune(self, before: datetime, limit: int) -> int:
         gone = 0
@@ -396,6 +398,15 @@ class PostgresStore:
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
             return await connection.fetch(self._sql[name], *parameters)
+
+
+def _columns(changes: Sequence[Change]) -> tuple[str, list[list[Any]]]:
+    """The statement for these changes, and its arrays. `apply_plain` wants ids that ascend strictly."""
+    ids = [change.id for change in changes]
+    if all(map(is_plain, changes)) and len(set(ids)) == len(ids):
+        fences = [change.claim_no for change in changes]
+        return "apply_plain", [ids, fences, [c.started_at for c in changes], [c.ended_at for c in changes]]
+    return "apply", [list(column) for column in zip(*changes, strict=True)]
 
 
 def _job(row: asyncpg.Record) -> Job:

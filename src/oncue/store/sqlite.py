@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from oncue import model
 from oncue.clock import wall
 from oncue.errors import Conflict, StoreError, StoreUnavailable
 from oncue.model import (
@@ -32,7 +33,7 @@ from oncue.model import (
 from oncue.store import statements
 from oncue.store.contract import DEPTH_LIMIT
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
-from oncue.store.tables import queue_rows
+from oncue.store.tables import is_plain, queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
@@ -72,6 +73,7 @@ class SqliteStore:
         self._writer: Lane
         self._reader: Lane
         self._lanes: list[Lane] = []
+        self._found_some = False
         self._watch: asyncio.Task[None] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -143,6 +145,14 @@ class SqliteStore:
 
     # --- making and reading jobs --------------------------------------------------------------------------------
 
+    async def reserve(self, count: int) -> list[int]:
+        def work(connection: sqlite3.Connection) -> int:
+            (last,) = connection.execute(self._sql["reserve"], {"count": count}).fetchall()[0]
+            return int(last)
+
+        last = await self._writer.write(work)
+        return list(range(last - count + 1, last + 1))
+
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         def work(connection: sqlite3.Connection) -> list[Receipt]:
             return [receipt for batch in batches for receipt in self._enqueued(connection, batch, in_doubt)]
@@ -150,12 +160,10 @@ class SqliteStore:
         return await self._writer.write(work)
 
     def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
-        texts = [str(uid) for uid in batch.uids]
-        rows: Sequence[tuple[str, str, str | None]] = list(zip(texts, batch.args, _keys(batch), strict=True))
+        rows = list(zip(batch.ids, batch.args, _keys(batch), strict=True))
         if in_doubt:
-            parameters = {"uids": json.dumps(texts), "now": _micros(batch.created_at)}
-            connection.execute(self._sql["touch"], parameters)
-            there = self._written(connection, texts)
+            connection.execute(self._sql["touch"], {"ids": json.dumps(batch.ids), "now": _micros(batch.created_at)})
+            there = self._written(connection, batch)
             rows = [row for row in rows if row[0] not in there]
         connection.execute(
             self._sql["enqueue"],
@@ -175,27 +183,24 @@ class SqliteStore:
                 "retry_of": batch.retry_of,
             },
         )
-        written = self._written(connection, texts)
-        standing = self._standing(connection, batch) if len(written) < len(texts) else {}
-        keys = batch.keys or []
+        if batch.keys is None:
+            return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
+        written, standing = self._written(connection, batch), self._standing(connection, batch)
         return [
-            Receipt(written[text], uid, True) if text in written else Receipt(*standing[keys[n]], False)
-            for n, (text, uid) in enumerate(zip(texts, batch.uids, strict=True))
+            Receipt(job_id, batch.created_at, True) if job_id in written else Receipt(*standing[key], False)
+            for job_id, key in zip(batch.ids, batch.keys, strict=True)
         ]
 
-    def _written(self, connection: sqlite3.Connection, uids: list[str]) -> dict[str, int]:
-        return dict(_set(connection, self._sql["written"], {"uids": json.dumps(uids)}))
+    def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
+        return set(_set(connection, self._sql["written"], {"ids": json.dumps(batch.ids)}))
 
-    def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, UUID]]:
+    def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, datetime]]:
         parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
         found = _set(connection, self._sql["standing"], parameters)
-        return {key: (job_id, UUID(uid)) for key, job_id, uid in found}
+        return {key: (job_id, _instant(created_at)) for key, job_id, created_at in found}
 
-    async def job(self, ref: int | UUID) -> Job | None:
-        if isinstance(ref, UUID):
-            rows = await self._rows("job_by_uid", ref=str(ref))
-        else:
-            rows = await self._rows("job_by_id", ref=ref)
+    async def job(self, job_id: int) -> Job | None:
+        rows = await self._rows("job", job_id=job_id)
         return _job(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
@@ -257,8 +262,10 @@ class SqliteStore:
             "tasks": json.dumps(list(tasks)),
             "limit": limit,
         }
-        # Looking costs no lock: an idle worker writes nothing.
-        if not await self._reader.read(lambda connection: self._best(connection, lookup, suspect)):
+        # Looking costs no lock: an idle worker writes nothing. While claims find something, it need not look first.
+        if not self._found_some:
+            self._found_some = bool(await self._reader.read(lambda connection: self._best(connection, lookup, suspect)))
+        if not self._found_some:
             return []
 
         def work(connection: sqlite3.Connection) -> list[Any]:
@@ -266,7 +273,9 @@ class SqliteStore:
             connection.execute(self._sql["take"], taken)
             return _set(connection, self._sql["taken"], taken)
 
-        return [_claim(row) for row in await self._writer.write(work)]
+        claims = _claims(await self._writer.write(work))
+        self._found_some = bool(claims)
+        return claims
 
     def _best(self, connection: sqlite3.Connection, lookup: dict[str, Any], suspect: bool) -> list[int]:
         found: list[tuple[int, int, int]] = []
@@ -279,29 +288,48 @@ class SqliteStore:
         return [job_id for _, _, job_id in best]
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
-        rows = json.dumps([_change_row(change) for change in changes])
-        repeats = any(change.state not in TERMINAL for change in changes)
-        doubles = len({change.id for change in changes}) < len(changes)
+        if not changes:
+            return []
 
-        def work(connection: sqlite3.Connection) -> list[int]:
-            connection.execute(self._sql["forget_changes"])
-            connection.execute(self._sql["load_changes"], {"changes": rows})
-            connection.execute(self._sql["drop_stale_changes"])
-            if doubles:
-                connection.execute(self._sql["drop_second_changes"])
-            if repeats:
-                connection.execute(self._sql["history"])
-            connection.execute(self._sql["count"])
-            connection.execute(self._sql["apply"], {"now": _micros(now)})
-            return _set(connection, self._sql["took"], {})
+        def work(connection: sqlite3.Connection) -> set[int]:
+            if all(map(is_plain, changes)) and self._applied_plain(connection, changes, now):
+                return set(range(len(changes)))
+            return self._applied(connection, changes, now)
 
         try:
-            took = set(await self._writer.write(work))
+            took = await self._writer.write(work)
         except StoreError as error:
             if getattr(error.__cause__, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_UNIQUE":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
         return [ordinal in took for ordinal in range(len(changes))]
+
+    def _applied_plain(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> bool:
+        """Write plain successes, all of them or, if one was fenced, none."""
+        rows = [
+            (change.id, change.claim_no, _micros_or_none(change.started_at), _micros_or_none(change.ended_at))
+            for change in changes
+        ]
+        parameters = {"changes": json.dumps(rows), "now": _micros(now)}
+        connection.execute("savepoint plain")
+        took = connection.execute(self._sql["apply_plain"], parameters).rowcount
+        if took == len(changes):
+            connection.execute(self._sql["count_plain"], parameters)
+        else:
+            connection.execute("rollback to plain")
+        connection.execute("release plain")
+        return took == len(changes)
+
+    def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
+        connection.execute(self._sql["forget_changes"])
+        rows = json.dumps([_change_row(change) for change in changes])
+        connection.execute(self._sql["load_changes"], {"changes": rows})
+        connection.execute(self._sql["drop_stale_changes"])
+        connection.execute(self._sql["drop_second_changes"])
+        connection.execute(self._sql["history"])
+        connection.execute(self._sql["count"])
+        connection.execute(self._sql["apply"], {"now": _micros(now)})
+        return set(_set(connection, self._sql["took"], {}))
 
     async def mark_started(self, started: Sequence[Started]) -> None:
         rows = [(mark.id, mark.claim_no, _micros(mark.started_at)) for mark in started]
@@ -323,25 +351,24 @@ class SqliteStore:
 
     async def _claims(self, name: str, **parameters: Any) -> list[Claim]:
         rows = await self._reader.read(lambda connection: _set(connection, self._sql[name], parameters))
-        return [_claim(row) for row in rows]
+        return _claims(rows)
 
-    async def age(self, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime) -> int:
-        lanes = await self._rows("age_lanes")
-        raised = 0
-        # Highest lane first, so that a job raised in this pass is not met again.
-        for queue, priority in lanes:
-            if raised < limit:
-                raised += await self._write(
-                    "age",
-                    round_no=round_no,
-                    waiting_since=_micros(waiting_since),
-                    gain=gain,
-                    limit=limit - raised,
-                    now=_micros(now),
-                    queue=queue,
-                    priority=priority,
-                )
-        return raised
+    async def lanes(self) -> list[model.Lane]:
+        return [model.Lane(*row) for row in await self._rows("lanes")]
+
+    async def age(
+        self, lane: model.Lane, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+    ) -> int:
+        return await self._write(
+            "age",
+            round_no=round_no,
+            waiting_since=_micros(waiting_since),
+            gain=gain,
+            limit=limit,
+            now=_micros(now),
+            queue=lane.queue,
+            priority=lane.priority,
+        )
 
     async def prune(self, before: datetime, limit: int) -> int:
         def work(connection: sqlite3.Connection) -> int:
@@ -483,7 +510,7 @@ def _log_ahead(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def _keys(batch: Batch) -> Sequence[str | None]:
-    return batch.keys or [None] * len(batch.uids)
+    return batch.keys or [None] * len(batch.ids)
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -536,15 +563,20 @@ def _change_row(change: Change) -> list[Any]:
     return row
 
 
-def _claim(row: list[Any]) -> Claim:
-    row[1] = UUID(row[1])
-    row[7] = _instant(row[7])
-    row[8] = _instant(row[8])
-    row[9] = _instant_or_none(row[9])
-    row[10] = _instant(row[10])
-    row[11] = _instant_or_none(row[11])
-    row[17] = bool(row[17])
-    return Claim(*row)
+class _Instants(dict[int | None, Any]):
+    """Microseconds to instants. The rows of a batch share most of theirs, and making one costs more than finding it."""
+
+    def __missing__(self, micros: int | None) -> datetime | None:
+        made = self[micros] = _instant_or_none(micros)
+        return made
+
+
+def _claims(rows: list[Any]) -> list[Claim]:
+    instants = _Instants()
+    for row in rows:
+        row[6:11] = [instants[micros] for micros in row[6:11]]
+        row[16] = bool(row[16])
+    return [Claim(*row) for row in rows]
 
 
 _JOB_FIELDS = tuple(name.strip() for name in statements.JOB_COLUMNS.split(","))
@@ -555,7 +587,6 @@ def _job(row: Sequence[Any]) -> Job:
     values = dict(zip(_JOB_FIELDS, row, strict=True))
     for name in _JOB_INSTANTS:
         values[name] = _instant_or_none(values[name])
-    values["uid"] = UUID(values["uid"])
     values["node_id"] = _uuid(values["node_id"])
     values["args"] = json.loads(values["args"])
     values["result"] = None if values["result"] is None else json.loads(values["result"])

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from oncue.errors import SchemaMismatch
 
 JOB_COLUMNS = (
-    "id, uid, task, queue, priority, state, reason, args, options, key, enqueued_by, created_at, updated_at, "
+    "id, task, queue, priority, state, reason, args, options, key, enqueued_by, created_at, updated_at, "
     "order_at, visible_at, deadline_at, max_runtime, max_retries, retry_count, attempt, crashes, claim_no, node_id, "
     "claimed_at, run_until, started_at, finished_at, cancel_requested_at, result, error, retry_of"
 )
 CLAIM_COLUMNS = (
-    "id, uid, task, queue, priority, args, options, created_at, visible_at, deadline_at, claimed_at, started_at, "
+    "id, task, queue, priority, args, options, created_at, visible_at, deadline_at, claimed_at, started_at, "
     "claim_no, attempt, retry_count, max_retries, crashes, cancel_requested"
 )
 CLAIM_SOURCE = CLAIM_COLUMNS.replace("cancel_requested", "cancel_requested_at is not null as cancel_requested")

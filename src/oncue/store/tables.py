@@ -1,4 +1,4 @@
-"""Rows that both stores put together in the same way."""
+"""What both stores do in the same way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from oncue.model import Queue
+from oncue.model import Change, Queue
 
 
 def queue_rows(
@@ -19,3 +19,17 @@ def queue_rows(
         counts.setdefault(queue, {})[state] = jobs
     fields = ("queued", "running", "later", "succeeded", "failed", "cancelled", "skipped")
     return [Queue(name, paused.get(name), *(counts[name].get(field, 0) for field in fields)) for name in sorted(counts)]
+
+
+def is_plain(change: Change) -> bool:
+    """Success at the first attempt, with no result to keep."""
+    return (
+        change.state == "succeeded"
+        and change.from_state == "running"
+        and change.attempt == 1
+        and change.result is None
+        and change.reason is None
+        and change.started_at is not None
+        and change.crashes == 0
+        and change.retry_count == 0
+    )

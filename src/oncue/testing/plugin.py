@@ -25,15 +25,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def oncue_app(request: pytest.FixtureRequest) -> Oncue:
     """The application under test. Define a fixture of the same name to choose another one."""
-    from oncue.testing.finding import find_app
+    from oncue.cli.finding import imported
+    from oncue.errors import ConfigError
 
     place = str(request.config.getini("oncue_app"))
     if not place:
         pytest.fail(f"which application is under test? {HOW}", pytrace=False)
     try:
-        return find_app(place)
-    except LookupError as error:
-        pytest.fail(f"oncue_app: {error}", pytrace=False)
+        return imported(place, "oncue_app")
+    except ConfigError as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture

@@ -73,8 +73,15 @@ class InlineWorker:
             pass
 
     async def _next(self, queue: str | None) -> Claim | None:
+        tasks = list(self._app.tasks)
+        if queue is not None:
+            return await self._claimed([queue], tasks)
         await self._learn_queues()
-        return await self._claimed(sorted(self._queues) if queue is None else [queue], list(self._app.tasks))
+        claim = await self._claimed(sorted(self._queues), tasks)
+        if claim is None:  # before giving up, look closely
+            self._queues.update(found.name for found in await self._store.queues())
+            claim = await self._claimed(sorted(self._queues), tasks)
+        return claim
 
     async def _learn_queues(self) -> None:
         """A worker is told its queues; here every queue that anything was ever put into is served."""

@@ -1,8 +1,14 @@
 -- The engine: jobs, their earlier attempts, queues, totals and nodes. Instants are microseconds since 1970 (UTC).
 
+-- Ids are handed out before the row is written: an enqueue whose reply was lost is sent again under the same ids.
+create table oncue_job_ids (
+    only integer primary key check (only = 1),
+    last integer not null
+) strict, without rowid;
+insert into oncue_job_ids values (1, 0);
+
 create table oncue_jobs (
-    id                  integer primary key autoincrement,
-    uid                 text not null,
+    id                  integer primary key,
     task                text not null,
     queue               text not null,
     priority            integer not null check (priority between 0 and 100),
@@ -36,8 +42,6 @@ create table oncue_jobs (
     retry_of            integer
 ) strict;
 
--- An enqueue whose reply was lost is sent again under the same uid.
-create unique index oncue_jobs_uid on oncue_jobs (uid);
 -- Claims read the head of this one and nothing else. The literal state keeps finished jobs out of it.
 create index oncue_jobs_claimable on oncue_jobs (queue, priority desc, order_at, id)
     where state = 'queued' and crashes = 0;
