@@ -20,7 +20,8 @@ class Proxy:
         self.url = url.replace(url.split("host=")[1], self._folder.name)
         self.away = False
         self.refused = asyncio.Event()
-        self.swallowing = False
+        self.doomed = b""
+        """The answer to a question that contains this is swallowed, and the line is cut."""
         self.swallowed = asyncio.Event()
         self.cut = asyncio.Event()
 
@@ -46,19 +47,24 @@ class Proxy:
             return
         back_reader, back_writer = await asyncio.open_unix_connection(self._target)
         self._lines |= {writer, back_writer}
-        await asyncio.gather(self._pass_on(reader, back_writer), self._pass_back(back_reader, writer))
+        asked = asyncio.Event()
+        await asyncio.gather(self._pass_on(reader, back_writer, asked), self._pass_back(back_reader, writer, asked))
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: asyncio.Event) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
+                if self.doomed and self.doomed in data:
+                    self.doomed = b""
+                    asked.set()
                 writer.write(data)
         writer.close()
 
-    async def _pass_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_back(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: asyncio.Event
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
-                if self.swallowing:
-                    self.swallowing = False
+                if asked.is_set():
                     self.swallowed.set()
                     await self.cut.wait()
                     break

@@ -14,6 +14,14 @@ from tests.app.conftest import MakeApp
 from tests.app.proxy import Proxy
 
 
+async def ready(app: Oncue) -> Task[[int], None]:
+    """A task two of whose jobs are there. The next enqueue has its number already: all that it asks is the insert."""
+    work = declare(app)
+    await work.using(key="1").aenqueue(1)
+    await work.using(key="2").aenqueue(2)
+    return work
+
+
 def declare(app: Oncue) -> Task[[int], None]:
     @app.task
     def work(n: int) -> None: ...
@@ -26,27 +34,25 @@ async def test_a_job_whose_reply_was_lost_is_written_once(
 ) -> None:
     async with Proxy(postgres_url) as proxy:
         app = make_app(proxy.url)
-        work = declare(app)
-        await work.aenqueue(1)  # from now on the statement is prepared: the next reply is the insert's
-        proxy.swallowing = True
-        asking = asyncio.create_task(work.aenqueue(2))
+        work = await ready(app)
+        proxy.doomed = b'{"n":3}'
+        asking = asyncio.create_task(work.aenqueue(3))
         await proxy.swallowed.wait()
         written = await postgres_store.jobs(JobFilter())
-        assert [job.args for job in written] == [{"n": 2}, {"n": 1}], "it is there; only the caller does not know"
+        assert written[0].args == {"n": 3}, "it is there; only the caller does not know"
         proxy.cut.set()
         receipt = await asking
         assert (receipt.created, receipt.uid) == (True, written[0].uid)
-        assert len(await postgres_store.jobs(JobFilter())) == 2
+        assert len(await postgres_store.jobs(JobFilter())) == 3
         await app.aclose()
 
 
 async def test_a_keyed_job_whose_reply_was_lost_is_not_its_own_duplicate(make_app: MakeApp, postgres_url: str) -> None:
     async with Proxy(postgres_url) as proxy:
         app = make_app(proxy.url)
-        work = declare(app)
-        await work.using(key="1").aenqueue(1)
-        proxy.swallowing = True
-        asking = asyncio.create_task(work.using(key="2").aenqueue(2))
+        work = await ready(app)
+        proxy.doomed = b'{"n":3}'
+        asking = asyncio.create_task(work.using(key="3").aenqueue(3))
         await proxy.swallowed.wait()
         proxy.cut.set()
         assert (await asking).created
@@ -68,20 +74,24 @@ async def test_an_enqueue_waits_for_a_database_that_comes_back(make_app: MakeApp
         await app.aclose()
 
 
-async def test_an_outage_that_lasts_is_told_with_what_is_unknown(
-    make_app: MakeApp, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [([3], r"it is unknown whether the 1 jobs of work were written \(id \d+\)"), ([3, 4, 5], "nothing was written")],
+    ids=["the insert was sent", "no numbers could be had"],
+)
+async def test_an_outage_that_lasts_is_told_with_what_is_known(
+    make_app: MakeApp, postgres_url: str, monkeypatch: pytest.MonkeyPatch, numbers: list[int], told: str
 ) -> None:
     monkeypatch.setattr("oncue.app.ENQUEUE_PATIENCE_SECONDS", 0.1)
     async with Proxy(postgres_url) as proxy:
         app = make_app(proxy.url)
-        work = declare(app)
-        await work.aenqueue(1)
+        work = await ready(app)
         proxy.away = True
         proxy.hang_up()
-        with pytest.raises(StoreUnavailable, match=r"it is unknown whether the 2 jobs of work were written \(id "):
-            await work.aenqueue_many([2, 3])
+        with pytest.raises(StoreUnavailable, match=told):
+            await work.aenqueue_many(numbers)
         proxy.away = False
-        assert len(await app.jobs()) == 1
+        assert len(await app.jobs()) == 2
         await app.aclose()
 
 

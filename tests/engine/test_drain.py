@@ -45,7 +45,7 @@ class Plant:
         batch = Batch(
             task=task, queue="default", priority=0, state="queued", options=(options or Options()).stored(),
             max_retries=3, max_runtime=None, created_at=now, visible_at=now, deadline_at=None, enqueued_by="tests",
-            retry_of=None, uids=[uuid4() for _ in range(count)], args=["{}"] * count,
+            retry_of=None, ids=await self.store.reserve(count), args=["{}"] * count,
         )  # fmt: skip
         receipts = await self.store.enqueue([batch])
         self.node.wake()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from prometheus_client import generate_latest
@@ -20,7 +19,7 @@ from tests.store.scene import NOW, OPTIONS, after
 
 def a_claim(**fields: Any) -> Claim:
     claim = Claim(
-        1, uuid4(), "send", "mail", 0, "{}", OPTIONS, NOW, NOW, None, NOW, None, 1, 0, 0, 3, 0, False,
+        1, "send", "mail", 0, "{}", OPTIONS, NOW, NOW, None, NOW, None, 1, 0, 0, 3, 0, False,
     )  # fmt: skip
     return claim._replace(**fields)
 

@@ -13,6 +13,13 @@ from oncue.testing.clock import Clock
 T = TypeVar("T")
 
 
+class StageConnection(Connection):
+    """One for all threads, so that nothing may be kept here that two of them could take at once."""
+
+    async def ids(self, count: int) -> list[int]:
+        return await self.store.reserve(count)
+
+
 class Stage:
     """The test kit's way to the database. Nothing that it does has to wait, so plain code needs no loop for it."""
 
@@ -21,7 +28,7 @@ class Stage:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.store = SqliteStore(":memory:", inline=True, wall=clock.now)
-        self.connection = Connection(self.store, clock)
+        self.connection = StageConnection(self.store, clock)
 
     async def connected(self) -> Connection:
         return self.connection

@@ -37,6 +37,7 @@ create table oncue_jobs (
     error               text,
     retry_of            bigint
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+alter sequence oncue_job_ids owned by oncue_jobs.id;
 
 -- Claims read the head of this one and nothing else. The literal state keeps finished jobs out of it.
 create index oncue_jobs_claimable on oncue_jobs (queue, priority desc, order_at, id)
