@@ -131,7 +131,9 @@ class Oncue(Operations):
         args = [call.task.dump(positional, named, limit) for positional, named in rows]
         keys = None if call.key is None else [call.key_of(*row) for row in rows]
         connection = await self.connected()
-        ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
+        ids = connection.spare_ids(len(args))
+        if ids is None:
+            ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
         batch = self._batch(call, ids, args, keys, connection.now())
         receipts = await self._written(connection, batch)
         created = sum(receipt.created for receipt in receipts)
@@ -261,7 +263,11 @@ class Oncue(Operations):
         try:
             await process.start()
             _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
-            yield node
+            try:
+                yield node
+            except BaseException:
+                await process.drain(0.0)  # whatever went wrong out there, what is in hand is given back
+                raise
             await process.drain(pace.drain)
         finally:
             await process.abort()

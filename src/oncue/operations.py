@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -143,12 +143,16 @@ class Operations:
     async def nodes(self) -> list[Node]:
         return await (await self.connected()).store.nodes()
 
-    async def prune(self, older_than: Duration) -> AsyncIterator[int]:
-        """Delete finished jobs older than this, in batches; yields how many each batch deleted."""
+    async def prune(self, older_than: Duration, told: Callable[[int], None] | None = None) -> int:
+        """Delete finished jobs older than this, in batches; how many. `told` hears the count after each batch."""
         connected = await self.connected()
         before = connected.now() - timedelta(seconds=seconds(older_than, "older_than"))
+        total = 0
         while gone := await connected.store.prune(before, PRUNE_BATCH):
-            yield gone
+            total += gone
+            if told is not None:
+                told(total)
+        return total
 
 
 def _possible(job_id: int) -> bool:

@@ -34,14 +34,20 @@ class Connection:
     def now(self) -> datetime:
         return self.clock.now()
 
+    def spare_ids(self, count: int) -> list[int] | None:
+        """Numbers for new jobs, if there are enough in hand."""
+        if len(self._spare_ids) < count:
+            return None
+        taken = self._spare_ids[:count]
+        del self._spare_ids[:count]
+        return taken
+
     async def ids(self, count: int) -> list[int]:
         """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""
-        while len(self._spare_ids) < count:
+        while (taken := self.spare_ids(count)) is None:
             missing = count - len(self._spare_ids)
             self._spare_ids += await self.store.reserve(max(missing, self._block))
             self._block = min(self._block * 2, LARGEST_BLOCK)
-        taken = self._spare_ids[:count]
-        del self._spare_ids[:count]
         return taken
 
 

@@ -38,6 +38,10 @@ def _names(value: Any) -> Any:
     return value
 
 
+def _unlimited(value: Any) -> Any:
+    return None if isinstance(value, str) and value.strip().lower() == "none" else value
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
@@ -57,7 +61,7 @@ class Settings(BaseModel):
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
     buffer: int = Field(2000, ge=0, le=100_000)
-    max_runtime: Seconds | None = 3600.0
+    max_runtime: Annotated[Seconds | None, BeforeValidator(_unlimited)] = 3600.0
     retention: Seconds = 7 * 86400.0
     max_args_bytes: int = Field(256 * 1024, ge=1024)
     max_result_bytes: int = Field(64 * 1024, ge=0)

@@ -33,7 +33,9 @@ class Proxy:
         assert self._server is not None
         self._server.close()
         self.hang_up()
-        await asyncio.sleep(0)
+        for line in self._lines:
+            with contextlib.suppress(ConnectionError):
+                await line.wait_closed()
         self._folder.cleanup()
 
     def hang_up(self) -> None:
@@ -41,12 +43,13 @@ class Proxy:
             line.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._lines.add(writer)
         if self.away:
             self.refused.set()
             writer.close()
             return
         back_reader, back_writer = await asyncio.open_unix_connection(self._target)
-        self._lines |= {writer, back_writer}
+        self._lines.add(back_writer)
         asked = asyncio.Event()
         await asyncio.gather(self._pass_on(reader, back_writer, asked), self._pass_back(back_reader, writer, asked))
 

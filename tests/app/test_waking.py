@@ -122,7 +122,6 @@ async def test_a_job_that_was_due_later_before_the_worker_looked_starts_when_it_
     assert 0 <= waited(job) < 1
 
 
-@pytest.mark.xfail(strict=True, reason="the claimer promotes only when it polls: a wake-up does not make it look")
 async def test_a_job_that_becomes_due_while_the_worker_is_idle_starts_when_it_is_due(
     make_app: MakeApp, database_url: str
 ) -> None:

@@ -34,7 +34,7 @@ class Bell:
 async def watched(store: Store) -> Bell:
     """A bell on this store, after its first ring, which says only that somebody listens now."""
     bell = Bell()
-    await store.watch(bell.ring)
+    await store.watch(lambda _: bell.ring())
     await bell.heard()
     return bell
 

@@ -8,24 +8,18 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 
 import typer
 
 from oncue.errors import ConfigError, InvalidJob, JobNotFound, OncueError, UnknownTask
+from oncue.store.addresses import hidden
 
 FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
 
 # typer has click's exceptions under changing names; this one it exports, and the root is two steps up.
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
-_PASSWORD = re.compile(r"(://[^:/@\s]*):[^\s'\"]*@|([?&](?:password|sslpassword)=)[^&\s'\"]*")
-
-
-def hidden(text: str) -> str:
-    """The same without the passwords of any addresses in it."""
-    return _PASSWORD.sub(lambda found: f"{found[1]}:***@" if found[1] else f"{found[2]}***", text)
 
 
 def exit_code(error: Exception) -> int:

@@ -8,11 +8,12 @@ from contextlib import suppress
 import typer
 
 from oncue.app import Oncue
-from oncue.cli import failures, output
+from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, find
 from oncue.cli.output import JsonOption
 from oncue.errors import SchemaMismatch
 from oncue.store import PostgresStore, SqliteStore
+from oncue.store.addresses import hidden
 from oncue.store.statements import check_version
 
 
@@ -29,7 +30,7 @@ def migrate(as_json: JsonOption = False, app: AppOption = None, database_url: Da
     """Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once."""
     found = find(app, database_url=database_url)
     steps, version = asyncio.run(_migrated(unmigrated(found)))
-    address = failures.hidden(found.settings.database_url)
+    address = hidden(found.settings.database_url)
     if as_json:
         output.show_json({"database_url": address, "version": version, "applied": steps})
         return

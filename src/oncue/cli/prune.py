@@ -27,13 +27,9 @@ def prune_jobs(
         _confirm(age)
 
     async def work() -> int:
-        total = 0
         with output.progress(known=False) as bar:
             line = bar.add_task("deleting", total=None)
-            async for gone in found.prune(age):
-                total += gone
-                bar.update(line, completed=total)
-        return total
+            return await found.prune(age, lambda total: bar.update(line, completed=total))
 
     total = ask(found, work)
     if as_json:

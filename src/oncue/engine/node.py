@@ -119,8 +119,10 @@ class WorkerNode:
         self.executor.release_waiting("lease_lost")
         self.executor.release_running("lease_lost")
 
-    def wake(self) -> None:
-        """Something changed in the database, perhaps."""
+    def wake(self, sooner: bool = False) -> None:
+        """Something changed in the database, perhaps; a job may even be due sooner than was known."""
+        if sooner:
+            self.claimer.look_again()
         self.claimer.signal.set()
 
 

@@ -121,6 +121,10 @@ class Claimer:
         self.more = len(claims) >= wanted
         return now if self.more else min(now + self._poll, next_due)
 
+    def look_again(self) -> None:
+        """What is known of the next due job may be out of date."""
+        self._promote_at = None
+
     async def _promoted(self, now: datetime) -> datetime:
         """Queue what is due, and remember when the next is; another node may make that earlier, so look anyway."""
         if self._promote_at is None or now >= self._promote_at:

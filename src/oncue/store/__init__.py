@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from oncue.errors import ConfigError
+from oncue.store.addresses import hidden
 from oncue.store.contract import Store
 from oncue.store.postgres import PostgresStore
 from oncue.store.sqlite import SqliteStore
@@ -21,7 +22,7 @@ def connect(url: str, *, size: int = 6, prepare: bool = True, listen: bool = Tru
         return SqliteStore(rest[1:])
     if scheme in ("postgres", "postgresql") and separator:
         return PostgresStore(_checked(url), size=size, prepare=prepare, listen=listen)
-    raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; got {url!r}", exit_code=1)
+    raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; got {hidden(url)!r}", exit_code=1)
 
 
 def _checked(url: str) -> str:

@@ -8,8 +8,7 @@ A connection that saw a failure of any kind below SQL is closed and replaced.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -52,6 +51,26 @@ def translated(error: BaseException) -> StoreError | None:
     return None
 
 
+class Loan:
+    """A connection that is lent for the length of an `async with`. A class, since it is on everyone's hot path."""
+
+    __slots__ = ("_connection", "_lender")
+
+    def __init__(self, lender: Connections) -> None:
+        self._lender = lender
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._lender.take()
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ours = self._lender.give_back(self._connection, error)
+        if ours is not None:
+            raise ours from error
+
+
 class Connections:
     def __init__(self, dsn: str, size: int, *, prepare: bool = True, timeout: float = 15.0) -> None:
         self._dsn = dsn
@@ -75,23 +94,31 @@ class Connections:
                 raise ours from error
             raise
 
-    @asynccontextmanager
-    async def use(self) -> AsyncIterator[Connection]:
-        """Lend a connection for one statement or one transaction."""
-        async with self._seats:
-            connection = self._rested() or await self.connect()
-            try:
-                yield connection
-            except BaseException as error:
-                ours = translated(error)
-                if ours is None or isinstance(ours, StoreUnavailable):
-                    connection.terminate()
-                else:
-                    self._give_back(connection)
-                if ours is not None:
-                    raise ours from error
-                raise
-            self._give_back(connection)
+    def use(self) -> Loan:
+        """Lend a connection for one statement or one transaction: `async with connections.use() as connection`."""
+        return Loan(self)
+
+    async def take(self) -> Connection:
+        await self._seats.acquire()
+        try:
+            return self._rested() or await self.connect()
+        except BaseException:
+            self._seats.release()
+            raise
+
+    def give_back(self, connection: Connection, error: BaseException | None) -> StoreError | None:
+        """Keep a connection unless something went wrong below SQL; the error of ours that says what went wrong."""
+        self._seats.release()
+        ours = None if error is None else translated(error)
+        if (
+            (error is not None and (ours is None or isinstance(ours, StoreUnavailable)))
+            or self._closed
+            or connection.is_closed()
+        ):
+            connection.terminate()
+        else:
+            self._idle.append(connection)
+        return ours
 
     def _rested(self) -> Connection | None:
         """An idle connection that the server has not cut meanwhile."""
@@ -100,12 +127,6 @@ class Connections:
             if not connection.is_closed():
                 return connection
         return None
-
-    def _give_back(self, connection: Connection) -> None:
-        if self._closed or connection.is_closed():
-            connection.terminate()
-        else:
-            self._idle.append(connection)
 
     async def close(self) -> None:
         self._closed = True

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from oncue.model import (
@@ -35,6 +35,8 @@ from oncue.model import (
 )
 
 DEPTH_LIMIT = 100_000
+
+Wake: TypeAlias = Callable[[bool], None]
 
 
 class Store(Protocol):
@@ -185,5 +187,8 @@ class Store(Protocol):
 
     # --- waking -------------------------------------------------------------------------------------------------
 
-    async def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever another process may have changed something. A hint: it may be lost or idle."""
+    async def watch(self, wake: Wake) -> None:
+        """Call `wake` whenever another process may have changed something. A hint: it may be lost or idle.
+
+        Its argument says whether a job may be due sooner than `promote` last told.
+        """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -29,15 +29,18 @@ from oncue.model import (
     Queue,
     Receipt,
     Started,
+    State,
 )
 from oncue.store import statements
 from oncue.store.connections import Connection, Connections
-from oncue.store.contract import DEPTH_LIMIT
+from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
 from oncue.store.tables import is_plain, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
 CHANNEL = "oncue"
+NOW, LATER = "", "later"  # what a notification says; the statements send the first
+LATER_GAP = 0.1
 # One migration at a time, whoever starts it; the number is arbitrary and only ours.
 MIGRATION_LOCK = 0x6F6E637565
 
@@ -48,7 +51,8 @@ class PostgresStore:
     def __init__(self, dsn: str, *, size: int = 6, prepare: bool = True, listen: bool = True) -> None:
         self._connections = Connections(dsn, size, prepare=prepare)
         self._sql = statements.load(self.dialect)
-        self._hints = Debounce(self._notify)
+        self._hints = Debounce(lambda: self._notify(NOW))
+        self._later_hints = Debounce(lambda: self._notify(LATER), gap=LATER_GAP)
         self._listen = listen
         self._watcher: asyncio.Task[None] | None = None
 
@@ -59,6 +63,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         await self._hints.close()
+        await self._later_hints.close()
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
@@ -126,8 +131,8 @@ class PostgresStore:
         async with self._connections.use() as connection:
             written = await self._insert(connection, batch, 0, len(batch.ids), tell=tell)
             receipts = await self._receipts(connection, batch, written)
-        if written and not tell and batch.state == "queued":
-            self._hints.send()
+        if written and not tell:
+            (self._hints if batch.state == "queued" else self._later_hints).send()
         return receipts
 
     async def _enqueue_in_transaction(self, batches: Sequence[Batch], in_doubt: bool) -> list[Receipt]:
@@ -139,7 +144,7 @@ class PostgresStore:
                     end = start + ROWS_PER_STATEMENT
                     written |= await self._insert(connection, batch, start, end, skip=written)
                 receipts += await self._receipts(connection, batch, written)
-            await connection.execute("select pg_notify($1, '')", CHANNEL)
+            await connection.execute("select pg_notify($1, $2)", CHANNEL, LATER)
         return receipts
 
     async def _insert(
@@ -159,11 +164,10 @@ class PostgresStore:
             if not kept:
                 return set()
             ids, args, keys = (list(column) for column in zip(*kept, strict=True))
+        jobs: tuple[Any, ...] = (ids, args, keys) if len(ids) != 1 else (ids[0], args[0], keys[0])
         rows = await connection.fetch(
-            self._sql["enqueue"],
-            ids,
-            args,
-            keys,
+            self._sql["enqueue" if len(ids) != 1 else "enqueue_one"],
+            *jobs,
             batch.task,
             batch.queue,
             batch.priority,
@@ -254,12 +258,19 @@ class PostgresStore:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
-        if name == "apply" and any(change.state == "queued" for change in changes):
-            self._hints.send()
+        if name == "apply":
+            self._hint({change.state for change in changes})
         if len(took) == len(changes):
             return [True] * len(changes)
         taken = {places[ordinal - 1] for ordinal in took}
         return [place in taken for place in range(len(changes))]
+
+    def _hint(self, states: set[State]) -> None:
+        """Jobs took these states: tell whoever may claim them, now or later."""
+        if "queued" in states:
+            self._hints.send()
+        if not states.isdisjoint(("scheduled", "retrying")):
+            self._later_hints.send()
 
     async def mark_started(self, started: Sequence[Started]) -> None:
         if not started:
@@ -368,32 +379,32 @@ class PostgresStore:
 
     # --- waking -------------------------------------------------------------------------------------------------
 
-    async def watch(self, wake: Callable[[], None]) -> None:
+    async def watch(self, wake: Wake) -> None:
         if self._listen and self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._keep_listening(wake))
 
-    async def _keep_listening(self, wake: Callable[[], None]) -> None:
+    async def _keep_listening(self, wake: Wake) -> None:
         """Hold one connection that listens, for as long as the store is open."""
         while True:
             with contextlib.suppress(StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 await self._listen_once(wake)
             await asyncio.sleep(1.0)
 
-    async def _listen_once(self, wake: Callable[[], None]) -> None:
+    async def _listen_once(self, wake: Wake) -> None:
         connection = await self._connections.connect()
         cut = asyncio.Event()
         connection.add_termination_listener(lambda _: cut.set())
         try:
-            await connection.add_listener(CHANNEL, lambda *_: wake())
-            wake()  # whatever was said while nobody listened
+            await connection.add_listener(CHANNEL, lambda *told: wake(told[-1] == LATER))
+            wake(True)  # whatever was said while nobody listened
             await cut.wait()
         finally:
             connection.terminate()
 
-    async def _notify(self) -> None:
+    async def _notify(self, what: str) -> None:
         with contextlib.suppress(StoreUnavailable):
             async with self._connections.use() as connection:
-                await connection.execute("select pg_notify($1, '')", CHANNEL)
+                await connection.execute("select pg_notify($1, $2)", CHANNEL, what)
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:

@@ -31,7 +31,7 @@ from oncue.model import (
     Started,
 )
 from oncue.store import statements
-from oncue.store.contract import DEPTH_LIMIT
+from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.tables import is_plain, queue_rows
 
@@ -462,11 +462,11 @@ class SqliteStore:
 
     # --- waking -------------------------------------------------------------------------------------------------
 
-    async def watch(self, wake: Callable[[], None]) -> None:
+    async def watch(self, wake: Wake) -> None:
         if not self._inline and self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._notice(wake))
 
-    async def _notice(self, wake: Callable[[], None]) -> None:
+    async def _notice(self, wake: Wake) -> None:
         """SQLite counts the commits of other connections. Reading that count takes microseconds and no lock."""
         connection = self._connect(checkpoints=False)
         seen = None
@@ -475,7 +475,7 @@ class SqliteStore:
                 version = connection.execute("pragma data_version").fetchone()[0]
                 if version != seen:
                     seen = version
-                    wake()
+                    wake(True)
                 await asyncio.sleep(NOTICE_SECONDS)
         finally:
             connection.close()

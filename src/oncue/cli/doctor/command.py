@@ -15,6 +15,7 @@ from oncue.cli.finding import AppOption, DatabaseOption, find
 from oncue.cli.output import JsonOption
 from oncue.policy.durations import describe
 from oncue.settings import Settings
+from oncue.store.addresses import hidden
 
 MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
 DURATIONS = ("poll_interval", "tick_interval", "lease", "beat", "drain_timeout", "max_runtime", "retention")
@@ -70,7 +71,7 @@ def _verdict(checks: list[Check]) -> str:
 def _value(settings: Settings, name: str) -> Any:
     value = getattr(settings, name)
     if name == "database_url":
-        return failures.hidden(str(value))
+        return hidden(str(value))
     if name in DURATIONS and value is not None:
         return describe(value)
     return ",".join(value) if isinstance(value, tuple) else value
@@ -83,8 +84,7 @@ def _document(settings: Settings, checks: list[Check], *, ok: bool) -> dict[str,
             name: {"value": _value(settings, name), "origin": settings.origin(name)} for name in Settings.model_fields
         },
         "checks": [
-            {"name": c.name, "status": c.status, "detail": failures.hidden(c.detail), "advice": c.advice}
-            for c in checks
+            {"name": c.name, "status": c.status, "detail": hidden(c.detail), "advice": c.advice} for c in checks
         ],
     }
 

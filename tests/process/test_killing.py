@@ -1,0 +1,49 @@
+"""kill -9, under load."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncue.sim.history import Event
+from tests.process.cluster import TOLERANCE, Cluster
+from tests.process.program import LEASE
+
+
+def taken_away(events: list[Event]) -> dict[tuple[int, int], int]:
+    """When each claim of a lost node was given to others."""
+    changes = [event for event in events if event.kind == "change" and event.fields["error"] == "node_lost"]
+    return {(event.fields["id"], event.fields["claim_no"]): event.at for event in changes if event.fields["accepted"]}
+
+
+def waits(events: list[Event], node: str) -> list[float]:
+    """For each job that a killed worker held: seconds from the kill until it was taken away."""
+    killed_at = next(event.at for event in events if event.kind == "crash" and event.node == node)
+    rescued = taken_away(events)
+    claims = [event for event in events if event.kind == "claim" and event.node == node]
+    places = [(claim.fields["id"], claim.fields["claim_no"]) for claim in claims]
+    return [(rescued[place] - killed_at) / 1e6 for place in places if place in rescued]
+
+
+@pytest.mark.contract("QUE-9", "QUE-8")
+def test_killed_workers_lose_nothing_and_end_nothing_twice(cluster: Cluster) -> None:
+    first, second = cluster.start(), cluster.start()
+    cluster.ready(first, second)
+    with cluster.load() as load:
+        cluster.until_busy(first)
+        cluster.kill(first)
+        third = cluster.started()
+        cluster.until_busy(second)
+        cluster.kill(second)
+        fourth = cluster.started()
+        cluster.until_busy(fourth)
+        cluster.kill(third, fourth)
+        cluster.start()
+        cluster.start()
+    cluster.until_done()
+    assert load.refused == 0
+    assert {job.state for job in cluster.rows(load.ids)} == {"succeeded"}
+    cluster.verify()
+    events = cluster.events
+    survived = waits(events, first.name) + waits(events, second.name)
+    assert survived, "the kills hit nobody in the middle of a job"
+    assert max(survived) <= 2 * LEASE + TOLERANCE

@@ -1,0 +1,204 @@
+"""The plan of the house, kept: who may import whom, who may read a clock or roll dice, and what is public."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import oncue
+
+ROOT = Path(oncue.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+
+BASE = {"model", "errors", "identity"}
+OUTER = {"server", "cli", "testing", "sim"}
+ARROWS: dict[str, set[str]] = {
+    "errors": set(),
+    "identity": set(),
+    "model": {"identity"},
+    "clock": set(),
+    "telemetry": set(),
+    "policy": BASE | {"policy"},
+    "store": BASE | {"clock", "store"},
+    "engine": BASE | {"clock", "telemetry", "policy", "engine", "store.contract"},
+}
+"""What each part may use of oncue. A part that is not named may use everything but the outermost ones."""
+
+ALSO_FOR: dict[str, set[str]] = {
+    "server": {"server"},
+    "cli": OUTER,
+    "testing": {"testing", "cli"},
+    "sim": {"sim"},
+    "__main__": {"cli"},
+    "app": {"server"},
+}
+"""Which of the outermost parts an outer part may use; the composition root may start the server."""
+
+WITH_CLOCK = {"clock.py"}
+WATCHES_ALLOWED = {"clock.py", "cli", "server"}
+FRESH_DICE_ALLOWED = {"app.py"}
+
+INPUT_AND_OUTPUT = {
+    "asyncio", "aiohttp", "asyncpg", "concurrent", "http", "io", "logging", "multiprocessing", "os", "pathlib",
+    "select", "shutil", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile", "threading", "time", "urllib",
+}  # fmt: skip
+
+
+def label(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def part_of(path: Path) -> str:
+    return label(path).split("/")[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The full names of the modules that a file imports, wherever in the file it does."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{label(path)}: relative imports hide the arrows"
+            module = node.module or ""
+            yield from (f"{module}.{alias.name}" if is_module(module, alias.name) else module for alias in node.names)
+
+
+def is_module(package: str, name: str) -> bool:
+    place = ROOT.parent / package.replace(".", "/")
+    return (place / f"{name}.py").exists() or (place / name / "__init__.py").exists()
+
+
+def inner(path: Path) -> list[str]:
+    """What a file imports of oncue, without the `oncue.`; the package itself is only its version and public names."""
+    return [name.removeprefix("oncue.") for name in imported(path) if name.startswith("oncue.")]
+
+
+def allowed(part: str, name: str) -> bool:
+    if part in ARROWS:
+        return any(name == other or name.startswith(f"{other}.") for other in ARROWS[part])
+    return name.split(".")[0] not in OUTER - ALSO_FOR.get(part, set())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=label)
+def test_imports_follow_the_arrows(path: Path) -> None:
+    if label(path) == "__init__.py":
+        return
+    wrong = [name for name in inner(path) if not allowed(part_of(path), name)]
+    assert not wrong, f"{label(path)} must not import {wrong}"
+
+
+def test_the_arrows_bite() -> None:
+    assert not allowed("store", "policy.lifecycle")
+    assert not allowed("engine", "store.sqlite")
+    assert not allowed("engine", "app")
+    assert not allowed("policy", "clock")
+    assert not allowed("task", "sim.world")
+    assert allowed("engine", "store.contract")
+    assert allowed("sim", "store.sqlite")
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if part_of(p) == "policy"] + [ROOT / "sim/checker.py"], ids=label)
+def test_policy_and_checker_are_pure(path: Path) -> None:
+    touched = {name.split(".")[0] for name in imported(path)} & INPUT_AND_OUTPUT
+    assert not touched, f"{label(path)} imports {touched}"
+    calls = {name for name, _ in calls_in(path)} & {"open", "print", "input", "exec", "eval", "__import__"}
+    assert not calls, f"{label(path)} calls {calls}"
+
+
+def calls_in(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """The dotted names of everything that a file calls."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+CLOCK_CALLS = re.compile(
+    r"(.*\.)?(datetime\.(now|utcnow|today)|date\.today|time\.(time|time_ns|localtime|gmtime|ctime))$|(uuid\.)?uuid[1467]$"
+)
+WATCH_CALLS = re.compile(r"(.*\.)?time\.(monotonic|perf_counter|process_time)(_ns)?$|(monotonic|perf_counter)$")
+DICE_CALLS = re.compile(r"random\.(?!Random$)\w+$|secrets\.\w+$|os\.urandom$|(uuid\.)?uuid4$|random\.SystemRandom$")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=label)
+def test_clocks_and_dice_are_handed_in(path: Path) -> None:
+    for name, call in calls_in(path):
+        where = f"{label(path)}:{call.lineno} calls {name}"
+        assert label(path) in WITH_CLOCK or not CLOCK_CALLS.match(name), where
+        assert not DICE_CALLS.match(name), where
+        if not {label(path), part_of(path)} & WATCHES_ALLOWED:
+            assert not WATCH_CALLS.match(name), where
+        if name in ("Random", "random.Random") and label(path) not in FRESH_DICE_ALLOWED:
+            assert call.args, f"{where} without a seed"
+
+
+def test_the_search_for_clocks_and_dice_bites() -> None:
+    for name in ("datetime.now", "datetime.datetime.now", "time.time", "uuid.uuid1", "date.today"):
+        assert CLOCK_CALLS.match(name), name
+    for name in ("random.random", "random.choice", "secrets.token_hex", "os.urandom", "uuid4", "uuid.uuid4"):
+        assert DICE_CALLS.match(name), name
+    for name in ("self._clock.now", "connection.now", "self._dice.random", "clock.monotonic", "random.Random"):
+        assert not CLOCK_CALLS.match(name), name
+        assert not DICE_CALLS.match(name), name
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.sql")), ids=label)
+def test_statements_are_told_the_time(path: Path) -> None:
+    text = re.sub(r"--.*", "", path.read_text("utf-8")).lower()
+    found = re.findall(
+        r"\b(?:now|random|clock_timestamp|statement_timestamp|transaction_timestamp|gen_random_uuid|unixepoch|julianday)"
+        r"\s*\(|\bcurrent_(?:timestamp|time|date)\b|'now'",
+        text,
+    )
+    assert not found
+
+
+PUBLIC = [
+    "BACKGROUND",
+    "SCHEDULED",
+    "USER_REQUESTED",
+    "Cancel",
+    "ConfigError",
+    "Conflict",
+    "Exponential",
+    "InvalidJob",
+    "Job",
+    "JobContext",
+    "JobNotFound",
+    "Ladder",
+    "Oncue",
+    "OncueError",
+    "Receipt",
+    "Retry",
+    "Skip",
+    "Snooze",
+    "StoreBusy",
+    "StoreUnavailable",
+    "Task",
+    "UnknownTask",
+    "current_job",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    """Everything else may change. A name that is added or taken away here is a promise made or broken."""
+    assert sorted(oncue.__all__) == sorted(PUBLIC)
+    for name in PUBLIC:
+        assert getattr(oncue, name) is not None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=label)
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    assert ast.get_docstring(tree), f"{label(path)} begins without a word"
+
+
+def test_every_module_can_be_imported_alone() -> None:
+    for path in MODULES:
+        name = label(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        if name not in ("__init__", "__main__"):
+            importlib.import_module(f"oncue.{name}")
