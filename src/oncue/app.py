@@ -215,7 +215,7 @@ class Oncue(Operations):
         finally:
             self._reach = usual
 
-    def make_store(self, *, size: int | None = None) -> Store:
+    def make_store(self, *, size: int | None = None, patience: float | None = None) -> Store:
         """A store on this application's database, not opened yet."""
         settings = self.settings
         return store.connect(
@@ -223,6 +223,7 @@ class Oncue(Operations):
             size=size or settings.pg_connections,
             prepare=settings.pg_prepare,
             listen=settings.pg_listen,
+            patience=patience,
         )
 
     async def aclose(self) -> None:
@@ -242,7 +243,9 @@ class Oncue(Operations):
             connection = await self.connected()
             yield self._assembled(connection.store, connection.store, connection.clock, address)
             return
-        main, beats, clock = self.make_store(), self.make_store(size=2), DatabaseClock()
+        # A beat that waits for its answer for too long must not find out only when the lease is over.
+        beats = self.make_store(size=2, patience=self.settings.lease / 4)
+        main, clock = self.make_store(), DatabaseClock()
         try:
             await main.open()
             sent = clock.sent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,19 @@ from tests.process.cluster import Cluster
 
 @pytest.fixture
 def cluster(database_url: str, tmp_path: Path) -> Iterator[Cluster]:
-    yield from _cluster(database_url, tmp_path)
+    with clustered(database_url, tmp_path) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def sqlite_cluster(sqlite_url: str, tmp_path: Path) -> Iterator[Cluster]:
     """For what is about this back end only."""
-    yield from _cluster(sqlite_url, tmp_path)
+    with clustered(sqlite_url, tmp_path) as cluster:
+        yield cluster
 
 
-def _cluster(url: str, folder: Path) -> Iterator[Cluster]:
+@contextmanager
+def clustered(url: str, folder: Path) -> Iterator[Cluster]:
     cluster = Cluster(url, folder)
     try:
         yield cluster

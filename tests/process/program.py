@@ -107,5 +107,6 @@ def end_with_parent() -> None:
 
 
 if folder := os.environ.get("PROGRAM_FOLDER"):
-    record(app, Path(folder, f"{os.environ['PROGRAM_NAME']}.history").open("w"), os.environ["PROGRAM_NAME"])
+    name = os.environ["PROGRAM_NAME"]
+    record(app, Path(folder, f"{name}.history").open("w"), name)  # noqa: SIM115
     threading.Thread(target=end_with_parent, daemon=True).start()

@@ -26,24 +26,22 @@ def waits(events: list[Event], node: str) -> list[float]:
 
 @pytest.mark.contract("QUE-9", "QUE-8")
 def test_killed_workers_lose_nothing_and_end_nothing_twice(cluster: Cluster) -> None:
-    first, second = cluster.start(), cluster.start()
-    cluster.ready(first, second)
+    workers, victims = [cluster.start(), cluster.start()], []
+    cluster.ready(*workers)
     with cluster.load() as load:
-        cluster.until_busy(first)
-        cluster.kill(first)
-        third = cluster.started()
-        cluster.until_busy(second)
-        cluster.kill(second)
-        fourth = cluster.started()
-        cluster.until_busy(fourth)
-        cluster.kill(third, fourth)
+        for _ in range(3):
+            victims.append(workers.pop(0))
+            cluster.until_busy(victims[-1])
+            cluster.kill(victims[-1])
+            workers.append(cluster.started())
+        cluster.until_busy(workers[-1])
+        cluster.kill(*workers)
         cluster.start()
         cluster.start()
     cluster.until_done()
     assert load.refused == 0
     assert {job.state for job in cluster.rows(load.ids)} == {"succeeded"}
     cluster.verify()
-    events = cluster.events
-    survived = waits(events, first.name) + waits(events, second.name)
-    assert survived, "the kills hit nobody in the middle of a job"
-    assert max(survived) <= 2 * LEASE + TOLERANCE
+    found = [wait for victim in victims for wait in waits(cluster.events, victim.name)]
+    assert found, "the kills hit nobody in the middle of a job"
+    assert max(found) <= 2 * LEASE + TOLERANCE

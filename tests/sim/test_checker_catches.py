@@ -64,6 +64,17 @@ def test_a_write_without_any_guard(rewrite: Callable[[str, str, str], None]) -> 
     assert "only the current claim writes" in caught()
 
 
+@pytest.mark.parametrize("guard", ["and oncue_jobs.claim_no = c.claim_no", "and oncue_jobs.state = 'running'"])
+def test_a_plain_success_without_its_guard(rewrite: Callable[[str, str, str], None], guard: str) -> None:
+    rewrite("apply_plain", guard, "")
+    assert "only the current claim writes" in caught(200)
+
+
+def test_plain_successes_that_are_counted_twice(rewrite: Callable[[str, str, str], None]) -> None:
+    rewrite("count_plain", "count(*)", "count(*) * 2")
+    assert caught() == {"the totals are what ended"}
+
+
 def test_a_claim_that_does_not_raise_its_number(rewrite: Callable[[str, str, str], None]) -> None:
     rewrite("take", "claim_no = claim_no + 1,", "")
     assert "claim_no grows with every claim" in caught()

@@ -8,20 +8,22 @@ from oncue.errors import ConfigError
 from oncue.store.addresses import hidden
 from oncue.store.contract import Store
 from oncue.store.postgres import PostgresStore
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite import BUSY_SECONDS, SqliteStore
 
 __all__ = ["PostgresStore", "SqliteStore", "Store", "connect"]
 
 EXPECTED = "postgresql://user:password@host:5432/database, postgres://…, or sqlite:///path/to/oncue.db"
 
 
-def connect(url: str, *, size: int = 6, prepare: bool = True, listen: bool = True) -> Store:
-    """The store behind an address; it is not opened yet."""
+def connect(
+    url: str, *, size: int = 6, prepare: bool = True, listen: bool = True, patience: float | None = None
+) -> Store:
+    """The store behind an address; it is not opened yet. `patience` is how long it waits for one answer."""
     scheme, separator, rest = url.partition("://")
     if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
-        return SqliteStore(rest[1:])
+        return SqliteStore(rest[1:], busy_seconds=patience or BUSY_SECONDS)
     if scheme in ("postgres", "postgresql") and separator:
-        return PostgresStore(_checked(url), size=size, prepare=prepare, listen=listen)
+        return PostgresStore(_checked(url), size=size, prepare=prepare, listen=listen, patience=patience)
     raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; got {hidden(url)!r}", exit_code=1)
 
 

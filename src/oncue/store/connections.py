@@ -72,7 +72,7 @@ class Loan:
 
 
 class Connections:
-    def __init__(self, dsn: str, size: int, *, prepare: bool = True, timeout: float = 15.0) -> None:
+    def __init__(self, dsn: str, size: int, *, prepare: bool, timeout: float) -> None:
         self._dsn = dsn
         self._prepare = prepare
         self._timeout = timeout

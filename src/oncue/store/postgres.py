@@ -41,6 +41,8 @@ ROWS_PER_STATEMENT = 10_000
 CHANNEL = "oncue"
 NOW, LATER = "", "later"  # what a notification says; the statements send the first
 LATER_GAP = 0.1
+ANSWER_SECONDS = 15.0
+MIGRATION_SECONDS = 3600.0
 # One migration at a time, whoever starts it; the number is arbitrary and only ours.
 MIGRATION_LOCK = 0x6F6E637565
 
@@ -48,8 +50,10 @@ MIGRATION_LOCK = 0x6F6E637565
 class PostgresStore:
     dialect = "postgres"
 
-    def __init__(self, dsn: str, *, size: int = 6, prepare: bool = True, listen: bool = True) -> None:
-        self._connections = Connections(dsn, size, prepare=prepare)
+    def __init__(
+        self, dsn: str, *, size: int = 6, prepare: bool = True, listen: bool = True, patience: float | None = None
+    ) -> None:
+        self._connections = Connections(dsn, size, prepare=prepare, timeout=patience or ANSWER_SECONDS)
         self._sql = statements.load(self.dialect)
         self._hints = Debounce(lambda: self._notify(NOW))
         self._later_hints = Debounce(lambda: self._notify(LATER), gap=LATER_GAP)
@@ -91,7 +95,7 @@ class PostgresStore:
             missing = [step for step in statements.migrations(self.dialect) if step.number > done]
             applied_at = await self._time(connection)
             for step in missing:
-                await connection.execute(step.script)
+                await connection.execute(step.script, timeout=MIGRATION_SECONDS)
                 await connection.execute(
                     "insert into oncue_migrations values ($1, $2, $3)", step.number, step.name, applied_at
                 )

@@ -7,7 +7,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,6 +30,7 @@ from oncue.model import (
     Receipt,
     Started,
 )
+from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
@@ -40,8 +41,6 @@ BUSY_SECONDS = 30.0
 BUSY_PAUSE = 0.01
 NOTICE_SECONDS = 0.02
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _CHANGES_TABLE = """
 create temp table if not exists change (
     ordinal integer primary key, id integer, from_state text, claim_no integer, state text, reason text, outcome text,
@@ -141,7 +140,7 @@ class SqliteStore:
 
     async def time(self) -> datetime:
         mark = await self._value("high_water")
-        return max(self._wall(), _instant(mark))
+        return max(self._wall(), values.instant(mark))
 
     # --- making and reading jobs --------------------------------------------------------------------------------
 
@@ -162,7 +161,9 @@ class SqliteStore:
     def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
         rows = list(zip(batch.ids, batch.args, _keys(batch), strict=True))
         if in_doubt:
-            connection.execute(self._sql["touch"], {"ids": json.dumps(batch.ids), "now": _micros(batch.created_at)})
+            connection.execute(
+                self._sql["touch"], {"ids": json.dumps(batch.ids), "now": values.micros(batch.created_at)}
+            )
             there = self._written(connection, batch)
             rows = [row for row in rows if row[0] not in there]
         connection.execute(
@@ -176,9 +177,9 @@ class SqliteStore:
                 "options": batch.options,
                 "max_retries": batch.max_retries,
                 "max_runtime": None if batch.max_runtime is None else round(batch.max_runtime * 1e6),
-                "created_at": _micros(batch.created_at),
-                "visible_at": _micros(batch.visible_at),
-                "deadline_at": _micros_or_none(batch.deadline_at),
+                "created_at": values.micros(batch.created_at),
+                "visible_at": values.micros(batch.visible_at),
+                "deadline_at": values.micros_or_none(batch.deadline_at),
                 "enqueued_by": batch.enqueued_by,
                 "retry_of": batch.retry_of,
             },
@@ -197,11 +198,11 @@ class SqliteStore:
     def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, datetime]]:
         parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
         found = _set(connection, self._sql["standing"], parameters)
-        return {key: (job_id, _instant(created_at)) for key, job_id, created_at in found}
+        return {key: (job_id, values.instant(created_at)) for key, job_id, created_at in found}
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._rows("job", job_id=job_id)
-        return _job(rows[0]) if rows else None
+        return values.job(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
         rows = await self._rows(
@@ -213,7 +214,7 @@ class SqliteStore:
             before=wanted.before,
             limit=wanted.limit,
         )
-        return [_job(row) for row in rows]
+        return [values.job(row) for row in rows]
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         rows = await self._rows("attempts", job_id=job_id)
@@ -222,9 +223,9 @@ class SqliteStore:
                 row[0],
                 row[1],
                 row[2],
-                _uuid(row[3]),
-                _instant(row[4]),
-                _instant_or_none(row[5]),
+                values.uuid(row[3]),
+                values.instant(row[4]),
+                values.instant_or_none(row[5]),
                 row[6],
                 row[7],
             )
@@ -235,15 +236,15 @@ class SqliteStore:
 
     async def promote(self, now: datetime, limit: int) -> datetime | None:
         due = await self._value("next_due")
-        if due is None or due > _micros(now):
-            return _instant_or_none(due)
+        if due is None or due > values.micros(now):
+            return values.instant_or_none(due)
 
         def work(connection: sqlite3.Connection) -> int | None:
-            connection.execute(self._sql["promote"], {"now": _micros(now), "limit": limit})
+            connection.execute(self._sql["promote"], {"now": values.micros(now), "limit": limit})
             left: int | None = connection.execute(self._sql["next_due"]).fetchone()[0]
             return left
 
-        return _instant_or_none(await self._writer.write(work))
+        return values.instant_or_none(await self._writer.write(work))
 
     async def claim(
         self,
@@ -257,7 +258,7 @@ class SqliteStore:
     ) -> list[Claim]:
         lookup = {
             "node": str(node),
-            "now": _micros(now),
+            "now": values.micros(now),
             "queues": json.dumps(list(queues)),
             "tasks": json.dumps(list(tasks)),
             "limit": limit,
@@ -273,7 +274,7 @@ class SqliteStore:
             connection.execute(self._sql["take"], taken)
             return _set(connection, self._sql["taken"], taken)
 
-        claims = _claims(await self._writer.write(work))
+        claims = values.claims(await self._writer.write(work))
         self._found_some = bool(claims)
         return claims
 
@@ -307,10 +308,15 @@ class SqliteStore:
     def _applied_plain(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> bool:
         """Write plain successes, all of them or, if one was fenced, none."""
         rows = [
-            (change.id, change.claim_no, _micros_or_none(change.started_at), _micros_or_none(change.ended_at))
+            (
+                change.id,
+                change.claim_no,
+                values.micros_or_none(change.started_at),
+                values.micros_or_none(change.ended_at),
+            )
             for change in changes
         ]
-        parameters = {"changes": json.dumps(rows), "now": _micros(now)}
+        parameters = {"changes": json.dumps(rows), "now": values.micros(now)}
         connection.execute("savepoint plain")
         took = connection.execute(self._sql["apply_plain"], parameters).rowcount
         if took == len(changes):
@@ -322,17 +328,17 @@ class SqliteStore:
 
     def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
         connection.execute(self._sql["forget_changes"])
-        rows = json.dumps([_change_row(change) for change in changes])
+        rows = json.dumps([values.change_row(change) for change in changes])
         connection.execute(self._sql["load_changes"], {"changes": rows})
         connection.execute(self._sql["drop_stale_changes"])
         connection.execute(self._sql["drop_second_changes"])
         connection.execute(self._sql["history"])
         connection.execute(self._sql["count"])
-        connection.execute(self._sql["apply"], {"now": _micros(now)})
+        connection.execute(self._sql["apply"], {"now": values.micros(now)})
         return set(_set(connection, self._sql["took"], {}))
 
     async def mark_started(self, started: Sequence[Started]) -> None:
-        rows = [(mark.id, mark.claim_no, _micros(mark.started_at)) for mark in started]
+        rows = [(mark.id, mark.claim_no, values.micros(mark.started_at)) for mark in started]
         await self._write("mark_started", started=json.dumps(rows))
 
     async def held(self, node: UUID) -> list[Holding]:
@@ -344,14 +350,14 @@ class SqliteStore:
     # --- upkeep -------------------------------------------------------------------------------------------------
 
     async def stranded(self, now: datetime, limit: int) -> list[Claim]:
-        return await self._claims("stranded", now=_micros(now), limit=limit)
+        return await self._claims("stranded", now=values.micros(now), limit=limit)
 
     async def overdue(self, before: datetime, limit: int) -> list[Claim]:
-        return await self._claims("overdue", before=_micros(before), limit=limit)
+        return await self._claims("overdue", before=values.micros(before), limit=limit)
 
     async def _claims(self, name: str, **parameters: Any) -> list[Claim]:
         rows = await self._reader.read(lambda connection: _set(connection, self._sql[name], parameters))
-        return _claims(rows)
+        return values.claims(rows)
 
     async def lanes(self) -> list[model.Lane]:
         return [model.Lane(*row) for row in await self._rows("lanes")]
@@ -362,10 +368,10 @@ class SqliteStore:
         return await self._write(
             "age",
             round_no=round_no,
-            waiting_since=_micros(waiting_since),
+            waiting_since=values.micros(waiting_since),
             gain=gain,
             limit=limit,
-            now=_micros(now),
+            now=values.micros(now),
             queue=lane.queue,
             priority=lane.priority,
         )
@@ -374,9 +380,9 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> int:
             gone = 0
             for state in sorted(TERMINAL):
-                parameters = {"state": state, "before": _micros(before), "limit": limit - gone}
+                parameters = {"state": state, "before": values.micros(before), "limit": limit - gone}
                 gone += connection.execute(self._sql["prune"], parameters).rowcount
-            connection.execute(self._sql["forget_nodes"], {"before": _micros(before)})
+            connection.execute(self._sql["forget_nodes"], {"before": values.micros(before)})
             return gone
 
         return await self._writer.write(work)
@@ -394,7 +400,7 @@ class SqliteStore:
     # --- operators ----------------------------------------------------------------------------------------------
 
     async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
-        parameters = {"job_id": job_id, "priority": priority, "add": add, "now": _micros(now)}
+        parameters = {"job_id": job_id, "priority": priority, "add": add, "now": values.micros(now)}
 
         def work(connection: sqlite3.Connection) -> int | None:
             rows = connection.execute(self._sql["prioritize"], parameters).fetchall()
@@ -403,17 +409,17 @@ class SqliteStore:
         return await self._writer.write(work)
 
     async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
-        asked = await self._write("request_cancel", job_id=job_id, claim_no=claim_no, now=_micros(now))
+        asked = await self._write("request_cancel", job_id=job_id, claim_no=claim_no, now=values.micros(now))
         return asked == 1
 
     async def pause(self, queue: str, now: datetime) -> None:
-        await self._write("pause", queue=queue, now=_micros(now))
+        await self._write("pause", queue=queue, now=values.micros(now))
 
     async def resume(self, queue: str, now: datetime) -> None:
         await self._write("resume", queue=queue)
 
     async def queues(self) -> list[Queue]:
-        known = [(name, _instant_or_none(paused_at)) for name, paused_at in await self._rows("queues")]
+        known = [(name, values.instant_or_none(paused_at)) for name, paused_at in await self._rows("queues")]
         return queue_rows(known, await self._rows("live_counts", limit=DEPTH_LIMIT), await self._rows("totals"))
 
     # --- nodes --------------------------------------------------------------------------------------------------
@@ -431,15 +437,15 @@ class SqliteStore:
             tasks=json.dumps(node.tasks),
             concurrency=node.concurrency,
             address=node.address,
-            started_at=_micros(node.started_at),
-            beat_at=_micros(node.beat_at),
-            expires_at=_micros(node.expires_at),
+            started_at=values.micros(node.started_at),
+            beat_at=values.micros(node.beat_at),
+            expires_at=values.micros(node.expires_at),
         )
 
     async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
-            parameters = {"node": str(node), "now": _micros(now), "expires_at": _micros(expires_at)}
-            connection.execute(self._sql["tide"], {"now": _micros(now)})
+            parameters = {"node": str(node), "now": values.micros(now), "expires_at": values.micros(expires_at)}
+            connection.execute(self._sql["tide"], {"now": values.micros(now)})
             return connection.execute(self._sql["beat"], parameters).rowcount == 1
 
         return await self._writer.write(work)
@@ -450,15 +456,15 @@ class SqliteStore:
             return []
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            return connection.execute(self._sql["bury"], {"now": _micros(now)}).fetchall()
+            return connection.execute(self._sql["bury"], {"now": values.micros(now)}).fetchall()
 
-        return [_node(row) for row in await self._writer.write(work)]
+        return [values.node(row) for row in await self._writer.write(work)]
 
     async def leave(self, node: UUID) -> None:
         await self._write("leave", node=str(node))
 
     async def nodes(self) -> list[Node]:
-        return [_node(row) for row in await self._rows("nodes")]
+        return [values.node(row) for row in await self._rows("nodes")]
 
     # --- waking -------------------------------------------------------------------------------------------------
 
@@ -533,74 +539,3 @@ def _set(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -
     """The rows of a statement that returns them as one JSON array."""
     rows: list[Any] = json.loads(connection.execute(sql, parameters).fetchone()[0])
     return rows
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _EPOCH) // _MICROSECOND
-
-
-def _micros_or_none(instant: datetime | None) -> int | None:
-    return None if instant is None else (instant - _EPOCH) // _MICROSECOND
-
-
-def _instant(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
-
-
-def _instant_or_none(micros: int | None) -> datetime | None:
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
-
-
-def _uuid(text: str | None) -> UUID | None:
-    return None if text is None else UUID(text)
-
-
-def _change_row(change: Change) -> list[Any]:
-    row: list[Any] = list(change)
-    row[6] = _micros(change.visible_at)
-    row[10] = _micros_or_none(change.started_at)
-    row[11] = _micros_or_none(change.ended_at)
-    return row
-
-
-class _Instants(dict[int | None, Any]):
-    """Microseconds to instants. The rows of a batch share most of theirs, and making one costs more than finding it."""
-
-    def __missing__(self, micros: int | None) -> datetime | None:
-        made = self[micros] = _instant_or_none(micros)
-        return made
-
-
-def _claims(rows: list[Any]) -> list[Claim]:
-    instants = _Instants()
-    for row in rows:
-        row[6:11] = [instants[micros] for micros in row[6:11]]
-        row[16] = bool(row[16])
-    return [Claim(*row) for row in rows]
-
-
-_JOB_FIELDS = tuple(name.strip() for name in statements.JOB_COLUMNS.split(","))
-_JOB_INSTANTS = tuple(name for name in _JOB_FIELDS if name.endswith("_at") or name == "run_until")
-
-
-def _job(row: Sequence[Any]) -> Job:
-    values = dict(zip(_JOB_FIELDS, row, strict=True))
-    for name in _JOB_INSTANTS:
-        values[name] = _instant_or_none(values[name])
-    values["node_id"] = _uuid(values["node_id"])
-    values["args"] = json.loads(values["args"])
-    values["result"] = None if values["result"] is None else json.loads(values["result"])
-    values["max_runtime"] = None if values["max_runtime"] is None else values["max_runtime"] / 1e6
-    return Job(**values)
-
-
-_NODE_FIELDS = tuple(name.strip() for name in statements.NODE_COLUMNS.split(","))
-
-
-def _node(row: Sequence[Any]) -> Node:
-    values = dict(zip(_NODE_FIELDS, row, strict=True))
-    for name in ("started_at", "beat_at", "expires_at"):
-        values[name] = _instant(values[name])
-    for name in ("queues", "tasks"):
-        values[name] = tuple(json.loads(values[name]))
-    return Node(**{**values, "id": UUID(values["id"])})

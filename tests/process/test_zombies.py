@@ -1,0 +1,59 @@
+"""A worker that stands still for longer than its lease, and then goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from signal import SIGCONT
+
+import pytest
+
+from tests.process.cluster import Cluster, Process
+from tests.process.program import hold, plain_hold, step
+
+
+def verdicts(worker: Process, ids: Sequence[int]) -> dict[int, list[bool]]:
+    """What became of each write of a worker to these jobs: whether it was accepted."""
+    changes = [event.fields for event in worker.history if event.kind == "change"]
+    return {job_id: [told["accepted"] for told in changes if told["id"] == job_id] for job_id in ids}
+
+
+@pytest.mark.contract("QUE-9")
+def test_a_zombies_late_results_are_rejected(cluster: Cluster) -> None:
+    zombie = cluster.started()
+    ended = cluster.enqueue(hold, "early") + cluster.enqueue(plain_hold, "early")
+    going_on = cluster.enqueue(hold, "late") + cluster.enqueue(plain_hold, "late")
+    both = [*ended, *going_on]
+    cluster.until_running(zombie, both)
+    cluster.until(lambda: all(job.started_at for job in cluster.rows(both)), "the rows show that they have started")
+    cluster.freeze(zombie)
+
+    # Another worker takes the jobs over, and ends half of them.
+    heir = cluster.started()
+    cluster.until_running(heir, both)
+    cluster.open("early")
+    cluster.until_done(ended)
+    before = cluster.rows(both)
+    assert [(job.state, job.claim_no, job.crashes) for job in before[:2]] == [("succeeded", 2, 1)] * 2
+    assert [(job.state, job.claim_no, job.crashes) for job in before[2:]] == [("running", 2, 1)] * 2
+
+    # The zombie ends some of them too, and gives the others back: nobody listens.
+    zombie.send(SIGCONT)
+    cluster.until(lambda: all(verdicts(zombie, both).values()), "the zombie has written")
+    assert verdicts(zombie, both) == {job_id: [False] for job_id in both}
+    assert zombie.said.count("was rejected, the job had moved on") == len(both)
+    cluster.until(lambda: not zombie.in_the_middle, "the zombie's handlers were stopped")
+    assert cluster.rows(ended) == before[:2]
+    assert [(job.state, job.claim_no, job.node_id) for job in cluster.rows(going_on)] == [
+        ("running", 2, job.node_id) for job in before[2:]
+    ]
+    assert {mark.what for mark in zombie.marks if mark.job in going_on} == {"start", "cut"}
+
+    # It is a member again, and works on.
+    cluster.open("late")
+    cluster.until_done(both)
+    assert {job.state for job in cluster.rows(both)} == {"succeeded"}
+    cluster.stop(heir)
+    more = cluster.enqueue(step, times=5)
+    cluster.until_done(more)
+    assert {mark.worker for mark in cluster.marks if mark.job in more} == {zombie.name}
+    cluster.verify()
