@@ -128,7 +128,7 @@ class Oncue(Operations):
         if not rows:
             return []
         limit = self.settings.max_args_bytes
-        args = [call.task.dump(positional, named, limit) for positional, named in rows]
+        args = [call.task.arguments.dump(positional, named, limit) for positional, named in rows]
         keys = None if call.key is None else [call.key_of(*row) for row in rows]
         connection = await self.connected()
         ids = connection.spare_ids(len(args))

@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
+from oncue.checks import checked_name, checked_priority
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.identity import job_id_of
 from oncue.model import MAX_PRIORITY, Attempt, Change, Job, JobFilter, Node, Queue, State
 from oncue.policy import lifecycle
 from oncue.policy.durations import Duration, seconds
 from oncue.store.contract import Store
-from oncue.task import checked_name, checked_priority
 
 PRUNE_BATCH = 1000
 LONGEST_LISTING = 100_000

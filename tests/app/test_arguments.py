@@ -46,7 +46,7 @@ def declared(function: Callable[..., Any]) -> Task[..., Any]:
 
 
 def through_json(task: Task[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    return task.bind(task.dump(args, kwargs, LIMIT))
+    return task.bind(task.arguments.dump(args, kwargs, LIMIT))
 
 
 def one(hint: Any) -> Task[..., Any]:
@@ -161,14 +161,14 @@ def test_missing_and_extra_arguments_are_refused(args: tuple[Any, ...], kwargs: 
     def work(a: int, b: int = 2) -> None: ...
 
     with pytest.raises(InvalidJob, match=message):
-        declared(work).dump(args, kwargs, LIMIT)
+        declared(work).arguments.dump(args, kwargs, LIMIT)
 
 
 def test_too_many_bytes_are_refused() -> None:
     task = one(str)
-    assert task.dump(("x" * (LIMIT - 12),), {}, LIMIT)
+    assert task.arguments.dump(("x" * (LIMIT - 12),), {}, LIMIT)
     with pytest.raises(InvalidJob, match="arguments: expected at most 262144 bytes of JSON, not 262145"):
-        task.dump(("x" * (LIMIT - 11),), {}, LIMIT)
+        task.arguments.dump(("x" * (LIMIT - 11),), {}, LIMIT)
 
 
 def test_without_hints_anything_with_a_json_form_goes() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from oncue.engine.rescue import Rescue
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World
+from oncue.sim.world import PACE, World, finish
+from oncue.telemetry import Telemetry
 
 LONG = Act(seconds=5.0)
 
@@ -129,6 +131,25 @@ def test_a_whole_cluster_that_was_suspended_loses_nobody() -> None:
     row = world.job(job)
     assert (row.state, row.crashes) == ("succeeded", 0)
     assert not [event for event in world.history.events if event.kind == "lease.end"]
+
+
+def test_a_rescuer_that_stood_still_in_the_middle_looks_again_before_it_judges() -> None:
+    """What it read is old by then, and it may itself be the node that was declared lost."""
+    world = World(1)
+    world.boot("gone")
+    world.run(0.1)
+    job = world.enqueue(LONG)
+    world.run(0.1)
+    world.crash("gone")
+    world.run(10.0)
+    answers = iter([True, False, True, True])
+    rescue = Rescue(
+        world.store, world.dice, Telemetry(), lambda now: next(answers), interval=1.0, grace=PACE.lease
+    )  # fmt: skip
+    finish(rescue.tick(world.clock.now()))
+    assert world.job(job).state == "running"
+    finish(rescue.tick(world.clock.now()))
+    assert world.job(job).state == "queued"
 
 
 def test_the_last_node_standing_rescues_after_an_outage() -> None:

@@ -38,7 +38,7 @@ LOG_END = 3000
 
 
 class Mark(NamedTuple):
-    """A line that a handler has written: `what` is start, end or cut."""
+    """A line that a handler has written: `what` is start, end, failed or cut."""
 
     what: str
     job: int
@@ -97,6 +97,10 @@ class Process:
         marks = self.marks
         begun = {(mark.job, mark.attempt) for mark in marks if mark.what == "start"}
         return begun - {(mark.job, mark.attempt) for mark in marks if mark.what != "start"}
+
+    def is_working(self) -> bool:
+        assert self.process.poll() is None, f"{self.name} has ended:\n{self.said}"
+        return "is working on" in self.said
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -166,7 +170,7 @@ class Cluster:
 
     def ready(self, *workers: Process) -> None:
         for worker in workers:
-            self.until(lambda worker=worker: "is working on" in worker.said, f"{worker.name} is ready")  # type: ignore[misc]
+            self.until(lambda worker=worker: worker.is_working(), f"{worker.name} is ready")  # type: ignore[misc]
 
     def kill(self, *workers: Process) -> None:
         """SIGKILL: no time for anything."""

@@ -56,6 +56,7 @@ async def flaky(seconds: float = 0.02) -> None:
     mark("start")
     await asyncio.sleep(seconds)
     if current_job().attempt == 1:
+        mark("failed")
         raise RuntimeError("the first attempt fails")
     mark("end")
 

@@ -24,7 +24,6 @@ def test_a_signal_under_load_leaves_nothing_running_and_charges_nothing(cluster:
     assert {job.state for job in rows} <= {"succeeded", "queued", "retrying"}
     assert {job.state for job in cluster.rows(held)} == {"queued"}
     assert cluster.app.wait(cluster.app.nodes()) == []
-    assert not worker.in_the_middle & {(job.id, 1) for job in rows if job.state == "succeeded"}
     unfinished = [job for job in rows if not job.finished]
     assert len(unfinished) > len(held)
     assert {job.crashes for job in rows} == {0}

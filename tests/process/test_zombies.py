@@ -27,11 +27,11 @@ def test_a_zombies_late_results_are_rejected(cluster: Cluster) -> None:
     cluster.until(lambda: all(job.started_at for job in cluster.rows(both)), "the rows show that they have started")
     cluster.freeze(zombie)
 
-    # Another worker takes the jobs over, and ends half of them.
-    heir = cluster.started()
-    cluster.until_running(heir, both)
+    # Others take the jobs over, each one suspect at a time, and end half of them.
     cluster.open("early")
+    heirs = [cluster.start(), cluster.start()]
     cluster.until_done(ended)
+    cluster.until(lambda: {job for heir in heirs for job, _ in heir.in_the_middle} == set(going_on), "the rest runs")
     before = cluster.rows(both)
     assert [(job.state, job.claim_no, job.crashes) for job in before[:2]] == [("succeeded", 2, 1)] * 2
     assert [(job.state, job.claim_no, job.crashes) for job in before[2:]] == [("running", 2, 1)] * 2
@@ -52,7 +52,7 @@ def test_a_zombies_late_results_are_rejected(cluster: Cluster) -> None:
     cluster.open("late")
     cluster.until_done(both)
     assert {job.state for job in cluster.rows(both)} == {"succeeded"}
-    cluster.stop(heir)
+    cluster.stop(*heirs)
     more = cluster.enqueue(step, times=5)
     cluster.until_done(more)
     assert {mark.worker for mark in cluster.marks if mark.job in more} == {zombie.name}

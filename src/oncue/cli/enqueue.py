@@ -146,7 +146,7 @@ def _fitting(task: Task[Any, Any], named: dict[str, Any], limit: int, positional
     meant = {name: value.meant() if isinstance(value, Typed) else value for name, value in named.items()}
     while True:
         try:
-            task.dump(positional, meant, limit)
+            task.arguments.dump(positional, meant, limit)
         except InvalidJob as error:
             name = error.field.split(".")[0]
             if not isinstance(named.get(name), Typed) or meant[name] == str(named[name]):

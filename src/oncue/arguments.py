@@ -1,0 +1,112 @@
+"""A job's arguments: checked against the function's type hints, and stored as JSON by name."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NotRequired, cast, get_type_hints
+
+from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from typing_extensions import TypedDict
+
+from oncue.errors import InvalidJob
+
+
+class Arguments:
+    """The parameters of one task's function."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.signature = _checked_signature(function)
+        self._function = function
+        self._name = name
+
+    def dump(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
+        """Arguments as stored. Raises InvalidJob, naming the argument, if they do not fit the type hints."""
+        try:
+            named = self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidJob("arguments", f"{self._name}{self.signature} {error}") from None
+        adapter = self._adapter
+        try:
+            checked = adapter.validate_python(named)
+        except ValidationError as error:
+            raise _refused(error) from None
+        try:
+            text = _json(adapter, checked)
+        except (PydanticSerializationError, ValueError) as error:
+            raise InvalidJob(_culprit(adapter, checked), f"cannot be written as JSON: {error}") from None
+        if len(text) > limit:
+            raise InvalidJob("arguments", f"expected at most {limit} bytes of JSON, not {len(text)}")
+        return text.decode()
+
+    def bind(self, args: str) -> dict[str, Any]:
+        """Stored arguments as Python values, checked against the type hints of today."""
+        if args == "{}":
+            return {}
+        return cast(dict[str, Any], self._adapter.validate_json(args))
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        """Built on first use, when every name that the hints mention is defined."""
+        try:
+            hints = get_type_hints(self._function, include_extras=True)
+        except NameError as error:
+            raise InvalidJob("arguments", f"a type hint of {self._name} cannot be resolved: {error}") from error
+        fields = {
+            name: _field(hints.get(name, Any), parameter) for name, parameter in self.signature.parameters.items()
+        }
+        make_shape: Any = TypedDict
+        shape = make_shape(self._name, fields)
+        shape.__pydantic_config__ = ConfigDict(allow_inf_nan=False, extra="forbid", arbitrary_types_allowed=False)
+        try:
+            return TypeAdapter(shape)
+        except PydanticSchemaGenerationError as error:
+            raise InvalidJob("arguments", f"a type hint of {self._name} has no JSON form: {error}") from error
+
+
+def _field(hint: Any, parameter: inspect.Parameter) -> Any:
+    return hint if parameter.default is inspect.Parameter.empty else NotRequired[hint]
+
+
+def _json(adapter: TypeAdapter[Any], checked: dict[str, Any]) -> bytes:
+    text = adapter.dump_json(checked, by_alias=False)
+    if b"null" in text:  # that is how pydantic writes a NaN inside of `Any` or of a model: the handler would get None
+        try:
+            json.dumps(to_jsonable_python(checked, inf_nan_mode="constants", serialize_unknown=True), allow_nan=False)
+        except ValueError:
+            raise ValueError("JSON has no NaN and no infinity") from None
+    return text
+
+
+def _culprit(adapter: TypeAdapter[Any], checked: dict[str, Any]) -> str:
+    """The argument that cannot be written."""
+    for name, value in checked.items():
+        try:
+            _json(adapter, {name: value})
+        except (PydanticSerializationError, ValueError):
+            return name
+    return "arguments"
+
+
+def _refused(error: ValidationError) -> InvalidJob:
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"]) or "arguments"
+    return InvalidJob(place, f"{first['msg']}, not {first['input']!r:.100}")
+
+
+def _checked_signature(function: Callable[..., Any]) -> inspect.Signature:
+    signature = inspect.signature(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ValueError(
+            f"{function.__name__}: expected a function that returns, not one that yields: it would not run"
+        )
+    for parameter in signature.parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ValueError(
+                f"{function.__name__}: expected named parameters only, not {parameter}; a job's arguments are "
+                "stored by name"
+            )
+    return signature

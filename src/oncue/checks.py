@@ -1,0 +1,65 @@
+"""What users hand in, checked: every complaint names the field and what it expects."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from oncue.errors import InvalidJob
+from oncue.model import MAX_PRIORITY, Delivery
+from oncue.policy.durations import Duration, seconds
+
+LONGEST_NAME = 128
+LONGEST_KEY = 512
+MOST_RETRIES = 1_000_000
+
+
+def checked_name(name: str, field: str) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
+        raise InvalidJob(field, f"expected a printable name of 1 to {LONGEST_NAME} characters, not {name!r}")
+    return name
+
+
+def checked_priority(priority: int) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
+        raise InvalidJob("priority", f"expected a whole number from 0 to {MAX_PRIORITY}, not {priority!r}")
+    return priority
+
+
+def checked_key(key: str) -> str:
+    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY or "\x00" in key or not _encodable(key):
+        raise InvalidJob("key", f"expected a text of 1 to {LONGEST_KEY} characters, not {key!r:.100}")
+    return key
+
+
+def _encodable(text: str) -> bool:
+    """Half a surrogate pair is a text that no database takes, or gives back."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_retries(max_retries: int) -> int:
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= MOST_RETRIES:
+        raise InvalidJob("max_retries", f"expected a whole number from 0 to {MOST_RETRIES:,}, not {max_retries!r}")
+    return max_retries
+
+
+def checked_delivery(delivery: Delivery) -> Delivery:
+    if delivery not in ("at_least_once", "at_most_once"):
+        raise ValueError(f"delivery: expected 'at_least_once' or 'at_most_once', not {delivery!r}")
+    return delivery
+
+
+def checked_instant(at: datetime) -> datetime:
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise InvalidJob("at", f"expected a datetime with a time zone, not {at!r}")
+    return at
+
+
+def checked_duration(value: Duration, field: str) -> float:
+    try:
+        return seconds(value, field)
+    except ValueError as error:
+        raise InvalidJob(field, str(error).removeprefix(f"{field}: ")) from None
