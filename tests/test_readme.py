@@ -1,0 +1,60 @@
+"""The README's own examples work as they stand."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of one language; plain ones have none."""
+    fenced = README.read_text("utf-8").split("```")[1::2]
+    return [text for kind, _, text in (block.partition("\n") for block in fenced) if kind == language]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of somebody who copies the examples."""
+    example = next(block for block in blocks("python") if "rebuild_catalogue" in block)
+    (tmp_path / "shop.py").write_text(example)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def test_the_first_example_declares_and_enqueues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "first.py").write_text(blocks("python")[0])
+    subprocess.run([sys.executable, "first.py"], check=True, timeout=60)
+    assert (tmp_path / "oncue.db").exists()
+
+
+def test_jobs_are_enqueued_as_shown(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = next(block for block in blocks("python") if "from shop import" in block)
+    (shop / "enqueue.py").write_text(example + "\nassert (receipt.id, receipt.created) == (1, True)\n")
+    subprocess.run([sys.executable, "enqueue.py"], check=True, timeout=60)
+
+
+def test_every_command_that_the_readme_names_exists(shop: Path) -> None:
+    """Each is asked for its help: a command or an option that is gone would be refused."""
+    commands = {command for block in blocks("") for command in re.findall(r"(?:^|  )oncue ([a-z]+)", block, re.M)}
+    assert {"worker", "enqueue", "jobs", "retry", "doctor"} <= commands
+    for command in sorted(commands):
+        shown = subprocess.run(
+            [sys.executable, "-m", "oncue", command, "--help"], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert shown.returncode == 0, (command, shown.stderr)
+
+
+def test_a_wrong_argument_is_refused_as_the_readme_says(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(shop))
+    declared = runpy.run_path(str(shop / "shop.py"))
+    with pytest.raises(ValueError, match=r"order_id: Input should be a valid integer"):
+        declared["send_invoice"].enqueue("soon")
