@@ -44,3 +44,12 @@ def test_an_attempt_ends_at_the_nearest_limit(
 def test_the_same_text_is_read_once() -> None:
     text = Options(timeout=7.0).stored()
     assert read(text) is read(text)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "null", '{"retry":{"kind":"ladder"}}', '{"retry":7}'])
+def test_options_that_cannot_be_read_are_the_defaults(text: str) -> None:
+    assert options.read(text) == options.DEFAULTS
+
+
+def test_an_option_of_a_newer_version_is_passed_over() -> None:
+    assert options.read('{"timeout":5.0,"colour":"blue"}').timeout == 5.0

@@ -26,7 +26,7 @@ from oncue.settings import BARE_NAMES
 from oncue.sim.checker import Final, check
 from oncue.sim.history import Event, merged, read
 from oncue.task import Call
-from tests.process.program import LEASE, flaky, plain_step, record, step
+from tests.process.program import LEASE, flaky, once, plain_step, record, step
 
 T = TypeVar("T")
 
@@ -224,7 +224,7 @@ class Cluster:
     @contextmanager
     def load(self, *tasks: Task[..., Any]) -> Iterator[Load]:
         """Enqueue all the time, from a thread of its own."""
-        load = Load(self, tasks or (step, plain_step, flaky))
+        load = Load(self, tasks or (step, plain_step, flaky, once))
         load.start()
         try:
             yield load
@@ -317,6 +317,8 @@ def _compare_marks(marks: Sequence[Mark], jobs: Sequence[Job]) -> None:
     assert [place for place, times in starts.items() if times > 1] == [], "an attempt began twice"
     assert [place for place, times in ends.items() if times > 1] == [], "an attempt ended twice"
     assert [(job, attempt) for job, attempt in starts if attempt > rows[job].attempt] == [], "it ran after its end"
+    begun = Counter(job for job, _ in starts)
+    assert [job.id for job in jobs if job.task == once.name and begun[job.id] > 1] == [], "it ran more than once"
     unproved = [job.id for job in jobs if job.state == "succeeded" and (job.id, job.attempt) not in ends]
     assert unproved == [], "these succeeded without having run to their end"
 

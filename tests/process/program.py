@@ -61,6 +61,13 @@ async def flaky(seconds: float = 0.02) -> None:
     mark("end")
 
 
+@app.task(delivery="at_most_once")
+async def once(seconds: float = 0.02) -> None:
+    mark("start")
+    await asyncio.sleep(seconds)
+    mark("end")
+
+
 @app.task
 async def hold(gate: str) -> None:
     """Runs until its gate is opened."""

@@ -8,7 +8,7 @@ from signal import SIGTERM
 import pytest
 
 from tests.process.cluster import Cluster
-from tests.process.program import hold, plain_hold
+from tests.process.program import flaky, hold, plain_hold, plain_step, step
 
 
 @pytest.mark.contract("HOOK-7")
@@ -16,7 +16,7 @@ def test_a_signal_under_load_leaves_nothing_running_and_charges_nothing(cluster:
     worker = cluster.started("--drain-timeout", "500ms", "--concurrency", "4")
     held = cluster.enqueue(hold, "gate") + cluster.enqueue(plain_hold, "gate")
     cluster.until_running(worker, held)
-    with cluster.load() as load:
+    with cluster.load(step, plain_step, flaky) as load:
         cluster.until(lambda: len(load.ids) > 100, "there is a backlog")
         worker.send(SIGTERM)
         assert worker.ends() == 0, worker.said

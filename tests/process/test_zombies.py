@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from signal import SIGCONT
 
 import pytest
 
 from tests.process.cluster import Cluster, Process
-from tests.process.program import hold, plain_hold, step
+from tests.process.program import LEASE, hold, plain_hold, step
 
 
 def verdicts(worker: Process, ids: Sequence[int]) -> dict[int, list[bool]]:
@@ -57,3 +58,24 @@ def test_a_zombies_late_results_are_rejected(cluster: Cluster) -> None:
     cluster.until_done(more)
     assert {mark.worker for mark in cluster.marks if mark.job in more} == {zombie.name}
     cluster.verify()
+
+
+@pytest.mark.contract("QUE-9")
+def test_when_all_stood_still_together_nobody_is_lost(cluster: Cluster) -> None:
+    """A laptop that slept: every lease is over, and everybody is there."""
+    workers = [cluster.started(), cluster.started()]
+    ids = cluster.enqueue(hold, "gate", times=12)
+    cluster.until(lambda: sum(len(worker.in_the_middle) for worker in workers) == len(ids), "all of them run")
+    cluster.until(lambda: all(job.started_at for job in cluster.rows(ids)), "the rows show that they have started")
+    for worker in workers:
+        cluster.freeze(worker)
+    time.sleep(LEASE * 1.2)
+    for worker in workers:
+        worker.send(SIGCONT)
+    cluster.until_done(cluster.enqueue(step, times=4))
+    time.sleep(LEASE * 0.7)  # so that a rescue would have had its chance
+    cluster.open("gate")
+    cluster.until_done()
+    assert {(job.state, job.claim_no, job.crashes) for job in cluster.jobs()} == {("succeeded", 1, 0)}
+    cluster.stop(*workers)
+    cluster.verify(complete=True)

@@ -144,9 +144,9 @@ class WorkerProcess:
         executor = self._node.executor
         await self._runner.stop(*(service.name for service in self._node.upkeep))
         # A claim that is cut off in the middle would leave jobs with a node that is gone: they would be suspects.
-        await self._runner.finish(self._node.claimer.name, self._node.holdings.name, within=FINISH_SECONDS)
+        await self._runner.finish(self._node.claimer.name, within=FINISH_SECONDS)
         _log.info("draining: %d running, %d waiting", executor.running, executor.waiting)
-        if not await _within(timeout, executor.idle()):
+        if executor.busy and not await _within(timeout, executor.idle()):
             _log.warning("the drain time is over: %d jobs are given back", executor.busy)
             executor.release_waiting("shutdown")
             executor.release_running("shutdown")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -32,14 +32,18 @@ class Options:
 
 
 DEFAULTS = Options()
+_KNOWN = frozenset(field.name for field in fields(Options))
 
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Options:
     """The options of a job. Jobs of one task share one text, so that this is a look-up on the hot path."""
-    told = json.loads(text)
-    if "retry" in told:
-        told["retry"] = from_stored(told["retry"])
+    try:
+        told = {name: value for name, value in json.loads(text).items() if name in _KNOWN}
+        if "retry" in told:
+            told["retry"] = from_stored(told["retry"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return DEFAULTS  # written by another version or by hand: one such row must not stop a whole pass
     return Options(**told)
 
 
