@@ -7,6 +7,11 @@ FOR    ?=
 QUICK  ?=
 PEERS  ?=
 
+# Debian and Ubuntu keep Python's venv module in a package of its own.
+INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	  then apt-get update -qq && apt-get install -y -qq python3-venv; \
+	  else echo "python's venv module is missing: as root, apt-get install python3-venv"; exit 1; fi
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench clean
 
@@ -19,8 +24,7 @@ help:
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "oncue needs Python 3.11 or newer; say which one with: make PYTHON=python3.12 ..."; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || \
-	  { echo "python's venv module is missing; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { $(INSTALL_VENV) && $(PYTHON) -m venv $(VENV); }
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
