@@ -16,7 +16,7 @@ from oncue.clock import Clock, DatabaseClock
 from oncue.engine.heart import Heart
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.timekeeper import Timekeeper
-from oncue.errors import InvalidJob, StoreUnavailable, UnknownTask
+from oncue.errors import IdTaken, InvalidJob, StoreUnavailable, UnknownTask
 from oncue.model import DEFAULT_QUEUE, Batch, Delivery, Node, Receipt
 from oncue.operations import Operations
 from oncue.policy.durations import Duration
@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 ENQUEUE_PATIENCE_SECONDS = 5.0
 ASK_AGAIN_SECONDS = 0.2
+MOST_RESERVATIONS = 10
 FURTHEST = timedelta(days=36525)
 
 _log = logging.getLogger("oncue")
@@ -131,17 +132,29 @@ class Oncue(Operations):
         args = [call.task.arguments.dump(positional, named, limit) for positional, named in rows]
         keys = None if call.key is None else [call.key_of(*row) for row in rows]
         connection = await self.connected()
-        ids = connection.spare_ids(len(args))
-        if ids is None:
-            ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
-        batch = self._batch(call, ids, args, keys, connection.now())
-        receipts = await self._written(connection, batch)
+        batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
         created = sum(receipt.created for receipt in receipts)
         self.telemetry.emit(
             "enqueue", {"jobs": created, "duplicates": len(receipts) - created},
             task=batch.task, queue=batch.queue, batch=batch, receipts=receipts,
         )  # fmt: skip
         return receipts
+
+    async def _written_under_new_ids(
+        self, connection: Connection, call: Call[Any], args: list[str], keys: list[Any] | None
+    ) -> tuple[Batch, list[Receipt]]:
+        """Write jobs. If the database hands ids out again that it had given away before a fail-over, take others."""
+        for _ in range(MOST_RESERVATIONS):
+            ids = connection.spare_ids(len(args))
+            if ids is None:
+                ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
+            batch = self._batch(call, ids, args, keys, connection.now())
+            try:
+                return batch, await self._written(connection, batch)
+            except IdTaken as error:
+                _log.warning("%s: reserving others", error)
+                connection.forget_ids()
+        raise IdTaken("the database hands out ids that are taken: has its sequence oncue_job_ids been set back?")
 
     def _batch(self, call: Call[Any], ids: list[int], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
         options, max_runtime = self._resolved(call.task)
@@ -189,14 +202,16 @@ class Oncue(Operations):
 
     async def _patiently(self, connection: Connection, ask: Callable[[bool], Awaitable[T]], otherwise: str) -> T:
         """Ask the database, again and again while it does not answer; `ask` is told whether an answer was lost."""
-        give_up = connection.clock.monotonic() + ENQUEUE_PATIENCE_SECONDS
+        give_up = float("inf")
         in_doubt = False
         while True:
             try:
                 return await ask(in_doubt)
             except StoreUnavailable as error:
-                if connection.clock.monotonic() > give_up:
+                now = connection.clock.monotonic()
+                if now > give_up:
                     raise StoreUnavailable(f"{error}; {otherwise}") from error
+                give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
                 in_doubt = True
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
 
@@ -244,7 +259,7 @@ class Oncue(Operations):
             yield self._assembled(connection.store, connection.store, connection.clock, address)
             return
         # A beat that waits for its answer for too long must not find out only when the lease is over.
-        beats = self.make_store(size=2, patience=self.settings.lease / 4)
+        beats = self.make_store(size=2, patience=self.settings.pace.patience)
         main, clock = self.make_store(), DatabaseClock()
         try:
             await main.open()

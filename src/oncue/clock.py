@@ -37,12 +37,10 @@ def wall() -> datetime:
 
 
 class DatabaseClock:
-    """The database's time, carried on by the monotonic clock. `now` never runs backwards."""
+    """The database's time, carried on by the monotonic clock. It runs backwards only if the database's does."""
 
     def __init__(self) -> None:
-        self._lower = wall().timestamp() - time.monotonic()
-        self._upper = self._lower
-        self._anchored = False
+        self._lower = self._upper = wall().timestamp() - time.monotonic()
         self._last_reading = float("nan")
         self._last_instant = wall()
 
@@ -52,11 +50,13 @@ class DatabaseClock:
 
     def learn(self, told: datetime, sent: float) -> None:
         """Take over the database's answer to a question of ours."""
-        lower = told.timestamp() - time.monotonic()
-        self._upper = told.timestamp() - sent
-        self._lower = max(self._lower, lower) if self._anchored else lower
-        self._upper = max(self._upper, self._lower)
-        self._anchored = True
+        lower, upper = told.timestamp() - time.monotonic(), told.timestamp() - sent
+        # A bound that this answer does not contradict may be the better one: it came on a faster trip. One that it
+        # does contradict is wrong, in whichever direction the database's clock has moved.
+        if not lower <= self._lower <= upper:
+            self._lower = lower
+        if not lower <= self._upper <= upper:
+            self._upper = upper
 
     def monotonic(self) -> float:
         return time.monotonic()

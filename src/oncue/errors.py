@@ -57,6 +57,14 @@ class StoreFull(StoreError):
     """The database has no room left. Nothing of the refused write is there."""
 
 
+class StoreRefused(StoreError):
+    """The database did not take a value: asking again would not help."""
+
+
+class IdTaken(StoreRefused):
+    """A reserved id belongs to a job of somebody else: after a fail-over the database may hand ids out again."""
+
+
 class SchemaMismatch(StoreError):
     """The database's tables are older or newer than this version of oncue: run `oncue migrate`."""
 

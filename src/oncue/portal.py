@@ -10,7 +10,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError
 from typing import TypeVar
+
+from oncue.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -25,7 +28,10 @@ class Portal:
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run an awaitable to its end and return its result. Refuses to block a running event loop."""
         refuse_inside_loop(awaitable)
-        return asyncio.run_coroutine_threadsafe(_awaited(awaitable), self._running_loop()).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(_awaited(awaitable), self._running_loop()).result()
+        except CancelledError:
+            raise StoreUnavailable("the application was closed while this call was under way") from None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._pid != os.getpid():
@@ -41,17 +47,23 @@ class Portal:
 
     def close(self, farewell: Callable[[], Awaitable[None]]) -> None:
         """Say farewell in the background loop, if there is one, and end it. The next `wait` starts another."""
-        if self._loop is None or self._thread is None or self._pid != os.getpid():
+        if self._pid != os.getpid():
             return
-        self.wait(farewell())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop = self._thread = None
+        with self._lock:  # whoever comes from here on starts another
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_awaited(farewell()), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
 
 
 def _run_to_its_end(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
+        while tasks := asyncio.all_tasks(loop):  # whoever waits for one of them gets an answer, not eternity
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     finally:
         loop.close()
 

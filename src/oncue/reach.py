@@ -42,6 +42,10 @@ class Connection:
         del self._spare_ids[:count]
         return taken
 
+    def forget_ids(self) -> None:
+        """The numbers in hand are no good."""
+        self._spare_ids.clear()
+
     async def ids(self, count: int) -> list[int]:
         """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""
         while (taken := self.spare_ids(count)) is None:

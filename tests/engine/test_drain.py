@@ -64,7 +64,7 @@ async def a_plant(
     store = store or SqliteStore(":memory:", inline=True)
     await store.open()
     plant = Plant(store, *functions, concurrency=concurrency)
-    await store.register(plant.node.node)
+    await plant.node.membership.tick(plant.clock.now())
     await plant.process.start()
     yield plant
     await plant.process.abort()

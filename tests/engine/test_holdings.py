@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
 from oncue.model import Succeeded
@@ -43,7 +44,7 @@ def test_an_outcome_whose_reply_was_lost_is_written_once() -> None:
 
 def test_a_claim_that_is_still_on_its_way_is_not_a_stray() -> None:
     """The database has it and the node does not know yet: nobody may give that back."""
-    world = World(1, latency=4.0)
+    world = World(1, latency=4.0, pace=dataclasses.replace(PACE, lease=60.0))
     world.boot("slow")
     world.run(20.0)
     jobs = [world.enqueue(Act()) for _ in range(3)]

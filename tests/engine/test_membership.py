@@ -99,6 +99,8 @@ def test_after_an_outage_the_others_get_a_leases_time_to_come_back() -> None:
     world = World(1)
     one, two = world.boot("one"), world.boot("two")
     world.run(1.0)
+    assert not steady(world, "one"), "it is new, and knows nothing of the others"
+    world.run(PACE.lease)
     assert steady(world, "one")
     one.wire.down = two.wire.down = True
     world.run(1.2)

@@ -7,14 +7,14 @@ from datetime import datetime
 
 import pytest
 
-from oncue.errors import StoreError, StoreUnavailable
+from oncue.errors import StoreRefused, StoreUnavailable
 from oncue.model import Change
 from oncue.sim.script import Act
 from oncue.sim.world import World
 from oncue.store.sqlite import SqliteStore
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, error: type[StoreError], state: str, times: int = 10**9) -> list[int]:
+def refuse(monkeypatch: pytest.MonkeyPatch, error: type[StoreRefused], state: str, times: int = 10**9) -> list[int]:
     """Have the database refuse changes to this state. The sizes of the batches that it was sent."""
     real, sizes = SqliteStore.apply, []
 
@@ -29,7 +29,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: type[StoreError], state: str,
 
 
 def test_a_refused_outcome_fails_its_own_job_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse(monkeypatch, StoreError, "skipped")
+    refuse(monkeypatch, StoreRefused, "skipped")
     world = World(1)
     member = world.boot("alone")
     world.run(0.1)

@@ -46,10 +46,20 @@ def test_the_same_text_is_read_once() -> None:
     assert read(text) is read(text)
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "[]", "null", '{"retry":{"kind":"ladder"}}', '{"retry":7}'])
-def test_options_that_cannot_be_read_are_the_defaults(text: str) -> None:
-    assert options.read(text) == options.DEFAULTS
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "null"])
+def test_a_job_whose_options_cannot_be_read_is_not_run_twice(text: str) -> None:
+    assert read(text) == Options(delivery="at_most_once")
 
 
-def test_an_option_of_a_newer_version_is_passed_over() -> None:
-    assert options.read('{"timeout":5.0,"colour":"blue"}').timeout == 5.0
+@pytest.mark.parametrize("retry", ['{"kind":"ladder"}', '{"kind":"fibonacci"}', "7", "[]"])
+def test_an_unknown_policy_leaves_the_rest_as_it_is(retry: str) -> None:
+    assert read(f'{{"delivery":"at_most_once","timeout":5.0,"retry":{retry}}}') == Options("at_most_once", 5.0)
+
+
+@pytest.mark.parametrize("told", ['"timeout":"30s"', '"timeout":-1', '"max_runtime":[]', '"colour":"blue"'])
+def test_what_is_not_understood_takes_its_default(told: str) -> None:
+    assert read("{" + told + "}") == options.DEFAULTS
+
+
+def test_an_unknown_delivery_is_taken_for_the_careful_one() -> None:
+    assert read('{"delivery":"exactly_once"}').delivery == "at_most_once"

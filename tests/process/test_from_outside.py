@@ -21,6 +21,8 @@ def test_a_job_of_another_process_is_noticed_at_once(cluster: Cluster) -> None:
         cluster.until_done(cluster.enqueue(step), seconds=SOON)
     waits = [(job.started_at - job.created_at).total_seconds() for job in cluster.jobs() if job.started_at is not None]
     assert min(waits) < 0.5
+    delayed = cluster.enqueue(step.using(delay="300ms"))
+    cluster.until_done(delayed, seconds=SOON)
     cluster.stop(worker)
     cluster.verify(complete=True)
 

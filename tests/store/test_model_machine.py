@@ -209,18 +209,20 @@ class Model:
         row = self.jobs.get(change.id)
         return row is not None and (row.state, row.claim_no) == (change.from_state, change.claim_no)
 
-    def apply(self, changes: list[Change]) -> list[bool]:
+    def apply(self, changes: list[Change], now: datetime) -> list[bool]:
         took = []
         for change in changes:
             took.append(self.holds(change))
             if took[-1]:
-                self.write(self.jobs[change.id], change)
+                self.write(self.jobs[change.id], change, now)
         return took
 
-    def write(self, row: Row, change: Change) -> None:
+    def write(self, row: Row, change: Change, now: datetime) -> None:
         ended = change.state in TERMINAL
         row.state, row.reason, row.error = change.state, change.reason, change.error
-        row.visible_at, row.retry_count, row.attempt = change.visible_at, change.retry_count, change.attempt
+        row.retry_count, row.attempt = change.retry_count, change.attempt
+        to_be_refused = row.cancel_requested and change.state in ("scheduled", "retrying")
+        row.visible_at = min(change.visible_at, now) if to_be_refused else change.visible_at
         row.crashes, row.started_at, row.run_until = change.crashes, change.started_at, None
         row.finished_at = change.ended_at if ended else None
         row.cancel_requested = row.cancel_requested and change.from_state == "running"
@@ -392,7 +394,7 @@ class Lives(RuleBasedStateMachine):
 
     def apply(self, changes: list[Change]) -> None:
         took = self.everywhere(lambda store: store.apply(changes, self.now))
-        assert took == self.model.apply(changes)
+        assert took == self.model.apply(changes, self.now)
 
     def settle_again_too_late(self, data: st.DataObject) -> None:
         if self.spent:

@@ -70,7 +70,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "prune": ("oncue_jobs_finished", ["failed", NOW, batch]),
         "lanes": ("oncue_jobs_claimable", []),
         "age": ("oncue_jobs_claimable", [1, "mail", 50, NOW, 10, NOW, batch]),
-        "touch": ("oncue_jobs_pkey", [ids, NOW]),
+        "touch": ("oncue_jobs_pkey", [ids, NOW, "send"]),
         "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, instants, instants]),
         "standing": ("oncue_jobs_key", ["send", [str(number) for number in ids]]),
     }

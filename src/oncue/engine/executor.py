@@ -140,11 +140,16 @@ class Executor:
         return running + [(claim.id, claim.claim_no) for claim in self._waiting]
 
     def newly_started(self, before: float) -> list[Started]:
-        """Attempts that began before this reading of the monotonic clock, each told once."""
+        """Attempts that began before this reading of the monotonic clock and were not marked yet."""
         fresh = [a for a in self._running.values() if not a.marked and not a.reported and a.started <= before]
-        for attempt in fresh:
-            attempt.marked = True
         return [Started(a.claim.id, a.claim.claim_no, self._clock.at(a.started)) for a in fresh]
+
+    def mark(self, started: list[Started]) -> None:
+        """The database knows that these have begun."""
+        for told in started:
+            attempt = self._running.get((told.id, told.claim_no))
+            if attempt is not None:
+                attempt.marked = True
 
     def cancel(self, job_id: int, claim_no: int) -> None:
         """An operator wants this attempt to stop: a coroutine is cancelled, a thread is asked to."""

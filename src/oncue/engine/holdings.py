@@ -28,6 +28,8 @@ class Attempts(Protocol):
 
     def newly_started(self, before: float) -> list[Started]: ...
 
+    def mark(self, started: list[Started]) -> None: ...
+
     def cancel(self, job_id: int, claim_no: int) -> None: ...
 
     def fence(self, job_id: int, claim_no: int) -> None: ...
@@ -71,8 +73,9 @@ class Holdings:
         claimed = self._attempts.claims()
         rows = await self._store.held(self._node)
         believed = {(row.id, row.claim_no) for row in rows}
+        still = set(self._attempts.claims())  # what was settled while we asked is nobody's business any more
         for place in claimed:
-            if place not in believed:
+            if place not in believed and place in still:
                 _log.warning("job %d was taken from this node: its attempt is stopped", place[0])
                 self._attempts.fence(*place)
         for row in rows:
@@ -107,3 +110,4 @@ class Holdings:
         fresh = self._attempts.newly_started(self._clock.monotonic() - self._interval.total_seconds())
         if fresh:
             await self._store.mark_started(fresh)
+            self._attempts.mark(fresh)

@@ -35,6 +35,7 @@ class Membership:
         *,
         lease: float,
         beat: float,
+        patience: float,
     ) -> None:
         self.signal = Signal()
         self.node = node
@@ -45,12 +46,14 @@ class Membership:
         self._lapsed = lapsed
         self._lease = timedelta(seconds=lease)
         self._beat = timedelta(seconds=beat)
+        self._patience = timedelta(seconds=patience)
         self._expires_at: datetime | None = None
-        self._cut_off = False
+        # A node that is new knows nothing of how the others were until now: they may be coming back from an outage.
+        self._cut_off = True
 
-    @property
-    def alive(self) -> bool:
-        return self._expires_at is not None and self._clock.latest() < self._expires_at
+    def is_alive(self) -> bool:
+        expires_at = self._expires_at  # read once: the heart's own thread may change it
+        return expires_at is not None and self._clock.latest() < expires_at
 
     def steady(self, now: datetime) -> bool:
         """Whether this node has been in touch long enough to judge others.
@@ -58,7 +61,7 @@ class Membership:
         After an outage everybody's lease is over at once: the others get one lease's time to come back.
         """
         since = self.connected_since
-        return self.alive and since is not None and (not self._cut_off or now - since >= self._lease)
+        return self.is_alive() and since is not None and (not self._cut_off or now - since >= self._lease)
 
     async def tick(self, now: datetime) -> datetime:
         began = self._clock.monotonic()
@@ -96,7 +99,8 @@ class Membership:
         self._lost_touch()
         retry_at = now + self._beat / 4
         _log.warning("the lease of this node was not renewed: %s", error)
-        if self._expires_at is not None and self._clock.latest() + self._beat / 2 >= self._expires_at:
+        # The next try may take its whole patience, and must not end after the lease.
+        if self._expires_at is not None and self._clock.latest() + self._beat / 4 + self._patience >= self._expires_at:
             self._expires_at = None
             self._lapsed("this node's lease is about to end and the database does not answer")
         return retry_at

@@ -54,6 +54,11 @@ class Pace:
     retention: float = 7 * 86400.0
     aging: Rules = field(default_factory=Rules)
 
+    @property
+    def patience(self) -> float:
+        """How long one beat may wait for its answer: short enough for another try before the lease ends."""
+        return max(self.lease / 6, min(1.0, self.lease / 2))
+
 
 class Runs(Seats, Attempts, Service, Protocol):
     """An executor: real, or scripted by the simulator."""
@@ -87,10 +92,11 @@ class WorkerNode:
         self.hands = Hands()
         self.executor = make_executor(self._ended)
         self.membership = Membership(
-            beat_store, node, clock, telemetry, lapsed or self.abandon, lease=pace.lease, beat=pace.beat
-        )
+            beat_store, node, clock, telemetry, lapsed or self.abandon,
+            lease=pace.lease, beat=pace.beat, patience=pace.patience,
+        )  # fmt: skip
         self.claimer = Claimer(
-            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry,
+            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.membership.is_alive,
             poll=pace.poll, buffer=pace.buffer,
         )  # fmt: skip
         self.settler = Settler(store, node.id, self.executor, self.hands, dice, telemetry, idle=60.0)

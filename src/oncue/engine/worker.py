@@ -9,15 +9,15 @@ work in batches without waiting for them to fill: while one write is on its way,
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import Protocol
 from uuid import UUID
 
 from oncue.engine.service import Signal
-from oncue.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
-from oncue.model import TERMINAL, Change, Claim, Failed
+from oncue.errors import StoreError, StoreRefused, StoreUnavailable
+from oncue.model import TERMINAL, Change, Claim, Failed, Released
 from oncue.policy import prefetch
 from oncue.policy.lifecycle import Ended, settle
 from oncue.store.contract import Store
@@ -90,11 +90,13 @@ class Claimer:
         seats: Seats,
         hands: Hands,
         telemetry: Telemetry,
+        alive: Callable[[], bool],
         *,
         poll: float,
         buffer: int,
     ) -> None:
         self.signal = Signal()
+        self._alive = alive
         self.claiming_since: datetime | None = None
         self._store = store
         self._node = node
@@ -115,7 +117,8 @@ class Claimer:
     async def tick(self, now: datetime) -> datetime:
         next_due = await self._promoted(now)
         wanted = min(prefetch.shortage(self._seats.concurrency, self._seats.busy, self._aim(now)), CLAIM_LIMIT)
-        if wanted <= 0:
+        if wanted <= 0 or not self._alive():
+            self.more = True  # whatever woke us up is still to be looked at
             return now + self._poll
         claims = await self._claimed(wanted, now)
         self.more = len(claims) >= wanted
@@ -153,8 +156,16 @@ class Claimer:
         if claims:
             self._hands.take(claims)
             self._telemetry.emit("claim", {"jobs": len(claims)}, node=self._node, claims=claims)
-            self._seats.submit(claims)
+            self._start(claims, now)
         return claims
+
+    def _start(self, claims: list[Claim], now: datetime) -> None:
+        """Hand claims to the seats, unless the lease ended while they were on their way."""
+        if self._alive():
+            self._seats.submit(claims)
+        else:
+            for claim in claims:
+                self._hands.end(Ended(claim, Released("lease_lost"), None, now))
 
 
 class Settler:
@@ -171,6 +182,7 @@ class Settler:
         self._dice = dice
         self._telemetry = telemetry
         self._idle = timedelta(seconds=idle)
+        self._in_doubt: set[tuple[int, int]] = set()
 
     async def tick(self, now: datetime) -> datetime:
         batch = self._hands.ended[:SETTLE_LIMIT]
@@ -184,15 +196,27 @@ class Settler:
         changes = [settle(ended, self._dice) for ended in batch]
         try:
             took = await self._store.apply(changes, now)
-        except (StoreUnavailable, StoreBusy, StoreFull):
-            raise
-        except StoreError as error:
+        except StoreRefused as error:
             changes, took = await self._one_by_one(batch, now, error)
+        except StoreUnavailable:
+            self._in_doubt.update((change.id, change.claim_no) for change in changes)
+            raise
+        took = await self._with_lost_replies(changes, took)
         del self._hands.ended[: len(batch)]
         self._hands.put_down([ended.claim for ended in batch])
         self._tell(batch, changes, took)
         if not self._hands.ended:
             self._hands.flushed.set()
+
+    async def _with_lost_replies(self, changes: list[Change], took: list[bool]) -> list[bool]:
+        """A change that is rejected now may have been written before, by the call whose reply was lost."""
+        if self._in_doubt and not all(took):
+            for number, change in enumerate(changes):
+                if not took[number] and (change.id, change.claim_no) in self._in_doubt:
+                    job = await self._store.job(change.id)
+                    took[number] = job is not None and (job.state, job.claim_no) == (change.state, change.claim_no)
+        self._in_doubt.difference_update((change.id, change.claim_no) for change in changes)
+        return took
 
     async def _one_by_one(
         self, batch: list[Ended], now: datetime, error: StoreError
@@ -204,9 +228,7 @@ class Settler:
             change = settle(ended, self._dice)
             try:
                 took += await self._store.apply([change], now)
-            except (StoreUnavailable, StoreBusy, StoreFull):
-                raise
-            except StoreError as refused:
+            except StoreRefused as refused:
                 change = settle(ended._replace(outcome=Failed(f"its outcome was refused: {refused}")), self._dice)
                 took += await self._store.apply([change], now)
             changes.append(change)

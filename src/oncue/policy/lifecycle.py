@@ -146,7 +146,8 @@ def _failed(ended: Ended, outcome: Failed, dice: Random) -> Change:
     delay = outcome.delay
     if delay is None:
         delay = options.read(claim.options).retry.delay(claim.retry_count, dice)
-    return _again(ended, "retrying", "failed", delay, error=outcome.error, retries=1)
+    # The process survived this attempt, so the job is under suspicion no more.
+    return _again(ended, "retrying", "failed", delay, error=outcome.error, retries=1, crashes=0)
 
 
 def _timed_out(ended: Ended, outcome: TimedOut, dice: Random) -> Change:
@@ -180,7 +181,7 @@ def _released(ended: Ended, outcome: Released, dice: Random) -> Change:
 
 
 def _snoozed(ended: Ended, outcome: Snoozed, dice: Random) -> Change:
-    return _again(ended, "scheduled", "snoozed", outcome.delay, error=outcome.reason or None)
+    return _again(ended, "scheduled", "snoozed", outcome.delay, error=outcome.reason or None, crashes=0)
 
 
 def _skipped(ended: Ended, outcome: Skipped, dice: Random) -> Change:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -32,19 +32,44 @@ class Options:
 
 
 DEFAULTS = Options()
-_KNOWN = frozenset(field.name for field in fields(Options))
 
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Options:
-    """The options of a job. Jobs of one task share one text, so that this is a look-up on the hot path."""
+    """The options of a job. Jobs of one task share one text, so that this is a look-up on the hot path.
+
+    Another version of oncue may have written them: what this one does not understand takes its default, except that
+    a job is never run twice because its delivery could not be read.
+    """
+    told = _told(text)
+    if told is None:
+        return Options(delivery="at_most_once")
+    return Options(_delivery(told), _seconds(told, "timeout"), _seconds(told, "max_runtime"), _retry(told.get("retry")))
+
+
+def _told(text: str) -> dict[str, Any] | None:
     try:
-        told = {name: value for name, value in json.loads(text).items() if name in _KNOWN}
-        if "retry" in told:
-            told["retry"] = from_stored(told["retry"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return DEFAULTS  # written by another version or by hand: one such row must not stop a whole pass
-    return Options(**told)
+        told = json.loads(text)
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _delivery(told: dict[str, Any]) -> Delivery:
+    return "at_least_once" if told.get("delivery", "at_least_once") == "at_least_once" else "at_most_once"
+
+
+def _seconds(told: dict[str, Any], name: str) -> float | None:
+    default: float | None = getattr(DEFAULTS, name)
+    value = told.get(name, default)
+    return value if value is None or (isinstance(value, int | float) and value >= 0) else default
+
+
+def _retry(told: Any) -> Policy:
+    try:
+        return DEFAULTS.retry if told is None else from_stored(told)
+    except (ValueError, KeyError, TypeError):
+        return DEFAULTS.retry
 
 
 @lru_cache(maxsize=4096)

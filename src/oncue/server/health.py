@@ -52,7 +52,7 @@ class Readiness:
             return "draining"
         if database.error is not None:
             return "database_unavailable"
-        if self.node is not None and not self.node.membership.alive:
+        if self.node is not None and not self.node.membership.is_alive():
             return "lease_lost"
         return "ready"
 
@@ -97,7 +97,7 @@ def _node(node: WorkerNode) -> dict[str, Any]:
     return {
         "id": str(node.node.id),
         "name": node.node.name,
-        "alive": node.membership.alive,
+        "alive": node.membership.is_alive(),
         "queues": list(node.node.queues),
         "running": executor.running,
         "buffered": executor.waiting,

@@ -255,7 +255,7 @@ def _claims_grow(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("a job is claimed only when it waits")
 def _claimed_when_waiting(evidence: Evidence) -> Iterator[Broken]:
-    """Its last claim was settled, and its time has come."""
+    """Its last claim was settled, and its time has come; what is to be cancelled is claimed at once, to be refused."""
     for story in evidence.jobs.values():
         ready: Event | None = story.written
         for claim in story.claims:
@@ -263,7 +263,8 @@ def _claimed_when_waiting(evidence: Evidence) -> Iterator[Broken]:
             ready = before[-1] if before else ready
             if evidence.complete and _claim_no(claim) > 1 and not _settles(before, _claim_no(claim) - 1):
                 yield Broken(f"job {story.id} was claimed while it was running", (claim,))
-            if ready is not None and claim.at + evidence.tolerance < ready.fields["visible_at"]:
+            early = ready is not None and claim.at + evidence.tolerance < ready.fields["visible_at"]
+            if ready is not None and early and not claim.fields["cancel_requested"]:
                 yield Broken(f"job {story.id} was claimed before its time", (ready, claim))
 
 
@@ -403,10 +404,10 @@ def _rescues(evidence: Evidence) -> Iterator[Broken]:
             claim = story.claim(_claim_no(change))
             if claim is None or change.fields["from_state"] != "running":
                 continue
-            gained = change.fields["crashes"] - claim.fields["crashes"]
-            if gained not in (0, 1):
-                yield Broken(f"job {story.id} gained {gained} crashes", (claim, change))
-            elif gained and evidence.leases and _lease_end(evidence, claim) > change.at + evidence.tolerance:
+            before, after = claim.fields["crashes"], change.fields["crashes"]
+            if after not in (0, before, before + 1):  # an attempt that its process survived clears the job
+                yield Broken(f"job {story.id} went from {before} to {after} crashes", (claim, change))
+            elif after > before and evidence.leases and _lease_end(evidence, claim) > change.at + evidence.tolerance:
                 yield Broken(f"job {story.id} was taken from a node that is alive", (claim, change))
 
 

@@ -84,9 +84,12 @@ class ScriptedExecutor:
 
     def newly_started(self, before: float) -> list[Started]:
         fresh = [a for a in self._running.values() if not a.marked and not a.reported and a.started <= before]
-        for attempt in fresh:
-            attempt.marked = True
         return [Started(a.claim.id, a.claim.claim_no, self._clock.at(a.started)) for a in fresh]
+
+    def mark(self, started: list[Started]) -> None:
+        for told in started:
+            if (attempt := self._running.get((told.id, told.claim_no))) is not None:
+                attempt.marked = True
 
     def cancel(self, job_id: int, claim_no: int) -> None:
         attempt = self._running.get((job_id, claim_no))

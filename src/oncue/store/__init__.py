@@ -20,6 +20,10 @@ def connect(
 ) -> Store:
     """The store behind an address; it is not opened yet. `patience` is how long it waits for one answer."""
     scheme, separator, rest = url.partition("://")
+    if scheme == "sqlite" and rest.endswith(":memory:"):
+        raise ConfigError(
+            "DATABASE_URL: expected the path of a file; a database in memory would be gone with its process"
+        )
     if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
         return SqliteStore(rest[1:], busy_seconds=patience or BUSY_SECONDS)
     if scheme in ("postgres", "postgresql") and separator:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from oncue.errors import StoreError, StoreFull, StoreUnavailable
+from oncue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -36,6 +36,11 @@ _AWAY = (
 )
 
 
+# Data exceptions, violated constraints and exceeded limits: the same values would be refused again. Anything else
+# (a lock time-out, a lost privilege, no memory) may pass.
+_ABOUT_THE_VALUES = ("22", "23", "54")
+
+
 def translated(error: BaseException) -> StoreError | None:
     """The error of ours that says the same, or None if it is not the database's doing."""
     if isinstance(error, asyncpg.DiskFullError):
@@ -43,11 +48,12 @@ def translated(error: BaseException) -> StoreError | None:
     if isinstance(error, asyncpg.UndefinedTableError):
         return StoreError(f"the oncue tables are missing ({error}): run `oncue migrate`")
     if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
-        return StoreError(f"PostgreSQL was not asked: {error}")  # a value that does not fit its column
+        return StoreRefused(f"PostgreSQL was not asked: {error}")  # a value that does not fit its column
     if isinstance(error, _AWAY):
         return StoreUnavailable(f"PostgreSQL does not answer: {error or type(error).__name__}")
     if isinstance(error, asyncpg.PostgresError):
-        return StoreError(f"PostgreSQL refused: {error}")
+        kind = StoreRefused if (error.sqlstate or "")[:2] in _ABOUT_THE_VALUES else StoreError
+        return kind(f"PostgreSQL refused: {error}")
     return None
 
 

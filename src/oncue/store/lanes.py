@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from oncue.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
+from oncue.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
@@ -54,6 +54,8 @@ def _ours(error: sqlite3.Error) -> StoreError:
         return StoreFull(f"SQLite has no room left: {text}")
     if isinstance(error, sqlite3.OperationalError) and ("unable to open" in text or "disk I/O" in text):
         return StoreUnavailable(f"SQLite cannot use its file: {text}")
+    if isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
+        return StoreRefused(f"SQLite refused: {text}")
     return StoreError(f"SQLite refused: {text}")
 
 
@@ -90,10 +92,11 @@ class InlineLane:
 
 
 class ThreadLane:
-    """A thread that owns a connection. `connect` runs in that thread."""
+    """A thread that owns a connection. `connect` runs in that thread; for `rounds` see `_begin`."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], name: str) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], name: str, rounds: int = 1) -> None:
         self._connect = connect
+        self._rounds = rounds
         self._asks: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._opened: Future[None] = Future()
@@ -133,14 +136,34 @@ class ThreadLane:
             self._ended.set_result(None)
             return
         self._opened.set_result(None)
-        while (group := self._next_group()) is not None:
-            writes = [ask for ask in group if ask[1]]
-            for work, _, answer in (ask for ask in group if not ask[1]):
-                _answer(answer, work, connection)
+        try:
+            while (group := self._next_group()) is not None:
+                connection = self._served(connection, group)
+            connection.close()
+        finally:
+            self._closed = True
+            self._refuse_the_rest()
+            self._ended.set_result(None)
+
+    def _served(self, connection: sqlite3.Connection, group: list[Ask]) -> sqlite3.Connection:
+        """Answer a group; the connection to go on with."""
+        for work, _, answer in (ask for ask in group if not ask[1]):
+            _answer(answer, work, connection)
+        writes = [ask for ask in group if ask[1]]
+        try:
             if writes:
-                _commit_together(connection, writes)
-        connection.close()
-        self._ended.set_result(None)
+                _commit_together(connection, writes, self._rounds)
+        except sqlite3.Error:  # not even the rollback worked: nothing can be trusted to this connection any more
+            connection.close()
+            connection = self._connect()
+        return connection
+
+    def _refuse_the_rest(self) -> None:
+        """Whoever still waits must not wait for ever."""
+        while not self._asks.empty():
+            ask = self._asks.get()
+            if ask is not None:
+                ask[2].set_exception(StoreUnavailable("the store is closed"))
 
     def _next_group(self) -> list[Ask] | None:
         first = self._asks.get()
@@ -166,23 +189,38 @@ def _answer(answer: Future[Any], work: Work[Any], connection: sqlite3.Connection
         answer.set_exception(translated(error))
 
 
-def _commit_together(connection: sqlite3.Connection, writes: list[Ask]) -> None:
+def _commit_together(connection: sqlite3.Connection, writes: list[Ask], rounds: int) -> None:
     results: list[tuple[Future[Any], Any, BaseException | None]] = []
     try:
-        connection.execute("begin immediate")
+        _begin(connection, rounds)
         for work, _, answer in writes:
             results.append((answer, *_in_savepoint(connection, work)))
         connection.execute("commit")
     except BaseException as error:
-        _roll_back(connection)
         for _, _, answer in writes:
             answer.set_exception(translated(error))
+        _roll_back(connection)
         return
     for answer, result, error_of_one in results:
         if error_of_one is not None:
             answer.set_exception(translated(error_of_one))
         else:
             answer.set_result(result)
+
+
+def _begin(connection: sqlite3.Connection, rounds: int) -> None:
+    """Wait for the right to write: so many times as long as the connection's own time-out.
+
+    SQLite's waiting slows down to ten looks a second, and a crowded file is never free at just those moments. That is
+    cheap and kind to the others; a beat has no time for it, and waits many short rounds, each of which begins briskly.
+    """
+    for left in reversed(range(rounds)):
+        try:
+            connection.execute("begin immediate")
+            return
+        except sqlite3.OperationalError as error:
+            if not left or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
 
 
 def _in_savepoint(connection: sqlite3.Connection, work: Work[Any]) -> tuple[Any, BaseException | None]:

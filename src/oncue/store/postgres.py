@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
-from oncue.errors import Conflict, StoreError, StoreUnavailable
+from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
     STATES,
     TERMINAL,
@@ -45,6 +46,9 @@ ANSWER_SECONDS = 15.0
 MIGRATION_SECONDS = 3600.0
 # One migration at a time, whoever starts it; the number is arbitrary and only ours.
 MIGRATION_LOCK = 0x6F6E637565
+
+
+_log = logging.getLogger("oncue.store")
 
 
 class PostgresStore:
@@ -118,6 +122,7 @@ class PostgresStore:
             return ids
 
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+        collisions = 0
         while True:
             try:
                 if len(batches) == 1 and len(batches[0].ids) <= ROWS_PER_STATEMENT and not in_doubt:
@@ -127,7 +132,13 @@ class PostgresStore:
                 # Two large calls waited for each other's keys: one of them was undone, and begins again.
                 if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
                     raise
-                in_doubt = True
+            except StoreRefused as error:
+                if getattr(error.__cause__, "constraint_name", None) != "oncue_jobs_pkey":
+                    raise
+                # In doubt, the first call may have been committing while the second looked: then look once more.
+                collisions += 1
+                if not in_doubt or collisions > 1:
+                    raise IdTaken(f"a reserved id belongs to another job: {error}") from error
 
     async def _enqueue_at_once(self, batch: Batch) -> list[Receipt]:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
@@ -189,7 +200,7 @@ class PostgresStore:
         return {row[0] for row in rows}
 
     async def _touched(self, connection: Connection, batch: Batch) -> set[int]:
-        rows = await connection.fetch(self._sql["touch"], batch.ids, batch.created_at)
+        rows = await connection.fetch(self._sql["touch"], batch.ids, batch.created_at, batch.task)
         return {row[0] for row in rows}
 
     async def _receipts(self, connection: Connection, batch: Batch, written: set[int]) -> list[Receipt]:
@@ -210,8 +221,10 @@ class PostgresStore:
             for n in left:
                 if keys[n] not in standing:
                     written |= await self._insert(connection, batch, n, n + 1)
+        # In doubt, the job that stands may be the very one that the lost call has written meanwhile.
+        made = written.union(job_id for job_id, _ in standing.values())
         return [
-            Receipt(job_id, batch.created_at, True) if job_id in written else Receipt(*standing[keys[n]], False)
+            Receipt(job_id, batch.created_at, True) if job_id in made else Receipt(*standing[keys[n]], False)
             for n, job_id in enumerate(batch.ids)
         ]
 
@@ -231,8 +244,12 @@ class PostgresStore:
 
     async def promote(self, now: datetime, limit: int) -> datetime | None:
         async with self._connections.use() as connection:
-            await connection.execute(self._sql["promote"], now, limit)
-            due: datetime | None = await connection.fetchval(self._sql["next_due"])
+            status = await connection.execute(self._sql["promote"], now, limit)
+            due: datetime | None
+            if int(status.split()[-1]) < limit:
+                due = await connection.fetchval(self._sql["next_due_after"], now)
+            else:
+                due = await connection.fetchval(self._sql["next_due"])
             return due
 
     async def claim(
@@ -277,10 +294,8 @@ class PostgresStore:
             self._later_hints.send()
 
     async def mark_started(self, started: Sequence[Started]) -> None:
-        if not started:
-            return
-        columns = [list(column) for column in zip(*sorted(started), strict=True)]
-        await self._fetch("mark_started", *columns)
+        if started:
+            await self._fetch("mark_started", *(list(column) for column in zip(*sorted(started), strict=True)))
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(*row) for row in await self._fetch("held", node)]
@@ -389,9 +404,17 @@ class PostgresStore:
 
     async def _keep_listening(self, wake: Wake) -> None:
         """Hold one connection that listens, for as long as the store is open."""
+        heard = True
         while True:
-            with contextlib.suppress(StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            try:
                 await self._listen_once(wake)
+                heard = True
+            except (StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                if heard:
+                    _log.warning(
+                        "nobody tells this process of new jobs, so it polls until it can listen again: %s", error
+                    )
+                heard = False
             await asyncio.sleep(1.0)
 
     async def _listen_once(self, wake: Wake) -> None:

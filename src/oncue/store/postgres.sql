@@ -24,7 +24,9 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $11, $12, $13, $14, $
 returning id, (select pg_notify('oncue', '')::text where $15);
 
 -- name: touch
-update oncue_jobs set updated_at = greatest(updated_at, $2) where id = any($1::bigint[]) returning id;
+-- The same id alone proves nothing: after a fail-over a sequence may hand it out again.
+update oncue_jobs set updated_at = greatest(updated_at, $2)
+ where id = any($1::bigint[]) and task = $3 and created_at = $2 returning id;
 
 -- name: standing
 select id, created_at, key from oncue_jobs
@@ -51,6 +53,10 @@ update oncue_jobs set state = 'queued', updated_at = $1
 
 -- name: next_due
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
+
+-- name: next_due_after
+-- What is due and was not promoted is locked by somebody: waiting for it would be a busy loop.
+select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') and visible_at > $1;
 
 -- name: claim
 -- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
@@ -90,7 +96,10 @@ with change as (
               ended_at, result, error, ordinal)
 ), done as (
     update oncue_jobs j
-       set state = c.state, reason = c.reason, visible_at = c.visible_at, retry_count = c.retry_count,
+       set state = c.state, reason = c.reason, retry_count = c.retry_count,
+           -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
+           visible_at = case when j.cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
+                             then least(c.visible_at, $1) else c.visible_at end,
            attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result::json,
            error = c.error, updated_at = $1, run_until = null,
            finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
@@ -129,9 +138,9 @@ with done as (
 select coalesce(array_agg(ordinal), '{}') from done;
 
 -- name: mark_started
-update oncue_jobs j set started_at = s.started_at
-  from unnest($1::bigint[], $2::int[], $3::timestamptz[]) as s (id, claim_no, started_at)
- where j.id = any($1::bigint[]) and j.id = s.id and j.state = 'running' and j.claim_no = s.claim_no;
+-- As in `apply_plain`: sorted ids and no join.
+update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])]
+ where id = any($1::bigint[]) and state || '' = 'running' and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])];
 
 -- name: held
 select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = $1;

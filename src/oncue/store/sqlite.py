@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import threading
@@ -14,7 +15,7 @@ from uuid import UUID
 
 from oncue import model
 from oncue.clock import wall
-from oncue.errors import Conflict, StoreError, StoreUnavailable
+from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
     TERMINAL,
     Attempt,
@@ -39,6 +40,7 @@ from oncue.store.tables import is_plain, queue_rows
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
 BUSY_PAUSE = 0.01
+HURRY_SECONDS = 0.01
 NOTICE_SECONDS = 0.02
 
 _CHANGES_TABLE = """
@@ -68,6 +70,7 @@ class SqliteStore:
         self._wall = wall
         self._migrate = migrate
         self._busy_seconds = busy_seconds
+        self._rounds = 1 if inline or busy_seconds >= BUSY_SECONDS else max(1, round(busy_seconds / HURRY_SECONDS))
         self._sql = statements.load(self.dialect)
         self._writer: Lane
         self._reader: Lane
@@ -92,7 +95,7 @@ class SqliteStore:
         statements.check_version(self.dialect, await self.version())
 
     async def _opened(self, name: str, *, checkpoints: bool) -> ThreadLane:
-        lane = ThreadLane(lambda: self._connect(checkpoints), name)
+        lane = ThreadLane(lambda: self._connect(checkpoints), name, self._rounds)
         await lane.open()
         self._lanes.append(lane)
         return lane
@@ -110,6 +113,8 @@ class SqliteStore:
         if not checkpoints:
             connection.execute("pragma wal_autocheckpoint = 0")
         connection.execute(_CHANGES_TABLE)
+        if checkpoints and self._rounds > 1:
+            connection.execute(f"pragma busy_timeout = {round(HURRY_SECONDS * 1000)}")
         return connection
 
     async def close(self) -> None:
@@ -156,14 +161,17 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> list[Receipt]:
             return [receipt for batch in batches for receipt in self._enqueued(connection, batch, in_doubt)]
 
-        return await self._writer.write(work)
+        try:
+            return await self._writer.write(work)
+        except StoreRefused as error:
+            if getattr(error.__cause__, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_PRIMARYKEY":
+                raise IdTaken(f"a reserved id belongs to another job: {error}") from error
+            raise
 
     def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
         rows = list(zip(batch.ids, batch.args, _keys(batch), strict=True))
         if in_doubt:
-            connection.execute(
-                self._sql["touch"], {"ids": json.dumps(batch.ids), "now": values.micros(batch.created_at)}
-            )
+            connection.execute(self._sql["touch"], _identity(batch))
             there = self._written(connection, batch)
             rows = [row for row in rows if row[0] not in there]
         connection.execute(
@@ -193,7 +201,7 @@ class SqliteStore:
         ]
 
     def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
-        return set(_set(connection, self._sql["written"], {"ids": json.dumps(batch.ids)}))
+        return set(_set(connection, self._sql["written"], _identity(batch)))
 
     def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, datetime]]:
         parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
@@ -474,17 +482,14 @@ class SqliteStore:
 
     async def _notice(self, wake: Wake) -> None:
         """SQLite counts the commits of other connections. Reading that count takes microseconds and no lock."""
-        connection = self._connect(checkpoints=False)
         seen = None
-        try:
-            while True:
-                version = connection.execute("pragma data_version").fetchone()[0]
+        while True:
+            with contextlib.suppress(StoreError):  # whoever writes will hear of it; here it only delays a hint
+                version = await self._reader.read(_data_version)
                 if version != seen:
                     seen = version
                     wake(True)
-                await asyncio.sleep(NOTICE_SECONDS)
-        finally:
-            connection.close()
+            await asyncio.sleep(NOTICE_SECONDS)
 
     # --- plumbing -----------------------------------------------------------------------------------------------
 
@@ -519,8 +524,17 @@ def _keys(batch: Batch) -> Sequence[str | None]:
     return batch.keys or [None] * len(batch.ids)
 
 
+def _identity(batch: Batch) -> dict[str, Any]:
+    return {"ids": json.dumps(batch.ids), "task": batch.task, "created_at": values.micros(batch.created_at)}
+
+
 def _version(connection: sqlite3.Connection) -> int:
     number: int = connection.execute("pragma user_version").fetchone()[0]
+    return number
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    number: int = connection.execute("pragma data_version").fetchone()[0]
     return number
 
 

@@ -15,10 +15,13 @@ select n.value ->> 0, n.value ->> 1, n.value ->> 2, :task, :queue, :priority, :s
     do nothing;
 
 -- name: written
-select json_group_array(id) from oncue_jobs where id in (select value from json_each(:ids));
+-- The same id alone proves nothing: a restored file may hand it out again.
+select json_group_array(id) from oncue_jobs
+ where id in (select value from json_each(:ids)) and task = :task and created_at = :created_at;
 
 -- name: touch
-update oncue_jobs set updated_at = max(updated_at, :now) where id in (select value from json_each(:ids));
+update oncue_jobs set updated_at = max(updated_at, :created_at)
+ where id in (select value from json_each(:ids)) and task = :task and created_at = :created_at;
 
 -- name: standing
 select json_group_array(json_array(key, id, created_at)) from oncue_jobs
@@ -117,7 +120,10 @@ select j.queue, j.task, c.state, count(*) from temp.change c join oncue_jobs j o
 
 -- name: apply
 update oncue_jobs
-   set state = c.state, reason = c.reason, visible_at = c.visible_at, retry_count = c.retry_count,
+   set state = c.state, reason = c.reason, retry_count = c.retry_count,
+       -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
+       visible_at = case when cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
+                         then min(c.visible_at, :now) else c.visible_at end,
        attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result, error = c.error,
        updated_at = :now, run_until = null,
        finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
