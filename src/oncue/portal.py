@@ -64,6 +64,7 @@ def _run_to_its_end(loop: asyncio.AbstractEventLoop) -> None:
             for task in tasks:
                 task.cancel()
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncue import InvalidJob, Oncue, Task, UnknownTask
+from oncue import InvalidJob, Oncue, StoreUnavailable, Task, UnknownTask
 
 
 @pytest.fixture
@@ -167,6 +167,28 @@ def test_an_application_that_was_closed_opens_again(app: Oncue, send: Task[[int]
     app.close()
     app.close()
     assert send.enqueue(2).created
+
+
+def test_closing_an_application_leaves_nobody_waiting(app: Oncue, send: Task[[int], None]) -> None:
+    """Whoever was enqueueing at that moment gets a receipt or an error, not eternity."""
+    send.enqueue(0)
+    answers: list[object] = []
+
+    def enqueue_on_and_on() -> None:
+        for n in range(200):
+            try:
+                answers.append(send.enqueue(n))
+            except StoreUnavailable as error:
+                answers.append(error)
+
+    threads = [threading.Thread(target=enqueue_on_and_on, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        app.close()
+    for thread in threads:
+        thread.join(60)
+    assert len(answers) == 800
 
 
 async def test_telemetry_hears_of_jobs_and_duplicates(app: Oncue, send: Task[[int], None]) -> None:

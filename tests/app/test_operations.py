@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from random import Random
 from uuid import uuid4
 
 import pytest
 
 from oncue import Conflict, InvalidJob, JobNotFound, Oncue, Task
+from oncue.model import Failed
+from oncue.policy import lifecycle
 from tests.app.watching import Watcher
+from tests.store.scene import a_node
 
 
 @pytest.fixture
@@ -171,3 +175,19 @@ async def test_pruning_deletes_what_finished_long_ago_and_nothing_else(app: Oncu
         with pytest.raises(JobNotFound):
             await app.job(job_id)
     assert (await app.job(waiting.id)).state == "queued"
+
+
+async def test_a_cancel_that_comes_too_late_for_the_attempt_still_ends_the_job(
+    app: Oncue, work: Task[[int], int]
+) -> None:
+    """Its handler failed before it could be told, so the job would wait for its retry, perhaps a day."""
+    receipt = await work.using(max_retries=3).aenqueue(1)
+    connection = await app.connected()
+    store, now = connection.store, connection.now()
+    node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
+    await store.register(node)
+    (claim,) = await store.claim(node.id, ["default"], ["work"], 1, now, suspect=False)
+    await app.cancel(receipt.id)
+    await store.apply([lifecycle.settle(lifecycle.Ended(claim, Failed("it broke"), now, now), Random(1))], now)
+    job = await app.job(receipt.id)
+    assert (job.state, job.visible_at) == ("retrying", now)

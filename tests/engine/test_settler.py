@@ -52,3 +52,18 @@ def test_an_unreachable_database_is_not_a_refusal(monkeypatch: pytest.MonkeyPatc
     world.run(5.0)
     assert [world.job(job).state for job in jobs] == ["skipped"] * 3
     assert sizes == [3, 3, 3, 3], "the whole batch is sent again"
+
+
+def test_an_outcome_whose_reply_was_lost_is_told_as_written() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    told: list[str] = []
+    telemetry = member.worker.settler._telemetry
+    telemetry.subscribe(lambda event, *_: told.append(event), "job.stop", "settle.rejected")
+    job = world.enqueue(Act(seconds=1.0))
+    world.run(0.5)
+    member.wire.lose_reply("apply")
+    world.run(5.0)
+    assert world.job(job).state == "succeeded"
+    assert told == ["job.stop"]

@@ -105,7 +105,11 @@ class ThreadLane:
 
     async def open(self) -> None:
         self._thread.start()
-        await asyncio.wrap_future(self._opened)
+        try:
+            await asyncio.shield(asyncio.wrap_future(self._opened))
+        except asyncio.CancelledError:
+            self._asks.put(None)  # nobody will ask: the thread ends as soon as it has begun
+            raise
 
     async def write(self, work: Work[T]) -> T:
         return await self._ask(work, True)
@@ -126,7 +130,7 @@ class ThreadLane:
             return
         self._closed = True
         self._asks.put(None)
-        await asyncio.wrap_future(self._ended)
+        await asyncio.shield(asyncio.wrap_future(self._ended))
 
     def _run(self) -> None:
         try:

@@ -1,0 +1,64 @@
+"""When a node claims, and when it had better not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncue.model import Claim
+from oncue.sim.script import Act
+from oncue.sim.world import PACE, World
+from oncue.store.sqlite import SqliteStore
+
+
+def test_a_node_without_a_lease_claims_nothing() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    member.worker.membership._expires_at = None
+    job = world.enqueue(Act())
+    world.run(PACE.beat / 2)
+    assert world.job(job).claim_no == 0
+    world.run(PACE.beat * 2)
+    assert world.job(job).state == "succeeded", "it joins anew and goes on"
+
+
+def test_a_claim_that_arrives_after_the_lease_has_ended_is_given_back_unstarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    real = SqliteStore.claim
+
+    async def claim(self: SqliteStore, *args: Any, **options: Any) -> list[Claim]:
+        claims = await real(self, *args, **options)
+        if claims:
+            member.worker.membership._expires_at = None  # while the reply is on its way
+            monkeypatch.undo()
+        return claims
+
+    monkeypatch.setattr(SqliteStore, "claim", claim)
+    job = world.enqueue(Act())
+    world.run(0.05)
+    assert not [event for event in world.history.events if event.kind == "start"]
+    assert world.run_until(world.drained, 30)
+    assert (world.job(job).state, world.job(job).claim_no, world.job(job).crashes) == ("succeeded", 2, 0)
+
+
+def test_a_due_job_that_nobody_can_promote_is_no_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that another transaction holds stays where it is: the claimer waits for its next look."""
+    world = World(1)
+    world.boot("alone")
+    world.run(0.1)
+    looks = 0
+
+    async def promote(self: SqliteStore, now: Any, limit: int) -> None:
+        nonlocal looks
+        looks += 1
+
+    world.enqueue(Act(), delay=0.1)
+    monkeypatch.setattr(SqliteStore, "promote", promote)
+    world.run(5.0)
+    assert looks <= 5.0 / PACE.poll + 10
