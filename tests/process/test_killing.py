@@ -30,8 +30,9 @@ def acknowledged(client: Process) -> int:
 
 @pytest.mark.contract("QUE-9", "QUE-8")
 def test_killed_processes_lose_nothing_and_end_nothing_twice(cluster: Cluster) -> None:
+    bystander = cluster.start("--queues", "nothing")  # so that there is always somebody to notice a death
     workers, victims = [cluster.start(), cluster.start()], []
-    cluster.ready(*workers)
+    cluster.ready(bystander, *workers)
     client = cluster.run("tests.process.crowd", "1000")
     with cluster.load() as load:
         cluster.until(lambda: acknowledged(client) > 50, "a client enqueues")
@@ -42,6 +43,7 @@ def test_killed_processes_lose_nothing_and_end_nothing_twice(cluster: Cluster) -
             cluster.kill(victims[-1])
             workers.append(cluster.started())
         cluster.until_busy(workers[-1])
+        victims += workers
         cluster.kill(*workers)
         cluster.start()
         cluster.start()

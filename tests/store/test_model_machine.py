@@ -115,6 +115,7 @@ class Row:
     reason: str | None = None
     error: str | None = None
     attempts: list[tuple[int, int, str, str | None]] = field(default_factory=list)
+    attempt_ends: dict[int, datetime] = field(default_factory=dict)
 
     def seen(self) -> tuple[Any, ...]:
         return (
@@ -230,6 +231,8 @@ class Model:
             self.totals[row.queue, change.state] += 1
         elif change.outcome is not None:
             row.attempts.append((change.attempt, change.claim_no, change.outcome, change.error))
+            assert change.ended_at is not None
+            row.attempt_ends[change.claim_no] = change.ended_at
 
     def stranded(self, now: datetime) -> set[int]:
         running = (row for row in self.jobs.values() if row.state == "running")
@@ -253,6 +256,8 @@ class Model:
         old = [row.id for row in self.jobs.values() if row.finished_at is not None and row.finished_at < before]
         for job_id in old:
             del self.jobs[job_id]
+        for row in self.jobs.values():
+            row.attempts = [told for told in row.attempts if row.attempt_ends[told[1]] >= before]
         return len(old)
 
 

@@ -143,6 +143,16 @@ async def test_every_kind_of_end_is_pruned_and_the_step_is_bounded(store: Store)
     assert await store.jobs(JobFilter()) == []
 
 
+async def test_old_attempts_of_a_job_that_goes_on_and_on_are_pruned(store: Store) -> None:
+    node = await enter(store)
+    (job_id,) = await put(store, created_at=before(days=20))
+    for days in (9, 8, 6):
+        await settle(store, await take(store, node, now=before(days=days)), Released(), at=before(days=days))
+    assert await store.prune(before(days=7), 100) == 0
+    assert [row.claim_no for row in await store.attempts(job_id)] == [3]
+    assert await states(store, [job_id]) == ["queued"]
+
+
 async def test_an_unfinished_job_is_never_pruned(store: Store) -> None:
     node = await enter(store)
     ids = await put(store, 3, created_at=before(days=99)) + await put(

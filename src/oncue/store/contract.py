@@ -140,7 +140,10 @@ class Store(Protocol):
         ...
 
     async def prune(self, before: datetime, limit: int) -> int:
-        """Delete up to `limit` jobs that finished before this instant, with their attempts."""
+        """Delete up to `limit` jobs that finished before this instant, with their attempts. How many.
+
+        As many attempts that ended before it go too, of jobs that are still not finished.
+        """
         ...
 
     async def fold_counters(self, limit: int) -> int:

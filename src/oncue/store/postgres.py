@@ -328,6 +328,7 @@ class PostgresStore:
         async with self._connections.use() as connection:
             for state in sorted(TERMINAL):
                 gone += await connection.fetchval(self._sql["prune"], state, before, limit - gone)
+            await connection.execute(self._sql["prune_attempts"], before, limit)
             await connection.execute(self._sql["forget_nodes"], before)
         return gone
 

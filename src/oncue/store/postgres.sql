@@ -195,6 +195,11 @@ with old as (
 )
 select count(*) from gone;
 
+-- name: prune_attempts
+delete from oncue_attempts
+ where (job_id, claim_no) in (select job_id, claim_no from oncue_attempts where finished_at < $1
+                               order by finished_at limit (select $2::int));
+
 -- name: fold_counters
 with taken as (
     delete from oncue_counter_deltas

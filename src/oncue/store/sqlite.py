@@ -390,6 +390,7 @@ class SqliteStore:
             for state in sorted(TERMINAL):
                 parameters = {"state": state, "before": values.micros(before), "limit": limit - gone}
                 gone += connection.execute(self._sql["prune"], parameters).rowcount
+            connection.execute(self._sql["prune_attempts"], {"before": values.micros(before), "limit": limit})
             connection.execute(self._sql["forget_nodes"], {"before": values.micros(before)})
             return gone
 

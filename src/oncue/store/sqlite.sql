@@ -192,6 +192,11 @@ delete from oncue_jobs
                  and state in ('succeeded', 'failed', 'cancelled', 'skipped')
                order by finished_at limit :limit);
 
+-- name: prune_attempts
+delete from oncue_attempts
+ where (job_id, claim_no) in (select job_id, claim_no from oncue_attempts where finished_at < :before
+                               order by finished_at limit :limit);
+
 -- name: forget_nodes
 delete from oncue_nodes where lost_at < :before
    and not exists (select 1 from oncue_jobs j where j.state = 'running' and j.node_id = oncue_nodes.id);

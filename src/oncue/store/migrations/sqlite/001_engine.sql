@@ -67,6 +67,9 @@ create table oncue_attempts (
     primary key (job_id, claim_no)
 ) strict, without rowid;
 
+-- A job that snoozes for ever never finishes, so its attempts are pruned by themselves.
+create index oncue_attempts_finished on oncue_attempts (finished_at);
+
 create table oncue_queues (
     name      text primary key,
     paused_at integer
