@@ -129,7 +129,7 @@ class Oncue(Operations):
         if not rows:
             return []
         limit = self.settings.max_args_bytes
-        args = [call.task.arguments.dump(positional, named, limit) for positional, named in rows]
+        args = [_dumped(call.task, row, number, limit) for number, row in enumerate(rows, 1)]
         keys = None if call.key is None else [call.key_of(*row) for row in rows]
         connection = await self.connected()
         batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
@@ -281,6 +281,11 @@ class Oncue(Operations):
         try:
             await process.start()
             _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
+            elsewhere = sorted({task.queue for task in self.tasks.values()}.difference(node.node.queues))
+            if elsewhere:
+                _log.warning(
+                    "the application's tasks also use %s, which this worker does not serve", ", ".join(elsewhere)
+                )
             try:
                 yield node
             except BaseException:
@@ -321,3 +326,12 @@ class Oncue(Operations):
             beat_at=now,
             expires_at=now,
         )
+
+
+def _dumped(task: Task[Any, Any], row: tuple[tuple[Any, ...], Mapping[str, Any]], number: int, limit: int) -> str:
+    try:
+        return task.arguments.dump(*row, limit)
+    except InvalidJob as error:
+        if number > 1:
+            raise InvalidJob(error.field, f"{str(error).removeprefix(f'{error.field}: ')} (row {number})") from None
+        raise

@@ -19,6 +19,13 @@ def checked_name(name: str, field: str) -> str:
     return name
 
 
+def checked_queue(name: str) -> str:
+    """A queue's name has no commas and no spaces: lists of queues are written with them."""
+    if isinstance(name, str) and ("," in name or any(character.isspace() for character in name)):
+        raise InvalidJob("queue", f"expected a name without commas and spaces, not {name!r}")
+    return checked_name(name, "queue")
+
+
 def checked_priority(priority: int) -> int:
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
         raise InvalidJob("priority", f"expected a whole number from 0 to {MAX_PRIORITY}, not {priority!r}")

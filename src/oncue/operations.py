@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from oncue.checks import checked_name, checked_priority
+from oncue.checks import checked_priority, checked_queue
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.identity import job_id_of
-from oncue.model import MAX_PRIORITY, Attempt, Change, Job, JobFilter, Node, Queue, State
+from oncue.model import MAX_PRIORITY, STATES, Attempt, Change, Job, JobFilter, Node, Queue, State
 from oncue.policy import lifecycle
 from oncue.policy.durations import Duration, seconds
 from oncue.store.contract import Store
@@ -37,6 +37,8 @@ class Operations:
 
     async def job(self, ref: int | UUID) -> Job:
         """One job with its result. Raises JobNotFound."""
+        if isinstance(ref, bool) or not isinstance(ref, int | UUID):
+            raise InvalidJob("ref", f"expected a job's id (a number) or uid (a UUID), not {ref!r}")
         job_id = job_id_of(ref) if isinstance(ref, UUID) else ref
         found = await (await self.connected()).store.job(job_id) if _possible(job_id) else None
         if found is None or (isinstance(ref, UUID) and found.uid != ref):
@@ -58,7 +60,7 @@ class Operations:
             raise ValueError(f"limit: expected a whole number from 1 to {LONGEST_LISTING:,}, not {limit!r}")
         if before is not None and not _possible(before):
             raise ValueError(f"before: expected the id of a job, not {before!r}")
-        wanted = JobFilter(tuple(states), queue, task, key, before, limit)
+        wanted = JobFilter(_checked_states(states), queue, task, key, before, limit)
         return await (await self.connected()).store.jobs(wanted)
 
     async def attempts(self, job_id: int) -> list[Attempt]:
@@ -131,11 +133,11 @@ class Operations:
     async def pause(self, queue: str) -> None:
         """No more jobs of this queue start, on any node. Those that run go on."""
         connected = await self.connected()
-        await connected.store.pause(checked_name(queue, "queue"), connected.now())
+        await connected.store.pause(checked_queue(queue), connected.now())
 
     async def resume(self, queue: str) -> None:
         connected = await self.connected()
-        await connected.store.resume(checked_name(queue, "queue"), connected.now())
+        await connected.store.resume(checked_queue(queue), connected.now())
 
     async def queues(self) -> list[Queue]:
         return await (await self.connected()).store.queues()
@@ -153,6 +155,12 @@ class Operations:
             if told is not None:
                 told(total)
         return total
+
+
+def _checked_states(states: Sequence[State]) -> tuple[State, ...]:
+    if isinstance(states, str) or not set(states) <= set(STATES):
+        raise InvalidJob("states", f"expected a list of {', '.join(STATES)}, not {states!r}")
+    return tuple(states)
 
 
 def _possible(job_id: int) -> bool:

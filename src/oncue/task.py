@@ -16,6 +16,7 @@ from oncue.checks import (
     checked_key,
     checked_name,
     checked_priority,
+    checked_queue,
     checked_retries,
 )
 from oncue.errors import InvalidJob
@@ -63,7 +64,7 @@ class Task(Generic[P, R]):
         self.app = app
         self.function = function
         self.name = checked_name(name or str(getattr(function, "__name__", "")), "name")
-        self.queue = checked_name(queue, "queue")
+        self.queue = checked_queue(queue)
         self.priority = checked_priority(priority)
         self.deadline = None if deadline is None else seconds(deadline, "deadline")
         self.is_async = inspect.iscoroutinefunction(function)
@@ -116,7 +117,7 @@ class Task(Generic[P, R]):
             raise InvalidJob("at", "give either `delay` or `at`, not both")
         call = Call(
             self,
-            queue=None if queue is None else checked_name(queue, "queue"),
+            queue=None if queue is None else checked_queue(queue),
             priority=None if priority is None else checked_priority(priority),
             delay=None if delay is None else checked_duration(delay, "delay"),
             at=None if at is None else checked_instant(at),

@@ -204,7 +204,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str, str]] = [
     ({"priority": 1.5}, "priority", "0 to 100"),
     ({"priority": True}, "priority", "0 to 100"),
     ({"queue": ""}, "queue", "a printable name of 1 to 128 characters"),
-    ({"queue": " mail"}, "queue", "a printable name"),
+    ({"queue": " mail"}, "queue", "without commas and spaces"),
     ({"queue": "m" * 129}, "queue", "a printable name"),
     ({"delay": "soon"}, "delay", "expected a duration such as '30s'"),
     ({"delay": -1}, "delay", "between 0 and 100 years"),

@@ -75,7 +75,7 @@ def test_one_bad_line_writes_nothing(oncue: Shell, sqlite_shop: str, tmp_path: P
     answer = oncue("enqueue", "add", "--file", "rows.jsonl")
     assert answer.code == 2
     assert complaint in answer.err
-    assert oncue("jobs", "--json").json == []
+    assert not Path("oncue.db").exists() or oncue("jobs", "--json").json == []
 
 
 @pytest.mark.parametrize(

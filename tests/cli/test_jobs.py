@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -17,7 +18,28 @@ QUE_23 = {
 }  # fmt: skip
 
 
+def test_a_look_at_the_wrong_folder_makes_no_database(oncue: Shell, sqlite_shop: str) -> None:
+    for looked in (["jobs"], ["job", "1"], ["queues"], ["nodes"], ["prune", "--yes"]):
+        answer = oncue(*looked)
+        assert answer.code == 3, looked
+        assert answer.err.startswith("oncue: there is no database at ")
+    assert not list(Path().glob("*.db"))
+
+
+def test_a_broken_application_does_not_take_the_operators_tools_away(
+    oncue: Shell, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oncue("migrate")
+    monkeypatch.setenv("ONCUE_APP", "there_is_no_such_module:app")
+    answer = oncue("jobs")
+    assert answer.code == 0
+    assert "there is no module 'there_is_no_such_module'" in answer.err
+    assert oncue("doctor").code == 4
+    assert oncue("worker").code == 2
+
+
 def test_empty_listings_are_friendly(oncue: Shell, shop: str) -> None:
+    oncue("migrate")
     assert "There are no jobs yet" in oncue("jobs").out
     assert "No job matches" in oncue("jobs", "--status", "failed").out
     assert "There are no queues yet" in oncue("queues").out
@@ -64,6 +86,7 @@ def test_detail(oncue: Shell, shop: str) -> None:
 
 
 def test_a_job_that_is_not_there_is_3(oncue: Shell, shop: str) -> None:
+    oncue("migrate")
     for arguments in (["job", "77"], ["job", str(uuid4())], ["retry", "77"], ["cancel", "77"], ["boost", "77"]):
         answer = oncue(*arguments)
         assert answer.code == 3, arguments
@@ -120,12 +143,15 @@ def test_prune(oncue: Shell, shop: str) -> None:
 
 
 def test_prune_asks_first(oncue: Shell, sqlite_shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    oncue("migrate")
     refused = oncue("prune")
     assert refused.code == 2
     assert "--yes" in refused.err
     wrong = oncue("prune", "--older-than", "a week", "--yes")
     assert wrong.code == 2
     assert "--older-than" in wrong.err
+    bare = oncue("prune", "--older-than", "7", "--yes")
+    assert bare.code == 2, "seven what?"
 
 
 def test_nodes(oncue: Shell, shop: str) -> None:

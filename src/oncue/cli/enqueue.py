@@ -50,7 +50,7 @@ def enqueue(
     database_url: DatabaseOption = None,
 ) -> None:
     """Enqueue a task: `oncue enqueue send_invoice order_id=42 --delay 10m`."""
-    found = find(app, needs_tasks=True, database_url=database_url)
+    found = find(app, needs_tasks=True, may_create=True, database_url=database_url)
     wanted = found.find(task)
     call: Call[Any] = wanted.using(
         queue=queue,

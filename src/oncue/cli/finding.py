@@ -8,13 +8,15 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from oncue.app import Oncue
-from oncue.errors import ConfigError
+from oncue.errors import ConfigError, JobNotFound
 from oncue.settings import app_name
+from oncue.store import SqliteStore
 
 T = TypeVar("T")
 
@@ -30,14 +32,27 @@ DatabaseOption = Annotated[
 ]
 
 
-def find(app: str | None, *, needs_tasks: bool = False, **flags: Any) -> Oncue:
-    """The application with these flags over its settings. Without a name: one that has no tasks."""
+def find(app: str | None, *, needs_tasks: bool = False, may_create: bool = False, **flags: Any) -> Oncue:
+    """The application with these flags over its settings. Without a name: one that has no tasks.
+
+    A command that only needs the database goes on without an application that ONCUE_APP names and that is broken:
+    that is when an operator needs it most.
+    """
     name = app or app_name()
-    found = imported(name, "--app" if app else "ONCUE_APP") if name else Oncue()
+    found = Oncue()
+    try:
+        if name is not None:
+            found = imported(name, "--app" if app else "ONCUE_APP")
+    except ConfigError as error:
+        if needs_tasks or app is not None:
+            raise
+        print(f"oncue: {error}; going on without it", file=sys.stderr)
     found.override({"app": app, **flags})
-    found.make_store()  # a malformed address is told before anything else
+    store = found.make_store()  # a malformed address is told before anything else
     if needs_tasks and name is None:
         raise ConfigError(f"--app: {EXPECTED}; or set ONCUE_APP")
+    if isinstance(store, SqliteStore) and not may_create and not Path(store.path).exists():
+        raise JobNotFound(f"there is no database at {store.path} yet; the first job or worker makes it")
     return found
 
 

@@ -28,7 +28,7 @@ def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
 
 def migrate(as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
     """Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once."""
-    found = find(app, database_url=database_url)
+    found = find(app, may_create=True, database_url=database_url)
     steps, version = asyncio.run(_migrated(unmigrated(found)))
     address = hidden(found.settings.database_url)
     if as_json:

@@ -26,6 +26,7 @@ from oncue.engine.node import WorkerNode
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 PATIENCE_SECONDS = 1.0
+TOGETHER_SECONDS = 0.5
 
 _log = logging.getLogger("oncue.process")
 
@@ -35,7 +36,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._told = False
+        self._told_at: float | None = None
         self._event = asyncio.Event()
         for number in STOPPING:
             signal.signal(number, self._received)
@@ -45,10 +46,13 @@ class Stop:
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self._told:
+        now = time.monotonic()
+        if self._told_at is not None and now - self._told_at < TOGETHER_SECONDS:
+            return  # a supervisor and a terminal may both pass on the same wish
+        if self._told_at is not None:
             os.write(2, f"oncue: a second signal ({name}): stopping at once\n".encode())
             os._exit(128 + number)
-        self._told = True
+        self._told_at = now
         self._loop.call_soon_threadsafe(self._first, name)
 
     def _first(self, name: str) -> None:

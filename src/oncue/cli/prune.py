@@ -10,6 +10,7 @@ import typer
 from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
+from oncue.policy.durations import describe, seconds
 
 
 def prune_jobs(
@@ -41,7 +42,7 @@ def prune_jobs(
 def _confirm(age: str) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter("expected it, since there is nobody here to ask", param_hint="--yes")
-    typer.confirm(f"Delete every job that finished over {age} ago?", abort=True)
+    typer.confirm(f"Delete every job that finished over {describe(seconds(age))} ago?", abort=True)
 
 
 def register(cli: typer.Typer) -> None:

@@ -74,7 +74,8 @@ def work(
     code is 0. A second signal stops at once, with 130 (SIGINT) or 143 (SIGTERM).
     """  # fmt: skip
     found = find(
-        app, needs_tasks=True, database_url=database_url, queues=queues, concurrency=concurrency, node_name=name,
+        app, needs_tasks=True, may_create=True, database_url=database_url, queues=queues, concurrency=concurrency,
+        node_name=name,
         http_addr=None if http == BARE else http, drain_timeout=drain_timeout, lease=lease, log_level=log_level,
         log_format=log_format,
     )  # fmt: skip

@@ -290,10 +290,21 @@ class Executor:
         if attempt.cut is not None:
             outcome = self._after_cut(attempt.cut, outcome)
         ended = self._clock.monotonic()
+        if attempt.deadline is not None and ended > attempt.deadline and attempt.cut is None:
+            outcome = self._blocked(attempt, ended)
         del self._running[attempt.claim.id, attempt.claim.claim_no]
         if not attempt.reported:
             self._report(attempt, outcome, ended)
         return ended
+
+    def _blocked(self, attempt: Attempt, ended: float) -> Outcome:
+        """Nobody could cut it off, since it never let go of the event loop: it is over its time all the same."""
+        claim, taken = attempt.claim, ended - attempt.started
+        _log.warning(
+            "job %d (%s) kept the event loop for itself and went over its time: %.1f s; make it a plain function",
+            claim.id, claim.task, taken,
+        )  # fmt: skip
+        return TimedOut(f"timed out: it took {taken:.1f} s and could not be cut off")
 
     def _begin(self, claim: Claim, started: float) -> Attempt | None:
         """Enter an attempt into the books, unless the job must not start after all."""

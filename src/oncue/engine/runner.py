@@ -67,6 +67,8 @@ class Runner:
         while service.name not in self._finishing:
             try:
                 again_at = await service.tick(self._clock.now())
+                if failures:
+                    _log.warning("%s: works again, after %d failures", service.name, failures)
                 failures = 0
             except Exception as error:
                 failures += 1

@@ -109,7 +109,7 @@ class Claimer:
         self._buffer = buffer
         self._promote_at: datetime | None = None
         self._measured_at: datetime | None = None
-        self._measured_starts = 0
+        self._measured_ends = 0
         self._target = 0
         self.more = True
         """Whether the last claim found all that it asked for: then a free seat is worth another."""
@@ -136,13 +136,13 @@ class Claimer:
         return self._promote_at
 
     def _aim(self, now: datetime) -> int:
-        """The size of the buffer, from how fast jobs have been starting."""
-        started = self._seats.started_total
+        """The size of the buffer, from how fast jobs have been ending: a burst of long ones needs none."""
+        ended = self._seats.started_total - self._seats.running
         elapsed = 0.0 if self._measured_at is None else (now - self._measured_at).total_seconds()
         if self._measured_at is None or elapsed >= prefetch.AHEAD_SECONDS / 5:
             if self._measured_at is not None:
-                self._target = prefetch.buffer_target(started - self._measured_starts, elapsed, self._buffer)
-            self._measured_at, self._measured_starts = now, started
+                self._target = prefetch.buffer_target(ended - self._measured_ends, elapsed, self._buffer)
+            self._measured_at, self._measured_ends = now, ended
         return self._target
 
     async def _claimed(self, wanted: int, now: datetime) -> list[Claim]:
@@ -248,11 +248,12 @@ class Settler:
             node=self._node,
         )
         logs = _log.isEnabledFor(logging.INFO)
-        if not (logs or rejected or wants("job.stop") or wants("job.retry") or wants("release")):
+        failed = any(change.state == "failed" for change in changes)
+        if not (logs or rejected or failed or wants("job.stop") or wants("job.retry") or wants("release")):
             return
         for ended, change, written in zip(batch, changes, took, strict=True):
             if not written:
-                _log.info("job %d: a late outcome (%s) was rejected, the job had moved on", change.id, change.state)
+                _log.warning("job %d: a late outcome was rejected (%s), the job had moved on", change.id, change.state)
                 emit("settle.rejected", {}, change=change, node=self._node)
             elif change.outcome is None and change.state not in TERMINAL:
                 emit("release", {"jobs": 1}, change=change, node=self._node)
@@ -262,7 +263,7 @@ class Settler:
     def _tell_one(self, ended: Ended, change: Change, logs: bool) -> None:
         started_at = ended.started_at or ended.ended_at
         duration = (ended.ended_at - started_at).total_seconds()
-        if logs:
+        if logs or change.state == "failed":
             _log_end(ended, change, duration)
         measurements = {"duration": duration} if ended.rows is None else {"duration": duration, "rows": ended.rows}
         self._telemetry.emit("job.stop", measurements, claim=ended.claim, change=change, outcome=ended.outcome)
@@ -277,7 +278,8 @@ def _log_end(ended: Ended, change: Change, duration: float) -> None:
     why = f" reason={change.reason}" if change.reason else ""
     last_line = change.error.rstrip().rsplit("\n", 1)[-1] if change.error else ""
     error = f" error={last_line}" if last_line else ""
-    _log.info(
+    _log.log(
+        logging.WARNING if change.state == "failed" else logging.INFO,
         "job %d %s task=%s queue=%s attempt=%d duration=%.3fs%s%s%s",
         claim.id, change.state, claim.task, claim.queue, change.attempt, duration, rows, why, error,
     )  # fmt: skip

@@ -37,8 +37,8 @@ def _parsed(text: str, field: str) -> float:
     while match := _PART.match(text, at):
         total += float(match[1]) * _UNITS[match[2]]
         at = match.end()
-    if at == 0 and text.isdecimal():
-        return float(text)
+    if text == "0":
+        return 0.0
     if at == 0 or at != len(text):
         raise ValueError(
             f"{field}: expected a duration such as '30s', '10m' or '1h30m' (units ns, us, ms, s, m, h, d), "

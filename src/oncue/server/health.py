@@ -108,11 +108,11 @@ def _node(node: WorkerNode) -> dict[str, Any]:
 def health_router(readiness: Readiness) -> APIRouter:
     router = APIRouter(tags=["health"])
 
-    @router.get("/health")
+    @router.api_route("/health", methods=["GET", "HEAD"])
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @router.get("/health/ready")
+    @router.api_route("/health/ready", methods=["GET", "HEAD"])
     async def ready() -> JSONResponse:
         is_ready, body = await readiness.report()
         return JSONResponse(body, 200 if is_ready else 503)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Annotated, Any
 
 import typer
@@ -11,8 +12,9 @@ from rich.markup import escape
 from oncue.app import Oncue
 from oncue.cli import failures, output
 from oncue.cli.doctor.checks import Check, examine
-from oncue.cli.finding import AppOption, DatabaseOption, find
+from oncue.cli.finding import AppOption, DatabaseOption, find, imported
 from oncue.cli.output import JsonOption
+from oncue.errors import ConfigError
 from oncue.policy.durations import describe
 from oncue.settings import Settings
 from oncue.store.addresses import hidden
@@ -28,8 +30,8 @@ def doctor(
     database_url: DatabaseOption = None,
 ) -> None:
     """Check settings, database, nodes, queues and jobs, and say what to do. Exit code 4 if a check fails."""
-    found = find(app, database_url=database_url)
-    checks = [_application(found), *asyncio.run(examine(found))]
+    found = find(app, may_create=True, database_url=database_url)
+    checks = [_application(found), *_unknown_variables(), *asyncio.run(examine(found))]
     failed = sum(check.status == "fail" for check in checks)
     if as_json:
         output.show_json(_document(found.settings, checks, ok=not failed))
@@ -41,9 +43,20 @@ def doctor(
 def _application(app: Oncue) -> Check:
     if app.settings.app is None and not app.tasks:
         return Check("application", "warn", "none is named", "say --app module:app or set ONCUE_APP")
+    if not app.tasks and app.settings.app is not None:
+        try:
+            imported(app.settings.app, app.settings.origin("app"))
+        except ConfigError as error:
+            return Check("application", "fail", str(error), "mend it: no worker can start")
     if not app.tasks:
         return Check("application", "warn", f"{app.settings.app} declares no tasks", "declare some with @app.task")
     return Check("application", "ok", f"{app.settings.app or 'it'} declares {output.plural(len(app.tasks), 'task')}")
+
+
+def _unknown_variables() -> list[Check]:
+    known = {f"ONCUE_{name.upper()}" for name in Settings.model_fields} | {"ONCUE_CONFIG", "ONCUE_DEBUG"}
+    unknown = sorted(name for name in os.environ if name.startswith("ONCUE_") and name not in known)
+    return [Check("environment", "warn", f"{name} is no setting", "see `oncue doctor --all`") for name in unknown]
 
 
 def _show(settings: Settings, checks: list[Check], *, every: bool) -> None:
