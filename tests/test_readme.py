@@ -29,15 +29,16 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_first_example_declares_and_enqueues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_examples_declare_and_enqueue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "first.py").write_text(blocks("python")[0])
-    subprocess.run([sys.executable, "first.py"], check=True, timeout=60)
+    (tmp_path / "shop.py").write_text(blocks("python")[0])
+    (tmp_path / "elsewhere.py").write_text(blocks("python")[1])
+    subprocess.run([sys.executable, "elsewhere.py"], check=True, timeout=60)
     assert (tmp_path / "oncue.db").exists()
 
 
 def test_jobs_are_enqueued_as_shown(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = next(block for block in blocks("python") if "from shop import" in block)
+    example = next(block for block in blocks("python") if "receipt.created" in block)
     (shop / "enqueue.py").write_text(example + "\nassert (receipt.id, receipt.created) == (1, True)\n")
     subprocess.run([sys.executable, "enqueue.py"], check=True, timeout=60)
 
