@@ -7,6 +7,7 @@ from signal import SIGTERM
 
 import pytest
 
+from oncue.cli.process import TOGETHER_SECONDS
 from tests.process.cluster import Cluster
 from tests.process.program import flaky, hold, plain_hold, plain_step, step
 
@@ -48,6 +49,7 @@ def test_a_second_signal_stops_at_once_and_others_take_over(cluster: Cluster) ->
     cluster.until_running(worker, held)
     worker.send(SIGTERM)
     cluster.until(lambda: "draining: 2 running" in worker.said, "it drains")
+    time.sleep(TOGETHER_SECONDS)  # two signals at once are one
     worker.send(SIGTERM)
     asked = time.monotonic()
     assert worker.ends() == 128 + SIGTERM
