@@ -22,13 +22,17 @@ class Arguments:
         self.signature = _checked_signature(function)
         self._function = function
         self._name = name
+        parameters = self.signature.parameters.values()
+        plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+        self._names = tuple(self.signature.parameters)
+        needed = sum(parameter.default is parameter.empty for parameter in parameters)
+        self._required = needed if plain else len(self._names) + 1  # keyword-only ones are left to `bind`
 
     def dump(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
         """Arguments as stored. Raises InvalidJob, naming the argument, if they do not fit the type hints."""
-        try:
-            named = self.signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise InvalidJob("arguments", f"{self._name}{self.signature} {error}") from None
+        named = self._named(args, kwargs)
+        if not named:
+            return "{}"
         adapter = self._adapter
         try:
             checked = adapter.validate_python(named)
@@ -41,6 +45,14 @@ class Arguments:
         if len(text) > limit:
             raise InvalidJob("arguments", f"expected at most {limit} bytes of JSON, not {len(text)}")
         return text.decode()
+
+    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not kwargs and self._required <= len(args) <= len(self._names):
+            return dict(zip(self._names, args, strict=False))  # as `bind` would, in a quarter of the time
+        try:
+            return self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InvalidJob("arguments", f"{self._name}{self.signature} {error}") from None
 
     def bind(self, args: str) -> dict[str, Any]:
         """Stored arguments as Python values, checked against the type hints of today."""

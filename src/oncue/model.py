@@ -34,8 +34,7 @@ MAX_PRIORITY = 100
 DEFAULT_QUEUE = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Jobs to be written together that differ only in identity, arguments and key."""
 
     task: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-GAP = 0.005
+GAP = 0.01
 
 
 class Debounce:

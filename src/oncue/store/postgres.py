@@ -144,7 +144,11 @@ class PostgresStore:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
         tell = batch.state == "queued" and self._hints.take()
         async with self._connections.use() as connection:
-            written = await self._insert(connection, batch, 0, len(batch.ids), tell=tell)
+            if len(batch.ids) == 1 and batch.keys is None and not tell:
+                await connection.execute(self._sql["enqueue_one"], batch.ids[0], batch.args[0], *_common(batch))
+                written = set(batch.ids)
+            else:
+                written = await self._insert(connection, batch, 0, len(batch.ids), tell=tell)
             receipts = await self._receipts(connection, batch, written)
         if written and not tell:
             (self._hints if batch.state == "queued" else self._later_hints).send()
@@ -179,21 +183,12 @@ class PostgresStore:
             if not kept:
                 return set()
             ids, args, keys = (list(column) for column in zip(*kept, strict=True))
-        jobs: tuple[Any, ...] = (ids, args, keys) if len(ids) != 1 else (ids[0], args[0], keys[0])
         rows = await connection.fetch(
-            self._sql["enqueue" if len(ids) != 1 else "enqueue_one"],
-            *jobs,
-            batch.task,
-            batch.queue,
-            batch.priority,
-            batch.state,
-            batch.options,
-            batch.max_retries,
-            None if batch.max_runtime is None else timedelta(seconds=batch.max_runtime),
-            batch.created_at,
-            batch.visible_at,
-            batch.deadline_at,
-            batch.enqueued_by,
+            self._sql["enqueue"],
+            ids,
+            args,
+            keys,
+            *_common(batch)[:-1],
             tell,
             batch.retry_of,
         )
@@ -437,6 +432,15 @@ class PostgresStore:
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
             return await connection.fetch(self._sql[name], *parameters)
+
+
+def _common(batch: Batch) -> tuple[Any, ...]:
+    """What all jobs of a batch share, in the order of the statements."""
+    max_runtime = None if batch.max_runtime is None else timedelta(seconds=batch.max_runtime)
+    return (
+        *(batch.task, batch.queue, batch.priority, batch.state, batch.options, batch.max_retries, max_runtime),
+        *(batch.created_at, batch.visible_at, batch.deadline_at, batch.enqueued_by, batch.retry_of),
+    )
 
 
 def _columns(changes: Sequence[Change]) -> tuple[str, list[list[Any]]]:
