@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from oncue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from oncue.store.addresses import hidden
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -97,7 +98,7 @@ class Connections:
             raise StoreUnavailable(f"PostgreSQL refused the login: {error}") from error
         except BaseException as error:
             if (ours := translated(error)) is not None:
-                raise ours from error
+                raise type(ours)(f"{ours} ({hidden(self._dsn)})") from error
             raise
 
     def use(self) -> Loan:
