@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oncue import InvalidJob, Oncue, StoreUnavailable, Task, UnknownTask
+from tests.store.scene import a_batch
 
 
 @pytest.fixture
@@ -189,6 +190,19 @@ def test_closing_an_application_leaves_nobody_waiting(app: Oncue, send: Task[[in
     for thread in threads:
         thread.join(60)
     assert len(answers) == 800
+
+
+async def test_ids_that_the_database_hands_out_twice_are_thrown_away(app: Oncue, send: Task[[int], None]) -> None:
+    """After a fail-over another process may get the ids that this one still has in hand."""
+    for n in range(5):
+        await send.aenqueue(n)
+    connection = await app.connected()
+    taken = list(connection._spare_ids)
+    assert taken, "the test needs some in hand"
+    await connection.store.enqueue([a_batch(len(taken))._replace(ids=taken)])
+    receipt = await send.aenqueue(42)
+    assert receipt.id not in taken
+    assert (await app.job(receipt.id)).args == {"order_id": 42}
 
 
 async def test_telemetry_hears_of_jobs_and_duplicates(app: Oncue, send: Task[[int], None]) -> None:

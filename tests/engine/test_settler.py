@@ -67,3 +67,22 @@ def test_an_outcome_whose_reply_was_lost_is_told_as_written() -> None:
     world.run(5.0)
     assert world.job(job).state == "succeeded"
     assert told == ["job.stop"]
+
+
+def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SqliteStore.apply
+
+    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime) -> list[bool]:
+        if any(change.id == bad for change in changes):
+            raise StoreRefused("whatever it says")
+        return await real(self, changes, now)
+
+    world = World(1)
+    world.boot("alone")
+    world.run(0.1)
+    bad, *good = [world.enqueue(Act(seconds=1.0)) for _ in range(3)]
+    world.run(0.5)
+    monkeypatch.setattr(SqliteStore, "apply", apply)
+    world.run(3.0)
+    assert [world.job(job).state for job in good] == ["succeeded", "succeeded"]
+    assert world.job(bad).state == "running", "its maximum runtime will end it"

@@ -15,6 +15,7 @@ from random import Random
 from typing import Protocol
 from uuid import UUID
 
+from oncue.engine.outcomes import bounded
 from oncue.engine.service import Signal
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
 from oncue.model import TERMINAL, Change, Claim, Failed, Released
@@ -26,6 +27,7 @@ from oncue.telemetry import Telemetry
 PROMOTE_LIMIT = 1000
 CLAIM_LIMIT = 1000
 SETTLE_LIMIT = 1000
+LONGEST_REFUSAL = 2000
 
 _log = logging.getLogger("oncue.job")
 
@@ -225,14 +227,24 @@ class Settler:
         _log.error("a batch of outcomes was refused, so they are written one by one: %s", error)
         changes, took = [], []
         for ended in batch:
-            change = settle(ended, self._dice)
-            try:
-                took += await self._store.apply([change], now)
-            except StoreRefused as refused:
-                change = settle(ended._replace(outcome=Failed(f"its outcome was refused: {refused}")), self._dice)
-                took += await self._store.apply([change], now)
+            change, written = await self._one(ended, now)
             changes.append(change)
+            took.append(written)
         return changes, took
+
+    async def _one(self, ended: Ended, now: datetime) -> tuple[Change, bool]:
+        """Write an outcome; if it is refused, that it was; if even that is refused, leave the job to its limits."""
+        change = settle(ended, self._dice)
+        try:
+            return change, (await self._store.apply([change], now))[0]
+        except StoreRefused as refused:
+            reason = bounded(f"its outcome was refused: {refused}", LONGEST_REFUSAL)
+        change = settle(ended._replace(outcome=Failed(reason)), self._dice)
+        try:
+            return change, (await self._store.apply([change], now))[0]
+        except StoreRefused:
+            _log.exception("job %d: neither its outcome nor its refusal can be written", change.id)
+            return change, False
 
     def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
         rejected = len(took) - sum(took)
