@@ -13,13 +13,14 @@ INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 	  else echo "python's venv module is missing: as root, apt-get install python3-venv"; exit 1; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench dst clean
 
 help:
 	@echo "make demo [FOR=20s]     oncue at work on the embedded default: three workers, one of them killed"
 	@echo "make test               all tests, on SQLite and on a real PostgreSQL"
 	@echo "make check              ruff and mypy --strict"
 	@echo "make bench [QUICK=1] [PEERS=all]   the figures, as ratios within one run"
+	@echo "make dst [QUICK=1]      schedules across every clock change from 2020 to 2040, in every time zone"
 
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -41,6 +42,9 @@ check: $(READY)
 
 bench: $(READY)
 	QUICK=$(QUICK) PEERS=$(PEERS) $(BIN)/python -m bench
+
+dst: $(READY)
+	QUICK=$(QUICK) $(BIN)/python -m dst
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -166,6 +166,7 @@ PUBLIC = [
     "Conflict",
     "Exponential",
     "InvalidJob",
+    "InvalidSchedule",
     "Job",
     "JobContext",
     "JobNotFound",
@@ -174,12 +175,15 @@ PUBLIC = [
     "OncueError",
     "Receipt",
     "Retry",
+    "ScheduleNotFound",
     "Skip",
+    "SlotTaken",
     "Snooze",
     "StoreBusy",
     "StoreUnavailable",
     "Task",
     "UnknownTask",
+    "cron",
     "current_job",
 ]
 

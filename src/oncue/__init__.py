@@ -14,10 +14,13 @@ if TYPE_CHECKING:
         ConfigError,
         Conflict,
         InvalidJob,
+        InvalidSchedule,
         JobNotFound,
         OncueError,
         Retry,
+        ScheduleNotFound,
         Skip,
+        SlotTaken,
         Snooze,
         StoreBusy,
         StoreUnavailable,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from oncue.model import Job, Receipt
     from oncue.policy.priorities import BACKGROUND, SCHEDULED, USER_REQUESTED
     from oncue.policy.retry import Exponential, Ladder
+    from oncue.policy.triggers import cron
     from oncue.task import Task
 
 __all__ = [
@@ -37,6 +41,7 @@ __all__ = [
     "Conflict",
     "Exponential",
     "InvalidJob",
+    "InvalidSchedule",
     "Job",
     "JobContext",
     "JobNotFound",
@@ -45,12 +50,15 @@ __all__ = [
     "OncueError",
     "Receipt",
     "Retry",
+    "ScheduleNotFound",
     "Skip",
+    "SlotTaken",
     "Snooze",
     "StoreBusy",
     "StoreUnavailable",
     "Task",
     "UnknownTask",
+    "cron",
     "current_job",
 ]
 
@@ -60,6 +68,7 @@ _HOMES = {
     "model": ("Job", "Receipt"),
     "policy.priorities": ("BACKGROUND", "SCHEDULED", "USER_REQUESTED"),
     "policy.retry": ("Exponential", "Ladder"),
+    "policy.triggers": ("cron",),
     "task": ("Task",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -12,17 +12,20 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from oncue import __version__, identity, store
+from oncue.checks import DEFAULT_GRACE, checked_name
 from oncue.clock import Clock, DatabaseClock
 from oncue.engine.heart import Heart
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.timekeeper import Timekeeper
 from oncue.errors import IdTaken, InvalidJob, StoreUnavailable, UnknownTask
-from oncue.model import DEFAULT_QUEUE, Batch, Delivery, Node, Receipt
+from oncue.model import DEFAULT_QUEUE, Batch, Delivery, Missed, Node, Receipt
 from oncue.operations import Operations
 from oncue.policy.durations import Duration
 from oncue.policy.lifecycle import entry_state
 from oncue.policy.retry import Policy
+from oncue.policy.triggers import Rule
 from oncue.reach import Connection, DatabaseReach, Reach
+from oncue.scheduling import Scheduling
 from oncue.settings import Settings, load
 from oncue.store.contract import Store
 from oncue.task import UNSET, Call, RetryRule, Task, _Unset
@@ -43,15 +46,23 @@ FURTHEST = timedelta(days=36525)
 _log = logging.getLogger("oncue")
 
 
-class Oncue(Operations):
-    """An application: its tasks, and the database that its jobs live in.
+class Oncue(Operations, Scheduling):
+    """An application: its tasks and schedules, and the database that its jobs live in.
 
-    Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed.
+    Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. Two
+    applications that share a database need different names: the schedules that one of them declares are disabled when
+    its code declares them no more.
     """
 
     def __init__(
-        self, database_url: str | None = None, *, settings: Settings | None = None, dice: Random | None = None
+        self,
+        database_url: str | None = None,
+        *,
+        name: str = "app",
+        settings: Settings | None = None,
+        dice: Random | None = None,
     ) -> None:
+        self.name = checked_name(name, "name")
         self._declared = {"database_url": database_url}
         self._settings = settings
         self.tasks: dict[str, Task[Any, Any]] = {}
@@ -96,6 +107,10 @@ class Oncue(Operations):
         retry: Policy | RetryRule | None = None,
         max_retries: int | None = None,
         delivery: Delivery = "at_least_once",
+        schedule: Rule | None = None,
+        missed: Missed = "latest",
+        grace: Duration = DEFAULT_GRACE,
+        max_instances: int = 1,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
@@ -178,6 +193,10 @@ class Oncue(Operations):
             args=args,
             keys=keys,
         )
+
+    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
+        options, max_runtime = self._resolved(task)
+        return {"options": options, "max_runtime": max_runtime, "max_args": self.settings.max_args_bytes}
 
     def _own_dice(self) -> Random:
         """A forked child must not repeat its parent's throws."""
@@ -265,6 +284,7 @@ class Oncue(Operations):
             await main.open()
             sent = clock.sent()
             clock.learn(await main.time(), sent)
+            await self.synchronise(Connection(main, clock))
             async with self._working(self._assembled(main, beats, clock, address), main, beats, clock) as node:
                 yield node
         finally:
@@ -275,7 +295,7 @@ class Oncue(Operations):
         self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock
     ) -> AsyncIterator[WorkerNode]:
         pace = self.settings.pace
-        heart = Heart(beats, [Timekeeper(beats, clock), node.membership], clock, self.telemetry, node.membership.leave)
+        heart = Heart(beats, [Timekeeper(beats, clock), *node.heart], clock, self.telemetry, node.farewell)
         process = WorkerProcess(node, main, clock, self.telemetry, pace)
         await heart.start()
         try:
@@ -305,7 +325,7 @@ class Oncue(Operations):
         node = WorkerNode(
             main, beats, self._new_node(clock.now(), address), clock, self._own_dice(), self.telemetry, settings.pace,
             handlers_executor(self.tasks, clock, self.telemetry, settings.concurrency, settings.limits),
-            lapsed=lapsed,
+            lapsed=lapsed, is_gone=_is_gone,
         )  # fmt: skip
         return node
 
@@ -325,7 +345,15 @@ class Oncue(Operations):
             started_at=now,
             beat_at=now,
             expires_at=now,
+            process_start=identity.process_start(),
+            exclusive=settings.exclusive,
         )
+
+
+def _is_gone(node: Node) -> bool:
+    """Whether a node that ran on this host, since this boot, is proved to be dead."""
+    here = node.host == identity.host() and node.boot_id != "" and node.boot_id == identity.boot_id()
+    return here and identity.is_gone(node.pid, node.process_start)
 
 
 def _dumped(task: Task[Any, Any], row: tuple[tuple[Any, ...], Mapping[str, Any]], number: int, limit: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NotRequired, cast, get_type_hints
 
@@ -13,6 +14,9 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
 from oncue.errors import InvalidJob
+
+SLOT = "slot"
+ANY_SLOT = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Arguments:
@@ -54,11 +58,34 @@ class Arguments:
         except TypeError as error:
             raise InvalidJob("arguments", f"{self._name}{self.signature} {error}") from None
 
-    def bind(self, args: str) -> dict[str, Any]:
-        """Stored arguments as Python values, checked against the type hints of today."""
+    def bind(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
+        """Stored arguments as Python values, checked against the type hints of today.
+
+        A function with a parameter `slot` is told the slot that its job was made for.
+        """
+        if slot is not None and SLOT in self._names:
+            args = json.dumps({SLOT: slot.isoformat(), **json.loads(args)})
         if args == "{}":
             return {}
         return cast(dict[str, Any], self._adapter.validate_json(args))
+
+    def dump_for_slots(self, kwargs: Mapping[str, Any], limit: int) -> str:
+        """The arguments of a schedule's jobs, as stored: all but the slot, which each job has of its own."""
+        if SLOT not in self._names or SLOT in kwargs:
+            return self.dump((), kwargs, limit)
+        stored = json.loads(self.dump((), {**kwargs, SLOT: ANY_SLOT}, limit))
+        del stored[SLOT]
+        return json.dumps(stored, separators=(",", ":"))
+
+    def check_for_slots(self) -> None:
+        """Refuse a function that a schedule could not call without being told more. Raises ValueError."""
+        parameters = self.signature.parameters.values()
+        needed = [p.name for p in parameters if p.default is p.empty and p.name != SLOT]
+        if needed:
+            raise ValueError(
+                f"schedule: {self._name} has parameters without a default ({', '.join(needed)}); a schedule gives only "
+                f"`slot: datetime`. Give them defaults, or make schedules with arguments by `app.create_schedule(...)`"
+            )
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
-from oncue.errors import InvalidJob
-from oncue.model import MAX_PRIORITY, Delivery
+from oncue.errors import InvalidJob, InvalidSchedule
+from oncue.model import MAX_PRIORITY, Delivery, Missed
 from oncue.policy.durations import Duration, seconds
 
 LONGEST_NAME = 128
 LONGEST_KEY = 512
 MOST_RETRIES = 1_000_000
+MOST_INSTANCES = 1_000
+DEFAULT_GRACE = 300.0
+EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def checked_name(name: str, field: str) -> str:
@@ -57,6 +60,38 @@ def checked_delivery(delivery: Delivery) -> Delivery:
     if delivery not in ("at_least_once", "at_most_once"):
         raise ValueError(f"delivery: expected 'at_least_once' or 'at_most_once', not {delivery!r}")
     return delivery
+
+
+def checked_missed(missed: Missed) -> Missed:
+    if missed not in ("latest", "each", "none"):
+        raise InvalidSchedule("missed", f"expected 'latest', 'each' or 'none', not {missed!r}")
+    return missed
+
+
+def checked_grace(grace: Duration) -> float:
+    try:
+        return seconds(grace, "grace")
+    except ValueError as error:
+        raise InvalidSchedule("grace", str(error).removeprefix("grace: ")) from None
+
+
+def checked_max_instances(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_INSTANCES:
+        raise InvalidSchedule("max_instances", f"expected a whole number from 1 to {MOST_INSTANCES:,}, not {count!r}")
+    return count
+
+
+def checked_moment(at: datetime, field: str) -> datetime:
+    """An instant that a schedule can be asked about. It is only ever compared in UTC."""
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise InvalidSchedule(field, f"expected a datetime with a time zone, not {at!r}")
+    try:
+        moment = at.astimezone(UTC)
+    except OverflowError:
+        moment = EARLIEST - timedelta(days=1)
+    if not EARLIEST <= moment < LATEST:
+        raise InvalidSchedule(field, f"expected an instant from {EARLIEST:%Y} up to {LATEST:%Y}, not {at.isoformat()}")
+    return moment
 
 
 def checked_instant(at: datetime) -> datetime:

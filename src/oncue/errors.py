@@ -25,6 +25,15 @@ class InvalidJob(OncueError, ValueError):
         self.field = field
 
 
+class InvalidSchedule(OncueError, ValueError):
+    """A schedule was refused: `field` names what is wrong, `position` is the column in its text, counted from 1."""
+
+    def __init__(self, field: str, message: str, position: int | None = None) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.position = position
+
+
 class UnknownTask(OncueError, LookupError):
     """No task of this name is declared in the application."""
 
@@ -39,6 +48,14 @@ class Conflict(OncueError):
     def __init__(self, message: str, job_id: int | None = None) -> None:
         super().__init__(message)
         self.job_id = job_id
+
+
+class ScheduleNotFound(OncueError, LookupError):
+    """There is no such schedule."""
+
+
+class SlotTaken(Conflict):
+    """This slot was decided already: a slot is decided once, for ever."""
 
 
 class StoreError(OncueError):
@@ -63,6 +80,10 @@ class StoreRefused(StoreError):
 
 class IdTaken(StoreRefused):
     """A reserved id belongs to a job of somebody else: after a fail-over the database may hand ids out again."""
+
+
+class NameClash(StoreError):
+    """The database has something of its own under a name that oncue would use."""
 
 
 class SchemaMismatch(StoreError):

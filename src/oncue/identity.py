@@ -46,6 +46,39 @@ def boot_id() -> str:
         return ""
 
 
+def process_start() -> str:
+    """Tells this process from any other that has had its number, where the system says; else empty."""
+    return _process_start("self")
+
+
+def is_gone(pid: int, start: str) -> bool:
+    """Whether a process of this host and boot is proved to have ended. `start` is what `process_start` said there."""
+    namespace, _, _ = start.partition(" ")
+    if not start or namespace != _process_namespace():
+        return False  # its number means something else in here
+    return _process_start(str(pid)) != start
+
+
+def _process_start(pid: str) -> str:
+    try:
+        # The name of the program, in brackets, may contain anything; after it come the state and much else.
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        state, began = fields[0], fields[19]
+    except (OSError, IndexError):
+        return ""
+    namespace = _process_namespace()
+    is_alive = state not in ("Z", "X")  # dead, and only waiting for its parent to notice
+    return f"{namespace} {began}" if namespace and is_alive else ""
+
+
+def _process_namespace() -> str:
+    """Containers number their processes on their own: pid 1 of one is not pid 1 of another."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def default_name() -> str:
     """A label for people; the UUID is the identity."""
     return f"{host()}:{os.getpid()}"[-128:]

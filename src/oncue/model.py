@@ -6,8 +6,9 @@ a third of what a frozen dataclass costs to make. The rest are frozen dataclasse
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -29,6 +30,11 @@ UNFINISHED: frozenset[State] = WAITING | {"running"}
 TERMINAL: frozenset[State] = frozenset({"succeeded", "failed", "cancelled", "skipped"})
 
 Delivery: TypeAlias = Literal["at_least_once", "at_most_once"]
+Missed: TypeAlias = Literal["latest", "each", "none"]
+Verdict: TypeAlias = Literal["fired", "coalesced", "missed", "skipped", "manual"]
+
+PARKED = datetime(9999, 1, 1, tzinfo=UTC)
+"""When a job is due that waits for its turn, behind others of its schedule: not before somebody says so."""
 
 MAX_PRIORITY = 100
 DEFAULT_QUEUE = "default"
@@ -86,6 +92,8 @@ class Claim(NamedTuple):
     max_retries: int
     crashes: int
     cancel_requested: bool
+    scheduled_for: datetime | None = None
+    start_by: datetime | None = None
 
     @property
     def uid(self) -> UUID:
@@ -228,6 +236,9 @@ class Job:
     result: Any
     error: str | None
     retry_of: int | None
+    schedule_id: int | None = None
+    scheduled_for: datetime | None = None
+    start_by: datetime | None = None
 
     @property
     def uid(self) -> UUID:
@@ -277,6 +288,21 @@ class Node:
     started_at: datetime
     beat_at: datetime
     expires_at: datetime
+    process_start: str = ""
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Something that one node at a time may hold. `epoch` grows with every new holder and is the fence."""
+
+    name: str
+    holder: UUID
+    holder_name: str
+    epoch: int
+    acquired_at: datetime
+    renewed_at: datetime
+    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +334,145 @@ class Depth:
     queue: str
     priority: int
     jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A rule that yields slots for a task, with everything that its jobs will carry."""
+
+    id: int
+    name: str
+    description: str
+    task: str
+    args: str
+    queue: str
+    priority: int
+    expression: str
+    tz: str
+    dst: str
+    missed: Missed
+    grace: float
+    max_instances: int
+    enabled: bool
+    options: str
+    max_retries: int
+    max_runtime: float | None
+    deadline: float | None
+    declared_by: str | None
+    reason: str | None
+    revision: int
+    started_at: datetime
+    version: int
+    cursor: datetime
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+    horizon: datetime | None
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    deleted_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """What a schedule was from `started_at` on, until the next revision began."""
+
+    schedule_id: int
+    revision: int
+    started_at: datetime
+    task: str
+    args: str
+    queue: str
+    priority: int
+    expression: str
+    tz: str
+    dst: str
+    missed: Missed
+    grace: float
+    max_instances: int
+    enabled: bool
+    reason: str | None
+    changed_by: str
+
+
+class Due(NamedTuple):
+    """A schedule whose next slot has come, as whoever decides it must know it."""
+
+    id: int
+    name: str
+    version: int
+    started_at: datetime
+    cursor: datetime
+    next_run_at: datetime
+    expression: str
+    tz: str
+    dst: str
+    missed: Missed
+    grace: timedelta
+    max_instances: int
+    unfinished: Sequence[int]
+    """Its jobs that are not finished, as many as `max_instances` counts."""
+    taken: Sequence[datetime]
+    """Slots beyond the cursor that somebody decided by hand."""
+
+
+class Decided(NamedTuple):
+    """What becomes of one slot, or of a run of them up to `until`. A slot with a job id has its job made with it."""
+
+    scheduled_for: datetime
+    verdict: Verdict
+    reason: str | None = None
+    job_id: int | None = None
+    blocked_by: int | None = None
+    until: datetime | None = None
+    slots: int = 1
+
+
+class Step(NamedTuple):
+    """One conditional write to a schedule: the guard (id, version), then its slots and how far it has come."""
+
+    schedule_id: int
+    version: int
+    cursor: datetime
+    next_run_at: datetime | None
+    decided: Sequence[Decided]
+
+
+class Revised(NamedTuple):
+    """One conditional write of a schedule itself: the guard (name, version), 0 for one that does not exist yet.
+
+    `decided` accounts for slots of the former rule that were due and not decided. `revision` is None if the write
+    changes nothing that a slot depends on.
+    """
+
+    schedule: Schedule
+    version: int
+    revision: Revision | None
+    decided: Sequence[Decided] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A row of the ledger with what is known of its run: from its job, or kept after that was pruned."""
+
+    schedule_id: int
+    scheduled_for: datetime
+    until: datetime | None
+    slots: int
+    verdict: Verdict
+    reason: str | None
+    job_id: int | None
+    blocked_by: int | None
+    revision: int
+    decided_at: datetime
+    decided_by: UUID | None
+    epoch: int | None
+    state: State | None
+    state_reason: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: str | None
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)

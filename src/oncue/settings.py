@@ -54,6 +54,7 @@ class Settings(BaseModel):
     queues: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_names)] = ("default",)
     concurrency: int = Field(64, ge=1, le=10_000)
     node_name: str | None = Field(None, max_length=128)
+    exclusive: bool = False
     http_addr: str | None = None
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
@@ -63,6 +64,7 @@ class Settings(BaseModel):
     buffer: int = Field(2000, ge=0, le=100_000)
     max_runtime: Annotated[Seconds | None, BeforeValidator(_unlimited)] = 3600.0
     retention: Seconds = 7 * 86400.0
+    ledger_retention: Seconds = 400 * 86400.0
     max_args_bytes: int = Field(256 * 1024, ge=1024)
     max_result_bytes: int = Field(64 * 1024, ge=0)
     max_error_bytes: int = Field(8 * 1024, ge=256)
@@ -101,7 +103,9 @@ class Settings(BaseModel):
             reconcile=min(1.0, self.lease / 4),
             buffer=self.buffer,
             drain=self.drain_timeout,
+            schedules=self.tick_interval,
             retention=self.retention,
+            ledger_retention=self.ledger_retention,
         )
 
     @property

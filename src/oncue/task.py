@@ -6,24 +6,29 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from oncue.arguments import Arguments
 from oncue.checks import (
+    DEFAULT_GRACE,
     checked_delivery,
     checked_duration,
+    checked_grace,
     checked_instant,
     checked_key,
+    checked_max_instances,
+    checked_missed,
     checked_name,
     checked_priority,
     checked_queue,
     checked_retries,
 )
 from oncue.errors import InvalidJob
-from oncue.model import DEFAULT_QUEUE, Delivery, Failed, Receipt
+from oncue.model import DEFAULT_QUEUE, Delivery, Failed, Missed, Receipt
 from oncue.policy.durations import Duration, seconds
 from oncue.policy.options import Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
+from oncue.policy.triggers import Rule
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -43,6 +48,16 @@ class _Unset:
 UNSET = _Unset()
 
 
+class Declared(NamedTuple):
+    """The schedule that a task declares in code. Its name is the task's."""
+
+    rule: Rule
+    missed: Missed
+    grace: float
+    max_instances: int
+    description: str
+
+
 class Task(Generic[P, R]):
     """A function that can be enqueued. Calling it runs it here and now, as if it were not a task."""
 
@@ -60,6 +75,10 @@ class Task(Generic[P, R]):
         retry: Policy | RetryRule | None = None,
         max_retries: int | None = None,
         delivery: Delivery = "at_least_once",
+        schedule: Rule | None = None,
+        missed: Missed = "latest",
+        grace: Duration = DEFAULT_GRACE,
+        max_instances: int = 1,
     ) -> None:
         self.app = app
         self.function = function
@@ -76,6 +95,7 @@ class Task(Generic[P, R]):
         self.max_retries = self._resolved_retries(max_retries, declared=retry is not None)
         self.arguments = Arguments(function, self.name)
         self.bind = self.arguments.bind
+        self.schedule = None if schedule is None else self._declared(schedule, missed, grace, max_instances)
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -83,6 +103,15 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+    def _declared(self, rule: Rule, missed: Missed, grace: Duration, max_instances: int) -> Declared:
+        if not isinstance(rule, Rule):
+            raise ValueError(f'schedule: expected cron("0 3 * * *"), not {rule!r}')
+        self.arguments.check_for_slots()
+        description = (inspect.getdoc(self.function) or "").partition("\n")[0]
+        return Declared(
+            rule, checked_missed(missed), checked_grace(grace), checked_max_instances(max_instances), description
+        )
 
     # --- enqueueing ---------------------------------------------------------------------------------------------
 

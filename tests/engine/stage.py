@@ -31,7 +31,7 @@ class PlainHandler:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
-    def bind(self, args: str) -> dict[str, Any]:
+    def bind(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
         bound: dict[str, Any] = json.loads(args)
         return bound
 

@@ -92,7 +92,7 @@ def suspects(world: World, count: int) -> list[int]:
     assert [world.job(job).crashes for job in jobs] == [1] * count
     world.crash("rescuer")
     world.run(0.0)
-    finish(world.store.leave(world.members["rescuer"].worker.node.id))
+    finish(world.store.leave(world.members["rescuer"].worker.node.id, world.clock.now()))
     return [job for job in jobs if world.job(job).state == "queued"]
 
 

@@ -182,7 +182,7 @@ async def test_a_node_that_was_declared_lost_gets_nothing_until_it_registers_aga
 async def test_a_node_that_left_gets_nothing(store: Store) -> None:
     node = await enter(store)
     await put(store)
-    await store.leave(node)
+    await store.leave(node, NOW)
     assert await take(store, node) == []
 
 

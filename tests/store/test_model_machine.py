@@ -359,7 +359,7 @@ class Lives(RuleBasedStateMachine):
         if len(self.nodes) < 2:
             return self.register()
         node = data.draw(st.sampled_from(self.nodes))
-        self.everywhere(lambda store: store.leave(node))
+        self.everywhere(lambda store: store.leave(node, self.now))
         self.nodes.remove(node)
         self.model.leases.pop(node, None)
         self.model.lost.discard(node)

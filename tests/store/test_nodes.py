@@ -61,7 +61,7 @@ async def test_a_buried_node_may_register_again(store: Store) -> None:
 
 async def test_a_node_that_left_is_gone(store: Store) -> None:
     node = await enter(store)
-    await store.leave(node)
+    await store.leave(node, NOW)
     assert await store.nodes() == []
     assert not await store.beat(node, NOW, after(seconds=15))
-    await store.leave(node)
+    await store.leave(node, NOW)

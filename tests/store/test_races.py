@@ -93,7 +93,7 @@ async def test_of_a_result_a_rescue_and_another_rescue_exactly_one_wins(store: S
     node = await enter(store)
     ids = await put(store, 60)
     claims = await take(store, node)
-    await store.leave(node)
+    await store.leave(node, NOW)
     stranded = await store.stranded(NOW, 100)
     assert [claim.id for claim in stranded] == ids
     rounds = await asyncio.gather(

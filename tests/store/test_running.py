@@ -77,7 +77,7 @@ async def test_jobs_of_dead_and_departed_nodes_are_stranded(store: Store) -> Non
     (lost,) = await take(store, dying, 1)
     (left,) = await take(store, gone, 1)
     assert await store.stranded(NOW, 10) == []
-    await store.leave(gone)
+    await store.leave(gone, NOW)
     assert await store.stranded(NOW, 10) == [left]
     assert await store.stranded(after(seconds=15), 10) == [lost, left]
     assert await store.stranded(after(seconds=15), 1) == [lost]
@@ -91,7 +91,7 @@ async def test_a_stranded_claim_tells_what_is_known_of_it(store: Store) -> None:
     (claim,) = await take(store, node)
     await store.mark_started([Started(claim.id, claim.claim_no, after(seconds=1))])
     await store.request_cancel(claim.id, claim.claim_no, NOW)
-    await store.leave(node)
+    await store.leave(node, NOW)
     (stranded,) = await store.stranded(NOW, 10)
     assert stranded == claim._replace(started_at=after(seconds=1), cancel_requested=True)
 
@@ -121,6 +121,6 @@ async def test_a_settled_job_is_neither_stranded_nor_overdue(store: Store) -> No
     node = await enter(store)
     await put(store)
     await settle(store, await take(store, node))
-    await store.leave(node)
+    await store.leave(node, NOW)
     assert await store.stranded(after(days=9), 10) == []
     assert await store.overdue(after(days=9), 10) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
@@ -47,6 +48,11 @@ class JobContext:
     @property
     def queue(self) -> str:
         return self._claim.queue
+
+    @property
+    def slot(self) -> datetime | None:
+        """The slot that this job was made for, if a schedule made it."""
+        return self._claim.scheduled_for
 
     @property
     def attempt(self) -> int:

@@ -43,8 +43,8 @@ class Handler(Protocol):
     is_async: bool
     function: Callable[..., Any]
 
-    def bind(self, args: str) -> dict[str, Any]:
-        """The arguments, checked against the function's type hints."""
+    def bind(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
+        """The arguments, and the slot if the function wants it, checked against its type hints."""
         ...
 
     def on_error(self, error: Exception, retry_count: int) -> Failed | None:
@@ -276,7 +276,7 @@ class Executor:
         """Run an attempt to its end, in this seat; when it ended."""
         outcome: Outcome
         try:
-            keyword_arguments = handler.bind(attempt.claim.args)
+            keyword_arguments = handler.bind(attempt.claim.args, attempt.claim.scheduled_for)
             if handler.is_async:
                 attempt.task = seat
                 result = await handler.function(**keyword_arguments)

@@ -77,7 +77,7 @@ class Membership:
     async def leave(self) -> None:
         """End the lease, so that nobody waits for it."""
         self._expires_at = None
-        await self._store.leave(self.node.id)
+        await self._store.leave(self.node.id, self._clock.now())
 
     async def _renew(self, now: datetime) -> None:
         expires_at = now + self._lease

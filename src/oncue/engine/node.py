@@ -1,17 +1,20 @@
 """One worker process, put together: its services, how they start and in which order they stop.
 
-    membership, timekeeper            in a thread of their own, on a store of their own
-    claimer, executor, settler        the hot path
-    holdings                          this node's books against the database's
-    rescue, aging, pruning, folding, depth     upkeep, on every node, safe to do twice
+    membership, recovery, exclusivity, timekeeper    in a thread of their own, on a store of their own
+    claimer, executor, settler                       the hot path
+    holdings                                         this node's books against the database's
+    leadership                                       who leads
+    scheduler, backfilling, aging, pruning, folding  on the leader only
+    rescue, depth                                    on every node: a rescue must not wait for a leader
 
-Shutting down: upkeep stops, no more is claimed, what is in hand may finish within the drain time, the rest is given
-back uncharged, the last outcomes are written, the lease is ended.
+Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what is in hand may finish
+within the drain time, the rest is given back uncharged, the last outcomes are written, the leases are ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,16 +23,22 @@ from typing import Any, Protocol
 
 from oncue.clock import Clock
 from oncue.engine.aging import Aging
+from oncue.engine.backfilling import Backfilling
 from oncue.engine.counting import DepthGauge, Folding
+from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.executor import Executor, Handler
 from oncue.engine.holdings import Attempts, Holdings
+from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
 from oncue.engine.outcomes import Limits
 from oncue.engine.pruning import Pruning
+from oncue.engine.recovery import Recovery
 from oncue.engine.rescue import Rescue
 from oncue.engine.runner import Runner
+from oncue.engine.scheduler import Scheduler
 from oncue.engine.service import Service
 from oncue.engine.worker import Claimer, Hands, Seats, Settler
+from oncue.errors import StoreError
 from oncue.model import Node
 from oncue.policy.aging import Rules
 from oncue.policy.lifecycle import Ended
@@ -51,7 +60,9 @@ class Pace:
     reconcile: float = 1.0
     buffer: int = 2000
     drain: float = 30.0
+    schedules: float = 30.0
     retention: float = 7 * 86400.0
+    ledger_retention: float = 400 * 86400.0
     aging: Rules = field(default_factory=Rules)
 
     @property
@@ -87,6 +98,7 @@ class WorkerNode:
         pace: Pace,
         make_executor: ExecutorFactory,
         lapsed: Callable[[str], None] | None = None,
+        is_gone: Callable[[Node], bool] = lambda _: False,
     ) -> None:
         self.node = node
         self.hands = Hands()
@@ -95,8 +107,13 @@ class WorkerNode:
             beat_store, node, clock, telemetry, lapsed or self.abandon,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
         )  # fmt: skip
+        self.recovery = Recovery(beat_store, node, dice, telemetry, is_gone)
+        self.exclusivity = Exclusivity(
+            beat_store, node, clock, telemetry, lapsed or self.abandon, self.recovery.recover,
+            lease=pace.lease, beat=pace.beat, patience=pace.patience,
+        )  # fmt: skip
         self.claimer = Claimer(
-            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.membership.is_alive,
+            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.may_work,
             poll=pace.poll, buffer=pace.buffer,
         )  # fmt: skip
         self.settler = Settler(store, node.id, self.executor, self.hands, dice, telemetry, idle=60.0)
@@ -105,14 +122,32 @@ class WorkerNode:
             interval=pace.reconcile, patience=pace.lease / 2,
         )  # fmt: skip
         self.hands.suspect_cleared.listen(self.claimer.signal.set)
+        self.leadership = Leadership(store, node, clock, telemetry, self.may_work, lease=pace.lease, poll=pace.poll)
+        self.scheduler = Scheduler(
+            store, node.id, self.leadership, dice, telemetry, interval=pace.schedules, poll=pace.poll
+        )
+        self.scheduler.fired.listen(self.claimer.signal.set)
+        self.heart: list[Service] = [self.membership, self.recovery, self.exclusivity]
+        self.hot_path: list[Service] = [self.claimer, self.executor, self.settler, self.holdings]
         self.upkeep: list[Service] = [
             Rescue(store, dice, telemetry, self.membership.steady, interval=pace.lease / 3, grace=pace.lease),
-            Aging(store, telemetry, pace.aging),
-            Pruning(store, telemetry, retention=pace.retention),
-            Folding(store),
             DepthGauge(store, telemetry),
+            self.leadership,
+            self.scheduler,
+            *(
+                OnLeader(service, self.leadership)
+                for service in (
+                    Aging(store, telemetry, pace.aging),
+                    Pruning(store, telemetry, retention=pace.retention, ledger_retention=pace.ledger_retention),
+                    Backfilling(store, interval=pace.poll),
+                    Folding(store),
+                )
+            ),
         ]
-        self.hot_path: list[Service] = [self.claimer, self.executor, self.settler, self.holdings]
+
+    def may_work(self) -> bool:
+        """Whether this node is alive, and need not stand by."""
+        return self.membership.is_alive() and self.exclusivity.may_work()
 
     def _ended(self, ended: Ended) -> None:
         self.hands.end(ended)
@@ -130,6 +165,12 @@ class WorkerNode:
         if sooner:
             self.claimer.look_again()
         self.claimer.signal.set()
+        (self.leadership if self.leadership.epoch is None else self.scheduler).signal.set()
+
+    async def farewell(self) -> None:
+        """End the leases that the heart renews, so that nobody waits for them."""
+        await self.exclusivity.resign()
+        await self.membership.leave()
 
 
 class WorkerProcess:
@@ -149,6 +190,8 @@ class WorkerProcess:
         """Stop in order; nothing that was claimed is lost, whatever happens on the way."""
         executor = self._node.executor
         await self._runner.stop(*(service.name for service in self._node.upkeep))
+        with contextlib.suppress(StoreError):
+            await self._node.leadership.resign()
         # A claim that is cut off in the middle would leave jobs with a node that is gone: they would be suspects.
         await self._runner.finish(self._node.claimer.name, within=FINISH_SECONDS)
         _log.info("draining: %d running, %d waiting", executor.running, executor.waiting)

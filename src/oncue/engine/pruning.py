@@ -14,15 +14,20 @@ LIMIT = 1000
 class Pruning:
     name = "pruning"
 
-    def __init__(self, store: Store, telemetry: Telemetry, *, retention: float, interval: float = 60.0) -> None:
+    def __init__(
+        self, store: Store, telemetry: Telemetry, *, retention: float, ledger_retention: float, interval: float = 60.0
+    ) -> None:
         self.signal = Signal()
         self._store = store
         self._telemetry = telemetry
         self._retention = timedelta(seconds=retention)
+        # The ledger outlives the jobs that it tells of.
+        self._ledger_retention = timedelta(seconds=max(ledger_retention, retention))
         self._interval = timedelta(seconds=interval)
 
     async def tick(self, now: datetime) -> datetime:
         gone = await self._store.prune(now - self._retention, LIMIT)
         if gone:
             self._telemetry.emit("prune", {"jobs": gone})
-        return now if gone >= LIMIT else now + self._interval
+        slots = await self._store.prune_slots(now - self._ledger_retention, LIMIT)
+        return now if gone >= LIMIT or slots >= LIMIT else now + self._interval

@@ -67,6 +67,8 @@ def refusal(claim: Claim, now: datetime) -> Outcome | None:
         return Cancelled()
     if claim.deadline_at is not None and claim.deadline_at <= now:
         return Skipped("deadline")
+    if claim.start_by is not None and claim.start_by < now and claim.attempt == 0:
+        return Skipped("misfire")
     return None
 
 

@@ -87,7 +87,7 @@ class Member:
         self.frozen: frozenset[str] = frozenset()
         self.missed: list[Callable[[], None]] = []
         self.slots = [
-            Slot(self, service) for service in (worker.membership, *worker.hot_path, *worker.upkeep)
+            Slot(self, service) for service in (*worker.heart, *worker.hot_path, *worker.upkeep)
         ]  # fmt: skip
 
     def freeze_all_but(self, *names: str) -> None:

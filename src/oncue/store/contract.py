@@ -33,13 +33,16 @@ from oncue.model import (
     Receipt,
     Started,
 )
+from oncue.store.ledger import Ledger
 
 DEPTH_LIMIT = 100_000
+LEADER, EXCLUSIVE = "leader", "exclusive"
+"""The leases that there are."""
 
 Wake: TypeAlias = Callable[[bool], None]
 
 
-class Store(Protocol):
+class Store(Ledger, Protocol):
     dialect: str
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -51,6 +54,10 @@ class Store(Protocol):
 
     async def migrate(self) -> list[str]:
         """Bring the tables up to date; the names of the steps taken."""
+        ...
+
+    async def create_views(self) -> list[str]:
+        """Make the views in the contracts' words; their names. Raises NameClash if one is something else already."""
         ...
 
     async def time(self) -> datetime:
@@ -98,7 +105,8 @@ class Store(Protocol):
     ) -> list[Claim]:
         """Take up to `limit` queued jobs of these queues and tasks: priority first, then age.
 
-        Nothing comes from a paused queue, and nothing goes to a node whose lease is over. Jobs under suspicion
+        Nothing comes from a paused queue, and nothing goes to a node whose lease is over or that has to stand by
+        because another one is exclusive. Jobs under suspicion
         (`crashes` > 0) come one at a time, beside the others (so that they need not age), and only if `suspect`
         allows it.
         """
@@ -142,7 +150,8 @@ class Store(Protocol):
     async def prune(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` jobs that finished before this instant, with their attempts. How many.
 
-        As many attempts that ended before it go too, of jobs that are still not finished.
+        The ledger keeps what became of a slot's job. As many attempts that ended before this instant go too, of jobs
+        that are still not finished.
         """
         ...
 
@@ -158,6 +167,10 @@ class Store(Protocol):
 
     async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
         """Set the priority of an unfinished job, or add to it, between 0 and 100. The new one, or None."""
+        ...
+
+    async def ahead(self, job: Job, limit: int) -> int:
+        """How many queued jobs of its queue are claimed before this one; the count ends at `limit`."""
         ...
 
     async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
@@ -183,8 +196,8 @@ class Store(Protocol):
         """Declare the nodes lost whose lease is over; from here on they cannot renew it."""
         ...
 
-    async def leave(self, node: UUID) -> None:
-        """End a lease at once."""
+    async def leave(self, node: UUID, now: datetime) -> None:
+        """End a node's lease at once, in good order."""
 
     async def nodes(self) -> list[Node]: ...
 

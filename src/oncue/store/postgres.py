@@ -36,6 +36,7 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
+from oncue.store.postgres_ledger import PostgresLedger, node_of
 from oncue.store.tables import is_plain, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
@@ -51,7 +52,7 @@ MIGRATION_LOCK = 0x6F6E637565
 _log = logging.getLogger("oncue.store")
 
 
-class PostgresStore:
+class PostgresStore(PostgresLedger):
     dialect = "postgres"
 
     def __init__(
@@ -322,10 +323,19 @@ class PostgresStore:
         gone = 0
         async with self._connections.use() as connection:
             for state in sorted(TERMINAL):
-                gone += await connection.fetchval(self._sql["prune"], state, before, limit - gone)
+                gone += await self._pruned(connection, state, before, limit - gone)
             await connection.execute(self._sql["prune_attempts"], before, limit)
             await connection.execute(self._sql["forget_nodes"], before)
         return gone
+
+    async def _pruned(self, connection: Connection, state: State, before: datetime, limit: int) -> int:
+        async with connection.transaction():
+            old = await connection.fetch(self._sql["pick_old"], state, before, limit)
+            of_slots = [job_id for job_id, scheduled in old if scheduled]
+            if of_slots:
+                await connection.execute(self._sql["keep_outcomes"], of_slots)
+            status = await connection.execute(self._sql["prune"], [job_id for job_id, _ in old])
+        return int(status.split()[-1])
 
     async def fold_counters(self, limit: int) -> int:
         async with self._connections.use() as connection:
@@ -378,19 +388,22 @@ class PostgresStore:
             node.started_at,
             node.beat_at,
             node.expires_at,
+            node.process_start,
+            node.exclusive,
         )
 
     async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
         return bool(await self._fetch("beat", node, now, expires_at))
 
     async def bury(self, now: datetime) -> list[Node]:
-        return [_node(row) for row in await self._fetch("bury", now)]
+        return [node_of(row) for row in await self._fetch("bury", now)]
 
-    async def leave(self, node: UUID) -> None:
-        await self._fetch("leave", node)
+    async def leave(self, node: UUID, now: datetime) -> None:
+        await self._fetch("leave", node, now)
+        self._hints.send()
 
     async def nodes(self) -> list[Node]:
-        return [_node(row) for row in await self._fetch("nodes")]
+        return [node_of(row) for row in await self._fetch("nodes")]
 
     # --- waking -------------------------------------------------------------------------------------------------
 
@@ -429,10 +442,6 @@ class PostgresStore:
             async with self._connections.use() as connection:
                 await connection.execute("select pg_notify($1, $2)", CHANNEL, what)
 
-    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        async with self._connections.use() as connection:
-            return await connection.fetch(self._sql[name], *parameters)
-
 
 def _common(batch: Batch) -> tuple[Any, ...]:
     """What all jobs of a batch share, in the order of the statements."""
@@ -460,9 +469,3 @@ def _job(row: asyncpg.Record) -> Job:
     if values["max_runtime"] is not None:
         values["max_runtime"] = values["max_runtime"].total_seconds()
     return Job(**values)
-
-
-def _node(row: asyncpg.Record) -> Node:
-    values = dict(row)
-    values["queues"], values["tasks"] = tuple(values["queues"]), tuple(values["tasks"])
-    return Node(**values)

@@ -72,12 +72,16 @@ with claimed as (
                                for update skip locked) as best
                       where not exists (select from oncue_queues where name = wanted.queue and paused_at is not null)
                         and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
+                        and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1
+                                        and expires_at > $5)
                       order by best.priority desc, best.order_at, best.id limit $4)
                || array(select id from oncue_jobs
                          where state = 'queued' and crashes > 0 and queue = any($2::text[]) and task = any($3::text[])
                            and not exists (select from oncue_queues
                                             where name = oncue_jobs.queue and paused_at is not null)
                            and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
+                           and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1
+                                           and expires_at > $5)
                          order by priority desc, order_at, id
                          limit case when $6 then 1 else 0 end for update skip locked))
     returning {claim}, order_at
@@ -181,16 +185,13 @@ update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, upda
                        order by order_at, id limit (select $7::int) for update skip locked))
    and state = 'queued';
 
+-- name: pick_old
+select id, schedule_id is not null from oncue_jobs
+ where state = $1 and state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $2
+ order by finished_at limit (select $3::int) for update skip locked;
+
 -- name: prune
-with old as (
-    select id from oncue_jobs
-     where state = $1 and state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $2
-     order by finished_at limit (select $3::int) for update skip locked
-), gone as (
-    delete from oncue_jobs where id = any(array(select id from old))
-       and state in ('succeeded', 'failed', 'cancelled', 'skipped') returning id
-)
-select count(*) from gone;
+delete from oncue_jobs where id = any($1::bigint[]) and state in ('succeeded', 'failed', 'cancelled', 'skipped');
 
 -- name: prune_attempts
 delete from oncue_attempts
@@ -253,10 +254,10 @@ select queue, state, sum(jobs)::bigint from (
  group by queue, state;
 
 -- name: register
-insert into oncue_nodes (id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at,
-                         beat_at, expires_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-    on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null;
+insert into oncue_nodes ({node})
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+    on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
+                                   left_at = null;
 
 -- name: beat
 update oncue_nodes set beat_at = $2, expires_at = $3 where id = $1 and lost_at is null returning id;
@@ -269,7 +270,7 @@ delete from oncue_nodes n where n.lost_at < $1
    and not exists (select from oncue_jobs where state = 'running' and node_id = n.id);
 
 -- name: leave
-delete from oncue_nodes where id = $1;
+update oncue_nodes set lost_at = coalesce(lost_at, $2), left_at = $2 where id = $1;
 
 -- name: nodes
 select {node} from oncue_nodes where lost_at is null order by started_at, id;

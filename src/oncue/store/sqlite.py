@@ -35,6 +35,7 @@ from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
+from oncue.store.sqlite_ledger import SqliteLedger, as_set
 from oncue.store.tables import is_plain, queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
@@ -51,7 +52,7 @@ create temp table if not exists change (
 """
 
 
-class SqliteStore:
+class SqliteStore(SqliteLedger):
     """One file, any number of processes on one host. `inline` keeps everything in the caller's thread."""
 
     dialect = "sqlite"
@@ -201,11 +202,11 @@ class SqliteStore:
         ]
 
     def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
-        return set(_set(connection, self._sql["written"], _identity(batch)))
+        return set(as_set(connection, self._sql["written"], _identity(batch)))
 
     def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, datetime]]:
         parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
-        found = _set(connection, self._sql["standing"], parameters)
+        found = as_set(connection, self._sql["standing"], parameters)
         return {key: (job_id, values.instant(created_at)) for key, job_id, created_at in found}
 
     async def job(self, job_id: int) -> Job | None:
@@ -280,7 +281,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> list[Any]:
             taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, suspect))}
             connection.execute(self._sql["take"], taken)
-            return _set(connection, self._sql["taken"], taken)
+            return as_set(connection, self._sql["taken"], taken)
 
         claims = values.claims(await self._writer.write(work))
         self._found_some = bool(claims)
@@ -290,9 +291,9 @@ class SqliteStore:
         found: list[tuple[int, int, int]] = []
         suspects: list[tuple[int, int, int]] = []
         for (name,) in connection.execute(self._sql["open_queues"], lookup).fetchall():
-            found += _set(connection, self._sql["best"], {**lookup, "queue": name})
+            found += as_set(connection, self._sql["best"], {**lookup, "queue": name})
             if suspect:
-                suspects += _set(connection, self._sql["suspect"], {**lookup, "queue": name})
+                suspects += as_set(connection, self._sql["suspect"], {**lookup, "queue": name})
         best = sorted(found)[: lookup["limit"]] + sorted(suspects)[:1]
         return [job_id for _, _, job_id in best]
 
@@ -343,7 +344,7 @@ class SqliteStore:
         connection.execute(self._sql["history"])
         connection.execute(self._sql["count"])
         connection.execute(self._sql["apply"], {"now": values.micros(now)})
-        return set(_set(connection, self._sql["took"], {}))
+        return set(as_set(connection, self._sql["took"], {}))
 
     async def mark_started(self, started: Sequence[Started]) -> None:
         rows = [(mark.id, mark.claim_no, values.micros(mark.started_at)) for mark in started]
@@ -364,7 +365,7 @@ class SqliteStore:
         return await self._claims("overdue", before=values.micros(before), limit=limit)
 
     async def _claims(self, name: str, **parameters: Any) -> list[Claim]:
-        rows = await self._reader.read(lambda connection: _set(connection, self._sql[name], parameters))
+        rows = await self._reader.read(lambda connection: as_set(connection, self._sql[name], parameters))
         return values.claims(rows)
 
     async def lanes(self) -> list[model.Lane]:
@@ -389,7 +390,9 @@ class SqliteStore:
             gone = 0
             for state in sorted(TERMINAL):
                 parameters = {"state": state, "before": values.micros(before), "limit": limit - gone}
-                gone += connection.execute(self._sql["prune"], parameters).rowcount
+                old = {"ids": json.dumps(as_set(connection, self._sql["pick_old"], parameters))}
+                connection.execute(self._sql["keep_outcomes"], old)
+                gone += connection.execute(self._sql["prune"], old).rowcount
             connection.execute(self._sql["prune_attempts"], {"before": values.micros(before), "limit": limit})
             connection.execute(self._sql["forget_nodes"], {"before": values.micros(before)})
             return gone
@@ -449,6 +452,8 @@ class SqliteStore:
             started_at=values.micros(node.started_at),
             beat_at=values.micros(node.beat_at),
             expires_at=values.micros(node.expires_at),
+            process_start=node.process_start,
+            exclusive=node.exclusive,
         )
 
     async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
@@ -469,8 +474,8 @@ class SqliteStore:
 
         return [values.node(row) for row in await self._writer.write(work)]
 
-    async def leave(self, node: UUID) -> None:
-        await self._write("leave", node=str(node))
+    async def leave(self, node: UUID, now: datetime) -> None:
+        await self._write("leave", node=str(node), now=values.micros(now))
 
     async def nodes(self) -> list[Node]:
         return [values.node(row) for row in await self._rows("nodes")]
@@ -491,21 +496,6 @@ class SqliteStore:
                     seen = version
                     wake(True)
             await asyncio.sleep(NOTICE_SECONDS)
-
-    # --- plumbing -----------------------------------------------------------------------------------------------
-
-    async def _rows(self, statement: str, **parameters: Any) -> list[Any]:
-        return await self._reader.read(
-            lambda connection: connection.execute(self._sql[statement], parameters).fetchall()
-        )
-
-    async def _value(self, name: str) -> Any:
-        return (await self._rows(name))[0][0]
-
-    async def _write(self, statement: str, **parameters: Any) -> int:
-        return await self._writer.write(
-            lambda connection: connection.execute(self._sql[statement], parameters).rowcount
-        )
 
 
 def _log_ahead(connection: sqlite3.Connection, patience: float) -> None:
@@ -548,9 +538,3 @@ def _split(script: str) -> list[str]:
             parts.append(pending)
             pending = ""
     return parts
-
-
-def _set(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -> list[Any]:
-    """The rows of a statement that returns them as one JSON array."""
-    rows: list[Any] = json.loads(connection.execute(sql, parameters).fetchone()[0])
-    return rows

@@ -52,7 +52,8 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 -- name: open_queues
 select value from json_each(:queues) as wanted
  where not exists (select 1 from oncue_queues where name = wanted.value and paused_at is not null)
-   and exists (select 1 from oncue_nodes where id = :node and expires_at > :now and lost_at is null);
+   and exists (select 1 from oncue_nodes where id = :node and expires_at > :now and lost_at is null)
+   and not exists (select 1 from oncue_leases where name = 'exclusive' and holder <> :node and expires_at > :now);
 
 -- name: best
 select json_group_array(json_array(-priority, order_at, id)) from (
@@ -185,12 +186,16 @@ update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_
                  and age_round < :round_no
                order by order_at, id limit :limit);
 
--- name: prune
+-- name: pick_old
 -- The literal states are those of the index: without them SQLite would read the whole table.
-delete from oncue_jobs
- where id in (select id from oncue_jobs where state = :state and finished_at < :before
-                 and state in ('succeeded', 'failed', 'cancelled', 'skipped')
-               order by finished_at limit :limit);
+select json_group_array(id) from (
+    select id from oncue_jobs
+     where state = :state and state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < :before
+     order by finished_at limit :limit);
+
+-- name: prune
+delete from oncue_jobs where id in (select value from json_each(:ids))
+   and state in ('succeeded', 'failed', 'cancelled', 'skipped');
 
 -- name: prune_attempts
 delete from oncue_attempts
@@ -259,11 +264,11 @@ select queue, state, sum(jobs) from (
  group by queue, state;
 
 -- name: register
-insert into oncue_nodes (id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at,
-                         beat_at, expires_at)
+insert into oncue_nodes ({node})
 values (:id, :name, :host, :pid, :boot_id, :version, :queues, :tasks, :concurrency, :address, :started_at, :beat_at,
-        :expires_at)
-    on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null;
+        :expires_at, :process_start, :exclusive)
+    on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
+                                   left_at = null;
 
 -- name: beat
 update oncue_nodes set beat_at = :now, expires_at = :expires_at where id = :node and lost_at is null;
@@ -278,7 +283,7 @@ select high_water from oncue_clock;
 update oncue_nodes set lost_at = :now where lost_at is null and expires_at <= :now returning {node};
 
 -- name: leave
-delete from oncue_nodes where id = :node;
+update oncue_nodes set lost_at = coalesce(lost_at, :now), left_at = :now where id = :node;
 
 -- name: nodes
 select {node} from oncue_nodes where lost_at is null order by started_at, id;

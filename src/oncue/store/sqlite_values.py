@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from oncue.model import Change, Claim, Job, Node
+from oncue.model import Change, Claim, Due, Job, Lease, Node, Revision, Schedule, Slot
 from oncue.store import statements
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,11 +56,14 @@ def claims(rows: list[Any]) -> list[Claim]:
     for row in rows:
         row[6:11] = [instants[micros] for micros in row[6:11]]
         row[16] = bool(row[16])
+        row[17:19] = [instants[micros] for micros in row[17:19]]
     return [Claim(*row) for row in rows]
 
 
 _JOB_FIELDS = tuple(name.strip() for name in statements.JOB_COLUMNS.split(","))
-_JOB_INSTANTS = tuple(name for name in _JOB_FIELDS if name.endswith("_at") or name == "run_until")
+_JOB_INSTANTS = tuple(
+    name for name in _JOB_FIELDS if name.endswith("_at") or name in ("run_until", "scheduled_for", "start_by")
+)
 
 
 def job(row: Sequence[Any]) -> Job:
@@ -83,4 +86,70 @@ def node(row: Sequence[Any]) -> Node:
         values[name] = instant(values[name])
     for name in ("queues", "tasks"):
         values[name] = tuple(json.loads(values[name]))
-    return Node(**{**values, "id": UUID(values["id"])})
+    return Node(**{**values, "id": UUID(values["id"]), "exclusive": bool(values["exclusive"])})
+
+
+_SCHEDULE_FIELDS = tuple(statements.SCHEDULE_COLUMNS.split(", "))
+_REVISION_FIELDS = tuple(statements.REVISION_COLUMNS.split(", "))
+_SCHEDULE_INSTANTS = frozenset({"cursor", "horizon"})
+_DURATIONS = frozenset({"grace", "max_runtime", "deadline"})
+
+
+def schedule(row: Sequence[Any]) -> Schedule:
+    return Schedule(**_read_fields(_SCHEDULE_FIELDS, row))
+
+
+def revision(row: Sequence[Any]) -> Revision:
+    return Revision(**_read_fields(_REVISION_FIELDS, row))
+
+
+def _read_fields(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    return {name: _read_field(name, value) for name, value in zip(names, row, strict=True)}
+
+
+def _read_field(name: str, value: Any) -> Any:
+    if name == "enabled":
+        return bool(value)
+    if value is not None and _is_instant(name):
+        return instant(value)
+    return value / 1e6 if value is not None and name in _DURATIONS else value
+
+
+def fields(record: Schedule | Revision) -> dict[str, Any]:
+    """The parameters that a row of this record needs."""
+    names = _SCHEDULE_FIELDS if isinstance(record, Schedule) else _REVISION_FIELDS
+    return {name: _written_field(name, getattr(record, name)) for name in names}
+
+
+def _written_field(name: str, value: Any) -> Any:
+    if value is not None and _is_instant(name):
+        return micros(value)
+    return round(value * 1e6) if value is not None and name in _DURATIONS else value
+
+
+def _is_instant(name: str) -> bool:
+    return name.endswith("_at") or name in _SCHEDULE_INSTANTS
+
+
+def due(row: Sequence[Any]) -> Due:
+    values = list(row)
+    values[3:6] = map(instant, row[3:6])
+    values[10] = timedelta(microseconds=row[10])
+    values[12] = json.loads(row[12])[: row[11]]
+    values[13] = [instant(taken) for taken in json.loads(row[13])]
+    return Due._make(values)
+
+
+_SLOT_INSTANTS = (1, 2, 9, 14, 15)
+
+
+def slot(row: Sequence[Any]) -> Slot:
+    values = list(row)
+    for place in _SLOT_INSTANTS:
+        values[place] = instant_or_none(row[place])
+    values[10] = uuid(row[10])
+    return Slot(*values)
+
+
+def lease(row: Sequence[Any]) -> Lease:
+    return Lease(row[0], UUID(row[1]), row[2], row[3], *map(instant, row[4:7]))

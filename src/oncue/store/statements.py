@@ -12,30 +12,65 @@ from oncue.errors import SchemaMismatch
 JOB_COLUMNS = (
     "id, task, queue, priority, state, reason, args, options, key, enqueued_by, created_at, updated_at, "
     "order_at, visible_at, deadline_at, max_runtime, max_retries, retry_count, attempt, crashes, claim_no, node_id, "
-    "claimed_at, run_until, started_at, finished_at, cancel_requested_at, result, error, retry_of"
+    "claimed_at, run_until, started_at, finished_at, cancel_requested_at, result, error, retry_of, schedule_id, "
+    "scheduled_for, start_by"
 )
 CLAIM_COLUMNS = (
     "id, task, queue, priority, args, options, created_at, visible_at, deadline_at, claimed_at, started_at, "
-    "claim_no, attempt, retry_count, max_retries, crashes, cancel_requested"
+    "claim_no, attempt, retry_count, max_retries, crashes, cancel_requested, scheduled_for, start_by"
 )
 CLAIM_SOURCE = CLAIM_COLUMNS.replace("cancel_requested", "cancel_requested_at is not null as cancel_requested")
 NODE_COLUMNS = (
-    "id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at, beat_at, expires_at"
+    "id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at, beat_at, expires_at, "
+    "process_start, exclusive"
 )
+SCHEDULE_FIELDS = (
+    "name, description, task, args, queue, priority, expression, tz, dst, missed, grace, max_instances, enabled, "
+    "options, max_retries, max_runtime, deadline, declared_by, reason, revision, started_at, version, cursor, "
+    "next_run_at, last_run_at, horizon, created_by, created_at, updated_at, deleted_at"
+)
+SCHEDULE_COLUMNS = f"id, {SCHEDULE_FIELDS}"
+REVISION_COLUMNS = (
+    "schedule_id, revision, started_at, task, args, queue, priority, expression, tz, dst, missed, grace, "
+    "max_instances, enabled, reason, changed_by"
+)
+SLOT_COLUMNS = (
+    "s.schedule_id, s.scheduled_for, s.until, s.slots, s.verdict, s.reason, s.job_id, s.blocked_by, s.revision, "
+    "s.decided_at, s.decided_by, s.epoch, coalesce(s.outcome, j.state), coalesce(s.outcome_reason, j.reason), "
+    "coalesce(s.started_at, j.started_at), coalesce(s.finished_at, j.finished_at), "
+    "coalesce(s.worker, n.name, cast(j.node_id as text)), coalesce(s.error, j.error)"
+)
+LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
 _COLUMNS = {
     "{job}": JOB_COLUMNS,
     "{claim}": CLAIM_SOURCE,
     "{claim_out}": CLAIM_COLUMNS,
     "{node}": NODE_COLUMNS,
+    "{schedule}": SCHEDULE_COLUMNS,
+    "{schedule_fields}": SCHEDULE_FIELDS,
+    "{revision}": REVISION_COLUMNS,
+    "{slot}": SLOT_COLUMNS,
+    "{lease}": LEASE_COLUMNS,
 }
 
 
 @cache
 def load(dialect: str) -> Mapping[str, str]:
     """The statements of one dialect by name."""
-    text = files("oncue.store").joinpath(f"{dialect}.sql").read_text("utf-8")
+    folder = files("oncue.store")
+    text = "".join(folder.joinpath(name).read_text("utf-8") for name in (f"{dialect}.sql", f"{dialect}_ledger.sql"))
     for placeholder, columns in _COLUMNS.items():
         text = text.replace(placeholder, columns)
+    return _blocks(text)
+
+
+@cache
+def views(dialect: str) -> Mapping[str, str]:
+    """The views of one dialect by name."""
+    return _blocks(files("oncue.store").joinpath("views", f"{dialect}.sql").read_text("utf-8"))
+
+
+def _blocks(text: str) -> dict[str, str]:
     blocks = text.split("-- name: ")[1:]
     return {name.strip(): body.strip() for name, _, body in (block.partition("\n") for block in blocks)}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from oncue.model import Change, Queue
+from oncue.model import Change, Queue, Step
 
 
 def queue_rows(
@@ -33,3 +33,11 @@ def is_plain(change: Change) -> bool:
         and change.crashes == 0
         and change.retry_count == 0
     )
+
+
+def is_plain_step(step: Step) -> bool:
+    """One slot, the one that the cursor moves to, fires: nothing to say of any other."""
+    if len(step.decided) != 1:
+        return False
+    (decided,) = step.decided
+    return decided.verdict == "fired" and decided.scheduled_for == step.cursor

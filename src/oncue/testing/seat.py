@@ -64,7 +64,7 @@ class Seat:
     async def _outcome(self, claim: Claim) -> Outcome:
         handler = self._handlers[claim.task]
         try:
-            arguments = handler.bind(claim.args)
+            arguments = handler.bind(claim.args, claim.scheduled_for)
             if handler.is_async:
                 result = await handler.function(**arguments)
             else:

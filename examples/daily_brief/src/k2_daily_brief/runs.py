@@ -1,0 +1,63 @@
+"""The last runs of the jobs, as oncue's view `job_runs` tells them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine, String, column, inspect, select, table
+
+from k2_daily_brief.database import reading
+from k2_daily_brief.tables import Instant
+
+JOBS = ("rss_ingest", "event_clustering", "retention_cleanup")
+RUNS_SHOWN = 5
+
+job_runs = table(
+    "job_runs",
+    column("id"),
+    column("job_name", String),
+    column("scheduled_for", Instant),
+    column("started_at", Instant),
+    column("finished_at", Instant),
+    column("status", String),
+    column("worker_instance", String),
+    column("error_message", String),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    job_name: str
+    scheduled_for: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    status: str
+    worker_instance: str | None
+    error_message: str | None
+
+    @property
+    def seconds(self) -> float | None:
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
+    @property
+    def last_line(self) -> str:
+        """What went wrong, without the way that led there."""
+        lines = (self.error_message or "").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+def last_runs(engine: Engine) -> dict[str, list[Run]]:
+    """For each job its last runs, newest first. No runs at all before the first worker has made the view."""
+    if not inspect(engine).has_table("job_runs"):
+        return {name: [] for name in JOBS}
+    with reading(engine) as connection:
+        return {name: _runs_of(connection, name) for name in JOBS}
+
+
+def _runs_of(connection: Connection, name: str) -> list[Run]:
+    columns = [job_runs.c[field] for field in Run.__dataclass_fields__]
+    query = select(*columns).where(job_runs.c.job_name == name).order_by(job_runs.c.scheduled_for.desc())
+    return [Run(*row) for row in connection.execute(query.limit(RUNS_SHOWN))]

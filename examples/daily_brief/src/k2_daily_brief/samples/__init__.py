@@ -1,0 +1,1 @@
+"""Sample feeds: invented news, so that a first run needs no network."""

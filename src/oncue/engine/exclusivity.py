@@ -1,0 +1,121 @@
+"""One active worker: an exclusive node holds a lease that every other one respects.
+
+A node that wants to be exclusive and is not stands by, says who is, and takes over when that lease ends. Nodes that do
+not want it stand by just the same while somebody else holds it: the store hands them no jobs, and they do not lead.
+
+In production this runs beside the heartbeat, in its thread: a busy event loop does not cost the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from oncue.clock import Clock
+from oncue.engine.service import Signal
+from oncue.errors import StoreError
+from oncue.model import Lease, Node
+from oncue.store.contract import EXCLUSIVE, Store
+from oncue.telemetry import Telemetry
+
+_log = logging.getLogger("oncue.exclusivity")
+
+
+class Exclusivity:
+    name = "exclusivity"
+
+    def __init__(
+        self,
+        store: Store,
+        node: Node,
+        clock: Clock,
+        telemetry: Telemetry,
+        lapsed: Callable[[str], None],
+        recover: Callable[[datetime], Awaitable[None]],
+        *,
+        lease: float,
+        beat: float,
+        patience: float,
+    ) -> None:
+        self.signal = Signal()
+        self.holder: Lease | None = None
+        """Who keeps this node from working, if anybody does."""
+        self._store = store
+        self._node = node
+        self._clock = clock
+        self._telemetry = telemetry
+        self._lapsed = lapsed
+        self._recover = recover
+        self._lease = timedelta(seconds=lease)
+        self._beat = timedelta(seconds=beat)
+        self._patience = timedelta(seconds=patience)
+        self._held: Lease | None = None
+        self._until: datetime | None = None
+
+    def may_work(self) -> bool:
+        """Whether this node need not stand by, as far as it knows; the store has the last word."""
+        until = self._until  # read once: the heart's own thread may change it
+        if self._node.exclusive:
+            return until is not None and self._clock.latest() < until
+        return self.holder is None
+
+    async def tick(self, now: datetime) -> datetime:
+        if not self._node.exclusive:
+            await self._look(now)
+        elif self._held is not None:
+            return await self._renew(self._held, now)
+        else:
+            await self._take(now)
+        return now + self._beat
+
+    async def resign(self) -> None:
+        held, self._held, self._until = self._held, None, None
+        if held is not None:
+            await self._store.yield_lease(EXCLUSIVE, self._node.id, held.epoch, self._clock.now())
+
+    async def _look(self, now: datetime) -> None:
+        lease = await self._store.lease(EXCLUSIVE)
+        self._stand_by(lease if lease is not None and lease.expires_at > now else None)
+
+    async def _take(self, now: datetime) -> None:
+        expires_at = now + self._lease
+        lease = await self._store.acquire(EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None)
+        if lease is None or lease.holder != self._node.id or lease.expires_at != expires_at:
+            self._stand_by(lease)
+            return
+        # Whoever held it before, under our name, is proved dead by our epoch: its runs are looked after first.
+        await self._recover(now)
+        self._stand_by(None)
+        self._held, self._until = lease, expires_at
+        _log.info("%s is the exclusive worker now (epoch %d)", self._node.name, lease.epoch)
+        self._telemetry.emit("exclusive.taken", {"epoch": lease.epoch}, node=self._node, lease=lease)
+
+    async def _renew(self, held: Lease, now: datetime) -> datetime:
+        expires_at = now + self._lease
+        try:
+            renewed = await self._store.renew(EXCLUSIVE, self._node.id, held.epoch, now, expires_at, respect=None)
+        except StoreError as error:
+            _log.warning("the exclusive lease was not renewed: %s", error)
+            if self._until is None or self._clock.latest() + self._beat / 4 + self._patience >= self._until:
+                self._lose("this node's exclusive lease is about to end and the database does not answer")
+            return now + self._beat / 4
+        if renewed:
+            self._until = expires_at
+        else:
+            self._lose("another node has become the exclusive worker")
+        return now + self._beat
+
+    def _lose(self, why: str) -> None:
+        self._held, self._until = None, None
+        self._telemetry.emit("exclusive.lost", {}, node=self._node, why=why)
+        self._lapsed(why)
+
+    def _stand_by(self, holder: Lease | None) -> None:
+        if holder is not None and (self.holder is None or self.holder.holder != holder.holder):
+            _log.warning(
+                "%s stands by: %s (%s) is the exclusive worker", self._node.name, holder.holder_name, holder.holder
+            )
+        elif holder is None and self.holder is not None:
+            _log.info("%s stands by no more", self._node.name)
+        self.holder = holder

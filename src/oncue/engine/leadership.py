@@ -1,0 +1,132 @@
+"""Who leads: one lease in the database, with an epoch that grows with every new leader.
+
+The leader fires schedules and looks after what needs doing once per cluster. Leading is an optimisation: everything
+that a leader writes is conditional, so that two of them at once do nothing twice. A leader that cannot renew its lease
+(or does not hear whether it did) stops leading before the lease ends; one that shuts down gives it up, and the next
+takes over at once. While another node is exclusive, nobody else stands for election.
+
+This service runs on the node's main loop, on purpose: a node whose loop is stuck must not keep leading.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from oncue.clock import Clock
+from oncue.engine.outages import Outage
+from oncue.engine.service import Service, Signal
+from oncue.errors import StoreError
+from oncue.model import Lease, Node
+from oncue.store.contract import EXCLUSIVE, LEADER, Store
+from oncue.telemetry import Telemetry
+
+_log = logging.getLogger("oncue.leadership")
+
+
+class Leadership:
+    name = "leadership"
+
+    def __init__(
+        self,
+        store: Store,
+        node: Node,
+        clock: Clock,
+        telemetry: Telemetry,
+        is_alive: Callable[[], bool],
+        *,
+        lease: float,
+        poll: float,
+    ) -> None:
+        self.signal = Signal()
+        self.elected = Signal()
+        self._store = store
+        self._node = node
+        self._clock = clock
+        self._telemetry = telemetry
+        self._is_alive = is_alive
+        self._lease = timedelta(seconds=lease)
+        self._poll = timedelta(seconds=poll)
+        self.outage: Outage | None = None
+        """The time before this node was elected, if nobody led for so long that slots may have suffered."""
+        self._held: Lease | None = None
+        self._until: datetime | None = None
+        self._looked_at: datetime | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch under which this node leads, if it does: no longer than its lease was seen to last."""
+        if self._held is None or self._until is None or self._clock.latest() >= self._until:
+            return None
+        return self._held.epoch
+
+    async def tick(self, now: datetime) -> datetime:
+        if self._held is not None:
+            await self._renew(now)
+        elif self._is_alive():
+            # A hint may come a hundred times a second; whether the leader is gone is asked only so often.
+            if self._looked_at is not None and now < self._looked_at + self._poll:
+                return self._looked_at + self._poll
+            self._looked_at = now
+            await self._stand(now)
+        return now + (self._lease / 3)
+
+    async def resign(self) -> None:
+        """Give the lease up, so that nobody has to wait for its end."""
+        held, self._held, self._until = self._held, None, None
+        if held is not None:
+            await self._store.yield_lease(LEADER, self._node.id, held.epoch, self._clock.now())
+            _log.info("leadership: %s gave up the lead (epoch %d)", self._node.name, held.epoch)
+
+    async def _stand(self, now: datetime) -> None:
+        before = await self._store.lease(LEADER)
+        if before is not None and before.expires_at > now:
+            return
+        expires_at = now + self._lease
+        lease = await self._store.acquire(LEADER, self._node.id, self._node.name, now, expires_at, respect=EXCLUSIVE)
+        if lease is None or lease.holder != self._node.id or lease.expires_at != expires_at:
+            return
+        self._held, self._until = lease, expires_at
+        vacant = None if before is None else now - before.renewed_at
+        self.outage = Outage(now - vacant, now) if vacant is not None and vacant >= self._lease else None
+        _log.info("leadership: %s leads now (epoch %d)", self._node.name, lease.epoch)
+        self._telemetry.emit("leader.elected", {"epoch": lease.epoch}, node=self._node, lease=lease)
+        self.elected.set()
+
+    async def _renew(self, now: datetime) -> None:
+        held = self._held
+        assert held is not None
+        expires_at = now + self._lease
+        try:
+            renewed = self._is_alive() and await self._store.renew(
+                LEADER, self._node.id, held.epoch, now, expires_at, respect=EXCLUSIVE
+            )
+        except StoreError:
+            self._deposed(held, "the database does not answer")  # an unknown reply means: not the leader
+            raise
+        if renewed:
+            self._until = expires_at
+        else:
+            self._deposed(held, "the lease was not renewed")
+
+    def _deposed(self, held: Lease, why: str) -> None:
+        self._held, self._until = None, None
+        _log.warning("leadership: %s leads no more (epoch %d): %s", self._node.name, held.epoch, why)
+        self._telemetry.emit("leader.lost", {"epoch": held.epoch}, node=self._node, why=why)
+
+
+class OnLeader:
+    """A service that only the leader runs: elsewhere it waits for its node to be elected."""
+
+    def __init__(self, service: Service, leadership: Leadership, *, look: float = 5.0) -> None:
+        self.name = service.name
+        self.signal = service.signal
+        self._service = service
+        self._leadership = leadership
+        self._look = timedelta(seconds=look)
+
+    async def tick(self, now: datetime) -> datetime:
+        if self._leadership.epoch is None:
+            return now + self._look
+        return await self._service.tick(now)

@@ -1,0 +1,78 @@
+"""What a worker does first: it looks after the runs that its own predecessor left behind.
+
+A worker has a name that outlives its process. If an earlier process of that name is proved dead, its runs need not wait
+for the end of its lease: they end here and now, before anything is scheduled. Proof is one of these: its lease is over;
+it was exclusive and this node holds the exclusive lease now; it ran on this host, since this boot, and its process is
+gone. A process that is not proved dead is never touched, however much its name looks like ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from random import Random
+
+from oncue.engine.service import Signal
+from oncue.model import Node
+from oncue.policy.lifecycle import lost, settle
+from oncue.store.contract import EXCLUSIVE, Store
+from oncue.telemetry import Telemetry
+
+CAUSE = "worker_startup_recovery"
+NEVER = timedelta(days=36525)
+
+_log = logging.getLogger("oncue.recovery")
+
+
+class Recovery:
+    name = "recovery"
+
+    def __init__(
+        self, store: Store, node: Node, dice: Random, telemetry: Telemetry, is_gone: Callable[[Node], bool]
+    ) -> None:
+        self.signal = Signal()
+        self._store = store
+        self._node = node
+        self._dice = dice
+        self._telemetry = telemetry
+        self._is_gone = is_gone
+
+    async def tick(self, now: datetime) -> datetime:
+        """Once, at the start; and again only if this node becomes exclusive later."""
+        await self.recover(now)
+        return now + NEVER
+
+    async def recover(self, now: datetime) -> None:
+        """End the runs of every predecessor that is proved dead."""
+        for predecessor in await self._store.namesakes(self._node):
+            if await self._is_dead(predecessor, now):
+                await self._bury(predecessor, now)
+
+    async def _is_dead(self, predecessor: Node, now: datetime) -> bool:
+        if predecessor.expires_at <= now or self._is_gone(predecessor):
+            return True
+        if not (self._node.exclusive and predecessor.exclusive):
+            return False
+        lease = await self._store.lease(EXCLUSIVE)
+        return lease is not None and lease.holder == self._node.id and lease.expires_at > now
+
+    async def _bury(self, predecessor: Node, now: datetime) -> None:
+        await self._store.declare_lost(predecessor.id, now)
+        held = await self._store.held(predecessor.id)
+        claims = await self._store.running([holding.id for holding in held]) if held else []
+        numbers = {(holding.id, holding.claim_no) for holding in held}
+        claims = [claim for claim in claims if (claim.id, claim.claim_no) in numbers]
+        changes = [settle(lost(claim, now, CAUSE), self._dice) for claim in claims]
+        took = await self._store.apply(changes, now) if changes else []
+        _log.warning(
+            "startup recovery: %d runs of %s (%s), which is dead, were ended",
+            sum(took),
+            predecessor.name,
+            predecessor.id,
+        )
+        self._telemetry.emit("recovery", {"jobs": sum(took)}, node=self._node, predecessor=predecessor)
+        for claim, change, written in zip(claims, changes, took, strict=True):
+            if written:
+                _log.warning("startup recovery: job %d (%s) is now %s", claim.id, claim.task, change.state)
+                self._telemetry.emit("rescue", {}, claim=claim, change=change)

@@ -1,0 +1,122 @@
+"""What a change to a schedule means. Every edit is a new revision, and starts from now.
+
+A slot belongs to the revision that stood when it was due. One that was due and not decided when the schedule changed is
+never fired under the new rule, nor silently dropped: the edit itself writes it down as missed. Declaring the same again
+changes nothing. A schedule that is deleted leaves a tombstone, with its name, its revisions and its slots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from oncue.model import Decided, Revised, Revision, Schedule
+from oncue.policy import slots, triggers
+from oncue.policy.triggers import Rule, Trigger
+
+TERMS = (
+    "task",
+    "args",
+    "queue",
+    "priority",
+    "expression",
+    "tz",
+    "dst",
+    "missed",
+    "grace",
+    "max_instances",
+    "enabled",
+    "reason",
+)
+"""What a revision is made of. A description, and what the task's own options say of its jobs, is not part of it."""
+
+CARRIED = ("description", "options", "max_retries", "max_runtime", "deadline", "declared_by")
+"""What may change without a new revision."""
+
+TICK = timedelta(microseconds=1)
+
+UNDECLARED = "its application no longer declares it"
+BY_HAND = "disabled by hand"
+DELETED = "deleted"
+EDITED = "the schedule was changed before this slot was decided"
+
+
+def trigger_of(terms: Schedule | Revision) -> Trigger:
+    return triggers.trigger(Rule(terms.expression, terms.tz, terms.dst), terms.started_at)  # type: ignore[arg-type]
+
+
+def created(wanted: Schedule, now: datetime, by: str) -> Revised:
+    """A schedule that has not been there before."""
+    schedule = _begun(dataclasses.replace(wanted, id=0, revision=1, version=1, created_by=by, created_at=now), now)
+    return Revised(schedule, 0, _revision(schedule, by))
+
+
+def changed(
+    current: Schedule, wanted: Schedule, now: datetime, by: str, taken: Sequence[datetime] = ()
+) -> Revised | None:
+    """The write that makes a schedule what is wanted, or None if it is that already.
+
+    `taken` are the slots beyond its cursor that were decided by hand.
+    """
+    now = max(now, current.cursor)  # whoever decided the last slot may have been told the time a moment later than we
+    came_back = current.deleted_at is not None and wanted.deleted_at is None
+    new_terms = came_back or any(getattr(current, name) != getattr(wanted, name) for name in TERMS)
+    if not new_terms:
+        if all(getattr(current, name) == getattr(wanted, name) for name in CARRIED):
+            return None
+        carried = {name: getattr(wanted, name) for name in CARRIED}
+        kept = dataclasses.replace(current, **carried, version=current.version + 1, updated_at=now)
+        return Revised(kept, current.version, None)
+    schedule = _begun(_carried_over(current, wanted), now)
+    return Revised(schedule, current.version, _revision(schedule, by), _overtaken(current, now, taken))
+
+
+def _carried_over(current: Schedule, wanted: Schedule) -> Schedule:
+    """What an edit does not choose."""
+    return dataclasses.replace(
+        wanted,
+        id=current.id,
+        name=current.name,
+        revision=current.revision + 1,
+        version=current.version + 1,
+        last_run_at=current.last_run_at,
+        horizon=current.horizon,
+        created_by=current.created_by,
+        created_at=current.created_at,
+    )
+
+
+def _begun(schedule: Schedule, now: datetime) -> Schedule:
+    """The schedule at the start of a revision: nothing before now is its business."""
+    begun = dataclasses.replace(schedule, started_at=now, cursor=now, updated_at=now, next_run_at=None)
+    if not begun.enabled or begun.deleted_at is not None:
+        return begun
+    return dataclasses.replace(begun, next_run_at=trigger_of(begun).after(now))
+
+
+def _overtaken(current: Schedule, now: datetime, taken: Sequence[datetime]) -> list[Decided]:
+    if current.next_run_at is None or current.next_run_at > now:
+        return []
+    return slots.given_up(trigger_of(current), current.cursor, now, taken, EDITED)
+
+
+def _revision(schedule: Schedule, by: str) -> Revision:
+    terms = {name: getattr(schedule, name) for name in TERMS}
+    return Revision(
+        schedule_id=schedule.id,
+        revision=schedule.revision,
+        started_at=schedule.started_at,
+        changed_by=by,
+        **terms,
+    )
+
+
+def deleted(current: Schedule, now: datetime) -> Schedule:
+    """What is left of a schedule that somebody deletes."""
+    return dataclasses.replace(current, enabled=False, reason=DELETED, deleted_at=now)
+
+
+def extra_slot(trigger: Trigger, now: datetime) -> datetime:
+    """An instant for a run by hand that takes nothing away from a regular slot."""
+    return now + TICK if trigger.has(now) else now

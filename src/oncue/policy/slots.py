@@ -1,0 +1,171 @@
+"""What becomes of the slots of a schedule that are due: the one place where slots are decided.
+
+A schedule's `cursor` says how far its slots are decided. When the next one has come, everything from there up to now is
+decided at once, and the cursor moves. Usually that is one slot, and it fires. After an outage it may be many:
+
+    |cursor ........ stale ........|........ fresh ........|now
+              missed: misfire        missed="latest": the last one fires, the others are coalesced into it
+                                     missed="each":   each one fires
+                                     missed="none":   as "each", but with no more grace than `punctual`
+
+A slot is stale when its grace is over. One that would fire while as many of the schedule's jobs are unfinished as
+`max_instances` allows is skipped, with the job in the way. Slots that somebody decided by hand stay as they are. Runs
+of slots that did not fire are told as one row, so that an outage costs one row however long it was.
+
+At most `MOST` slots get a row of their own in one step; what is cut is picked up by the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+from oncue.model import Decided, Due, Step, Verdict
+from oncue.policy import triggers
+from oncue.policy.triggers import Rule, Trigger
+
+MOST = 1000
+TICK = timedelta(microseconds=1)
+
+MISFIRE = "misfire"
+MAX_INSTANCES = "max_instances"
+
+
+class Plan(NamedTuple):
+    """A step that lacks only the ids of the jobs that it makes, and whether it was cut short."""
+
+    due: Due
+    cursor: datetime
+    next_run_at: datetime | None
+    decided: Sequence[Decided]
+    fires: int
+    cut: bool
+
+
+def trigger_of(due: Due) -> Trigger:
+    return triggers.trigger(Rule(due.expression, due.tz, due.dst), due.started_at)  # type: ignore[arg-type]
+
+
+def plan(due: Due, now: datetime, punctual: timedelta) -> Plan:
+    """Decide everything that is due for one schedule."""
+    trigger = trigger_of(due)
+    first = trigger.after(due.cursor)  # not `next_run_at`, which may have been put off
+    if first is None or first > now:
+        return Plan(due, due.cursor, first, (), 0, False)
+    following = trigger.after(first)
+    if (following is None or following > now) and not due.taken:
+        return _plan_one(due, first, following, now, punctual)
+    return _plan_many(due, trigger, now, punctual)
+
+
+def put_off(due: Due, until: datetime) -> Plan:
+    """Decide nothing yet: the schedule keeps its cursor, and is looked at again later."""
+    return Plan(due, due.cursor, until, (), 0, False)
+
+
+def step(planned: Plan, take_id: Callable[[], int]) -> Step:
+    """The write that a plan leads to. `take_id` hands out reserved ids of jobs."""
+    decided = planned.decided
+    if planned.fires:
+        decided = list(_with_jobs(decided, take_id))
+    return Step(planned.due.id, planned.due.version, planned.cursor, planned.next_run_at, decided)
+
+
+def _with_jobs(decided: Sequence[Decided], take_id: Callable[[], int]) -> Iterator[Decided]:
+    latest = None
+    for slot in decided:
+        if slot.verdict == "fired":
+            latest = take_id()
+            yield slot._replace(job_id=latest)
+        elif slot.verdict == "skipped" and slot.blocked_by is None:
+            yield slot._replace(blocked_by=latest)  # the job that was made a moment ago, for the slot before
+        else:
+            yield slot
+
+
+def given_up(
+    trigger: Trigger, after: datetime, until: datetime, taken: Sequence[datetime], reason: str
+) -> list[Decided]:
+    """Account for the slots in (after, until] that will never be: an edit has overtaken them."""
+    return list(_runs(trigger, after, until, taken, "missed", reason))
+
+
+def _plan_one(due: Due, slot: datetime, following: datetime | None, now: datetime, punctual: timedelta) -> Plan:
+    if slot < now - _grace(due, punctual):
+        decided = Decided(slot, "missed", MISFIRE)
+    else:
+        decided = _fired_or_skipped(slot, due.unfinished, due.max_instances)
+    return Plan(due, slot, following, (decided,), int(decided.verdict == "fired"), False)
+
+
+def _plan_many(due: Due, trigger: Trigger, now: datetime, punctual: timedelta) -> Plan:
+    stale_until = max(now - _grace(due, punctual) - TICK, due.cursor)
+    decided = list(_runs(trigger, due.cursor, stale_until, due.taken, "missed", MISFIRE))
+    end = trigger.latest(now) or now
+    if due.missed == "latest":
+        decided += _latest(due, trigger, stale_until, end)
+        cut = False
+    else:
+        slots = list(islice(triggers.between(trigger, stale_until, end), MOST + 1))
+        cut = len(slots) > MOST
+        end = slots[MOST - 1] if cut else end
+        decided += _each(due, slots[:MOST])
+    fires = sum(slot.verdict == "fired" for slot in decided)
+    return Plan(due, end, trigger.after(end), decided, fires, cut)
+
+
+def _grace(due: Due, punctual: timedelta) -> timedelta:
+    """`none` forgives only what it takes to notice a slot."""
+    return min(due.grace, punctual) if due.missed == "none" else due.grace
+
+
+def _latest(due: Due, trigger: Trigger, stale_until: datetime, end: datetime) -> Iterator[Decided]:
+    if end <= stale_until:
+        return
+    reason = f"into {end.isoformat()}"
+    yield from _runs(trigger, stale_until, end - TICK, due.taken, "coalesced", reason)
+    if end not in due.taken:
+        yield _fired_or_skipped(end, due.unfinished, due.max_instances)
+
+
+def _each(due: Due, slots: Sequence[datetime]) -> Iterator[Decided]:
+    taken, room = frozenset(due.taken), due.max_instances - len(due.unfinished)
+    for slot in slots:
+        if slot in taken:
+            continue
+        if room > 0:
+            room -= 1
+            yield Decided(slot, "fired")
+        else:
+            blocked_by = due.unfinished[0] if due.unfinished else None
+            yield Decided(slot, "skipped", MAX_INSTANCES, blocked_by=blocked_by)
+
+
+def _fired_or_skipped(slot: datetime, unfinished: Sequence[int], max_instances: int) -> Decided:
+    if len(unfinished) >= max_instances:
+        return Decided(slot, "skipped", MAX_INSTANCES, blocked_by=unfinished[0])
+    return Decided(slot, "fired")
+
+
+def _runs(
+    trigger: Trigger, after: datetime, until: datetime, taken: Sequence[datetime], verdict: Verdict, reason: str
+) -> Iterator[Decided]:
+    """The slots in (after, until] as few rows as possible: one, unless some of them were taken by hand."""
+    edges = [slot for slot in sorted(taken) if after < slot <= until]
+    for edge in [*(slot - TICK for slot in edges), until]:
+        run = _run(trigger, after, edge, verdict, reason)
+        if run is not None:
+            yield run
+        after = max(after, edge + TICK)
+
+
+def _run(trigger: Trigger, after: datetime, until: datetime, verdict: Verdict, reason: str) -> Decided | None:
+    first = trigger.after(after)
+    if first is None or first > until:
+        return None
+    last = trigger.latest(until)
+    if last is None or last == first:
+        return Decided(first, verdict, reason)
+    return Decided(first, verdict, reason, until=last, slots=trigger.count(after, last))

@@ -1,0 +1,512 @@
+"""The verbs on schedules and slots, for callers and operators. Every change is conditional on what was read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+from zoneinfo import ZoneInfo
+
+from oncue.checks import (
+    DEFAULT_GRACE,
+    checked_grace,
+    checked_max_instances,
+    checked_missed,
+    checked_moment,
+    checked_name,
+    checked_priority,
+    checked_queue,
+)
+from oncue.errors import Conflict, InvalidSchedule, ScheduleNotFound, SlotTaken, StoreUnavailable
+from oncue.model import Decided, Missed, Revised, Revision, Schedule, Slot, Step
+from oncue.policy import schedules as policy
+from oncue.policy import triggers
+from oncue.policy.audit import Audit, audit
+from oncue.policy.durations import Duration
+from oncue.policy.triggers import DstMark, Rule
+from oncue.store.contract import Store
+from oncue.task import Task
+
+TRIGGER, RUN_NOW, BACKFILL = "trigger", "run_now", "backfill"
+BACKFILL_BATCH = 1000
+MOST_BACKFILLED = 100_000
+MOST_PREVIEWED = 10_000
+MOST_TRIES = 20
+LONGEST_DESCRIPTION = 1000
+AUDITED = timedelta(days=1)
+
+_log = logging.getLogger("oncue.schedules")
+
+
+class Connected(Protocol):
+    """A store that is open, the database's time, and numbers for new jobs."""
+
+    store: Store
+
+    def now(self) -> datetime: ...
+
+    async def ids(self, count: int) -> list[int]: ...
+
+
+class Fire(NamedTuple):
+    """A slot to come, as a preview shows it."""
+
+    scheduled_for: datetime
+    local: datetime
+    mark: DstMark | None
+
+
+class Backfilled(NamedTuple):
+    """What a backfill did: the jobs that it made, and how many slots were decided before."""
+
+    jobs: Sequence[int]
+    present: int
+
+
+class Scheduling:
+    """The verbs on schedules. In plain code: `app.wait(app.trigger("nightly", at))`."""
+
+    name: str
+    tasks: dict[str, Task[Any, Any]]
+
+    async def connected(self) -> Connected:
+        raise NotImplementedError
+
+    def find(self, name: str) -> Task[Any, Any]:
+        raise NotImplementedError
+
+    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
+        """What a task's own options say of every job that a schedule makes for it."""
+        raise NotImplementedError
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    async def schedules(self, *, after: str = "", limit: int = 100) -> list[Schedule]:
+        """Schedules by name. `after` is the name to go on from."""
+        if not 1 <= limit <= 100_000:
+            raise ValueError(f"limit: expected a whole number from 1 to 100,000, not {limit!r}")
+        return await (await self.connected()).store.schedules(after, limit)
+
+    async def schedule(self, name: str) -> Schedule:
+        """One schedule. Raises ScheduleNotFound."""
+        found = await (await self.connected()).store.schedule(name)
+        if found is None or found.deleted_at is not None:
+            raise ScheduleNotFound(f"there is no schedule {name!r}")
+        return found
+
+    async def revisions(self, name: str) -> list[Revision]:
+        """Everything that a schedule has been, oldest first; of a deleted one too."""
+        return await (await self.connected()).store.revisions((await self._any(name)).id)
+
+    async def slots(self, name: str, start: datetime, end: datetime, limit: int = 1000) -> list[Slot]:
+        """The ledger's rows from `start` to `end`, oldest first."""
+        store = (await self.connected()).store
+        schedule = await self._any(name)
+        return await store.slots(schedule.id, checked_moment(start, "start"), checked_moment(end, "end"), limit)
+
+    async def preview(self, name: str, count: int = 10) -> list[Fire]:
+        """The next slots of a schedule, whether it is enabled or not."""
+        schedule = await self.schedule(name)
+        now = (await self.connected()).now()
+        return fires(policy.trigger_of(schedule), schedule.tz, max(now, schedule.cursor), count)
+
+    async def audit(self, name: str, start: datetime | None = None, end: datetime | None = None) -> Audit:
+        """What became of every slot that the schedule should have had, by default in the last day."""
+        connected, schedule = await self.connected(), await self._any(name)
+        now = connected.now()
+        end = now if end is None else min(checked_moment(end, "end"), now)
+        start = end - AUDITED if start is None else checked_moment(start, "start")
+        if start > end:
+            raise InvalidSchedule("start", f"expected an instant before {end.isoformat()}, not {start.isoformat()}")
+        revisions = await connected.store.revisions(schedule.id)
+        rows = await connected.store.slots(schedule.id, start, end)
+        doubled = await connected.store.doubled(schedule.id, start, end)
+        # Read again, last: what was decided while we read is not held against the ledger.
+        cursor = min(schedule.cursor, (await self._any(name)).cursor)
+        return audit(revisions, rows, cursor, schedule.horizon, start, end, doubled=doubled)
+
+    # --- changing -----------------------------------------------------------------------------------------------
+
+    async def create_schedule(
+        self,
+        name: str,
+        rule: Rule | str,
+        task: Task[Any, Any] | str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        description: str = "",
+        queue: str | None = None,
+        priority: int | None = None,
+        missed: Missed = "latest",
+        grace: Duration = DEFAULT_GRACE,
+        max_instances: int = 1,
+        enabled: bool = True,
+        created_by: str = "system",
+    ) -> Schedule:
+        """Make a schedule. Its first slot is the first one after now. Raises Conflict if the name is taken."""
+        target = self.find(task) if isinstance(task, str) else task
+        wanted = self._wanted(
+            name, _rule(rule), target, dict(args or {}), description, queue, priority, missed, grace, max_instances
+        )
+        if not enabled:
+            wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
+        connected = await self.connected()
+        by = checked_name(created_by, "created_by")
+        for _ in range(MOST_TRIES):
+            current, now = await connected.store.schedule(wanted.name), connected.now()
+            if current is not None and current.deleted_at is None:
+                raise Conflict(f"there is a schedule {wanted.name!r} already")
+            change = await self._created_or_revived(connected, current, wanted, now, by)
+            if change is not None and await _took(connected, change, now):
+                return await self.schedule(wanted.name)
+        raise Conflict(f"schedule {wanted.name!r} is being changed by others at this moment: try again")
+
+    async def change_schedule(
+        self,
+        name: str,
+        *,
+        rule: Rule | str | None = None,
+        task: Task[Any, Any] | str | None = None,
+        args: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        missed: Missed | None = None,
+        grace: Duration | None = None,
+        max_instances: int | None = None,
+        changed_by: str = "system",
+    ) -> Schedule:
+        """Change what is given; the rest stays. The edit is a new revision and starts from now."""
+
+        def edit(current: Schedule) -> Schedule:
+            _refuse_code(current)
+            target = self._target(current, task)
+            new_args = json.loads(current.args) if args is None else dict(args)
+            wanted = self._wanted(
+                current.name,
+                Rule(current.expression, current.tz, current.dst) if rule is None else _rule(rule),  # type: ignore[arg-type]
+                target,
+                new_args,
+                current.description if description is None else description,
+                current.queue if queue is None else queue,
+                current.priority if priority is None else priority,
+                current.missed if missed is None else missed,
+                current.grace if grace is None else grace,
+                current.max_instances if max_instances is None else max_instances,
+            )
+            return dataclasses.replace(wanted, enabled=current.enabled, reason=current.reason)
+
+        return await self._edited(name, edit, changed_by)
+
+    async def toggle_schedule(self, name: str, enabled: bool, *, changed_by: str = "system") -> Schedule:
+        """Enable or disable a schedule, one declared in code too. What was due meanwhile is not fired later."""
+
+        def edit(current: Schedule) -> Schedule:
+            if current.enabled == enabled:
+                return current
+            return dataclasses.replace(current, enabled=enabled, reason=None if enabled else policy.BY_HAND)
+
+        return await self._edited(name, edit, changed_by)
+
+    async def delete_schedule(self, name: str, *, changed_by: str = "system") -> None:
+        """Delete a schedule. Its slots stay in the ledger, so that no later one of its name fires them again."""
+
+        def edit(current: Schedule) -> Schedule:
+            _refuse_code(current)
+            return policy.deleted(current, now())
+
+        now = (await self.connected()).now
+        await self._edited(name, edit, changed_by)
+
+    def _target(self, current: Schedule, task: Task[Any, Any] | str | None) -> Task[Any, Any]:
+        if task is None:
+            return self.find(current.task)
+        return self.find(task) if isinstance(task, str) else task
+
+    def _wanted(
+        self, name: str, rule: Rule, task: Task[Any, Any], args: dict[str, Any], description: str,
+        queue: str | None, priority: int | None, missed: Missed, grace: Duration, max_instances: int,
+    ) -> Schedule:  # fmt: skip
+        if not isinstance(description, str) or len(description) > LONGEST_DESCRIPTION or "\x00" in description:
+            raise InvalidSchedule("description", f"expected a text of at most {LONGEST_DESCRIPTION} characters")
+        return Schedule(
+            id=0, name=checked_name(name, "name"), description=description, task=task.name,
+            args=task.arguments.dump_for_slots(args, self.carried(task)["max_args"]),
+            queue=task.queue if queue is None else checked_queue(queue),
+            priority=task.priority if priority is None else checked_priority(priority),
+            expression=rule.expression, tz=rule.tz, dst=rule.dst, missed=checked_missed(missed),
+            grace=checked_grace(grace), max_instances=checked_max_instances(max_instances), enabled=True,
+            options=self.carried(task)["options"], max_retries=task.max_retries,
+            max_runtime=self.carried(task)["max_runtime"], deadline=task.deadline, declared_by=None, reason=None,
+            revision=0, started_at=_LONG_AGO, version=0, cursor=_LONG_AGO, next_run_at=None, last_run_at=None,
+            horizon=None, created_by="", created_at=_LONG_AGO, updated_at=_LONG_AGO, deleted_at=None,
+        )  # fmt: skip
+
+    async def _edited(self, name: str, edit: Callable[[Schedule], Schedule], changed_by: str) -> Schedule:
+        connected = await self.connected()
+        by = checked_name(changed_by, "changed_by")
+        for _ in range(MOST_TRIES):
+            current, now = await self.schedule(name), connected.now()
+            change = await self._changed(connected, current, edit(current), now, by)
+            if change is None:
+                return current
+            if await _took(connected, change, now):
+                return await self._any(name)
+        raise Conflict(f"schedule {name!r} is being changed by others at this moment: try again")
+
+    async def _created_or_revived(
+        self, connected: Connected, current: Schedule | None, wanted: Schedule, now: datetime, by: str
+    ) -> Revised | None:
+        if current is None:
+            return policy.created(wanted, now, by)
+        return await self._changed(connected, current, wanted, now, by)
+
+    async def _changed(
+        self, connected: Connected, current: Schedule, wanted: Schedule, now: datetime, by: str
+    ) -> Revised | None:
+        taken = await connected.store.slots(current.id, current.cursor + policy.TICK, max(now, current.cursor))
+        return policy.changed(current, wanted, now, by, [slot.scheduled_for for slot in taken])
+
+    async def _any(self, name: str) -> Schedule:
+        """One schedule, a deleted one too: its ledger is still there."""
+        found = await (await self.connected()).store.schedule(name)
+        if found is None:
+            raise ScheduleNotFound(f"there is no schedule {name!r}")
+        return found
+
+    # --- synchronising ------------------------------------------------------------------------------------------
+
+    async def synchronise(self, connected: Connected | None = None) -> None:
+        """Make the stored schedules what the code declares. Those that it no longer declares are disabled.
+
+        A worker does this when it starts.
+        """
+        connected = connected or await self.connected()
+        declared = [task for task in self.tasks.values() if task.schedule is not None]
+        for task in declared:
+            await self._declare(connected, task)
+        names = {task.name for task in declared}
+        for stored in await connected.store.declared(self.name):
+            if stored.name not in names and stored.enabled:
+                await self._disown(connected, stored)
+
+    async def _declare(self, connected: Connected, task: Task[Any, Any]) -> None:
+        assert task.schedule is not None
+        rule, missed, grace, max_instances, description = task.schedule
+        wanted = self._wanted(task.name, rule, task, {}, description, None, None, missed, grace, max_instances)
+        wanted = dataclasses.replace(wanted, declared_by=self.name)
+        by = f"code:{self.name}"
+        for _ in range(MOST_TRIES):
+            current, now = await connected.store.schedule(wanted.name), connected.now()
+            if current is not None:
+                wanted = _as_operators_left_it(current, wanted)
+            change = await self._created_or_revived(connected, current, wanted, now, by)
+            if change is None or await _took(connected, change, now):
+                if change is not None and change.revision is not None:
+                    _log.info("schedule %s: %s, revision %d", wanted.name, rule.expression, change.revision.revision)
+                return
+        raise Conflict(f"schedule {wanted.name!r} is being changed by others at this moment: try again")
+
+    async def _disown(self, connected: Connected, stored: Schedule) -> None:
+        disabled = dataclasses.replace(stored, enabled=False, reason=policy.UNDECLARED)
+        now = connected.now()
+        change = await self._changed(connected, stored, disabled, now, f"code:{self.name}")
+        if change is not None and await _took(connected, change, now):
+            _log.warning("schedule %s is disabled: the code of %r no longer declares it", stored.name, self.name)
+
+    # --- by hand ------------------------------------------------------------------------------------------------
+
+    async def trigger(self, name: str, at: datetime, *, by: str = "system") -> Slot:
+        """Claim the slot `at` and run it now. Raises SlotTaken if it was decided already, Conflict if a run is on."""
+        at = checked_moment(at, "at")
+
+        def slot(schedule: Schedule, now: datetime) -> datetime:
+            _refuse_strange(schedule, at)
+            return at
+
+        return await self._claimed(name, slot, TRIGGER, by)
+
+    async def run_now(self, name: str, *, by: str = "system") -> Slot:
+        """Run the schedule's task now, in an extra slot: no regular one is used up. Raises Conflict if a run is on."""
+
+        def slot(schedule: Schedule, now: datetime) -> datetime:
+            return policy.extra_slot(policy.trigger_of(schedule), now)
+
+        return await self._claimed(name, slot, RUN_NOW, by)
+
+    async def _claimed(self, name: str, slot: Callable[[Schedule, datetime], datetime], reason: str, by: str) -> Slot:
+        """Decide one slot by hand. After a lost reply the ledger itself tells whether it was us."""
+        connected = await self.connected()
+        by = checked_name(by, "by")
+        (job_id,) = await connected.ids(1)
+        at: datetime | None = None
+        for attempt in range(MOST_TRIES):
+            try:
+                schedule, now = await self.schedule(name), connected.now()
+                at = slot(schedule, now) if at is None or reason != RUN_NOW else at
+                standing = await connected.store.slots(schedule.id, at, at)
+                if standing and standing[0].job_id == job_id:
+                    return standing[0]
+                _refuse_taken(schedule, at, standing)
+                await self._refuse_running(connected, schedule)
+                decided = Decided(at, "manual", reason, job_id)
+                step = Step(schedule.id, schedule.version, schedule.cursor, schedule.next_run_at, [decided])
+                await connected.store.decide([step], now, by=by)
+            except StoreUnavailable:
+                if attempt == MOST_TRIES - 1:
+                    raise
+        raise Conflict(f"schedule {name!r} is being changed by others at this moment: try again")
+
+    async def _refuse_running(self, connected: Connected, schedule: Schedule) -> None:
+        unfinished = await connected.store.unfinished(schedule.id, schedule.max_instances)
+        if len(unfinished) >= schedule.max_instances:
+            raise Conflict(
+                f"schedule {schedule.name!r} may run {schedule.max_instances} at once, and job {unfinished[0]} is not "
+                "finished: no slot was taken",
+                unfinished[0],
+            )
+
+    async def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        by: str = "system",
+        told: Callable[[int, int], None] | None = None,
+    ) -> Backfilled:
+        """Run the slots from `start` to `end` that nobody has decided. Repeating it makes nothing.
+
+        They run oldest first, as many at once as `max_instances` allows. `told` hears how many slots are done, of how
+        many.
+        """
+        connected, schedule = await self.connected(), await self.schedule(name)
+        start, end = checked_moment(start, "start"), checked_moment(end, "end")
+        trigger = policy.trigger_of(schedule)
+        total = _backfilled(schedule, start, end, connected.now(), trigger.count(start - policy.TICK, end))
+        made: list[int] = []
+        seen, after = 0, start - policy.TICK
+        while batch := list(islice(triggers.between(trigger, after, end), BACKFILL_BATCH)):
+            made += await self._backfilled(connected, name, batch, by)
+            seen, after = seen + len(batch), batch[-1]
+            if told is not None:
+                told(seen, total)
+        return Backfilled(made, seen - len(made))
+
+    async def _backfilled(self, connected: Connected, name: str, batch: Sequence[datetime], by: str) -> list[int]:
+        """Decide those of these slots that are absent; the jobs that were made."""
+        for _ in range(MOST_TRIES):
+            schedule, now = await self.schedule(name), connected.now()
+            rows = await connected.store.slots(schedule.id, batch[0], batch[-1])
+            absent = [slot for slot in batch if not _is_decided(slot, rows)]
+            if not absent:
+                return []
+            jobs = await connected.ids(len(absent))
+            decided = [Decided(slot, "manual", BACKFILL, job) for slot, job in zip(absent, jobs, strict=True)]
+            step = Step(schedule.id, schedule.version, schedule.cursor, schedule.next_run_at, decided)
+            if (await connected.store.decide([step], now, by=by, parked=True))[0]:
+                return jobs
+        raise Conflict(f"schedule {name!r} is being changed by others at this moment: try again")
+
+
+_LONG_AGO = datetime.min
+
+
+async def _took(connected: Connected, change: Revised, now: datetime) -> bool:
+    (took,) = await connected.store.revise([change], now)
+    return took
+
+
+def fires(trigger: triggers.Trigger, tz: str, after: datetime, count: int) -> list[Fire]:
+    """The next slots after an instant, with their local time and what the time zone does to them."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PREVIEWED:
+        raise InvalidSchedule("count", f"expected a whole number from 1 to {MOST_PREVIEWED:,}, not {count!r}")
+    found: list[Fire] = []
+    slot = trigger.after(after)
+    while slot is not None and len(found) < count:
+        found.append(Fire(slot, slot.astimezone(ZoneInfo(tz)), trigger.mark(slot)))
+        slot = trigger.after(slot)
+    return found
+
+
+def _rule(rule: Rule | str) -> Rule:
+    if isinstance(rule, Rule):
+        return triggers.cron(rule.expression, tz=rule.tz, dst=rule.dst)
+    return triggers.cron(rule)
+
+
+def _refuse_code(schedule: Schedule) -> None:
+    if schedule.declared_by is not None and schedule.reason != policy.UNDECLARED:
+        raise Conflict(
+            f"schedule {schedule.name!r} is declared in the code of {schedule.declared_by!r}: change it there, or "
+            "disable it"
+        )
+
+
+def _as_operators_left_it(current: Schedule, wanted: Schedule) -> Schedule:
+    """A schedule that was disabled by hand stays so, whatever the code says."""
+    if current.deleted_at is None and current.declared_by is None:
+        raise Conflict(
+            f"schedule {current.name!r} was made at run time by {current.created_by}, and the code declares one of the "
+            "same name: delete or rename one of them"
+        )
+    if current.declared_by not in (None, wanted.declared_by):
+        _log.warning(
+            "schedule %s was declared by %s and is now declared by %s: if these are two applications, give one of the "
+            "tasks another name", current.name, current.declared_by, wanted.declared_by,
+        )  # fmt: skip
+    if current.deleted_at is None and not current.enabled and current.reason == policy.BY_HAND:
+        return dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
+    return wanted
+
+
+def _refuse_strange(schedule: Schedule, at: datetime) -> None:
+    trigger = policy.trigger_of(schedule)
+    if trigger.has(at):
+        return
+    before, after = trigger.latest(at), trigger.after(at)
+    near = " and ".join(slot.isoformat() for slot in (before, after) if slot is not None)
+    raise InvalidSchedule(
+        "at", f"{at.isoformat()} is no slot of {schedule.name!r} ({schedule.expression}); near: {near}"
+    )
+
+
+def _refuse_taken(schedule: Schedule, at: datetime, standing: Sequence[Slot]) -> None:
+    if schedule.horizon is not None and at < schedule.horizon:
+        raise SlotTaken(
+            f"slot {at.isoformat()} of {schedule.name!r} is from before {schedule.horizon.isoformat()}, up to which "
+            "the ledger is no longer kept: it cannot be told whether it ran"
+        )
+    if standing:
+        (slot, *_) = standing
+        job = "" if slot.job_id is None else f", as job {slot.job_id}"
+        why = "" if slot.reason is None else f" ({slot.reason})"
+        raise SlotTaken(
+            f"slot {at.isoformat()} of {schedule.name!r} was decided at {slot.decided_at.isoformat()}: "
+            f"{slot.verdict}{why}{job}",
+            slot.job_id,
+        )
+
+
+def _backfilled(schedule: Schedule, start: datetime, end: datetime, now: datetime, total: int) -> int:
+    if end > now:
+        raise InvalidSchedule("end", f"expected an instant that is not in the future, not {end.isoformat()}")
+    if start > end:
+        raise InvalidSchedule("start", f"expected an instant before {end.isoformat()}, not {start.isoformat()}")
+    if schedule.horizon is not None and start < schedule.horizon:
+        raise InvalidSchedule(
+            "start", f"expected {schedule.horizon.isoformat()} or later: before, the ledger is not kept"
+        )
+    if total > MOST_BACKFILLED:
+        raise InvalidSchedule(
+            "start", f"expected a span with at most {MOST_BACKFILLED:,} slots; this one has {total:,}: take it in parts"
+        )
+    return total
+
+
+def _is_decided(slot: datetime, rows: Sequence[Slot]) -> bool:
+    return any(row.scheduled_for <= slot <= (row.until or row.scheduled_for) for row in rows)

@@ -1,0 +1,125 @@
+"""The verbs of schedules, their slots and leases: the second half of the store's contract.
+
+A slot is decided once. Whoever decides (the leader, or somebody by hand) has read the schedule's `version`; the write
+takes effect only if that still stands, and raises it. The primary key of the ledger is the last word all the same: a
+slot that is there already makes no job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from oncue.model import Due, Job, Lease, Node, Revised, Revision, Schedule, Slot, Step
+
+
+class Ledger(Protocol):
+    # --- schedules ----------------------------------------------------------------------------------------------
+
+    async def schedule(self, name: str) -> Schedule | None:
+        """One schedule by its name, a deleted one too."""
+        ...
+
+    async def schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
+        """Schedules that are not deleted, by name; `after` is the name to go on from."""
+        ...
+
+    async def declared(self, application: str) -> list[Schedule]:
+        """The schedules that the code of this application declared at some time, and that are not deleted."""
+        ...
+
+    async def revise(self, changes: Sequence[Revised], now: datetime) -> list[bool]:
+        """Write schedules whose guard holds, each with its revision and the slots that it gives up on."""
+        ...
+
+    async def revisions(self, schedule_id: int) -> list[Revision]:
+        """All revisions, oldest first."""
+        ...
+
+    # --- slots --------------------------------------------------------------------------------------------------
+
+    async def due(self, now: datetime, limit: int) -> list[Due]:
+        """Schedules whose next slot has come, the longest waiting first."""
+        ...
+
+    async def next_run(self) -> datetime | None:
+        """When the next slot of any schedule comes."""
+        ...
+
+    async def decide(
+        self,
+        steps: Sequence[Step],
+        now: datetime,
+        *,
+        by: str,
+        node: UUID | None = None,
+        epoch: int | None = None,
+        parked: bool = False,
+    ) -> list[bool]:
+        """Move each schedule whose guard holds, write its slots, and make their jobs: all in one transaction.
+
+        With an epoch, nothing is written unless `node` still leads under it. A fired job must start within its grace.
+        Parked jobs are not due until `release_parked` says so.
+        """
+        ...
+
+    async def unfinished(self, schedule_id: int, limit: int) -> list[int]:
+        """The schedule's jobs that are not finished, without the parked ones; the count ends at `limit`."""
+        ...
+
+    async def release_parked(self, now: datetime, limit: int) -> int:
+        """Make parked jobs due, oldest slot first, as far as their schedules' `max_instances` leaves room. How many.
+
+        At most `limit` parked jobs are looked at.
+        """
+        ...
+
+    async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
+        """Make a new job like this finished one, which stays as it is. Raises Conflict if its key is taken."""
+        ...
+
+    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:
+        """The ledger's rows that touch this span of time, oldest first."""
+        ...
+
+    async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:
+        """Slots in this span that more than one job was made for. There are none, unless the promise was broken."""
+        ...
+
+    async def prune_slots(self, before: datetime, limit: int) -> int:
+        """Delete up to `limit` slots from before this instant whose jobs are gone, and raise the horizon first."""
+        ...
+
+    # --- leases -------------------------------------------------------------------------------------------------
+
+    async def acquire(
+        self, name: str, holder: UUID, holder_name: str, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> Lease | None:
+        """Take a lease that is over, under the next epoch. The lease as it stands afterwards, whoever holds it.
+
+        While another node holds the lease `respect`, nothing is taken.
+        """
+        ...
+
+    async def renew(
+        self, name: str, holder: UUID, epoch: int, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> bool:
+        """Renew a lease that is still held by this node under this epoch, and not over."""
+        ...
+
+    async def yield_lease(self, name: str, holder: UUID, epoch: int, now: datetime) -> None:
+        """End a lease at once, so that the next node need not wait for it."""
+
+    async def lease(self, name: str) -> Lease | None: ...
+
+    # --- the dead -----------------------------------------------------------------------------------------------
+
+    async def namesakes(self, node: Node) -> list[Node]:
+        """Other nodes of the same name that did not leave in good order and may still hold jobs."""
+        ...
+
+    async def declare_lost(self, node: UUID, now: datetime) -> bool:
+        """Declare one node lost that has been proved dead; from here on it cannot renew its lease."""
+        ...

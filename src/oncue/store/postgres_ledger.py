@@ -1,0 +1,240 @@
+"""Schedules, slots and leases on PostgreSQL. The statements are in postgres_ledger.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from oncue.errors import Conflict, NameClash, StoreRefused
+from oncue.model import PARKED, Due, Job, Lease, Node, Revised, Revision, Schedule, Slot, State, Step
+from oncue.store import statements
+from oncue.store.connections import Connection, Connections
+from oncue.store.hints import Debounce
+from oncue.store.tables import is_plain_step
+
+
+class PostgresLedger:
+    """The half of the store that keeps schedules, their slots, and who may do what alone."""
+
+    _connections: Connections
+    _sql: Mapping[str, str]
+    _hints: Debounce
+
+    # --- schedules ----------------------------------------------------------------------------------------------
+
+    async def schedule(self, name: str) -> Schedule | None:
+        rows = await self._fetch("schedule", name)
+        return _schedule(rows[0]) if rows else None
+
+    async def schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
+        return [_schedule(row) for row in await self._fetch("schedules", after, limit)]
+
+    async def declared(self, application: str) -> list[Schedule]:
+        return [_schedule(row) for row in await self._fetch("declared", application)]
+
+    async def revise(self, changes: Sequence[Revised], now: datetime) -> list[bool]:
+        async with self._connections.use() as connection, connection.transaction():
+            took = [await self._revised(connection, change, now) for change in changes]
+        self._hints.send()
+        return took
+
+    async def _revised(self, connection: Connection, change: Revised, now: datetime) -> bool:
+        fields = _schedule_row(change.schedule)
+        if change.version == 0:
+            schedule_id = await connection.fetchval(self._sql["create_schedule"], *fields)
+        else:
+            schedule_id = await connection.fetchval(self._sql["change_schedule"], *fields, change.version)
+        if schedule_id is None:
+            return False
+        if change.revision is not None:
+            await connection.execute(self._sql["add_revision"], schedule_id, *_revision_row(change.revision)[1:])
+        if change.decided:
+            revision = change.schedule.revision - (change.revision is not None)
+            rows = [(d.scheduled_for, d.until, d.slots, d.verdict, d.reason) for d in change.decided]
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            await connection.execute(self._sql["give_up_slots"], schedule_id, revision, now, *columns)
+        return True
+
+    async def revisions(self, schedule_id: int) -> list[Revision]:
+        rows = await self._fetch("revisions", schedule_id)
+        return [Revision(**{**row, "grace": row["grace"].total_seconds()}) for row in map(dict, rows)]
+
+    # --- slots --------------------------------------------------------------------------------------------------
+
+    async def due(self, now: datetime, limit: int) -> list[Due]:
+        return [Due(*row) for row in await self._fetch("due", now, limit, PARKED)]
+
+    async def next_run(self) -> datetime | None:
+        rows = await self._fetch("next_run")
+        found: datetime | None = rows[0][0]
+        return found
+
+    async def decide(
+        self,
+        steps: Sequence[Step],
+        now: datetime,
+        *,
+        by: str,
+        node: UUID | None = None,
+        epoch: int | None = None,
+        parked: bool = False,
+    ) -> list[bool]:
+        if not steps:
+            return []
+        ordered = sorted(steps, key=lambda step: step.schedule_id)
+        author = (now, node, epoch)
+        if not parked and all(map(is_plain_step, ordered)):
+            won = await self._decided_plainly(ordered, author, by)
+        else:
+            won = await self._decided(ordered, author, by, ("scheduled", PARKED) if parked else ("queued", now))
+        if won and any(decided.job_id is not None for step in steps for decided in step.decided):
+            self._hints.send()
+        return [step.schedule_id in won for step in steps]
+
+    async def _decided_plainly(self, steps: Sequence[Step], author: tuple[Any, ...], by: str) -> set[int]:
+        ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
+        jobs = [step.decided[0].job_id for step in steps]
+        try:
+            async with self._connections.use() as connection:
+                won = await connection.fetchval(
+                    self._sql["decide_plain"], *author, ids, versions, cursors, next_runs, jobs, by
+                )
+        except StoreRefused as error:
+            if getattr(error.__cause__, "constraint_name", None) != "oncue_slots_pkey":
+                raise
+            # A row was put into the ledger behind our back: the longer statement leaves that slot out.
+            return await self._decided(steps, author, by, ("queued", author[0]))
+        return set(won)
+
+    async def _decided(
+        self, steps: Sequence[Step], author: tuple[Any, ...], by: str, entry: tuple[State, datetime]
+    ) -> set[int]:
+        ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
+        fires = [any(decided.job_id is not None for decided in step.decided) for step in steps]
+        rows = [(step.schedule_id, *decided) for step in steps for decided in step.decided]
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
+        async with self._connections.use() as connection:
+            won = await connection.fetchval(
+                self._sql["decide"], *author, ids, versions, cursors, next_runs, fires, by, *columns, *entry
+            )
+        return set(won)
+
+    async def unfinished(self, schedule_id: int, limit: int) -> list[int]:
+        return [row[0] for row in await self._fetch("unfinished", schedule_id, PARKED, limit)]
+
+    async def release_parked(self, now: datetime, limit: int) -> int:
+        async with self._connections.use() as connection:
+            status = await connection.execute(self._sql["release_parked"], now, PARKED, limit)
+        return int(status.split()[-1])
+
+    async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
+        try:
+            made = await self._fetch("repeat", job.id, job.state, job.claim_no, new_id, now)
+        except StoreRefused as error:
+            if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
+                raise Conflict("another unfinished job of this task has the same key") from error
+            raise
+        self._hints.send()
+        return bool(made)
+
+    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:
+        return [Slot(*row) for row in await self._fetch("slots", schedule_id, start, end, limit)]
+
+    async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:
+        return [row[0] for row in await self._fetch("doubled", schedule_id, start, end)]
+
+    async def prune_slots(self, before: datetime, limit: int) -> int:
+        async with self._connections.use() as connection, connection.transaction():
+            await connection.execute(self._sql["raise_horizon"], before)
+            status = await connection.execute(self._sql["prune_slots"], before, limit)
+        return int(status.split()[-1])
+
+    # --- leases -------------------------------------------------------------------------------------------------
+
+    async def acquire(
+        self, name: str, holder: UUID, holder_name: str, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> Lease | None:
+        rows = await self._fetch("acquire", name, holder, holder_name, now, expires_at, respect)
+        return Lease(*rows[0]) if rows else await self.lease(name)
+
+    async def renew(
+        self, name: str, holder: UUID, epoch: int, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> bool:
+        return bool(await self._fetch("renew", name, holder, epoch, now, expires_at, respect))
+
+    async def yield_lease(self, name: str, holder: UUID, epoch: int, now: datetime) -> None:
+        await self._fetch("yield_lease", name, holder, epoch, now)
+        self._hints.send()
+
+    async def lease(self, name: str) -> Lease | None:
+        rows = await self._fetch("lease", name)
+        return Lease(*rows[0]) if rows else None
+
+    # --- the dead -----------------------------------------------------------------------------------------------
+
+    async def namesakes(self, node: Node) -> list[Node]:
+        return [node_of(row) for row in await self._fetch("namesakes", node.name, node.id)]
+
+    async def declare_lost(self, node: UUID, now: datetime) -> bool:
+        return bool(await self._fetch("declare_lost", node, now))
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    async def ahead(self, job: Job, limit: int) -> int:
+        rows = await self._fetch("ahead", job.queue, job.priority, job.order_at, job.id, limit)
+        count: int = rows[0][0]
+        return count
+
+    async def create_views(self) -> list[str]:
+        views = statements.views("postgres")
+        async with self._connections.use() as connection, connection.transaction():
+            for name, script in views.items():
+                kind = await connection.fetchval(
+                    "select case when c.relkind = 'v' and pg_get_viewdef(c.oid) like '%oncue\\_%' then 'ours' "
+                    "else 'foreign' end from pg_class c where c.oid = to_regclass($1)", name
+                )  # fmt: skip
+                if kind == "foreign":
+                    raise NameClash(f"{name}: the database has a table or view of this name that is not oncue's")
+                await connection.execute(f"drop view if exists {name}; {script}")
+        return list(views)
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        async with self._connections.use() as connection:
+            return await connection.fetch(self._sql[name], *parameters)
+
+
+_DURATIONS = ("grace", "max_runtime", "deadline")
+
+
+def _schedule(row: asyncpg.Record) -> Schedule:
+    values = dict(row)
+    for name in _DURATIONS:
+        values[name] = None if values[name] is None else values[name].total_seconds()
+    return Schedule(**values)
+
+
+def _row_of(value: Schedule | Revision, columns: str) -> list[Any]:
+    values = [getattr(value, name) for name in columns.split(", ")]
+    names = columns.split(", ")
+    return [
+        timedelta(seconds=found) if name in _DURATIONS and found is not None else found
+        for name, found in zip(names, values, strict=True)
+    ]
+
+
+def _schedule_row(schedule: Schedule) -> list[Any]:
+    return _row_of(schedule, statements.SCHEDULE_FIELDS)
+
+
+def _revision_row(revision: Revision) -> list[Any]:
+    return _row_of(revision, statements.REVISION_COLUMNS)
+
+
+def node_of(row: asyncpg.Record) -> Node:
+    values = dict(row)
+    values["queues"], values["tasks"] = tuple(values["queues"]), tuple(values["tasks"])
+    return Node(**values)

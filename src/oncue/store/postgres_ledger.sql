@@ -1,0 +1,220 @@
+-- Schedules, slots and leases, for PostgreSQL. Where arrays go in, ids ascend: `width_bucket` finds a row's place in the
+-- other arrays, so that there is no join to be planned badly (decisions.md, 3).
+
+-- name: schedule
+select {schedule} from oncue_schedules where name = $1;
+
+-- name: schedules
+select {schedule} from oncue_schedules where name > $1 and deleted_at is null order by name limit $2;
+
+-- name: declared
+select {schedule} from oncue_schedules where declared_by = $1 and deleted_at is null order by name;
+
+-- name: create_schedule
+insert into oncue_schedules ({schedule_fields})
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
+        $25, $26, $27, $28, $29, $30)
+    on conflict (name) do nothing returning id;
+
+-- name: change_schedule
+update oncue_schedules
+   set ({schedule_fields}) = ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                              $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)
+ where name = $1 and version = $31 returning id;
+
+-- name: add_revision
+insert into oncue_revisions ({revision})
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+
+-- name: revisions
+select {revision} from oncue_revisions where schedule_id = $1 order by revision;
+
+-- name: give_up_slots
+insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)
+select $1, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $2, $3
+  from unnest($4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[], $8::text[])
+       as d (scheduled_for, until, slots, verdict, reason)
+    on conflict do nothing;
+
+-- name: due
+select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, missed, grace, max_instances,
+       array(select j.id from oncue_jobs j
+              where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
+                and j.visible_at < $3
+              order by j.id limit s.max_instances),
+       array(select t.scheduled_for from oncue_slots t
+              where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= $1)
+  from oncue_schedules s where next_run_at <= $1 order by next_run_at, id limit (select $2::int);
+
+-- name: next_run
+select min(next_run_at) from oncue_schedules where next_run_at is not null;
+
+-- name: decide_plain
+-- What nearly every step is: one slot that fires.
+with moved as (
+    update oncue_schedules
+       set version = version + 1, cursor = ($6::timestamptz[])[width_bucket(id, $4::bigint[])], last_run_at = $1,
+           next_run_at = ($7::timestamptz[])[width_bucket(id, $4::bigint[])]
+     where id = any($4::bigint[]) and version = ($5::bigint[])[width_bucket(id, $4::bigint[])]
+       and ($3::bigint is null or exists (select from oncue_leases
+                                           where name = 'leader' and holder = $2 and epoch = $3))
+    returning id, cursor, revision, task, args, queue, priority, options, max_retries, max_runtime, deadline, grace,
+              ($8::bigint[])[width_bucket(id, $4::bigint[])] as job_id
+), decided as (
+    insert into oncue_slots (schedule_id, scheduled_for, verdict, job_id, revision, decided_at, decided_by, epoch)
+    select id, cursor, 'fired', job_id, revision, $1, $2, $3 from moved
+), made as (
+    insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at,
+                            updated_at, order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for,
+                            start_by)
+    select job_id, task, args, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1,
+           $1 + deadline, $9, id, cursor, cursor + grace
+      from moved
+)
+select coalesce(array_agg(id), '{}') from moved;
+
+-- name: decide
+-- The whole of it. A slot that is there already loses, silently, and makes no job.
+with moved as (
+    update oncue_schedules
+       set version = version + 1, cursor = ($6::timestamptz[])[width_bucket(id, $4::bigint[])],
+           next_run_at = ($7::timestamptz[])[width_bucket(id, $4::bigint[])],
+           last_run_at = case when ($8::boolean[])[width_bucket(id, $4::bigint[])] then $1 else last_run_at end
+     where id = any($4::bigint[]) and version = ($5::bigint[])[width_bucket(id, $4::bigint[])]
+       and ($3::bigint is null or exists (select from oncue_leases
+                                           where name = 'leader' and holder = $2 and epoch = $3))
+    returning id
+), won (ids) as (
+    select coalesce(array_agg(id order by id), '{}') from moved
+), decided as (
+    insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, job_id, blocked_by, revision,
+                             decided_at, decided_by, epoch)
+    select d.schedule_id, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, d.job_id, d.blocked_by, s.revision,
+           $1, $2, $3
+      from won
+     cross join unnest($10::bigint[], $11::timestamptz[], $12::text[], $13::text[], $14::bigint[], $15::bigint[],
+                       $16::timestamptz[], $17::bigint[])
+                as d (schedule_id, scheduled_for, verdict, reason, job_id, blocked_by, until, slots)
+     cross join lateral (select revision from oncue_schedules where id = d.schedule_id offset 0) as s
+     where won.ids[width_bucket(d.schedule_id, won.ids)] = d.schedule_id
+        on conflict do nothing
+    returning schedule_id, scheduled_for, verdict, job_id
+), made as (
+    insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at,
+                            updated_at, order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for,
+                            start_by)
+    select d.job_id, s.task, s.args, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
+           $1, $19, $1 + s.deadline, $9, d.schedule_id, d.scheduled_for,
+           case when d.verdict = 'fired' then d.scheduled_for + s.grace end
+      from decided d
+     cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace
+                           from oncue_schedules where id = d.schedule_id offset 0) as s
+     where d.job_id is not null
+)
+select ids from won;
+
+-- name: unfinished
+select id from oncue_jobs
+ where schedule_id = $1 and state in ('scheduled', 'queued', 'running', 'retrying') and visible_at < $2
+ order by id limit $3;
+
+-- name: release_parked
+update oncue_jobs set visible_at = $1, updated_at = $1
+ where state = 'scheduled' and id = any(array(
+           select parked.id
+             from (select id, schedule_id, row_number() over (partition by schedule_id order by scheduled_for) as place
+                     from (select id, schedule_id, scheduled_for from oncue_jobs
+                            where state in ('scheduled', 'retrying') and visible_at = $2 limit (select $3::int)) as some
+                  ) as parked
+             join oncue_schedules s on s.id = parked.schedule_id
+            where parked.place <= s.max_instances - (
+                      select count(*) from oncue_jobs j
+                       where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
+                         and j.visible_at < $2)));
+
+-- name: repeat
+insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
+                        options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
+select $4, 'queued', $5, $5, $5, $5, id, task, args, queue, priority, options, max_retries, max_runtime, enqueued_by, key,
+       schedule_id, scheduled_for
+  from oncue_jobs where id = $1 and state = $2 and claim_no = $3
+returning id;
+
+-- name: slots
+select {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = $1 and s.subject = '' and s.scheduled_for <= $3 and coalesce(s.until, s.scheduled_for) >= $2
+   and s.scheduled_for >= coalesce((select r.scheduled_for from oncue_slots r
+                                     where r.schedule_id = $1 and r.subject = '' and r.until is not null
+                                       and r.scheduled_for < $2 order by r.scheduled_for desc limit 1), $2)
+ order by s.scheduled_for limit $4;
+
+-- name: doubled
+select scheduled_for from oncue_jobs
+ where schedule_id = $1 and scheduled_for between $2 and $3 and retry_of is null
+ group by scheduled_for having count(*) > 1 order by scheduled_for;
+
+-- name: keep_outcomes
+-- Before their jobs go: what became of their slots.
+update oncue_slots s
+   set outcome = j.state, outcome_reason = j.reason, started_at = j.started_at, finished_at = j.finished_at,
+       error = j.error, worker = coalesce((select n.name from oncue_nodes n where n.id = j.node_id), j.node_id::text)
+  from oncue_jobs j
+ where j.id = any($1::bigint[]) and j.schedule_id is not null
+   and s.schedule_id = j.schedule_id and s.subject = '' and s.scheduled_for = j.scheduled_for and s.job_id = j.id;
+
+-- name: raise_horizon
+update oncue_schedules set horizon = greatest(horizon, $1)
+ where id in (select distinct schedule_id from oncue_slots
+               where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null));
+
+-- name: prune_slots
+delete from oncue_slots
+ where (schedule_id, subject, scheduled_for) in (
+           select schedule_id, subject, scheduled_for from oncue_slots
+            where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null) limit $2);
+
+-- name: acquire
+insert into oncue_leases as held (name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at)
+select $1, $2, $3, 1, $4, $4, $5
+ where not exists (select from oncue_leases where name = $6 and holder <> $2 and expires_at > $4)
+    on conflict (name) do update
+   set holder = excluded.holder, holder_name = excluded.holder_name, epoch = held.epoch + 1,
+       acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at, expires_at = excluded.expires_at
+ where held.expires_at <= $4
+returning {lease};
+
+-- name: renew
+update oncue_leases set renewed_at = $4, expires_at = $5
+ where name = $1 and holder = $2 and epoch = $3
+   and not exists (select from oncue_leases as other
+                    where other.name = $6 and other.holder <> $2 and other.expires_at > $4)
+returning name;
+
+-- name: yield_lease
+update oncue_leases set renewed_at = $4, expires_at = least(expires_at, $4)
+ where name = $1 and holder = $2 and epoch = $3;
+
+-- name: lease
+select {lease} from oncue_leases where name = $1;
+
+-- name: namesakes
+select {node} from oncue_nodes
+ where name = $1 and id <> $2 and left_at is null
+   and (lost_at is null or exists (select from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
+ order by started_at;
+
+-- name: declare_lost
+-- Nor can it go on with what it held alone.
+with freed as (
+    update oncue_leases set expires_at = least(expires_at, $2) where holder = $1
+)
+update oncue_nodes set lost_at = $2 where id = $1 and lost_at is null returning id;
+
+-- name: ahead
+select count(*) from (
+    select from oncue_jobs
+     where state = 'queued' and crashes = 0 and queue = $1
+       and (priority > $2 or (priority = $2 and (order_at, id) < ($3, $4)))
+     limit (select $5::int)) as before;

@@ -1,0 +1,267 @@
+"""Schedules, slots and leases on SQLite. The statements are in sqlite_ledger.sql."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from oncue.errors import Conflict, NameClash, StoreRefused
+from oncue.model import PARKED, Decided, Due, Job, Lease, Node, Revised, Revision, Schedule, Slot, Step
+from oncue.store import sqlite_values as values
+from oncue.store import statements
+from oncue.store.lanes import Lane
+
+_PARKED = values.micros(PARKED)
+
+
+class SqliteLedger:
+    """The half of the store that keeps schedules, their slots, and who may do what alone."""
+
+    _writer: Lane
+    _reader: Lane
+    _sql: Mapping[str, str]
+
+    # --- schedules ----------------------------------------------------------------------------------------------
+
+    async def schedule(self, name: str) -> Schedule | None:
+        rows = await self._rows("schedule", name=name)
+        return values.schedule(rows[0]) if rows else None
+
+    async def schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._rows("schedules", after=after, limit=limit)]
+
+    async def declared(self, application: str) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._rows("declared", application=application)]
+
+    async def revise(self, changes: Sequence[Revised], now: datetime) -> list[bool]:
+        return await self._writer.write(
+            lambda connection: [self._revised(connection, change, now) for change in changes]
+        )
+
+    def _revised(self, connection: sqlite3.Connection, change: Revised, now: datetime) -> bool:
+        statement = "change_schedule" if change.version else "create_schedule"
+        parameters = {**values.fields(change.schedule), "expected": change.version}
+        if not connection.execute(self._sql[statement], parameters).rowcount:
+            return False
+        name = change.schedule.name
+        if change.revision is not None:
+            connection.execute(self._sql["add_revision"], {**values.fields(change.revision), "name": name})
+        revision = change.schedule.revision - (change.revision is not None)
+        decided = json.dumps([_decided_row(decided) for decided in change.decided])
+        parameters = {"name": name, "revision": revision, "now": values.micros(now), "decided": decided}
+        connection.execute(self._sql["give_up_slots"], parameters)
+        return True
+
+    async def revisions(self, schedule_id: int) -> list[Revision]:
+        return [values.revision(row) for row in await self._rows("revisions", schedule_id=schedule_id)]
+
+    # --- slots --------------------------------------------------------------------------------------------------
+
+    async def due(self, now: datetime, limit: int) -> list[Due]:
+        rows = await self._rows("due", now=values.micros(now), limit=limit, parked=_PARKED)
+        return [values.due(row) for row in rows]
+
+    async def next_run(self) -> datetime | None:
+        return values.instant_or_none(await self._value("next_run"))
+
+    async def decide(
+        self,
+        steps: Sequence[Step],
+        now: datetime,
+        *,
+        by: str,
+        node: UUID | None = None,
+        epoch: int | None = None,
+        parked: bool = False,
+    ) -> list[bool]:
+        if not steps:
+            return []
+
+        common = {
+            "now": values.micros(now),
+            "by": by,
+            "node": None if node is None else str(node),
+            "epoch": epoch,
+            "state": "scheduled" if parked else "queued",
+            "visible_at": _PARKED if parked else values.micros(now),
+        }
+        won = await self._writer.write(lambda connection: self._decided(connection, steps, common))
+        return [step.schedule_id in won for step in steps]
+
+    def _decided(self, connection: sqlite3.Connection, steps: Sequence[Step], common: dict[str, Any]) -> set[int]:
+        if common["epoch"] is not None and not connection.execute(self._sql["leads"], common).fetchall():
+            return set()
+        moves = {**common, "steps": json.dumps([_move_row(step) for step in steps])}
+        won = set(as_set(connection, self._sql["current_steps"], moves))
+        rows = [
+            [step.schedule_id, *_decided_row(decided)]
+            for step in steps
+            if step.schedule_id in won
+            for decided in step.decided
+        ]
+        connection.execute(self._sql["move"], moves)
+        connection.execute(self._sql["decide"], {**common, "decided": json.dumps(rows)})
+        connection.execute(self._sql["make_jobs"], {**common, "decided": json.dumps([r for r in rows if r[4]])})
+        return won
+
+    async def unfinished(self, schedule_id: int, limit: int) -> list[int]:
+        rows = await self._rows("unfinished", schedule_id=schedule_id, parked=_PARKED, limit=limit)
+        return [row[0] for row in rows]
+
+    async def release_parked(self, now: datetime, limit: int) -> int:
+        if not await self._rows("some_parked", parked=_PARKED):
+            return 0
+        return await self._write("release_parked", now=values.micros(now), parked=_PARKED, limit=limit)
+
+    async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
+        try:
+            made = await self._write(
+                "repeat", id=job.id, state=job.state, claim_no=job.claim_no, new_id=new_id, now=values.micros(now)
+            )
+        except StoreRefused as error:
+            if getattr(error.__cause__, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_UNIQUE":
+                raise Conflict("another unfinished job of this task has the same key") from error
+            raise
+        return made == 1
+
+    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:
+        rows = await self._rows(
+            "slots", schedule_id=schedule_id, start=values.micros(start), end=values.micros(end), limit=limit
+        )
+        return [values.slot(row) for row in rows]
+
+    async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:
+        rows = await self._rows("doubled", schedule_id=schedule_id, start=values.micros(start), end=values.micros(end))
+        return [values.instant(row[0]) for row in rows]
+
+    async def prune_slots(self, before: datetime, limit: int) -> int:
+        parameters = {"before": values.micros(before), "limit": limit}
+
+        def work(connection: sqlite3.Connection) -> int:
+            connection.execute(self._sql["raise_horizon"], parameters)
+            return connection.execute(self._sql["prune_slots"], parameters).rowcount
+
+        return await self._writer.write(work)
+
+    # --- leases -------------------------------------------------------------------------------------------------
+
+    async def acquire(
+        self, name: str, holder: UUID, holder_name: str, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> Lease | None:
+        # While somebody holds it, looking costs no lock.
+        standing = await self.lease(name)
+        if standing is not None and standing.expires_at > now:
+            return standing
+        parameters = {
+            "name": name,
+            "holder": str(holder),
+            "holder_name": holder_name,
+            "now": values.micros(now),
+            "expires_at": values.micros(expires_at),
+            "respect": respect,
+        }
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            connection.execute(self._sql["acquire"], parameters)
+            return connection.execute(self._sql["lease"], {"name": name}).fetchall()
+
+        rows = await self._writer.write(work)
+        return values.lease(rows[0]) if rows else None
+
+    async def renew(
+        self, name: str, holder: UUID, epoch: int, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> bool:
+        renewed = await self._write(
+            "renew",
+            name=name,
+            holder=str(holder),
+            epoch=epoch,
+            now=values.micros(now),
+            expires_at=values.micros(expires_at),
+            respect=respect,
+        )
+        return renewed == 1
+
+    async def yield_lease(self, name: str, holder: UUID, epoch: int, now: datetime) -> None:
+        await self._write("yield_lease", name=name, holder=str(holder), epoch=epoch, now=values.micros(now))
+
+    async def lease(self, name: str) -> Lease | None:
+        rows = await self._rows("lease", name=name)
+        return values.lease(rows[0]) if rows else None
+
+    # --- the dead -----------------------------------------------------------------------------------------------
+
+    async def namesakes(self, node: Node) -> list[Node]:
+        return [values.node(row) for row in await self._rows("namesakes", name=node.name, node=str(node.id))]
+
+    async def declare_lost(self, node: UUID, now: datetime) -> bool:
+        parameters = {"node": str(node), "now": values.micros(now)}
+
+        def work(connection: sqlite3.Connection) -> bool:
+            connection.execute(self._sql["free_leases"], parameters)
+            return connection.execute(self._sql["declare_lost"], parameters).rowcount == 1
+
+        return await self._writer.write(work)
+
+    # --- looking ------------------------------------------------------------------------------------------------
+
+    async def ahead(self, job: Job, limit: int) -> int:
+        rows = await self._rows(
+            "ahead",
+            queue=job.queue,
+            priority=job.priority,
+            order_at=values.micros(job.order_at),
+            id=job.id,
+            limit=limit,
+        )
+        count: int = rows[0][0]
+        return count
+
+    async def create_views(self) -> list[str]:
+        views = statements.views("sqlite")
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            for name, script in views.items():
+                standing = connection.execute("select type, sql from sqlite_master where name = ?", (name,)).fetchall()
+                if any(kind != "view" or "oncue_" not in sql for kind, sql in standing):
+                    raise NameClash(f"{name}: the database has a table or view of this name that is not oncue's")
+                connection.execute(f"drop view if exists {name}")
+                connection.execute(script)
+            return list(views)
+
+        return await self._writer.write(work)
+
+    # --- plumbing -----------------------------------------------------------------------------------------------
+
+    async def _rows(self, statement: str, **parameters: Any) -> list[Any]:
+        return await self._reader.read(
+            lambda connection: connection.execute(self._sql[statement], parameters).fetchall()
+        )
+
+    async def _value(self, name: str) -> Any:
+        return (await self._rows(name))[0][0]
+
+    async def _write(self, statement: str, **parameters: Any) -> int:
+        return await self._writer.write(
+            lambda connection: connection.execute(self._sql[statement], parameters).rowcount
+        )
+
+
+def as_set(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -> list[Any]:
+    """The rows of a statement that returns them as one JSON array."""
+    rows: list[Any] = json.loads(connection.execute(sql, parameters).fetchone()[0])
+    return rows
+
+
+def _move_row(step: Step) -> list[Any]:
+    fires = any(decided.job_id is not None for decided in step.decided)
+    next_run_at = values.micros_or_none(step.next_run_at)
+    return [step.schedule_id, step.version, values.micros(step.cursor), next_run_at, fires]
+
+
+def _decided_row(decided: Decided) -> list[Any]:
+    return [values.micros(decided.scheduled_for), *decided[1:5], values.micros_or_none(decided.until), decided.slots]

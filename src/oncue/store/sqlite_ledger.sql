@@ -1,0 +1,197 @@
+-- Schedules, slots and leases, for SQLite. Instants and durations are in microseconds.
+
+-- name: schedule
+select {schedule} from oncue_schedules where name = :name;
+
+-- name: schedules
+select {schedule} from oncue_schedules where name > :after and deleted_at is null order by name limit :limit;
+
+-- name: declared
+select {schedule} from oncue_schedules where declared_by = :application and deleted_at is null order by name;
+
+-- name: create_schedule
+insert into oncue_schedules ({schedule_fields})
+values (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
+        :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
+        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at)
+    on conflict (name) do nothing;
+
+-- name: change_schedule
+update oncue_schedules
+   set ({schedule_fields}) =
+       (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
+        :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
+        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at)
+ where name = :name and version = :expected;
+
+-- name: add_revision
+insert into oncue_revisions ({revision})
+select id, :revision, :started_at, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace,
+       :max_instances, :enabled, :reason, :changed_by
+  from oncue_schedules where name = :name;
+
+-- name: revisions
+select {revision} from oncue_revisions where schedule_id = :schedule_id order by revision;
+
+-- name: give_up_slots
+insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)
+select s.id, d.value ->> 0, d.value ->> 5, d.value ->> 6, d.value ->> 1, d.value ->> 2, :revision, :now
+  from json_each(:decided) as d, oncue_schedules s where s.name = :name
+    on conflict do nothing;
+
+-- name: due
+-- A limit cannot look outside its query: 1000 is as many instances as a schedule may ask for.
+select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, missed, grace, max_instances,
+       (select json_group_array(id) from (
+            select j.id from oncue_jobs j indexed by oncue_jobs_schedule
+             where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
+               and j.visible_at < :parked
+             order by j.id limit 1000)),
+       (select json_group_array(t.scheduled_for) from oncue_slots t
+         where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= :now)
+  from oncue_schedules s where next_run_at <= :now order by next_run_at, id limit :limit;
+
+-- name: next_run
+select min(next_run_at) from oncue_schedules where next_run_at is not null;
+
+-- name: leads
+select 1 from oncue_leases where name = 'leader' and holder = :node and epoch = :epoch;
+
+-- name: current_steps
+select json_group_array(s.id) from json_each(:steps) as step
+  join oncue_schedules s on s.id = step.value ->> 0 and s.version = step.value ->> 1;
+
+-- name: move
+update oncue_schedules
+   set version = oncue_schedules.version + 1, cursor = step.cursor, next_run_at = step.next_run_at,
+       last_run_at = case when step.fires then :now else last_run_at end
+  from (select value ->> 0 as id, value ->> 1 as version, value ->> 2 as cursor, value ->> 3 as next_run_at,
+               value ->> 4 as fires from json_each(:steps)) as step
+ where oncue_schedules.id = step.id and oncue_schedules.version = step.version;
+
+-- name: decide
+-- A slot that is there already loses, silently.
+insert into oncue_slots (schedule_id, scheduled_for, verdict, reason, job_id, blocked_by, until, slots, revision,
+                         decided_at, decided_by, epoch)
+select d.value ->> 0, d.value ->> 1, d.value ->> 2, d.value ->> 3, d.value ->> 4, d.value ->> 5, d.value ->> 6,
+       d.value ->> 7, s.revision, :now, :node, :epoch
+  from json_each(:decided) as d join oncue_schedules s on s.id = d.value ->> 0 where true
+    on conflict do nothing;
+
+-- name: make_jobs
+-- Only for slots that this very decision took: a row with its job id is the proof.
+insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at,
+                        order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for, start_by)
+select t.job_id, s.task, s.args, s.queue, s.priority, :state, s.options, s.max_retries, s.max_runtime, :now, :now,
+       :now, :visible_at, :now + s.deadline, :by, s.id, t.scheduled_for,
+       case when t.verdict = 'fired' then t.scheduled_for + s.grace end
+  from json_each(:decided) as d
+  join oncue_slots t on t.schedule_id = d.value ->> 0 and t.subject = '' and t.scheduled_for = d.value ->> 1
+                    and t.job_id = d.value ->> 4
+  join oncue_schedules s on s.id = t.schedule_id;
+
+-- name: unfinished
+select id from oncue_jobs indexed by oncue_jobs_schedule
+ where schedule_id = :schedule_id and state in ('scheduled', 'queued', 'running', 'retrying') and visible_at < :parked
+ order by id limit :limit;
+
+-- name: some_parked
+select 1 from oncue_jobs where state in ('scheduled', 'retrying') and visible_at = :parked limit 1;
+
+-- name: release_parked
+update oncue_jobs set visible_at = :now, updated_at = :now
+ where state = 'scheduled' and id in (
+           select parked.id
+             from (select id, schedule_id, row_number() over (partition by schedule_id order by scheduled_for) as place
+                     from (select id, schedule_id, scheduled_for from oncue_jobs
+                            where state in ('scheduled', 'retrying') and visible_at = :parked limit :limit)) as parked
+             join oncue_schedules s on s.id = parked.schedule_id
+            where parked.place <= s.max_instances - (
+                      select count(*) from oncue_jobs j
+                       where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
+                         and j.visible_at < :parked));
+
+-- name: repeat
+insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
+                        options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
+select :new_id, 'queued', :now, :now, :now, :now, id, task, args, queue, priority, options, max_retries, max_runtime,
+       enqueued_by, key, schedule_id, scheduled_for
+  from oncue_jobs where id = :id and state = :state and claim_no = :claim_no;
+
+-- name: slots
+select {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = :schedule_id and s.subject = '' and s.scheduled_for <= :end
+   and coalesce(s.until, s.scheduled_for) >= :start
+   and s.scheduled_for >= coalesce((select r.scheduled_for from oncue_slots r
+                                     where r.schedule_id = :schedule_id and r.subject = '' and r.until is not null
+                                       and r.scheduled_for < :start order by r.scheduled_for desc limit 1), :start)
+ order by s.scheduled_for limit :limit;
+
+-- name: doubled
+select scheduled_for from oncue_jobs
+ where schedule_id = :schedule_id and scheduled_for between :start and :end and retry_of is null
+ group by scheduled_for having count(*) > 1 order by scheduled_for;
+
+-- name: keep_outcomes
+-- Before their jobs go: what became of their slots.
+update oncue_slots
+   set outcome = j.state, outcome_reason = j.reason, started_at = j.started_at, finished_at = j.finished_at,
+       error = j.error, worker = coalesce((select n.name from oncue_nodes n where n.id = j.node_id), j.node_id)
+  from oncue_jobs j
+ where j.id in (select value from json_each(:ids)) and j.schedule_id is not null
+   and oncue_slots.schedule_id = j.schedule_id and oncue_slots.subject = ''
+   and oncue_slots.scheduled_for = j.scheduled_for and oncue_slots.job_id = j.id;
+
+-- name: raise_horizon
+update oncue_schedules set horizon = max(coalesce(horizon, :before), :before)
+ where id in (select distinct schedule_id from oncue_slots
+               where coalesce(until, scheduled_for) < :before and (job_id is null or outcome is not null));
+
+-- name: prune_slots
+delete from oncue_slots
+ where (schedule_id, subject, scheduled_for) in (
+           select schedule_id, subject, scheduled_for from oncue_slots
+            where coalesce(until, scheduled_for) < :before and (job_id is null or outcome is not null) limit :limit);
+
+-- name: acquire
+insert into oncue_leases (name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at)
+select :name, :holder, :holder_name, 1, :now, :now, :expires_at
+ where not exists (select 1 from oncue_leases where name = :respect and holder <> :holder and expires_at > :now)
+    on conflict (name) do update
+   set holder = excluded.holder, holder_name = excluded.holder_name, epoch = epoch + 1,
+       acquired_at = excluded.acquired_at, renewed_at = excluded.renewed_at, expires_at = excluded.expires_at
+ where expires_at <= :now;
+
+-- name: renew
+update oncue_leases set renewed_at = :now, expires_at = :expires_at
+ where name = :name and holder = :holder and epoch = :epoch
+   and not exists (select 1 from oncue_leases as other
+                    where other.name = :respect and other.holder <> :holder and other.expires_at > :now);
+
+-- name: yield_lease
+update oncue_leases set renewed_at = :now, expires_at = min(expires_at, :now)
+ where name = :name and holder = :holder and epoch = :epoch;
+
+-- name: lease
+select {lease} from oncue_leases where name = :name;
+
+-- name: namesakes
+select {node} from oncue_nodes
+ where name = :name and id <> :node and left_at is null
+   and (lost_at is null or exists (select 1 from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
+ order by started_at;
+
+-- name: declare_lost
+update oncue_nodes set lost_at = :now where id = :node and lost_at is null;
+
+-- name: ahead
+select count(*) from (
+    select 1 from oncue_jobs indexed by oncue_jobs_claimable
+     where state = 'queued' and crashes = 0 and queue = :queue
+       and (priority > :priority or (priority = :priority and (order_at, id) < (:order_at, :id)))
+     limit :limit);
+
+-- name: free_leases
+update oncue_leases set expires_at = min(expires_at, :now) where holder = :node;

@@ -1,0 +1,23 @@
+-- The views in the contracts' words. Operators query them; nothing in oncue does.
+
+-- name: job_runs
+-- One row for each slot that got a job: from the ledger once the job is pruned, from the job until then.
+create view job_runs as
+select s.job_id as id, c.name as job_name, s.scheduled_for, s.started_at, s.finished_at,
+       case s.outcome when 'succeeded' then 'success' when 'skipped' then 'skipped_timeout' else 'failed' end as status,
+       s.worker as worker_instance,
+       case when s.outcome <> 'succeeded' then coalesce(s.error, s.outcome_reason) end as error_message
+  from oncue_slots s join oncue_schedules c on c.id = s.schedule_id
+ where s.outcome is not null
+union all
+select j.id, c.name, s.scheduled_for, j.started_at, j.finished_at,
+       case when j.state in ('scheduled', 'queued', 'running', 'retrying') then 'running'
+            when j.state = 'succeeded' then 'success' when j.state = 'skipped' then 'skipped_timeout'
+            else 'failed' end,
+       coalesce(n.name, j.node_id::text),
+       case when j.state <> 'succeeded' then coalesce(j.error, j.reason) end
+  from oncue_slots s
+  join oncue_schedules c on c.id = s.schedule_id
+  join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.job_id is not null and s.outcome is null;

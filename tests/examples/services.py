@@ -1,0 +1,154 @@
+"""The example's services as real processes on one database, and what the database says of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from k2_daily_brief import database
+from k2_daily_brief.runs import job_runs
+from sqlalchemy import inspect, select
+
+from oncue.settings import BARE_NAMES
+from tests.examples.conftest import ROOT, SOURCE
+from tests.process.cluster import until
+
+T = TypeVar("T")
+
+LEASE = "2s"
+EVERY_SECOND = "* * * * * *"
+NEVER = "0 0 29 2 *"
+PATIENCE = 20.0
+WEB = ("-c", "from k2_daily_brief.web.serve import main; main()")
+WORKER = ("-c", "from k2_daily_brief.worker import main; main()")
+
+
+class Service:
+    """A process group of ours, and what it says."""
+
+    def __init__(self, name: str, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
+        self.name = name
+        self._log = folder / f"{name}.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *command], cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text("utf-8", "replace")
+
+    def kill(self) -> None:
+        """SIGKILL to all of it: no time for anything."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+class Services:
+    def __init__(self, url: str, folder: Path, **environment: str) -> None:
+        self.url = url
+        self.engine = database.connect(url)
+        self._folder = folder
+        self._port = _free_port()
+        self.web_url = f"http://127.0.0.1:{self._port}"
+        ours = {"DATABASE_URL": url, "PYTHONPATH": f"{SOURCE}:{ROOT / 'src'}:{ROOT}", "K2_WEB_URL": self.web_url}
+        self._environment = {**_clean_environment(), **ours, **environment}
+        self._services: list[Service] = []
+
+    def close(self) -> None:
+        for service in self._services:
+            service.kill()
+        self.engine.dispose()
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def web(self, workers: int = 1) -> Service:
+        """Start the web service and wait until every one of its processes has answered."""
+        service = self._start("web", *WEB, "--port", str(self._port), "--workers", str(workers))
+        seen: set[int] = set()
+        self.until(lambda: len(self._answering(seen)) == workers, f"{workers} web processes answer")
+        return service
+
+    def _answering(self, seen: set[int]) -> set[int]:
+        with suppress(httpx.TransportError):
+            seen.add(httpx.get(f"{self.web_url}/health").json()["pid"])
+        return seen
+
+    def worker(self, *options: str, name: str = "worker") -> Service:
+        """Start a worker; it is not ready yet."""
+        return self._start(name, *WORKER, "--lease", LEASE, *options)
+
+    def held_worker(self, job: str, name: str = "worker") -> Service:
+        """Start a worker and wait until it is in the middle of a job, where it stays."""
+        mark = self._folder / f"{job}.held"
+        command = ("-m", "tests.examples.held_worker", job, str(mark), "--lease", LEASE)
+        service = self._start(name, *command)
+        self.until(mark.exists, f"{name} is in the middle of {job}")
+        return service
+
+    def _start(self, name: str, *command: str) -> Service:
+        numbered = f"{name}{len(self._services)}"
+        service = Service(numbered, self._folder, command, self._environment)
+        self._services.append(service)
+        return service
+
+    def oncue(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the shell command `oncue` on the example's application."""
+        command = [sys.executable, "-m", "oncue", *arguments, "--app", "k2_daily_brief.jobs:app"]
+        return subprocess.run(command, cwd=self._folder, env=self._environment, capture_output=True, text=True)
+
+    # --- the database -----------------------------------------------------------------------------------------------
+
+    def runs(self, job: str | None = None) -> list[Any]:
+        """The rows of the view `job_runs`, oldest first."""
+        if not inspect(self.engine).has_table("job_runs"):
+            return []
+        query = select(job_runs).order_by(job_runs.c.scheduled_for)
+        if job is not None:
+            query = query.where(job_runs.c.job_name == job)
+        with database.reading(self.engine) as connection:
+            return list(connection.execute(query))
+
+    def until(self, condition: Callable[[], T], wanted: str) -> T:
+        return until(condition, wanted, self._situation, PATIENCE)
+
+    def until_run(self, job: str, status: str, times: int = 1, after: datetime | None = None) -> None:
+        """Wait until a job has this many runs of this status, of slots after the given one."""
+
+        def enough() -> bool:
+            slots = [run.scheduled_for for run in self.runs(job) if run.status == status]
+            return len([slot for slot in slots if after is None or slot > after]) >= times
+
+        self.until(enough, f"{times} runs of {job} end as {status}")
+
+    def _situation(self) -> str:
+        logs = [f"--- {service.name} ({service.process.poll()})\n{service.said[-3000:]}" for service in self._services]
+        return "\n".join([*map(str, self.runs()), *logs])
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def _clean_environment() -> dict[str, str]:
+    ours = set(BARE_NAMES.values())
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("ONCUE_", "K2_")) and name not in ours
+    }

@@ -1,0 +1,142 @@
+"""Both services as real processes: who runs what, and what is left when one of them is killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from k2_daily_brief import database
+from k2_daily_brief.clustering import cluster
+from k2_daily_brief.samples.news import stories
+from k2_daily_brief.settings import Settings
+
+from oncue import Oncue
+from tests.conftest import BACK_ENDS
+from tests.examples.newsroom import add, check, drafts, everything
+from tests.examples.services import EVERY_SECOND, NEVER, Services
+
+JOBS = ("rss_ingest", "event_clustering", "retention_cleanup")
+EVERY_JOB_EVERY_SECOND = dict.fromkeys(("K2_INGEST_CRON", "K2_CLUSTER_CRON", "K2_RETENTION_CRON"), EVERY_SECOND)
+ONLY_INGEST = {"K2_INGEST_CRON": EVERY_SECOND, "K2_CLUSTER_CRON": NEVER, "K2_RETENTION_CRON": NEVER}
+
+Start = Callable[..., Services]
+
+
+@pytest.fixture(params=BACK_ENDS)
+def services(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
+    """Makes the services of a test, on each back end."""
+    url = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "empty_postgres")
+    made: list[Services] = []
+
+    def make(**environment: str) -> Services:
+        made.append(Services(url, tmp_path, **environment))
+        return made[-1]
+
+    yield make
+    for services in made:
+        services.close()
+
+
+@pytest.mark.contract("SLOT-1", "SLOT-3")
+def test_four_web_processes_and_still_one_run_per_slot(services: Start) -> None:
+    here = services(**ONLY_INGEST)
+    web = here.web(workers=4)
+    httpx.get(here.web_url).raise_for_status()
+    assert here.runs() == []
+
+    worker = here.worker()
+    here.until_run("rss_ingest", "success", 3)
+    assert worker.stop() == 0, worker.said
+    runs = here.runs("rss_ingest")
+    assert {run.worker_instance for run in runs} == {"k2dailybrief-worker"}
+    assert max(Counter(run.scheduled_for for run in runs).values()) == 1
+    assert web.said.count("GET /samples/courier.xml") == len(runs)
+    assert "success" in httpx.get(here.web_url).text
+
+
+@pytest.mark.contract("SLOT-1")
+def test_the_web_service_alone_runs_nothing(services: Start) -> None:
+    here = services(**EVERY_JOB_EVERY_SECOND)
+    assert here.oncue("migrate", "--views").returncode == 0
+    here.web(workers=2)
+    later = datetime.now(UTC) + timedelta(seconds=2.5)
+    here.until(lambda: datetime.now(UTC) > later, "two slots have passed")
+    app = Oncue(here.url)
+    assert (app.wait(app.nodes()), app.wait(app.jobs()), app.wait(app.schedules())) == ([], [], [])
+    app.close()
+
+
+@pytest.mark.contract("SLOT-7", "SLOT-9", "SLOT-13", "SLOT-14", "SLOT-15")
+def test_killed_in_the_middle_of_each_job_and_started_again(services: Start) -> None:
+    here = services(**EVERY_JOB_EVERY_SECOND)
+    here.web()
+    database.create_tables(here.engine)
+    killed = {}
+    for job in JOBS:
+        if job == "retention_cleanup":
+            add(here.engine, drafts(stories(datetime.now(UTC) - timedelta(days=40))))
+            cluster(here.engine, Settings(feeds=()).similarity)
+        here.held_worker(job).kill()
+        killed[job] = next(run for run in here.runs(job) if run.status == "running")
+        check(here.engine)
+    worker = here.worker()
+    for job in JOBS:
+        here.until_run(job, "success", after=killed[job].scheduled_for)
+        again = next(run for run in here.runs(job) if run.id == killed[job].id)
+        assert (again.status, again.error_message) == ("failed", "worker_startup_recovery")
+        assert again.finished_at is not None
+    here.until(lambda: is_complete(here), "every article is in a cluster and the old ones are gone")
+    assert worker.stop() == 0, worker.said
+    check(here.engine)
+    assert max(Counter((run.job_name, run.scheduled_for) for run in here.runs()).values()) == 1
+
+
+def is_complete(here: Services) -> bool:
+    """Each sample article is there once and in a cluster, and nothing else is."""
+    rows = everything(here.engine)
+    expected = {f"{here.web_url}{story.path}" for story in stories(datetime.now(UTC))}
+    urls = [row.url for row in rows["raw_articles"]]
+    return sorted(urls) == sorted(expected) and len(rows["cluster_articles"]) == len(expected)
+
+
+@pytest.mark.contract("SLOT-2")
+def test_a_second_worker_stands_by_and_takes_over(services: Start) -> None:
+    here = services(**ONLY_INGEST)
+    here.web()
+    first = here.worker("--name", "first")
+    here.until_run("rss_ingest", "success")
+    spare = here.worker("--name", "spare")
+    here.until(lambda: "spare stands by: first" in spare.said, "the second worker stands by and says for whom")
+    before = len(here.runs())
+    here.until(lambda: len(here.runs()) > before, "the first goes on")
+    assert {run.worker_instance for run in here.runs()} == {"first"}
+
+    first.kill()
+    here.until(lambda: any(run.worker_instance == "spare" for run in here.runs()), "the second has taken over")
+    here.until_run("rss_ingest", "success", after=here.runs()[-1].scheduled_for)
+    runs = here.runs()
+    assert max(Counter(run.scheduled_for for run in runs).values()) == 1
+    assert [run.worker_instance for run in runs] == sorted(run.worker_instance for run in runs)
+
+
+@pytest.mark.contract("SLOT-11")
+def test_a_first_run_by_hand_fills_the_page(sqlite_url: str, tmp_path: Path) -> None:
+    """What the README tells a newcomer to type."""
+    here = Services(sqlite_url, tmp_path)
+    try:
+        here.web()
+        worker = here.worker()
+        here.until(lambda: "is working on" in worker.said, "the worker is ready")
+        for job in ("rss_ingest", "event_clustering"):
+            triggered = here.oncue("trigger", job)
+            assert triggered.returncode == 0, triggered.stderr
+            here.until_run(job, "success")
+        page = httpx.get(here.web_url).text
+        assert "4 reports" in page
+        assert page.count("k2dailybrief-worker") == 2
+    finally:
+        here.close()

@@ -1,0 +1,94 @@
+"""k2dailybrief-web: the page, its empty state, health, and the sample feeds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+from k2_daily_brief import briefs
+from k2_daily_brief.clustering import cluster
+from k2_daily_brief.samples.news import stories
+from k2_daily_brief.settings import Settings
+from sqlalchemy import Engine, text
+
+from tests.examples.newsroom import Draft, add, drafts
+
+THRESHOLD = Settings(feeds=()).similarity
+
+
+def test_before_the_first_run_the_page_says_what_to_do(site: str) -> None:
+    answer = httpx.get(site)
+    assert answer.status_code == 200
+    assert "Nothing yet" in answer.text
+    assert "oncue trigger rss_ingest" in answer.text
+    assert answer.text.count("It has not run yet.") == 3
+
+
+def test_the_page_shows_events_biggest_first(site: str, engine: Engine) -> None:
+    now = datetime.now(UTC)
+    add(engine, drafts(stories(now)))
+    cluster(engine, THRESHOLD)
+    page = httpx.get(site).text
+    assert page.count('<li class="event">') == len({story.event for story in stories(now)})
+    assert all(f"http://x.example{story.path}" in page for story in stories(now))
+    assert page.index("4 reports") < page.index("3 reports") < page.index("1 report ")
+
+
+def test_what_feeds_say_is_text_and_never_markup(site: str, engine: Engine) -> None:
+    add(engine, [Draft("<script>alert(1)</script>", datetime.now(UTC), "<img src=x onerror=alert(1)>")])
+    cluster(engine, THRESHOLD)
+    page = httpx.get(site).text
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>" not in page
+    assert "<img" not in page
+
+
+def test_a_published_brief_has_a_page(site: str, engine: Engine) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    add(engine, [Draft("Harbour festival opens", yesterday)])
+    cluster(engine, THRESHOLD)
+    (day,) = briefs.publish_finished_days(engine, yesterday + timedelta(days=1), ZoneInfo("UTC"))
+    assert f"/briefs/{day}" in httpx.get(site).text
+    assert "Harbour festival opens" in httpx.get(f"{site}/briefs/{day}").text
+    assert httpx.get(f"{site}/briefs/1999-01-01").status_code == 404
+
+
+def test_health_says_whether_the_database_answers(site: str, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = httpx.get(f"{site}/health")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+
+    from k2_daily_brief import database
+    from k2_daily_brief.web import app
+
+    nowhere = database.connect("postgresql://nobody@127.0.0.1:1/nothing")
+    monkeypatch.setattr(app.app.state, "engine", nowhere)
+    answer = httpx.get(f"{site}/health")
+    assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+
+
+def test_the_page_reads_the_last_runs_from_the_view(site: str, engine: Engine) -> None:
+    """The view's own columns; oncue makes the real one when the worker starts."""
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "create view job_runs as select 1 as id, 'rss_ingest' as job_name, "
+                "cast('2026-11-15 12:00:00.000000' as timestamp) as scheduled_for, "
+                "cast('2026-11-15 12:00:01.000000' as timestamp) as started_at, "
+                "cast('2026-11-15 12:00:03.500000' as timestamp) as finished_at, 'failed' as status, "
+                "'k2dailybrief-worker' as worker_instance, 'worker_startup_recovery' as error_message"
+                if engine.dialect.name == "postgresql"
+                else "create view job_runs as select 1 as id, 'rss_ingest' as job_name, "
+                "'2026-11-15 12:00:00.000000' as scheduled_for, '2026-11-15 12:00:01.000000' as started_at, "
+                "'2026-11-15 12:00:03.500000' as finished_at, 'failed' as status, "
+                "'k2dailybrief-worker' as worker_instance, 'worker_startup_recovery' as error_message"
+            )
+        )
+    try:
+        page = httpx.get(site).text
+        assert "worker_startup_recovery" in page
+        assert "2.5 s" in page
+    finally:
+        with engine.begin() as connection:
+            connection.execute(text("drop view job_runs"))
