@@ -22,11 +22,11 @@ help:
 	@echo "make bench [QUICK=1] [PEERS=all]   the figures, as ratios within one run"
 	@echo "make dst [QUICK=1]      schedules across every clock change from 2020 to 2040, in every time zone"
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(wildcard examples/*/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "oncue needs Python 3.11 or newer; say which one with: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { $(INSTALL_VENV) && $(PYTHON) -m venv $(VENV); }
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]' $(addprefix -e ,$(dir $(wildcard examples/*/pyproject.toml)))
 	@touch $@
 
 demo: $(READY)

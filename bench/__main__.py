@@ -18,6 +18,8 @@ from bench.figures import (
     memory,
     peers,
     pickup_p50,
+    slots_per_second,
+    tick_scaling,
 )
 from bench.figures.context import Bench
 from bench.oncue_side import NotReady
@@ -33,6 +35,8 @@ FIGURES: dict[str, ModuleType] = {
     "drain_sqlite": drain_sqlite,
     "claim_scaling": claim_scaling,
     "memory": memory,
+    "slots_per_second": slots_per_second,
+    "tick_scaling": tick_scaling,
 }
 
 Measure = Callable[[Bench], list[Figure]]

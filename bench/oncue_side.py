@@ -58,7 +58,7 @@ def enqueue_one(dsn: str, jobs: int) -> float:
     """Jobs per second when each `await task.aenqueue()` is awaited before the next."""
 
     async def measure() -> float:
-        app = await _migrated(dsn)
+        app = await migrated(dsn)
         noop = app.find("noop")
         await noop.aenqueue()
         started = time.perf_counter()
@@ -75,7 +75,7 @@ def enqueue_bulk(dsn: str, jobs: int) -> float:
     """Jobs per second of one bulk enqueue."""
 
     async def measure() -> float:
-        app = await _migrated(dsn)
+        app = await migrated(dsn)
         rows: list[Any] = [()] * jobs
         await app.connected()
         started = time.perf_counter()
@@ -103,7 +103,7 @@ def fill_for_claims(dsn: str, queued: int, finished: int) -> None:
     """Put so many finished and queued jobs into the tables, by SQL, for speed."""
 
     async def fill() -> None:
-        app = await _migrated(dsn)
+        app = await migrated(dsn)
         await app.aclose()
         connection = await asyncpg.connect(dsn, command_timeout=None)
         await connection.execute(_FILL, "succeeded", finished)
@@ -133,7 +133,7 @@ def memory_growth_mb(dsn: str, jobs: int) -> float:
     return float(answer["last_mb"] - answer["warm_mb"])
 
 
-async def _migrated(url: str) -> Oncue:
+async def migrated(url: str) -> Oncue:
     app = make_app(url)
     store = app.make_store()
     if store.dialect == "postgres":
@@ -144,7 +144,7 @@ async def _migrated(url: str) -> Oncue:
 
 async def _prepare_drain(url: str, jobs: int) -> None:
     """A paused queue full of jobs: workers start, find nothing to do, and wait for it to be resumed."""
-    app = await _migrated(url)
+    app = await migrated(url)
     if jobs:
         await app.pause(QUEUE)
     for start in range(0, jobs, 100_000):

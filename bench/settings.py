@@ -10,14 +10,14 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build"
 SCRATCH = BUILD / "bench"
 
-ALL_PEERS = ("pgqueuer", "graphile_worker", "procrastinate", "celery", "huey")
+ALL_PEERS = ("pgqueuer", "graphile_worker", "procrastinate", "celery", "huey", "apscheduler")
 
 
 @dataclass(frozen=True)
 class Settings:
     """The sizes of one run. A quick run keeps every figure and shrinks the amounts."""
 
-    peers: tuple[str, ...] = ("pgqueuer",)
+    peers: tuple[str, ...] = ("pgqueuer", "apscheduler")
     runs: int = 3
     drain_jobs: int = 100_000
     bulk_jobs: int = 100_000
@@ -26,6 +26,8 @@ class Settings:
     many_rows: int = 5_000_000
     few_rows: int = 10_000
     memory_jobs: int = 1_000_000
+    slots: int = 100_000
+    schedules: int = 100_000
 
 
 QUICK = {
@@ -35,6 +37,7 @@ QUICK = {
     "pickups": 150,
     "many_rows": 500_000,
     "memory_jobs": 200_000,
+    "slots": 30_000,
 }
 
 

@@ -15,7 +15,7 @@ from dst.compare import Findings, Trigger, Window, compare
 from dst.oracle import POLICIES, Policy, Slots, Timeline
 from dst.transitions import Transition
 
-# A local time may have been seen before by as much as a jump: more than any since 2020, and more than a change of date.
+# How far from a window a local time in it may happen again: no clock jumps by more, not even over the date line.
 MARGIN = timedelta(hours=26)
 LONG_AGO = timedelta(days=30)
 

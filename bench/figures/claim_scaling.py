@@ -57,13 +57,13 @@ async def _count(dsn: str, statements: list[Statement]) -> float:
     """Claims are committed, so that each one meets what the last one left behind."""
     connection = await asyncpg.connect(dsn)
     try:
-        claims = [[await _explain(connection, each) for each in statements] for _ in range(CLAIMS)]
+        claims = [[await explain(connection, each) for each in statements] for _ in range(CLAIMS)]
     finally:
         await connection.close()
     return statistics.median(sum(pages) for pages in claims)
 
 
-async def _explain(connection: asyncpg.Connection, statement: Statement) -> int:
+async def explain(connection: asyncpg.Connection, statement: Statement) -> int:
     explained = f"explain (analyze, buffers, format json) {statement.sql}"
     [report] = json.loads(await connection.fetchval(explained, *statement.args))
     plan = report["Plan"]

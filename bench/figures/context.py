@@ -47,6 +47,10 @@ class Bench:
         samples = self.settings.pickups
         return self._rivals(names, lambda name: lambda: measure.pickup(name, self.server, samples))
 
+    def firings(self, *names: str) -> tuple[dict[str, Side], list[Figure]]:
+        slots = self.settings.slots
+        return self._rivals(names, lambda name: lambda: measure.fire(name, self.server, slots))
+
     def _rivals(self, names: tuple[str, ...], side: Callable[[str], Side]) -> tuple[dict[str, Side], list[Figure]]:
         sides: dict[str, Side] = {}
         absent: list[Figure] = []

@@ -12,6 +12,8 @@ class Peer:
     python: tuple[str, ...] = ()
     node: tuple[str, ...] = ()
     pickup: bool = False
+    # A scheduler, not a queue: it fires slots and drains nothing.
+    schedules: bool = False
     # Slow peers get fewer jobs: their rate does not depend on the number, the run's length does.
     jobs_divisor: int = 1
 
@@ -36,6 +38,13 @@ PEERS = {
             jobs_divisor=10,
         ),
         Peer("celery", "redis", python=("celery[redis]==5.7.0",), jobs_divisor=5),
+        Peer(
+            "apscheduler",
+            "postgres",
+            python=("apscheduler==3.11.3", "sqlalchemy==2.1.8", "psycopg[binary]==3.3.8"),
+            jobs_divisor=25,
+            schedules=True,
+        ),
         Peer("huey", "sqlite", python=("huey==3.5.4",), jobs_divisor=10),
     )
 }

@@ -39,6 +39,16 @@ def pickup(name: str, server: database.Server, samples: int) -> float:
             worker.stop()
 
 
+def fire(name: str, server: database.Server, slots: int) -> float:
+    """Slots per second, from the first run to the last."""
+    peer = PEERS[name]
+    python, some = prepare(peer), peer.jobs(slots)
+    with broker(peer, server) as address:
+        Child(peer.module, "fill", address, some, python=python).done()
+        database.calm(address)
+        return float(Child(peer.module, "fire", address, some, python=python).result()["rate"])
+
+
 def check(peer: Peer) -> None:
     """Install what the peer needs, or say why it cannot run here."""
     prepare(peer)

@@ -93,13 +93,33 @@ class Operations:
             await asyncio.sleep(0)
 
     async def retry(self, ref: int | UUID) -> Job:
-        """Start a finished job over, with its whole budget of retries. Raises Conflict if it is not finished."""
+        """Start a finished job over, with its whole budget of retries. Raises Conflict if it is not finished.
+
+        The run of an at-most-once slot stays as it is: a new job is made, which says whose retry it is.
+        """
         connected = await self.connected()
         job, now = await self.job(ref), connected.now()
+        if job.finished and job.schedule_id is not None:
+            await self._refuse_overlap(job, job.schedule_id)
+        if job.finished and lifecycle.is_final(job):
+            return await self._repeated(job, now)
         change = lifecycle.revive(job, now)
         if change is None or not await self._revived(change, job, now):
             raise Conflict(f"job {job.id} is {(await self.job(job.id)).state}: only finished jobs are retried", job.id)
         return await self.job(job.id)
+
+    async def _refuse_overlap(self, job: Job, schedule_id: int) -> None:
+        """Two runs of one schedule do not overlap because of a retry."""
+        unfinished = await (await self.connected()).store.unfinished(schedule_id, 1)
+        if unfinished:
+            raise Conflict(f"job {job.id}: job {unfinished[0]} of the same schedule is not finished", unfinished[0])
+
+    async def _repeated(self, job: Job, now: datetime) -> Job:
+        store = (await self.connected()).store
+        (new_id,) = await store.reserve(1)
+        if not await store.repeat(job, new_id, now):
+            raise Conflict(f"job {job.id} has changed in this moment: look at it again", job.id)
+        return await self.job(new_id)
 
     async def _revived(self, change: Change, job: Job, now: datetime) -> bool:
         store = (await self.connected()).store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from oncue.checks import (
     DEFAULT_GRACE,
+    LATEST,
     checked_grace,
     checked_max_instances,
     checked_missed,
@@ -27,7 +28,7 @@ from oncue.policy import schedules as policy
 from oncue.policy import triggers
 from oncue.policy.audit import Audit, audit
 from oncue.policy.durations import Duration
-from oncue.policy.triggers import DstMark, Rule
+from oncue.policy.triggers import DstMark, DstPolicy, Rule
 from oncue.store.contract import Store
 from oncue.task import Task
 
@@ -36,6 +37,8 @@ BACKFILL_BATCH = 1000
 MOST_BACKFILLED = 100_000
 MOST_PREVIEWED = 10_000
 MOST_TRIES = 20
+LEDGER_PAGE = 10_000
+LONGEST_LOOK = timedelta(days=3650)
 LONGEST_DESCRIPTION = 1000
 AUDITED = timedelta(days=1)
 
@@ -108,11 +111,22 @@ class Scheduling:
         schedule = await self._any(name)
         return await store.slots(schedule.id, checked_moment(start, "start"), checked_moment(end, "end"), limit)
 
-    async def preview(self, name: str, count: int = 10) -> list[Fire]:
-        """The next slots of a schedule, whether it is enabled or not."""
+    async def latest_slots(self, name: str, count: int = 10) -> list[Slot]:
+        """The ledger's last rows, oldest first; of slots to come that were taken by hand too."""
+        connected, schedule = await self.connected(), await self._any(name)
+        now, span = connected.now(), timedelta(minutes=1)
+        while True:  # the ledger is read forwards: look back further and further until there is enough
+            rows = await _ledger(connected.store, schedule.id, now - span, LATEST)
+            if len(rows) >= count or span > LONGEST_LOOK:
+                return rows[-count:]
+            span *= 8
+
+    async def preview(self, name: str, count: int = 10, start: datetime | None = None) -> list[Fire]:
+        """The next slots of a schedule, or those from `start` on, whether it is enabled or not."""
         schedule = await self.schedule(name)
         now = (await self.connected()).now()
-        return fires(policy.trigger_of(schedule), schedule.tz, max(now, schedule.cursor), count)
+        after = max(now, schedule.cursor) if start is None else checked_moment(start, "start") - policy.TICK
+        return fires(policy.trigger_of(schedule), schedule.tz, after, count)
 
     async def audit(self, name: str, start: datetime | None = None, end: datetime | None = None) -> Audit:
         """What became of every slot that the schedule should have had, by default in the last day."""
@@ -123,7 +137,7 @@ class Scheduling:
         if start > end:
             raise InvalidSchedule("start", f"expected an instant before {end.isoformat()}, not {start.isoformat()}")
         revisions = await connected.store.revisions(schedule.id)
-        rows = await connected.store.slots(schedule.id, start, end)
+        rows = await _ledger(connected.store, schedule.id, start, end)
         doubled = await connected.store.doubled(schedule.id, start, end)
         # Read again, last: what was decided while we read is not held against the ledger.
         cursor = min(schedule.cursor, (await self._any(name)).cursor)
@@ -170,6 +184,8 @@ class Scheduling:
         name: str,
         *,
         rule: Rule | str | None = None,
+        tz: str | None = None,
+        dst: DstPolicy | None = None,
         task: Task[Any, Any] | str | None = None,
         args: Mapping[str, Any] | None = None,
         description: str | None = None,
@@ -180,7 +196,10 @@ class Scheduling:
         max_instances: int | None = None,
         changed_by: str = "system",
     ) -> Schedule:
-        """Change what is given; the rest stays. The edit is a new revision and starts from now."""
+        """Change what is given; the rest stays. The edit is a new revision and starts from now.
+
+        A rule that is only an expression keeps the time zone and the DST policy, unless they are given too.
+        """
 
         def edit(current: Schedule) -> Schedule:
             _refuse_code(current)
@@ -188,7 +207,7 @@ class Scheduling:
             new_args = json.loads(current.args) if args is None else dict(args)
             wanted = self._wanted(
                 current.name,
-                Rule(current.expression, current.tz, current.dst) if rule is None else _rule(rule),  # type: ignore[arg-type]
+                _changed_rule(current, rule, tz, dst),
                 target,
                 new_args,
                 current.description if description is None else description,
@@ -385,24 +404,31 @@ class Scheduling:
         many.
         """
         connected, schedule = await self.connected(), await self.schedule(name)
-        start, end = checked_moment(start, "start"), checked_moment(end, "end")
-        trigger = policy.trigger_of(schedule)
-        total = _backfilled(schedule, start, end, connected.now(), trigger.count(start - policy.TICK, end))
+        total, batches = _batches(schedule, start, end, connected.now())
         made: list[int] = []
-        seen, after = 0, start - policy.TICK
-        while batch := list(islice(triggers.between(trigger, after, end), BACKFILL_BATCH)):
+        seen = 0
+        for batch in batches:
             made += await self._backfilled(connected, name, batch, by)
-            seen, after = seen + len(batch), batch[-1]
+            seen += len(batch)
             if told is not None:
                 told(seen, total)
         return Backfilled(made, seen - len(made))
+
+    async def absent(self, name: str, start: datetime, end: datetime) -> list[datetime]:
+        """The slots from `start` to `end` that nobody has decided: what `backfill` would run."""
+        connected, schedule = await self.connected(), await self.schedule(name)
+        found: list[datetime] = []
+        for batch in _batches(schedule, start, end, connected.now())[1]:
+            rows = await connected.store.slots(schedule.id, batch[0], batch[-1])
+            found += _undecided(batch, rows)
+        return found
 
     async def _backfilled(self, connected: Connected, name: str, batch: Sequence[datetime], by: str) -> list[int]:
         """Decide those of these slots that are absent; the jobs that were made."""
         for _ in range(MOST_TRIES):
             schedule, now = await self.schedule(name), connected.now()
             rows = await connected.store.slots(schedule.id, batch[0], batch[-1])
-            absent = [slot for slot in batch if not _is_decided(slot, rows)]
+            absent = _undecided(batch, rows)
             if not absent:
                 return []
             jobs = await connected.ids(len(absent))
@@ -437,6 +463,13 @@ def _rule(rule: Rule | str) -> Rule:
     if isinstance(rule, Rule):
         return triggers.cron(rule.expression, tz=rule.tz, dst=rule.dst)
     return triggers.cron(rule)
+
+
+def _changed_rule(current: Schedule, rule: Rule | str | None, tz: str | None, dst: DstPolicy | None) -> Rule:
+    stays = Rule(current.expression, current.tz, current.dst)  # type: ignore[arg-type]
+    given = rule if isinstance(rule, Rule) else stays if rule is None else dataclasses.replace(stays, expression=rule)
+    wanted = dataclasses.replace(given, tz=given.tz if tz is None else tz, dst=given.dst if dst is None else dst)
+    return stays if wanted == stays else _rule(wanted)
 
 
 def _refuse_code(schedule: Schedule) -> None:
@@ -492,7 +525,34 @@ def _refuse_taken(schedule: Schedule, at: datetime, standing: Sequence[Slot]) ->
         )
 
 
-def _backfilled(schedule: Schedule, start: datetime, end: datetime, now: datetime, total: int) -> int:
+async def _ledger(store: Store, schedule_id: int, start: datetime, end: datetime) -> list[Slot]:
+    """All rows of the ledger that touch this span, however many."""
+    rows: list[Slot] = []
+    while True:
+        page = await store.slots(schedule_id, start, end, LEDGER_PAGE)
+        rows += [row for row in page if not rows or row.scheduled_for > rows[-1].scheduled_for]
+        if len(page) < LEDGER_PAGE:
+            return rows
+        start = page[-1].scheduled_for + policy.TICK
+
+
+def _batches(
+    schedule: Schedule, start: datetime, end: datetime, now: datetime
+) -> tuple[int, Iterator[Sequence[datetime]]]:
+    """The slots that a backfill looks at: how many, and in batches. Raises InvalidSchedule."""
+    after, end = checked_moment(start, "start") - policy.TICK, checked_moment(end, "end")
+    trigger = policy.trigger_of(schedule)
+    _refuse_span(schedule, after + policy.TICK, end, now)
+    total = trigger.count(after, end)
+    if total > MOST_BACKFILLED:
+        raise InvalidSchedule(
+            "start", f"expected a span with at most {MOST_BACKFILLED:,} slots; this one has {total:,}: take it in parts"
+        )
+    slots = triggers.between(trigger, after, end)
+    return total, iter(lambda: list(islice(slots, BACKFILL_BATCH)), [])
+
+
+def _refuse_span(schedule: Schedule, start: datetime, end: datetime, now: datetime) -> None:
     if end > now:
         raise InvalidSchedule("end", f"expected an instant that is not in the future, not {end.isoformat()}")
     if start > end:
@@ -501,12 +561,10 @@ def _backfilled(schedule: Schedule, start: datetime, end: datetime, now: datetim
         raise InvalidSchedule(
             "start", f"expected {schedule.horizon.isoformat()} or later: before, the ledger is not kept"
         )
-    if total > MOST_BACKFILLED:
-        raise InvalidSchedule(
-            "start", f"expected a span with at most {MOST_BACKFILLED:,} slots; this one has {total:,}: take it in parts"
-        )
-    return total
 
 
-def _is_decided(slot: datetime, rows: Sequence[Slot]) -> bool:
-    return any(row.scheduled_for <= slot <= (row.until or row.scheduled_for) for row in rows)
+def _undecided(slots: Sequence[datetime], rows: Sequence[Slot]) -> list[datetime]:
+    """Those of these slots that no row tells of, neither as its own nor as part of a run."""
+    single = {row.scheduled_for for row in rows if row.until is None}
+    runs = [(row.scheduled_for, row.until) for row in rows if row.until is not None]
+    return [slot for slot in slots if slot not in single and not any(first <= slot <= last for first, last in runs)]

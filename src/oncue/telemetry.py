@@ -27,6 +27,7 @@ EVENTS: dict[str, str] = {
     "schedule.error": "a schedule's slots could not be worked out: schedule, error",
     "leader.elected": "this node leads: epoch; node, lease",
     "leader.lost": "this node leads no more: epoch; node, why",
+    "outage": "nobody led, for longer than a lease, until this node did: duration (s); node",
     "exclusive.taken": "this node is the exclusive worker: epoch; node, lease",
     "exclusive.lost": "this node is the exclusive worker no more: node, why",
     "recovery": "a dead predecessor's runs were ended: jobs; node, predecessor",

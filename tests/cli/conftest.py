@@ -21,6 +21,8 @@ from oncue.model import TERMINAL
 from oncue.settings import BARE_NAMES
 
 SHOP = "tests.cli.shop:app"
+DIARY = "tests.cli.diary:app"
+APPLICATIONS = ("tests.cli.shop", "tests.cli.diary")
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,7 +47,8 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         if name.startswith("ONCUE_") or name in BARE_NAMES.values():
             monkeypatch.delenv(name)
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    monkeypatch.delitem(sys.modules, "tests.cli.shop", raising=False)
+    for name in APPLICATIONS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.chdir(tmp_path)
 
 
@@ -54,7 +57,8 @@ def oncue(capsys: pytest.CaptureFixture[str]) -> Shell:
     """Types a command."""
 
     def typed(*arguments: str) -> Answer:
-        sys.modules.pop("tests.cli.shop", None)
+        for name in APPLICATIONS:
+            sys.modules.pop(name, None)
         code = run(arguments)
         captured = capsys.readouterr()
         return Answer(code, captured.out, captured.err)
@@ -74,6 +78,22 @@ def shop(monkeypatch: pytest.MonkeyPatch, database_url: str) -> str:
 def sqlite_shop(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> str:
     """The shop where the back end does not matter."""
     monkeypatch.setenv("ONCUE_APP", SHOP)
+    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+    return sqlite_url
+
+
+@pytest.fixture
+def diary(monkeypatch: pytest.MonkeyPatch, database_url: str) -> str:
+    """The diary on a database of its own, on each back end."""
+    monkeypatch.setenv("ONCUE_APP", DIARY)
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    return database_url
+
+
+@pytest.fixture
+def sqlite_diary(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> str:
+    """The diary where the back end does not matter."""
+    monkeypatch.setenv("ONCUE_APP", DIARY)
     monkeypatch.setenv("DATABASE_URL", sqlite_url)
     return sqlite_url
 

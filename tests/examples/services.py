@@ -18,6 +18,8 @@ from k2_daily_brief import database
 from k2_daily_brief.runs import job_runs
 from sqlalchemy import inspect, select
 
+from oncue import Job, Oncue
+from oncue.model import Node, Schedule
 from oncue.settings import BARE_NAMES
 from tests.examples.conftest import ROOT, SOURCE
 from tests.process.cluster import until
@@ -27,7 +29,9 @@ T = TypeVar("T")
 LEASE = "2s"
 EVERY_SECOND = "* * * * * *"
 NEVER = "0 0 29 2 *"
-PATIENCE = 20.0
+PATIENCE = 45.0
+FEEDS = ("courier", "wire", "gazette")
+"""Those of the samples that take no time; a broken one comes with them."""
 WEB = ("-c", "from k2_daily_brief.web.serve import main; main()")
 WORKER = ("-c", "from k2_daily_brief.worker import main; main()")
 
@@ -65,7 +69,12 @@ class Services:
         self._folder = folder
         self._port = _free_port()
         self.web_url = f"http://127.0.0.1:{self._port}"
-        ours = {"DATABASE_URL": url, "PYTHONPATH": f"{SOURCE}:{ROOT / 'src'}:{ROOT}", "K2_WEB_URL": self.web_url}
+        ours = {
+            "DATABASE_URL": url,
+            "PYTHONPATH": f"{SOURCE}:{ROOT / 'src'}:{ROOT}",
+            "K2_WEB_URL": self.web_url,
+            "K2_FEEDS": ",".join(f"{self.web_url}/samples/{name}.xml" for name in (*FEEDS, "broken")),
+        }
         self._environment = {**_clean_environment(), **ours, **environment}
         self._services: list[Service] = []
 
@@ -122,6 +131,18 @@ class Services:
             query = query.where(job_runs.c.job_name == job)
         with database.reading(self.engine) as connection:
             return list(connection.execute(query))
+
+    def started_runs(self, job: str | None = None) -> list[Any]:
+        """Those that a worker has begun."""
+        return [run for run in self.runs(job) if run.started_at is not None]
+
+    def nodes_jobs_and_schedules(self) -> tuple[list[Node], list[Job], list[Schedule]]:
+        """What oncue's own tables say."""
+        app = Oncue(self.url)
+        try:
+            return app.wait(app.nodes()), app.wait(app.jobs()), app.wait(app.schedules())
+        finally:
+            app.close()
 
     def until(self, condition: Callable[[], T], wanted: str) -> T:
         return until(condition, wanted, self._situation, PATIENCE)

@@ -11,7 +11,7 @@ from k2_daily_brief import briefs
 from k2_daily_brief.clustering import cluster
 from k2_daily_brief.samples.news import stories
 from k2_daily_brief.settings import Settings
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from tests.examples.newsroom import Draft, add, drafts
 
@@ -66,29 +66,3 @@ def test_health_says_whether_the_database_answers(site: str, engine: Engine, mon
     monkeypatch.setattr(app.app.state, "engine", nowhere)
     answer = httpx.get(f"{site}/health")
     assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
-
-
-def test_the_page_reads_the_last_runs_from_the_view(site: str, engine: Engine) -> None:
-    """The view's own columns; oncue makes the real one when the worker starts."""
-    with engine.begin() as connection:
-        connection.execute(
-            text(
-                "create view job_runs as select 1 as id, 'rss_ingest' as job_name, "
-                "cast('2026-11-15 12:00:00.000000' as timestamp) as scheduled_for, "
-                "cast('2026-11-15 12:00:01.000000' as timestamp) as started_at, "
-                "cast('2026-11-15 12:00:03.500000' as timestamp) as finished_at, 'failed' as status, "
-                "'k2dailybrief-worker' as worker_instance, 'worker_startup_recovery' as error_message"
-                if engine.dialect.name == "postgresql"
-                else "create view job_runs as select 1 as id, 'rss_ingest' as job_name, "
-                "'2026-11-15 12:00:00.000000' as scheduled_for, '2026-11-15 12:00:01.000000' as started_at, "
-                "'2026-11-15 12:00:03.500000' as finished_at, 'failed' as status, "
-                "'k2dailybrief-worker' as worker_instance, 'worker_startup_recovery' as error_message"
-            )
-        )
-    try:
-        page = httpx.get(site).text
-        assert "worker_startup_recovery" in page
-        assert "2.5 s" in page
-    finally:
-        with engine.begin() as connection:
-            connection.execute(text("drop view job_runs"))

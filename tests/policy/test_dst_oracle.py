@@ -34,7 +34,6 @@ PLACES = [
     ("America/Asuncion", datetime(2023, 3, 1), 8),
     ("America/Scoresbysund", datetime(2030, 3, 1), 8),
     ("Pacific/Chatham", datetime(2035, 3, 1), 7),
-    ("Asia/Gaza", datetime(2022, 3, 1), 8),
     ("Africa/Juba", datetime(2021, 1, 1), 2),
     ("America/Havana", datetime(2036, 3, 1), 9),
 ]

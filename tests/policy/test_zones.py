@@ -87,6 +87,18 @@ def test_hours_of_a_block_may_repeat_those_of_the_block_before() -> None:
     assert (segment.start, segment.before, segment.offset, segment.repeats_until) == (start, 0, 0, fold + 2 * HOUR)
 
 
+def test_a_change_may_fall_on_the_edge_of_a_block() -> None:
+    info, edge = imagined("<A>0<B>-2,M3.5.0/1:00,M10.5.0/26:00"), instant("1976-11-01")
+    before, segment = Zone(info).segment(edge - 1), Zone(info).segment(edge)
+    assert (before.end, before.offset) == (edge, 2 * HOUR)
+    assert (segment.start, segment.before, segment.offset, segment.repeats_until) == (
+        edge,
+        2 * HOUR,
+        0,
+        edge + 2 * HOUR,
+    )
+
+
 @pytest.mark.parametrize("name", MOVING)
 def test_probing_once_a_day_misses_nothing(name: str) -> None:
     info = ZoneInfo(name)

@@ -14,17 +14,19 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from oncue import Job, Oncue, StoreUnavailable, Task
-from oncue.model import TERMINAL, Node
+from oncue.model import TERMINAL, Lease, Node
 from oncue.settings import BARE_NAMES
 from oncue.sim.checker import Final, check
 from oncue.sim.history import Event, merged, read
+from oncue.store.contract import LEADER, Store
 from oncue.task import Call
 from tests.process.program import LEASE, flaky, once, plain_step, record, step
 
@@ -247,6 +249,39 @@ class Cluster:
 
     def node(self, worker: Process) -> Node | None:
         return next((node for node in self.app.wait(self.app.nodes()) if node.name == worker.name), None)
+
+    # --- schedules --------------------------------------------------------------------------------------------------
+
+    def ask(self, question: Callable[[Store], Awaitable[T]]) -> T:
+        """Ask the store itself."""
+
+        async def asked() -> T:
+            return await question((await self.app.connected()).store)
+
+        return self.app.wait(asked())
+
+    def time(self) -> datetime:
+        return self.ask(lambda store: store.time())
+
+    def lease(self, name: str = LEADER) -> Lease | None:
+        """Who holds it, if it is not over."""
+        lease = self.ask(lambda store: store.lease(name))
+        return lease if lease is not None and lease.expires_at > self.time() else None
+
+    def led(self, after: int = 0) -> tuple[Process, Lease]:
+        """Wait until somebody leads, under a later epoch than this one."""
+
+        def leader() -> tuple[Process, Lease] | None:
+            lease = self.lease()
+            if lease is None or lease.epoch <= after:
+                return None
+            return next(process for process in self._processes if process.name == lease.holder_name), lease
+
+        return self.until(leader, f"somebody leads, after epoch {after}")
+
+    def schedule(self, task: Task[..., Any], rule: str = "* * * * * *", **options: Any) -> None:
+        """Make a schedule with the name of its task."""
+        self.app.wait(self.app.create_schedule(task.name, rule, task, **options))
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 

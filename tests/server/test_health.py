@@ -12,14 +12,14 @@ from oncue import Oncue
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import address
 from oncue.server.health import Readiness
-from oncue.server.http import HttpServer, worker_api
+from oncue.server.http import HttpServer, process_api
 
 
 @asynccontextmanager
 async def served(app: Oncue, readiness: Readiness) -> AsyncIterator[httpx.AsyncClient]:
     listening = address.listen(address.Address("127.0.0.1", 0))
     url = address.url(listening, "here")
-    server = HttpServer(worker_api(readiness, PrometheusMetrics(app.telemetry).registry), listening)
+    server = HttpServer(process_api(readiness, PrometheusMetrics(app.telemetry).registry), listening)
     await server.start()
     async with httpx.AsyncClient(base_url=url) as client:
         try:

@@ -11,10 +11,30 @@ from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
-from oncue.model import Batch, Change, Claim, Failed, Job, Lost, Node, Outcome, State, Succeeded
+from oncue.model import (
+    Batch,
+    Change,
+    Claim,
+    Decided,
+    Failed,
+    Job,
+    Lease,
+    Lost,
+    Node,
+    Outcome,
+    Revised,
+    Revision,
+    Schedule,
+    Slot,
+    State,
+    Step,
+    Succeeded,
+)
 from oncue.policy import lifecycle
 from oncue.policy.options import Options
+from oncue.policy.schedules import TERMS
 from oncue.store import Store
+from oncue.store.contract import LEADER
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 LEASE = timedelta(days=365)
@@ -76,7 +96,9 @@ async def put(store: Store, size: int = 1, **fields: Any) -> list[int]:
     return [receipt.id for receipt in await store.enqueue([a_batch(size, **fields)])]
 
 
-def a_node(name: str = "alpha", *, started_at: datetime = NOW, expires_at: datetime = NOW + LEASE) -> Node:
+def a_node(
+    name: str = "alpha", *, started_at: datetime = NOW, expires_at: datetime = NOW + LEASE, exclusive: bool = False
+) -> Node:
     return Node(
         id=uuid4(),
         name=name,
@@ -91,6 +113,7 @@ def a_node(name: str = "alpha", *, started_at: datetime = NOW, expires_at: datet
         started_at=started_at,
         beat_at=started_at,
         expires_at=expires_at,
+        exclusive=exclusive,
     )
 
 
@@ -151,3 +174,108 @@ async def age_all(store: Store, round_no: int, waiting_since: datetime, now: dat
         while raised := await store.age(lane, round_no, waiting_since, 10, limit, now):
             total += raised
     return total
+
+
+# --- schedules and slots ------------------------------------------------------------------------------------------
+
+
+def at(minutes: float) -> datetime:
+    """A slot of a schedule that fires every minute."""
+    return NOW + timedelta(minutes=minutes)
+
+
+def a_schedule(name: str = "report", **fields: Any) -> Schedule:
+    """A schedule that was made at noon and fires every minute, first at one past."""
+    usual: dict[str, Any] = {
+        "id": 0, "name": name, "description": "", "task": "send", "args": "{}", "queue": "default", "priority": 0,
+        "expression": "* * * * *", "tz": "UTC", "dst": "debian", "missed": "latest", "grace": 300.0, "max_instances": 1,
+        "enabled": True, "options": OPTIONS, "max_retries": 3, "max_runtime": 600.0, "deadline": None,
+        "declared_by": None, "reason": None, "revision": 1, "started_at": NOW, "version": 1, "cursor": NOW,
+        "next_run_at": at(1), "last_run_at": None, "horizon": None, "created_by": "tests", "created_at": NOW,
+        "updated_at": NOW, "deleted_at": None,
+    }  # fmt: skip
+    return Schedule(**{**usual, **fields})
+
+
+def a_revision(schedule: Schedule, by: str = "tests") -> Revision:
+    terms = {name: getattr(schedule, name) for name in TERMS}
+    return Revision(
+        schedule_id=schedule.id, revision=schedule.revision, started_at=schedule.started_at, changed_by=by, **terms
+    )
+
+
+async def plan(store: Store, name: str = "report", **fields: Any) -> Schedule:
+    """Create a schedule."""
+    wanted = a_schedule(name, **fields)
+    assert await store.revise([Revised(wanted, 0, a_revision(wanted))], NOW) == [True]
+    return await find(store, name)
+
+
+async def find(store: Store, name: str = "report") -> Schedule:
+    found = await store.schedule(name)
+    assert found is not None
+    return found
+
+
+def a_step(schedule: Schedule, *decided: Decided, cursor: datetime | None = None) -> Step:
+    """The step that decides these slots; the next one comes a minute after the last."""
+    reached = cursor or max((slot.until or slot.scheduled_for for slot in decided), default=schedule.cursor)
+    return Step(schedule.id, schedule.version, reached, reached + timedelta(minutes=1), decided)
+
+
+async def fire(
+    store: Store, schedule: Schedule, *slots: datetime, now: datetime | None = None, parked: bool = False
+) -> list[int]:
+    """Decide slots of a schedule as it stands now, so that each has a job; their ids."""
+    schedule = await find(store, schedule.name)
+    ids = await store.reserve(len(slots))
+    decided = [Decided(slot, "fired", None, job_id) for slot, job_id in zip(slots, ids, strict=True)]
+    assert await store.decide([a_step(schedule, *decided)], now or slots[-1], by="tests", parked=parked) == [True]
+    return ids
+
+
+async def all_slots(store: Store, schedule: Schedule) -> list[Slot]:
+    return await store.slots(schedule.id, before(days=9999), after(days=9999))
+
+
+async def the_slot(store: Store, schedule: Schedule, slot: datetime) -> Slot:
+    (found,) = await store.slots(schedule.id, slot, slot)
+    return found
+
+
+async def lead(store: Store, node: UUID, *, now: datetime = NOW, seconds: float = 15) -> Lease:
+    """Make a node the leader."""
+    lease = await store.acquire(LEADER, node, "alpha", now, now + timedelta(seconds=seconds), respect=None)
+    assert lease is not None
+    assert lease.holder == node
+    return lease
+
+
+# --- behind the store's back --------------------------------------------------------------------------------------
+
+
+async def query(store: Any, statement: str) -> list[tuple[Any, ...]]:
+    """Run SQL that both dialects understand."""
+    if store.dialect == "sqlite":
+        rows: list[tuple[Any, ...]] = await store._writer.write(
+            lambda connection: connection.execute(statement).fetchall()
+        )
+        return rows
+    async with store._connections.use() as connection:
+        return [tuple(row) for row in await connection.fetch(statement)]
+
+
+def as_stored(store: Store, instant: datetime) -> str:
+    """An instant, as this dialect writes it in SQL."""
+    micros = (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return str(micros) if store.dialect == "sqlite" else f"timestamptz '{instant.isoformat()}'"
+
+
+async def smuggle(store: Store, schedule: Schedule, slot: datetime, verdict: str = "skipped") -> None:
+    """Put a row into the ledger that nobody decided."""
+    instant = as_stored(store, slot)
+    await query(
+        store,
+        "insert into oncue_slots (schedule_id, scheduled_for, verdict, reason, revision, decided_at)"
+        f" values ({schedule.id}, {instant}, '{verdict}', 'smuggled', 1, {instant})",
+    )

@@ -12,7 +12,8 @@ import typer
 from rich.markup import escape
 
 from oncue.app import Oncue
-from oncue.cli import output, values
+from oncue.cli import arguments, output, values
+from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
 from oncue.errors import InvalidJob
@@ -26,11 +27,8 @@ Row: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 def enqueue(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.", show_default=False)],
-    pairs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="Arguments; a value is JSON or text.", show_default=False),
-    ] = None,
-    args: Annotated[str | None, typer.Option("--args", metavar="JSON", help="Arguments as a JSON object.")] = None,
+    pairs: Pairs = None,
+    args: ArgsOption = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="Instead of the task's own.")] = None,
     priority: Annotated[int | None, typer.Option("--priority", "-p", help="From 0 to 100.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", metavar="DURATION", help="Not before, such as 10m.")] = None,
@@ -64,7 +62,7 @@ def enqueue(
     )
     if file is not None and count != 1:
         raise typer.BadParameter("give either --count or --file, not both", param_hint="--count")
-    named = _arguments(pairs or [], args)
+    named = arguments.named(pairs, args)
     limit = found.settings.max_args_bytes
     rows = [_fitting(wanted, named, limit)] * count if file is None else _rows(file, wanted, named, limit)
     _show(ask(found, lambda: _written(found, call, rows)), call, as_json, single=file is None and count == 1)
@@ -106,54 +104,8 @@ def _show_one(receipt: Receipt, call: Call[Any], as_json: bool) -> None:
 # --- arguments ------------------------------------------------------------------------------------------------------
 
 
-class Typed(str):
-    """A value that was typed after `name=`: what its JSON means, unless the task wants the text itself."""
-
-    __slots__ = ()
-
-    def meant(self) -> Any:
-        try:
-            return json.loads(self)
-        except ValueError:
-            return str(self)
-
-
-def _arguments(pairs: list[str], args: str | None) -> dict[str, Any]:
-    named: dict[str, Any] = {}
-    if args is not None:
-        named = _object(args)
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name.isidentifier():
-            raise typer.BadParameter(f"expected name=value, not {pair!r}", param_hint="NAME=VALUE")
-        named[name] = Typed(value)
-    return named
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        wanted = "expected a JSON object such as '{\"order_id\": 42}'"
-        raise typer.BadParameter(f"{wanted}; {error}", param_hint="--args") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"expected a JSON object, not {text[:60]!r}", param_hint="--args")
-    return value
-
-
 def _fitting(task: Task[Any, Any], named: dict[str, Any], limit: int, positional: tuple[Any, ...] = ()) -> Row:
-    """Arguments that fit the task. `42` is a number, but the text '42' to a parameter that wants text."""
-    meant = {name: value.meant() if isinstance(value, Typed) else value for name, value in named.items()}
-    while True:
-        try:
-            task.arguments.dump(positional, meant, limit)
-        except InvalidJob as error:
-            name = error.field.split(".")[0]
-            if not isinstance(named.get(name), Typed) or meant[name] == str(named[name]):
-                raise
-            meant[name] = str(named[name])
-        else:
-            return positional, meant
+    return positional, arguments.fitting(named, lambda meant: task.arguments.dump(positional, meant, limit))
 
 
 def _rows(file: str, task: Task[Any, Any], named: dict[str, Any], limit: int) -> list[Row]:

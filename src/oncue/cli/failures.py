@@ -13,7 +13,15 @@ import traceback
 
 import typer
 
-from oncue.errors import ConfigError, InvalidJob, JobNotFound, OncueError, UnknownTask
+from oncue.errors import (
+    ConfigError,
+    InvalidJob,
+    InvalidSchedule,
+    JobNotFound,
+    OncueError,
+    ScheduleNotFound,
+    UnknownTask,
+)
 from oncue.store.addresses import hidden
 
 FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
@@ -25,9 +33,9 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 def exit_code(error: Exception) -> int:
     if isinstance(error, ConfigError):
         return error.exit_code
-    if isinstance(error, JobNotFound | UnknownTask):
+    if isinstance(error, JobNotFound | ScheduleNotFound | UnknownTask):
         return NOT_FOUND
-    if isinstance(error, InvalidJob | _UsageProblem):
+    if isinstance(error, InvalidJob | InvalidSchedule | _UsageProblem):
         return USAGE
     return FAILED
 

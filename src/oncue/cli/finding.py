@@ -56,6 +56,12 @@ def find(app: str | None, *, needs_tasks: bool = False, may_create: bool = False
     return found
 
 
+def has_database(app: Oncue) -> bool:
+    """Whether there is something to ask: an SQLite file may not be there yet."""
+    store = app.make_store()
+    return not isinstance(store, SqliteStore) or Path(store.path).exists()
+
+
 def imported(name: str, origin: str) -> Oncue:
     """Import `module:name` (by default `:app`), from the current folder too."""
     module_name, _, attribute = name.partition(":")

@@ -1,9 +1,10 @@
-"""`oncue migrate`: brings the tables up to date."""
+"""`oncue migrate`: brings the tables up to date, and makes the views that people query."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Annotated
 
 import typer
 
@@ -26,27 +27,36 @@ def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
     return store
 
 
-def migrate(as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
+def migrate(
+    views: Annotated[
+        bool, typer.Option("--views", help="Also make the views for people and reports, such as job_runs.")
+    ] = False,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
     """Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once."""
     found = find(app, may_create=True, database_url=database_url)
-    steps, version = asyncio.run(_migrated(unmigrated(found)))
+    steps, version, made = asyncio.run(_migrated(unmigrated(found), views=views))
     address = hidden(found.settings.database_url)
     if as_json:
-        output.show_json({"database_url": address, "version": version, "applied": steps})
+        output.show_json({"database_url": address, "version": version, "applied": steps, "views": made})
         return
     for step in steps:
         output.show(f"applied {step}")
     output.show(f"{address} is up to date (schema version {version}).")
+    for view in made:
+        output.show(f"The view {view} is there.")
 
 
-async def _migrated(store: SqliteStore | PostgresStore) -> tuple[list[str], int]:
+async def _migrated(store: SqliteStore | PostgresStore, *, views: bool) -> tuple[list[str], int, list[str]]:
     try:
         with suppress(SchemaMismatch):  # that is what we came for
             await store.open()
         steps = await store.migrate()
         version = await store.version()
         check_version(store.dialect, version)
-        return steps, version
+        return steps, version, await store.create_views() if views else []
     finally:
         await store.close()
 

@@ -6,8 +6,9 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 import typer
 from rich import box
@@ -102,6 +103,20 @@ def when(instant: datetime | None, now: datetime) -> str:
     if abs(away) < 1:
         return "now"
     return f"{took(away)} ago" if away > 0 else f"in {took(-away)}"
+
+
+def stamp(instant: datetime) -> str:
+    """Date and time, with a fraction only where there is one."""
+    return f"{instant:%Y-%m-%d %H:%M:%S}" + (f".{instant.microsecond:06d}" if instant.microsecond else "")
+
+
+def local(instant: datetime, tz: str) -> str:
+    """An instant as clocks in a time zone show it, with the zone's abbreviation."""
+    try:
+        there = instant.astimezone(ZoneInfo(tz))
+    except (LookupError, ValueError, OSError):  # a zone that this host does not know
+        there = instant.astimezone(UTC)
+    return f"{stamp(there)} {there:%Z}"
 
 
 def full(instant: datetime | None, now: datetime) -> str | None:

@@ -1,7 +1,8 @@
-"""A worker as a process: its event loop, its signals, its HTTP server, and how it ends.
+"""A worker, a web process or both as a process: its event loop, its signals, its HTTP server, and how it ends.
 
 The order at the end is the contract's: upkeep stops, nothing more is claimed, what runs may finish within the drain
-time, the rest is given back, the lease is ended, the HTTP server closes, the process exits with 0.
+time, the rest is given back, the lease is ended, the HTTP server closes, the process exits with 0. A web process has
+only the last two to do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Any
@@ -61,12 +63,20 @@ class Stop:
 
 
 def run_worker(app: Oncue, listening: socket.socket | None) -> None:
-    """Work until a signal says stop."""
-    front = None if listening is None else Front(app, listening)
+    """Work until a signal says stop, and answer over HTTP if there is somewhere to listen."""
+    _run(_work(app, None if listening is None else Front(app, listening)))
+
+
+def run_web(app: Oncue, listening: socket.socket) -> None:
+    """Answer over HTTP until a signal says stop. Nothing is scheduled and no job is run."""
+    _run(_answer(app, Front(app, listening)))
+
+
+def _run(life: Coroutine[Any, Any, None]) -> None:
     threads = ThreadPoolExecutor(thread_name_prefix="oncue-default")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.get_loop().set_default_executor(threads)
-        runner.run(_work(app, front))
+        runner.run(life)
         threads.shutdown(wait=False, cancel_futures=True)
         _leave_stuck_threads()
 
@@ -95,11 +105,24 @@ async def _work(app: Oncue, front: Front | None) -> None:
     _log.info("stopped")
 
 
+async def _answer(app: Oncue, front: Front) -> None:
+    """The database may be away, now or later: readiness says so, and its connection is opened when it is asked."""
+    stop = Stop()
+    try:
+        await front.open()
+        await stop.wait()
+        front.readiness.draining = True
+    finally:
+        await front.close()
+        await app.aclose()
+    _log.info("stopped")
+
+
 class Front:
-    """What a worker shows over HTTP: readiness and metrics."""
+    """What a process shows over HTTP: health, readiness and metrics."""
 
     def __init__(self, app: Oncue, listening: socket.socket) -> None:
-        # Imported only by a worker that was asked to answer, and before it works: FastAPI takes half a second.
+        # Imported only by a process that was asked to answer, and before it works: FastAPI takes half a second.
         from oncue.observe.prometheus import PrometheusMetrics
         from oncue.server import address, health, http
 
@@ -107,11 +130,13 @@ class Front:
         self.readiness = health.Readiness(app)
         self._metrics = PrometheusMetrics(app.telemetry)
         self._buffer = app.settings.buffer
-        self._server = http.HttpServer(http.worker_api(self.readiness, self._metrics.registry), listening)
+        self._server = http.HttpServer(http.process_api(self.readiness, self._metrics.registry), listening)
 
-    async def open(self, node: WorkerNode) -> None:
-        self.readiness.node = node
-        self._metrics.follow(node.executor, self._buffer)
+    async def open(self, node: WorkerNode | None = None) -> None:
+        """Begin to answer, for a worker if there is one in this process."""
+        if node is not None:
+            self.readiness.node = node
+            self._metrics.follow(node.executor, self._buffer, node)
         await self._server.start()
         _log.info("http: listening on %s", self.url)
 

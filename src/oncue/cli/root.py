@@ -10,7 +10,24 @@ from typing import Annotated
 import typer
 
 from oncue import __version__
-from oncue.cli import demo, doctor, enqueue, failures, jobs, migrate, nodes, prune, queues, worker
+from oncue.cli import (
+    audit,
+    demo,
+    doctor,
+    enqueue,
+    explain,
+    failures,
+    jobs,
+    migrate,
+    nodes,
+    preview,
+    prune,
+    queues,
+    schedules,
+    serve,
+    trigger,
+    worker,
+)
 
 HELP = """Every job on cue, once: durable jobs on SQLite or PostgreSQL.
 
@@ -25,7 +42,11 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for commands in (worker, enqueue, jobs, queues, nodes, prune, migrate, doctor, demo):
+COMMANDS = (
+    worker, serve, enqueue, jobs, schedules, trigger, preview, audit, explain, queues, nodes, prune, migrate,
+    doctor, demo,
+)  # fmt: skip
+for commands in COMMANDS:
     commands.register(cli)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import typer
 
+from oncue.errors import InvalidSchedule
 from oncue.model import State
 from oncue.policy import durations
 from oncue.server.records import state_named
@@ -31,6 +35,49 @@ def instant(text: str, option: str) -> datetime:
             f"expected an instant with a time zone, such as 2030-01-31T09:00:00Z, not {text!r}", param_hint=option
         )
     return moment
+
+
+INSTANT = "ISO 8601, a date, now, or -2h; UTC unless it has an offset"
+"""How a help text tells what `moment` takes."""
+
+
+class Moment(NamedTuple):
+    """An instant, or one so many seconds before now: the database's now, which is not known yet."""
+
+    instant: datetime | None
+    before: float = 0.0
+
+    def at(self, now: datetime) -> datetime:
+        return now - timedelta(seconds=self.before) if self.instant is None else self.instant
+
+
+def moment(text: str, option: str) -> Moment:
+    word = text.strip()
+    if word == "now":
+        return Moment(None)
+    try:
+        if word.startswith("-"):
+            return Moment(None, durations.seconds(word[1:]))
+        instant = datetime.fromisoformat(word)
+        return Moment((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC))
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            "expected an instant such as 2030-01-31T09:00:00Z or 2030-01-31 (UTC unless it has an offset), `now`, "
+            f"or a duration before now such as -2h or -7d, not {text!r}",
+            param_hint=option,
+        ) from None
+
+
+@contextmanager
+def naming(**options: str) -> Iterator[None]:
+    """A complaint about one of these fields becomes one about the option that it was typed as."""
+    try:
+        yield
+    except InvalidSchedule as error:
+        if error.field not in options:
+            raise
+        message = str(error).removeprefix(f"{error.field}: ")
+        raise typer.BadParameter(message, param_hint=options[error.field]) from None
 
 
 def reference(text: str) -> int | UUID:

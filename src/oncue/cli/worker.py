@@ -61,6 +61,18 @@ def work(
         str | None,
         typer.Option("--lease", metavar="DURATION", help="Silent for so long, a node is lost. [default: 15s]"),
     ] = None,
+    exclusive: Annotated[
+        bool | None,
+        typer.Option(
+            "--exclusive", help="Be the only active worker, or stand by until the one that is ends (ONCUE_EXCLUSIVE)."
+        ),
+    ] = None,
+    tick_interval: Annotated[
+        str | None,
+        typer.Option(
+            "--tick-interval", metavar="DURATION", help="Look for due schedules at least so often. [default: 30s]"
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option("--log-level", help="debug, info, warning or error. [default: info]")
     ] = None,
@@ -75,7 +87,7 @@ def work(
     """  # fmt: skip
     found = find(
         app, needs_tasks=True, may_create=True, database_url=database_url, queues=queues, concurrency=concurrency,
-        node_name=name,
+        node_name=name, exclusive=exclusive, tick_interval=tick_interval,
         http_addr=None if http == BARE else http, drain_timeout=drain_timeout, lease=lease, log_level=log_level,
         log_format=log_format,
     )  # fmt: skip

@@ -66,7 +66,7 @@ class Exclusivity:
         elif self._held is not None:
             return await self._renew(self._held, now)
         else:
-            await self._take(now)
+            return await self._take(now)
         return now + self._beat
 
     async def resign(self) -> None:
@@ -78,18 +78,24 @@ class Exclusivity:
         lease = await self._store.lease(EXCLUSIVE)
         self._stand_by(lease if lease is not None and lease.expires_at > now else None)
 
-    async def _take(self, now: datetime) -> None:
+    async def _take(self, now: datetime) -> datetime:
         expires_at = now + self._lease
         lease = await self._store.acquire(EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None)
-        if lease is None or lease.holder != self._node.id or lease.expires_at != expires_at:
+        if lease is None or lease.holder != self._node.id:
             self._stand_by(lease)
-            return
+            return now + self._beat if lease is None else min(lease.expires_at, now + self._beat)
+        # One that was ours already is one that we did not hear of: a reply was lost, or what follows here failed.
+        if lease.expires_at != expires_at and not await self._store.renew(
+            EXCLUSIVE, self._node.id, lease.epoch, now, expires_at, respect=None
+        ):
+            return now + self._beat
         # Whoever held it before, under our name, is proved dead by our epoch: its runs are looked after first.
         await self._recover(now)
         self._stand_by(None)
         self._held, self._until = lease, expires_at
         _log.info("%s is the exclusive worker now (epoch %d)", self._node.name, lease.epoch)
         self._telemetry.emit("exclusive.taken", {"epoch": lease.epoch}, node=self._node, lease=lease)
+        return now + self._beat
 
     async def _renew(self, held: Lease, now: datetime) -> datetime:
         expires_at = now + self._lease
@@ -103,7 +109,7 @@ class Exclusivity:
         if renewed:
             self._until = expires_at
         else:
-            self._lose("another node has become the exclusive worker")
+            self._lose("this node is the exclusive worker no more: its lease ended, or another one took it")
         return now + self._beat
 
     def _lose(self, why: str) -> None:

@@ -62,15 +62,17 @@ class Leadership:
         return self._held.epoch
 
     async def tick(self, now: datetime) -> datetime:
+        if self._held is not None and self.epoch is None:
+            self._deposed(self._held, "its lease ended before it was renewed")
         if self._held is not None:
             await self._renew(now)
         elif self._is_alive():
             # A hint may come a hundred times a second; whether the leader is gone is asked only so often.
-            if self._looked_at is not None and now < self._looked_at + self._poll:
+            if self._looked_at is not None and self._looked_at <= now < self._looked_at + self._poll:
                 return self._looked_at + self._poll
             self._looked_at = now
-            await self._stand(now)
-        return now + (self._lease / 3)
+            return await self._stand(now)
+        return now + self._lease / 3
 
     async def resign(self) -> None:
         """Give the lease up, so that nobody has to wait for its end."""
@@ -79,19 +81,30 @@ class Leadership:
             await self._store.yield_lease(LEADER, self._node.id, held.epoch, self._clock.now())
             _log.info("leadership: %s gave up the lead (epoch %d)", self._node.name, held.epoch)
 
-    async def _stand(self, now: datetime) -> None:
-        before = await self._store.lease(LEADER)
-        if before is not None and before.expires_at > now:
-            return
-        expires_at = now + self._lease
-        lease = await self._store.acquire(LEADER, self._node.id, self._node.name, now, expires_at, respect=EXCLUSIVE)
-        if lease is None or lease.holder != self._node.id or lease.expires_at != expires_at:
-            return
+    async def _stand(self, now: datetime) -> datetime:
+        """Lead if nobody does. When to look again: the lease of whoever leads may end without a word."""
+        before, expires_at, later = await self._store.lease(LEADER), now + self._lease, now + self._lease / 3
+        if before is None or before.expires_at <= now:
+            lease = await self._store.acquire(
+                LEADER, self._node.id, self._node.name, now, expires_at, respect=EXCLUSIVE
+            )
+            if lease is not None and lease.holder == self._node.id and lease.expires_at == expires_at:
+                self._lead(lease, expires_at, before, now)
+        elif before.holder != self._node.id:
+            return min(before.expires_at, later)
+        elif await self._store.renew(LEADER, self._node.id, before.epoch, now, expires_at, respect=EXCLUSIVE):
+            self._lead(before, expires_at, before, now)  # it is ours: only the reply was lost that said so
+        return later
+
+    def _lead(self, lease: Lease, expires_at: datetime, before: Lease | None, now: datetime) -> None:
         self._held, self._until = lease, expires_at
         vacant = None if before is None else now - before.renewed_at
         self.outage = Outage(now - vacant, now) if vacant is not None and vacant >= self._lease else None
         _log.info("leadership: %s leads now (epoch %d)", self._node.name, lease.epoch)
         self._telemetry.emit("leader.elected", {"epoch": lease.epoch}, node=self._node, lease=lease)
+        if self.outage is not None:
+            length = self.outage.until - self.outage.since
+            self._telemetry.emit("outage", {"duration": length.total_seconds()}, node=self._node)
         self.elected.set()
 
     async def _renew(self, now: datetime) -> None:

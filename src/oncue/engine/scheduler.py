@@ -5,7 +5,7 @@ writes slots, jobs and cursors in one transaction, conditional on this node's ep
 somebody else decided meanwhile is rejected, and that is normal. A pass costs what is due, not what there is.
 
 Before a slot is skipped because a run is in its way, that run is looked at: one that is over its maximum runtime is
-settled first, and then the slot may run.
+settled first, and the slot is decided by the next pass, which follows at once and sees what is left in its way.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Scheduler:
         self._spare: list[int] = []
         self._known_next: datetime | None = None
         self._looked_at: datetime | None = None
+        self._more = False
         self._outage: Outage | None = None
         leadership.elected.listen(self._elected)
 
@@ -78,25 +79,33 @@ class Scheduler:
         due = await self._store.due(now, LIMIT)
         if due:
             await self._fire(due, epoch, now)
-        if len(due) == LIMIT:
+        self._more = len(due) == LIMIT
+        if self._more:
             return now
+        self._known_next = await self._store.next_run()
+        if self._known_next is None or self._known_next > now:
+            self._report_outage()
+        return self._next_tick(now, now + self._interval)
+
+    def _report_outage(self) -> None:
+        """Everything that came due in it is decided by now."""
         if self._outage is not None and self._outage.slots:
             self._outage.report(_log)
         self._outage = None
-        self._known_next = await self._store.next_run()
-        return self._next_tick(now, now + self._interval)
 
     def _too_soon(self, now: datetime) -> bool:
         """A hint says only that something has changed; unless a slot has come, that is not looked up at every hint."""
-        if self._looked_at is None or (self._known_next is not None and self._known_next <= now):
+        if self._more or self._looked_at is None or (self._known_next is not None and self._known_next <= now):
             return False
-        return now < self._looked_at + self._poll
+        return self._looked_at <= now < self._looked_at + self._poll
 
     def _next_tick(self, now: datetime, later: datetime) -> datetime:
         return later if self._known_next is None else min(max(self._known_next, now), later)
 
     async def _fire(self, due: Sequence[Due], epoch: int, now: datetime) -> None:
         due = await self._without_overrun(due, now)
+        if not due:
+            return
         plans = [self._planned(schedule, now) for schedule in due]
         await self._reserve(sum(planned.fires for planned in plans))
         steps = [slots.step(planned, self._spare.pop) for planned in plans]
@@ -122,7 +131,11 @@ class Scheduler:
             self._spare = [*reversed(await self._store.reserve(wanted)), *self._spare]
 
     async def _without_overrun(self, due: Sequence[Due], now: datetime) -> Sequence[Due]:
-        """Settle the runs that are in a slot's way and over their maximum runtime; who is then free of them."""
+        """Settle the runs that are in a slot's way and over their maximum runtime; the schedules that have none.
+
+        The others are still due, so the next pass comes at once. It reads anew what is in their way: a run may have
+        ended by itself meanwhile, one that is settled may be due for a retry, and behind it there may be another.
+        """
         in_the_way = [job for schedule in due if _is_blocked(schedule) for job in schedule.unfinished]
         if not in_the_way:
             return due
@@ -135,10 +148,8 @@ class Scheduler:
             if written:
                 _log.warning("overrun: job %d (%s) is now %s", claim.id, claim.task, change.state)
                 self._telemetry.emit("overrun", {}, claim=claim, change=change)
-        ended = {claim.id for claim, change in zip(claims, changes, strict=True) if change.state == "skipped"}
-        return [
-            schedule._replace(unfinished=[job for job in schedule.unfinished if job not in ended]) for schedule in due
-        ]
+        touched = {claim.id for claim in claims}
+        return [one for one in due if not (_is_blocked(one) and touched.intersection(one.unfinished))]
 
     def _tell(self, planned: Plan, step: Step, now: datetime) -> None:
         name = planned.due.name
@@ -152,10 +163,12 @@ class Scheduler:
                 {"slots": decided.slots, "late": (now - decided.scheduled_for).total_seconds()},
                 schedule=name, schedule_id=planned.due.id, decided=decided, node=self._node,
             )  # fmt: skip
-            if decided.verdict == "fired":
-                _log.debug("scheduler: emitted job=%s %s", name, described(decided))
-            else:
-                _log.info("scheduler: job=%s %s", name, described(decided))
+            fired = decided.verdict == "fired"
+            if _log.isEnabledFor(logging.DEBUG if fired else logging.INFO):
+                _log.log(
+                    logging.DEBUG if fired else logging.INFO,
+                    "scheduler: %sjob=%s %s", "emitted " if fired else "", name, described(decided),
+                )  # fmt: skip
 
 
 def _is_blocked(due: Due) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Info, ProcessCollector
@@ -23,12 +22,11 @@ from prometheus_client.registry import Collector
 
 from oncue import __version__
 from oncue.model import TERMINAL
+from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.observe.rare import LABELS, RareEvents
+from oncue.observe.slots import SlotMetrics
+from oncue.observe.standing import Standing, StandingMetrics
 from oncue.telemetry import Telemetry
-
-BOUNDS = (
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
-)  # fmt: skip
 
 
 class Seats(Protocol):
@@ -49,9 +47,9 @@ class Series:
     __slots__ = ("durations", "ends", "total_duration", "total_wait", "waits")
 
     def __init__(self) -> None:
-        self.waits = [0] * (len(BOUNDS) + 1)
+        self.waits = empty()
         self.total_wait = 0.0
-        self.durations = [0] * (len(BOUNDS) + 1)
+        self.durations = empty()
         self.total_duration = 0.0
         self.ends: dict[tuple[str, str | None, bool], int] = {}
 
@@ -66,7 +64,9 @@ class PrometheusMetrics(Collector):
         self._seats: Seats | None = None
         self._buffer = 0
         self._told: Mapping[str, float] = {}
-        self.registry.register(self)
+        self._standing = StandingMetrics(telemetry)
+        for collector in (self, SlotMetrics(telemetry), self._standing):
+            self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         Info("oncue_build", "The version that runs here.", registry=self.registry).info({"version": __version__})
         telemetry.subscribe(self._job_started, "job.start")
@@ -76,9 +76,11 @@ class PrometheusMetrics(Collector):
         telemetry.subscribe(self._taken_away, "rescue", "overrun")
         RareEvents(self.registry).subscribe(telemetry)
 
-    def follow(self, seats: Seats, buffer: int) -> None:
+    def follow(self, seats: Seats, buffer: int, standing: Standing | None = None) -> None:
         """Read what runs and waits off the executor itself: between two settles, events are old news."""
         self._seats, self._buffer = seats, buffer
+        if standing is not None:
+            self._standing.follow(standing)
 
     # --- the hot path -------------------------------------------------------------------------------------------
 
@@ -129,8 +131,8 @@ class PrometheusMetrics(Collector):
         waits = HistogramMetricFamily("oncue_job_wait_seconds", "From due to started.", labels=LABELS)
         durations = HistogramMetricFamily("oncue_job_duration_seconds", "From started to ended.", labels=LABELS)
         for labels, series in tuple(self._series.items()):
-            waits.add_metric(labels, _cumulated(series.waits), series.total_wait)
-            durations.add_metric(labels, _cumulated(series.durations), series.total_duration)
+            waits.add_metric(labels, cumulated(series.waits), series.total_wait)
+            durations.add_metric(labels, cumulated(series.durations), series.total_duration)
         yield waits
         yield durations
 
@@ -174,10 +176,6 @@ class PrometheusMetrics(Collector):
         yield GaugeMetricFamily("oncue_concurrency", "Attempts that may run in this process at once.", concurrency)
         yield GaugeMetricFamily("oncue_buffer_size", "Claimed jobs that wait here for a seat.", buffered)
         yield GaugeMetricFamily("oncue_buffer_capacity", "Claimed jobs that may wait here at most.", self._buffer)
-
-
-def _cumulated(counts: list[int]) -> list[tuple[str, float]]:
-    return list(zip((*map(str, BOUNDS), "+Inf"), accumulate(counts), strict=True))
 
 
 def _summed(series: Series, name: Callable[[str, str | None, bool], Any]) -> list[tuple[Any, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Literal, TypeAlias
 
 from oncue.model import Revision, Slot, Verdict
@@ -151,18 +151,26 @@ def _overlapping(rows: Sequence[Slot]) -> Iterator[Fate]:
             and _is_regular(row)
         ):
             yield Fate(row.scheduled_for, "doubled", f"it is also in the run from {reached.scheduled_for.isoformat()}")
-        if row.until is not None:
+        if row.until is not None and (reached is None or reached.until is None or row.until > reached.until):
             reached = row
 
 
 def _unasked(revisions: Sequence[Revision], rows: Sequence[Slot]) -> Iterator[Fate]:
-    by_number = {revision.revision: revision for revision in revisions}
+    """Rows of slots that their revision does not have, or that came before it began or after it ended."""
+    ends = [revision.started_at for revision in revisions[1:]]
+    lives = {revision.revision: (revision, ended) for revision, ended in zip_longest(revisions, ends)}
     for row in rows:
         if row.verdict == "manual":
             continue
-        revision = by_number.get(row.revision)
-        if revision is None or not trigger_of(revision).has(row.scheduled_for):
+        revision, ended = lives.get(row.revision, (None, None))
+        if revision is None or not _asks_for(revision, ended, row):
             yield Fate(row.scheduled_for, "unexpected", f"revision {row.revision} has no such slot", row=row)
+
+
+def _asks_for(revision: Revision, ended: datetime | None, row: Slot) -> bool:
+    began_before = revision.enabled and revision.started_at < row.scheduled_for
+    ended_after = ended is None or (row.until or row.scheduled_for) <= ended
+    return began_before and ended_after and trigger_of(revision).has(row.scheduled_for)
 
 
 def _is_regular(row: Slot) -> bool:

@@ -94,6 +94,11 @@ def cancel(job: Job, now: datetime) -> Change | None:
     return _by_hand(job, "cancelled", now, reason="cancelled", started_at=None, ended_at=now)
 
 
+def is_final(job: Job) -> bool:
+    """Whether a finished job stays as it is, whatever operators do: the one run that a slot was promised."""
+    return job.schedule_id is not None and options.read(job.options).delivery == "at_most_once"
+
+
 def revive(job: Job, now: datetime) -> Change | None:
     """An operator's retry: a finished job starts over with its whole budget. Its last attempt becomes history."""
     if job.state not in TERMINAL:

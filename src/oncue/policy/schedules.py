@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from oncue.errors import InvalidSchedule
 from oncue.model import Decided, Revised, Revision, Schedule
 from oncue.policy import slots, triggers
 from oncue.policy.triggers import Rule, Trigger
@@ -96,9 +97,14 @@ def _begun(schedule: Schedule, now: datetime) -> Schedule:
 
 
 def _overtaken(current: Schedule, now: datetime, taken: Sequence[datetime]) -> list[Decided]:
-    if current.next_run_at is None or current.next_run_at > now:
+    """Not judged by `next_run_at`: a schedule whose slots could not be worked out was put off, and has some due."""
+    if not current.enabled or current.deleted_at is not None:
         return []
-    return slots.given_up(trigger_of(current), current.cursor, now, taken, EDITED)
+    try:
+        trigger = trigger_of(current)
+    except InvalidSchedule:
+        return []  # nobody here can tell which slots there were; who can, will find them unaccounted for
+    return slots.given_up(trigger, current.cursor, now, taken, EDITED)
 
 
 def _revision(schedule: Schedule, by: str) -> Revision:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -51,13 +52,19 @@ def trigger_of(due: Due) -> Trigger:
 def plan(due: Due, now: datetime, punctual: timedelta) -> Plan:
     """Decide everything that is due for one schedule."""
     trigger = trigger_of(due)
-    first = trigger.after(due.cursor)  # not `next_run_at`, which may have been put off
+    first, following = _next_two(trigger, due.cursor)  # not `next_run_at`, which may have been put off
     if first is None or first > now:
         return Plan(due, due.cursor, first, (), 0, False)
-    following = trigger.after(first)
     if (following is None or following > now) and not due.taken:
         return _plan_one(due, first, following, now, punctual)
     return _plan_many(due, trigger, now, punctual)
+
+
+@lru_cache(maxsize=1024)
+def _next_two(trigger: Trigger, cursor: datetime) -> tuple[datetime | None, datetime | None]:
+    """Schedules that are due together mostly share a rule and a cursor: midnight is midnight for all of them."""
+    first = trigger.after(cursor)
+    return first, None if first is None else trigger.after(first)
 
 
 def put_off(due: Due, until: datetime) -> Plan:
@@ -68,7 +75,9 @@ def put_off(due: Due, until: datetime) -> Plan:
 def step(planned: Plan, take_id: Callable[[], int]) -> Step:
     """The write that a plan leads to. `take_id` hands out reserved ids of jobs."""
     decided = planned.decided
-    if planned.fires:
+    if planned.fires and len(decided) == 1:
+        decided = (Decided(decided[0].scheduled_for, "fired", None, take_id()),)
+    elif planned.fires:
         decided = list(_with_jobs(decided, take_id))
     return Step(planned.due.id, planned.due.version, planned.cursor, planned.next_run_at, decided)
 

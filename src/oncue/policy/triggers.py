@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Literal, Protocol, TypeAlias, get_args
+from zoneinfo import ZoneInfo
 
 from oncue.errors import InvalidSchedule
 from oncue.policy.cron import Fields, normalised, parse
@@ -83,6 +84,16 @@ def between(trigger: Trigger, after: datetime, until: datetime) -> Iterator[date
     while slot is not None and slot <= until:
         yield slot
         slot = trigger.after(slot)
+
+
+def swallowed(rule: Rule, slot: datetime) -> list[datetime]:
+    """The local times, within a gap that ends at this slot, that never came: what a slot marked `gap` stands for."""
+    place = ZoneInfo(rule.tz)
+    shown = slot.astimezone(place).replace(tzinfo=UTC)
+    jump = slot.astimezone(place).utcoffset() - (slot - _MICROSECOND).astimezone(place).utcoffset()  # type: ignore[operator]
+    local_times = trigger(Rule(rule.expression), slot)
+    times = between(local_times, shown - jump - _MICROSECOND, shown - _MICROSECOND)
+    return [time.replace(tzinfo=None) for time in times]
 
 
 def _check(expression: object, tz: object, dst: object) -> None:

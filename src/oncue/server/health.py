@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,19 +14,31 @@ from fastapi.responses import JSONResponse
 
 from oncue.engine.node import WorkerNode
 from oncue.errors import StoreError
+from oncue.model import Lease, Queue
 from oncue.operations import Operations
+from oncue.server.records import instant
+from oncue.store.contract import EXCLUSIVE, LEADER
 
 DATABASE_SECONDS = 2.0
 BACKLOG_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
-    """What the database answered; `backlog` is None if it did not."""
+class Known:
+    """What the database told, and when by its own clock."""
 
-    backlog: dict[str, dict[str, Any]] | None
+    at: datetime
+    queues: Sequence[Queue]
+    leader: Lease | None
+    exclusive: Lease | None
     latency: float
-    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Why the database told nothing."""
+
+    error: str
 
 
 class Readiness:
@@ -34,62 +48,105 @@ class Readiness:
         self._app = app
         self.node = node
         self.draining = False
-        self._asked: tuple[float, Database] | None = None
+        self._kept: tuple[float, Known] | None = None
 
     async def report(self) -> tuple[bool, dict[str, Any]]:
-        """Whether this process is ready, and why."""
-        database = await self._database()
-        described: dict[str, Any] = {"database": _described(database)}
-        if database.backlog is not None:
-            described["backlog"] = _totals(database.backlog) | {"queues": database.backlog}
+        """Whether this process is ready, and why. One that stands by is: it is as it should be, and takes over."""
+        answer = await self._answer()
+        status = self._status(answer)
+        body = {"status": status, **(_silent(answer) if isinstance(answer, Silence) else _told(answer))}
         if self.node is not None:
-            described["node"] = _node(self.node)
-        status = self._status(database)
-        return status == "ready", {"status": status, **described}
+            body["node"] = _node(self.node)
+        if (holder := self._stands_by_for(answer)) is not None:
+            body["standing_by"] = f"standing by: {holder.holder_name} is the exclusive worker"
+        return status in ("ready", "standing_by"), body
 
-    def _status(self, database: Database) -> str:
+    def _status(self, answer: Known | Silence) -> str:
         if self.draining:
             return "draining"
-        if database.error is not None:
+        if isinstance(answer, Silence):
             return "database_unavailable"
         if self.node is not None and not self.node.membership.is_alive():
             return "lease_lost"
-        return "ready"
+        return "ready" if self._stands_by_for(answer) is None else "standing_by"
 
-    async def _database(self) -> Database:
-        if self._asked is not None and time.monotonic() - self._asked[0] < BACKLOG_SECONDS:
-            return self._asked[1]
-        began = time.monotonic()
+    def _stands_by_for(self, answer: Known | Silence) -> Lease | None:
+        """Who keeps the worker in this process from working; a process without one works for nobody anyway."""
+        if self.node is None or isinstance(answer, Silence):
+            return None
+        holder = _standing(answer.exclusive, answer.at)
+        return None if holder is None or holder.holder == self.node.node.id else holder
+
+    async def _answer(self) -> Known | Silence:
+        if self._kept is not None and time.monotonic() - self._kept[0] < BACKLOG_SECONDS:
+            return self._kept[1]
         try:
             async with asyncio.timeout(DATABASE_SECONDS):
-                queues = await self._app.queues()
+                answer = await self._asked()
         except StoreError as error:
-            return Database(None, time.monotonic() - began, str(error))
+            return Silence(str(error))
         except TimeoutError:
-            return Database(None, DATABASE_SECONDS, f"no answer within {DATABASE_SECONDS:g} s")
-        backlog = {
-            queue.name: {
-                "queued": queue.queued,
-                "running": queue.running,
-                "later": queue.later,
-                "paused": queue.paused_at is not None,
-            }
-            for queue in queues
-        }
+            return Silence(f"no answer within {DATABASE_SECONDS:g} s")
         # Only a good answer is kept: the way back to ready should not wait.
-        answer = Database(backlog, time.monotonic() - began)
-        self._asked = (time.monotonic(), answer)
+        self._kept = (time.monotonic(), answer)
         return answer
 
+    async def _asked(self) -> Known:
+        began = time.monotonic()
+        connected = await self._app.connected()
+        queues = await connected.store.queues()
+        leader, exclusive = await connected.store.lease(LEADER), await connected.store.lease(EXCLUSIVE)
+        return Known(connected.now(), queues, leader, exclusive, time.monotonic() - began)
 
-def _described(database: Database) -> dict[str, Any]:
-    if database.error is not None:
-        return {"status": "unavailable", "error": database.error}
-    return {"status": "ok", "latency_ms": round(database.latency * 1000, 1)}
+
+def _silent(silence: Silence) -> dict[str, Any]:
+    return {"database": {"status": "unavailable", "error": silence.error}}
 
 
-def _totals(backlog: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {state: sum(queue[state] for queue in backlog.values()) for state in ("queued", "running", "later")}
+def _told(known: Known) -> dict[str, Any]:
+    told = {
+        "database": {"status": "ok", "latency_ms": round(known.latency * 1000, 1)},
+        "leader": _leader(known.leader, known.at),
+        "backlog": _backlog(known.queues),
+    }
+    exclusive = _standing(known.exclusive, known.at)
+    return told if exclusive is None else {**told, "exclusive": _holder(exclusive)}
+
+
+def _standing(lease: Lease | None, now: datetime) -> Lease | None:
+    return lease if lease is not None and lease.expires_at > now else None
+
+
+def _leader(lease: Lease | None, now: datetime) -> dict[str, Any]:
+    """Who leads; or that nobody does, and since when: for ever, if nobody ever has."""
+    if lease is None:
+        return {"name": None, "none_since": None}
+    if lease.expires_at <= now:
+        return {"name": None, "none_since": instant(lease.expires_at)}
+    return _holder(lease)
+
+
+def _holder(lease: Lease) -> dict[str, Any]:
+    return {
+        "name": lease.holder_name,
+        "id": str(lease.holder),
+        "epoch": lease.epoch,
+        "since": instant(lease.acquired_at),
+    }
+
+
+def _backlog(queues: Sequence[Queue]) -> dict[str, Any]:
+    by_name = {
+        queue.name: {
+            "queued": queue.queued,
+            "running": queue.running,
+            "later": queue.later,
+            "paused": queue.paused_at is not None,
+        }
+        for queue in queues
+    }
+    totals = {state: sum(queue[state] for queue in by_name.values()) for state in ("queued", "running", "later")}
+    return {**totals, "queues": by_name}
 
 
 def _node(node: WorkerNode) -> dict[str, Any]:
@@ -98,6 +155,7 @@ def _node(node: WorkerNode) -> dict[str, Any]:
         "id": str(node.node.id),
         "name": node.node.name,
         "alive": node.membership.is_alive(),
+        "leads": node.leadership.epoch is not None,
         "queues": list(node.node.queues),
         "running": executor.running,
         "buffered": executor.waiting,

@@ -18,9 +18,9 @@ from oncue.server.metrics import metrics_router
 CLOSE_SECONDS = 2
 
 
-def worker_api(readiness: Readiness, registry: CollectorRegistry) -> FastAPI:
-    """What a worker answers: health and metrics, nothing that changes anything."""
-    api = FastAPI(title="oncue worker", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+def process_api(readiness: Readiness, registry: CollectorRegistry) -> FastAPI:
+    """What every process answers, worker or web: health and metrics, nothing that changes anything."""
+    api = FastAPI(title="oncue", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     api.include_router(health_router(readiness))
     api.include_router(metrics_router(registry))
     return api

@@ -1,11 +1,15 @@
-"""Jobs, attempts, queues and nodes as JSON documents: the same for the shell and over HTTP."""
+"""Jobs, queues, nodes, schedules and slots as JSON documents: the same for the shell and over HTTP."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from oncue.model import STATES, Attempt, Job, Node, Queue, State
+from oncue.model import STATES, Attempt, Job, Node, Queue, Revision, Schedule, Slot, State
+from oncue.policy.audit import Audit, Fate
+from oncue.scheduling import Fire
 
 ALIASES: dict[str, State] = {"crawling": "running", "success": "succeeded"}
 
@@ -105,4 +109,125 @@ def node_record(node: Node, now: datetime) -> dict[str, Any]:
         "started_at": instant(node.started_at),
         "beat_at": instant(node.beat_at),
         "expires_at": instant(node.expires_at),
+    }
+
+
+# --- schedules ------------------------------------------------------------------------------------------------------
+
+
+def schedule_record(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "id": schedule.id,
+        "name": schedule.name,
+        "description": schedule.description,
+        "task": schedule.task,
+        "target": schedule.task,
+        "args": json.loads(schedule.args),
+        "cron_expression": schedule.expression,
+        "tz": schedule.tz,
+        "dst": schedule.dst,
+        "missed": schedule.missed,
+        "grace": schedule.grace,
+        "max_instances": schedule.max_instances,
+        "queue": schedule.queue,
+        "priority": schedule.priority,
+        "enabled": schedule.enabled,
+        "reason": schedule.reason,
+        "declared_by": schedule.declared_by,
+        "revision": schedule.revision,
+        "started_at": instant(schedule.started_at),
+        "next_run_at": instant(schedule.next_run_at),
+        "last_run_at": instant(schedule.last_run_at),
+        "horizon": instant(schedule.horizon),
+        "created_by": schedule.created_by,
+        "created_at": instant(schedule.created_at),
+        "updated_at": instant(schedule.updated_at),
+    }
+
+
+def revision_record(revision: Revision) -> dict[str, Any]:
+    return {
+        "revision": revision.revision,
+        "started_at": instant(revision.started_at),
+        "changed_by": revision.changed_by,
+        "enabled": revision.enabled,
+        "reason": revision.reason,
+        "cron_expression": revision.expression,
+        "tz": revision.tz,
+        "dst": revision.dst,
+        "task": revision.task,
+        "args": json.loads(revision.args),
+        "queue": revision.queue,
+        "priority": revision.priority,
+        "missed": revision.missed,
+        "grace": revision.grace,
+        "max_instances": revision.max_instances,
+    }
+
+
+def slot_record(slot: Slot) -> dict[str, Any]:
+    """A row of the ledger. `until` and `slots` tell of a run of slots that share one fate."""
+    duration = slot_duration(slot)
+    return {
+        "scheduled_for": instant(slot.scheduled_for),
+        "until": instant(slot.until),
+        "slots": slot.slots,
+        "verdict": slot.verdict,
+        "reason": slot.reason,
+        "job_id": slot.job_id,
+        "blocked_by": slot.blocked_by,
+        "revision": slot.revision,
+        "decided_at": instant(slot.decided_at),
+        "decided_by": None if slot.decided_by is None else str(slot.decided_by),
+        "epoch": slot.epoch,
+        "outcome": slot.state,
+        "outcome_reason": slot.state_reason,
+        "started_at": instant(slot.started_at),
+        "finished_at": instant(slot.finished_at),
+        "duration_ms": None if duration is None else round(duration * 1000, 3),
+        "worker": slot.worker,
+        "error": slot.error,
+    }
+
+
+def slot_duration(slot: Slot) -> float | None:
+    """Seconds that the slot's run took, once it ended."""
+    if slot.started_at is None or slot.finished_at is None:
+        return None
+    return (slot.finished_at - slot.started_at).total_seconds()
+
+
+def fate_record(fate: Fate) -> dict[str, Any]:
+    """What an audit says of a slot or of a run of them, with the ledger's row if there is one."""
+    return {
+        "scheduled_for": instant(fate.scheduled_for),
+        "until": instant(fate.until),
+        "slots": fate.slots,
+        "verdict": fate.verdict,
+        "reason": fate.reason,
+        "holds": fate.holds,
+        "row": None if fate.row is None else slot_record(fate.row),
+    }
+
+
+def audit_record(name: str, found: Audit, fates: Sequence[Fate]) -> dict[str, Any]:
+    return {
+        "schedule": name,
+        "from": instant(found.start),
+        "to": instant(found.end),
+        "holds": found.holds,
+        "counts": found.counts(),
+        "notes": list(found.notes),
+        "fates": [fate_record(fate) for fate in fates],
+    }
+
+
+def fire_record(fire: Fire, tz: str, instead_of: Sequence[datetime] = ()) -> dict[str, Any]:
+    """A slot to come. `instead_of` are the local times that it stands for because they never come."""
+    return {
+        "scheduled_for": instant(fire.scheduled_for),
+        "local": fire.local.isoformat(),
+        "tz": tz,
+        "mark": fire.mark,
+        "instead_of": [time.isoformat() for time in instead_of],
     }

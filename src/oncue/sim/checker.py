@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from oncue.model import TERMINAL, Job
+from oncue.model import TERMINAL, Job, Revision, Schedule, Slot
 from oncue.policy import options
 from oncue.policy.lifecycle import POISON
 from oncue.sim.history import Event, micros
@@ -43,11 +44,24 @@ class Broken(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Books:
+    """A schedule with everything that the database has of it. `doubled` are slots with two jobs."""
+
+    schedule: Schedule
+    revisions: list[Revision]
+    slots: list[Slot]
+    doubled: list[datetime]
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
     """What the database held in the end: the rows, and the totals by state if they are to be compared."""
 
     jobs: tuple[Job, ...]
     totals: Mapping[str, int] | None = None
+    schedules: tuple[Books, ...] = ()
+    at: datetime | None = None
+    """When that was."""
 
 
 @dataclass(slots=True)

@@ -9,6 +9,10 @@ An event says when (microseconds since 1970), where (a node's label) and what. I
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final: how an attempt ended on its node
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate
+    revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
+    step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
+    slot                              schedule, at, until, slots, verdict, reason, job, blocked_by, epoch
+    hold, hold.end                    name, epoch, until: the node leads, or is the exclusive one, until then
     lease                             until: the node may hold jobs until then
     lease.end                         the node was declared lost, or left
     crash                             the node's process died
@@ -29,7 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from oncue.clock import Clock
-from oncue.model import Batch, Change, Claim, Receipt
+from oncue.model import Batch, Change, Claim, Decided, Job, Receipt, Schedule, Step
 from oncue.telemetry import Telemetry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -112,6 +116,51 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
     return [
         {"id": receipt.id, **fields} for receipt, fields in zip(receipts, described, strict=True) if receipt.created
     ]
+
+
+def row_event(job: Job) -> dict[str, Any]:
+    """The `job` event of a row that a slot made."""
+    return {
+        "id": job.id,
+        "task": job.task,
+        "options": job.options,
+        "max_retries": job.max_retries,
+        "key": job.key,
+        "visible_at": micros(job.visible_at),
+    }
+
+
+def slot_event(schedule_id: int, decided: Decided, epoch: int | None) -> dict[str, Any]:
+    return {
+        "schedule": schedule_id,
+        "at": micros(decided.scheduled_for),
+        "until": micros(decided.until or decided.scheduled_for),
+        "slots": decided.slots,
+        "verdict": decided.verdict,
+        "reason": decided.reason,
+        "job": decided.job_id,
+        "blocked_by": decided.blocked_by,
+        "epoch": epoch,
+    }
+
+
+def step_event(step: Step, epoch: int | None, accepted: bool) -> dict[str, Any]:
+    return {
+        "schedule": step.schedule_id,
+        "version": step.version,
+        "cursor": micros(step.cursor),
+        "epoch": epoch,
+        "accepted": accepted,
+    }
+
+
+def revision_event(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "schedule": schedule.id,
+        "revision": schedule.revision,
+        "version": schedule.version,
+        "cursor": micros(schedule.cursor),
+    }
 
 
 def claim_event(claim: Claim) -> dict[str, Any]:

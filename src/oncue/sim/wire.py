@@ -6,13 +6,24 @@ reply was lost. The recording layer sits next to the database, so the history ha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, TypeAlias, cast
+from uuid import UUID
 
 from oncue.errors import StoreUnavailable
-from oncue.model import Change, Claim, Node, Receipt
-from oncue.sim.history import History, change_event, claim_event, job_events, micros
+from oncue.model import Change, Claim, Decided, Lease, Node, Receipt, Revised, Step
+from oncue.sim.history import (
+    History,
+    change_event,
+    claim_event,
+    job_events,
+    micros,
+    revision_event,
+    row_event,
+    slot_event,
+    step_event,
+)
 from oncue.store.contract import Store
 
 When: TypeAlias = Literal["before", "after"]
@@ -56,10 +67,11 @@ class _Layer:
 class Recorded(_Layer):
     """Writes into the history what the database did."""
 
-    def __init__(self, store: Store, history: History, node: str) -> None:
+    def __init__(self, store: Store, history: History, node: str, labels: Mapping[UUID, str]) -> None:
         super().__init__(store)
         self._history = history
         self._node = node
+        self._labels = labels
 
     def as_store(self) -> Store:
         return cast(Store, self)
@@ -68,37 +80,80 @@ class Recorded(_Layer):
         reply = await method(*args, **kwargs)
         note = getattr(self, f"_note_{verb}", None)
         if note is not None:
-            note(reply, *args)
+            await note(reply, *args, **kwargs)
         return reply
 
     def _add(self, kind: str, **fields: Any) -> None:
         self._history.add(self._node, kind, **fields)
 
-    def _note_enqueue(self, receipts: list[Receipt], batches: Any) -> None:
+    async def _note_enqueue(self, receipts: list[Receipt], batches: Any, **_: Any) -> None:
         for fields in job_events(batches, receipts):
             self._add("job", **fields)
 
-    def _note_claim(self, claims: list[Claim], *_: Any) -> None:
+    async def _note_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
         for claim in claims:
             self._add("claim", **claim_event(claim))
 
-    def _note_apply(self, took: list[bool], changes: list[Change], *_: Any) -> None:
+    async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any) -> None:
         for change, accepted in zip(changes, took, strict=True):
             self._add("change", **change_event(change, accepted))
 
-    def _note_register(self, _: None, node: Node) -> None:
+    async def _note_register(self, _: None, node: Node) -> None:
         self._add("lease", until=micros(node.expires_at))
 
-    def _note_beat(self, renewed: bool, node: object, now: object, expires_at: Any) -> None:
+    async def _note_beat(self, renewed: bool, node: object, now: object, expires_at: Any) -> None:
         if renewed:
             self._add("lease", until=micros(expires_at))
 
-    def _note_bury(self, lost: list[Node], *_: Any) -> None:
+    async def _note_bury(self, lost: list[Node], *_: Any) -> None:
         for node in lost:
-            self._history.add(node.name, "lease.end", by=self._node)
+            self._history.add(self._labels[node.id], "lease.end", by=self._node)
 
-    def _note_leave(self, *_: Any) -> None:
+    async def _note_declare_lost(self, declared: bool, node: UUID, *_: Any) -> None:
+        if declared:
+            self._history.add(self._labels[node], "lease.end", by=self._node)
+            self._history.add(self._labels[node], "hold.end")
+
+    async def _note_leave(self, *_: Any) -> None:
         self._add("lease.end", by=self._node)
+
+    async def _note_decide(
+        self, took: list[bool], steps: Sequence[Step], *_: Any, epoch: int | None = None, **__: Any
+    ) -> None:
+        for step, accepted in zip(steps, took, strict=True):
+            self._add("step", **step_event(step, epoch, accepted))
+            if accepted:
+                await self._decided(step.schedule_id, step.decided, epoch)
+
+    async def _decided(self, schedule_id: int, rows: Sequence[Decided], epoch: int | None) -> None:
+        """Each verdict, and the job that is there with it: both are read in the instant of the commit."""
+        for decided in rows:
+            self._add("slot", **slot_event(schedule_id, decided, epoch))
+            job = None if decided.job_id is None else await self._store.job(decided.job_id)
+            if job is not None:
+                self._add("job", **row_event(job))
+
+    async def _note_revise(self, took: list[bool], changes: Sequence[Revised], *_: Any) -> None:
+        for change, accepted in zip(changes, took, strict=True):
+            schedule = await self._store.schedule(change.schedule.name)
+            if accepted and schedule is not None:
+                self._add("revision", **revision_event(schedule))
+                await self._decided(schedule.id, change.decided, None)
+
+    async def _note_acquire(
+        self, lease: Lease | None, name: str, holder: UUID, holder_name: str, now: object, expires_at: Any, **_: Any
+    ) -> None:
+        if lease is not None and lease.holder == holder and lease.expires_at == expires_at:
+            self._add("hold", name=name, epoch=lease.epoch, until=micros(expires_at))
+
+    async def _note_renew(
+        self, renewed: bool, name: str, holder: object, epoch: int, now: object, expires_at: Any, **_: Any
+    ) -> None:
+        if renewed:
+            self._add("hold", name=name, epoch=epoch, until=micros(expires_at))
+
+    async def _note_yield_lease(self, _: None, name: str, *__: Any) -> None:
+        self._add("hold.end", name=name)
 
 
 class Wire(_Layer):

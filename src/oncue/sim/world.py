@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any, TypeVar
+from uuid import UUID
 
 from oncue import identity
 from oncue.clock import VirtualClock
@@ -22,19 +24,22 @@ from oncue.engine.node import Pace, WorkerNode
 from oncue.engine.runner import pause_after
 from oncue.engine.service import Service
 from oncue.errors import Conflict, StoreError, StoreUnavailable
-from oncue.model import TERMINAL, Attempt, Batch, Job, JobFilter, Node, Receipt
+from oncue.model import TERMINAL, Attempt, Batch, Job, JobFilter, Node, Receipt, Schedule
+from oncue.model import Slot as LedgerSlot
 from oncue.operations import Operations
 from oncue.policy.lifecycle import Ended, entry_state
 from oncue.policy.options import Options
 from oncue.policy.retry import Exponential
+from oncue.scheduling import Scheduling
 from oncue.sim import script
-from oncue.sim.checker import Final
+from oncue.sim.checker import Books, Final
 from oncue.sim.executor import ScriptedExecutor
 from oncue.sim.history import History, ok_fields, start_event
 from oncue.sim.script import Act, Script
 from oncue.sim.wire import Crash, Recorded, Wire
 from oncue.store.contract import Store
 from oncue.store.sqlite import SqliteStore
+from oncue.task import Task
 from oncue.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -78,10 +83,11 @@ class Slot:
 class Member:
     """One process of the cluster."""
 
-    def __init__(self, label: str, wire: Wire, worker: WorkerNode) -> None:
+    def __init__(self, label: str, wire: Wire, worker: WorkerNode, telemetry: Telemetry) -> None:
         self.label = label
         self.wire = wire
         self.worker = worker
+        self.telemetry = telemetry
         self.alive = True
         self.paused = False
         self.frozen: frozenset[str] = frozenset()
@@ -95,21 +101,45 @@ class Member:
         self.frozen = frozenset(slot.service.name for slot in self.slots) - set(names)
 
     @property
+    def leads(self) -> bool:
+        return self.alive and self.worker.leadership.epoch is not None
+
+    @property
     def executor(self) -> ScriptedExecutor:
         executor = self.worker.executor
         assert isinstance(executor, ScriptedExecutor)
         return executor
 
 
-class Operator(Operations):
-    """An operator's verbs, straight on the database."""
+class Operator(Operations, Scheduling):
+    """An operator's verbs, straight on the database. The tasks of its schedules are scripted, as all others."""
+
+    name = "sim"
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self.store = store
         self.now = clock.now
+        self.tasks = {}
 
     async def connected(self) -> Operator:
         return self
+
+    async def ids(self, count: int) -> list[int]:
+        return await self.store.reserve(count)
+
+    def task(self, options: Options = OPTIONS, max_retries: int = 3) -> Task[Any, Any]:
+        """The scripted task, with these options."""
+
+        def scripted(acts: list[dict[str, Any]]) -> None: ...
+
+        return Task(
+            self, scripted, name=TASK, delivery=options.delivery, timeout=options.timeout,  # type: ignore[arg-type]
+            max_runtime=options.max_runtime, retry=options.retry, max_retries=max_retries,
+        )  # fmt: skip
+
+    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
+        options = task.options(None)
+        return {"options": options.stored(), "max_runtime": options.max_runtime, "max_args": 100_000}
 
 
 class World:
@@ -122,6 +152,7 @@ class World:
         script: Script = script.from_arguments,
         hints: float = 1.0,
         latency: float = 0.0,
+        one_host: bool = False,
     ) -> None:
         self.dice = Random(seed)
         self.clock = VirtualClock()
@@ -129,11 +160,15 @@ class World:
         self.pace = pace
         self.hints = hints
         self.latency = latency
+        self.one_host = one_host
+        """Whether a process can see by itself that another one is gone."""
         self.members: dict[str, Member] = {}
+        self._labels: dict[UUID, str] = {}
+        self._gone: set[UUID] = set()
         self.store = SqliteStore(":memory:", inline=True, wall=self.clock.now)
         finish(self.store.open())
-        self.client = Wire(Recorded(self.store, self.history, CLIENT).as_store(), self.dice)
-        self.operator = Operator(Recorded(self.store, self.history, "operator").as_store(), self.clock)
+        self.client = Wire(self._recorded(CLIENT), self.dice)
+        self.operator = Operator(self._recorded("operator"), self.clock)
         self._concurrency = concurrency
         self._script = script
         self._heap: list[tuple[datetime, int, Callable[[], None]]] = []
@@ -142,16 +177,19 @@ class World:
         self._instant = self.clock.now()
         self._steps = 0
 
+    def _recorded(self, label: str) -> Store:
+        return Recorded(self.store, self.history, label, self._labels).as_store()
+
     def close(self) -> None:
         finish(self.store.close())
 
     # --- members ------------------------------------------------------------------------------------------------
 
-    def boot(self, name: str) -> Member:
+    def boot(self, name: str, *, exclusive: bool = False, known_as: str | None = None) -> Member:
         """Start a process. Under a name that was used before, it is a fresh one all the same."""
         self._lives[name] = self._lives.get(name, 0) + 1
         label = f"{name}.{self._lives[name]}"
-        wire = Wire(Recorded(self.store, self.history, label).as_store(), self.dice, self.latency)
+        wire = Wire(self._recorded(label), self.dice, self.latency)
         telemetry = Telemetry()
         telemetry.subscribe(
             lambda _, __, told: self.history.add(label, "start", **start_event(told["claim"])), "job.start"
@@ -164,19 +202,24 @@ class World:
             )  # fmt: skip
 
         store = wire.as_store()
-        worker = WorkerNode(store, store, self._node(label), self.clock, self.dice, telemetry, self.pace, executor)
-        member = self.members[name] = Member(label, wire, worker)
+        node = self._node(known_as or name, exclusive)
+        self._labels[node.id] = label
+        worker = WorkerNode(
+            store, store, node, self.clock, self.dice, telemetry, self.pace, executor,
+            is_gone=lambda other: self.one_host and other.id in self._gone,
+        )  # fmt: skip
+        member = self.members[name] = Member(label, wire, worker, telemetry)
         for slot in member.slots:
             slot.service.signal.listen(lambda slot=slot: self._wake(slot))  # type: ignore[misc]
             self._schedule(slot, self.clock.now())
         return member
 
-    def _node(self, label: str) -> Node:
+    def _node(self, name: str, exclusive: bool) -> Node:
         now = self.clock.now()
         return Node(
-            id=identity.new_node_id(self.dice), name=label, host="host", pid=1, boot_id="", version="0",
+            id=identity.new_node_id(self.dice), name=name, host="host", pid=1, boot_id="", version="0",
             queues=("default",), tasks=(TASK,), concurrency=self._concurrency, address=None,
-            started_at=now, beat_at=now, expires_at=now,
+            started_at=now, beat_at=now, expires_at=now, exclusive=exclusive,
         )  # fmt: skip
 
     def crash(self, name: str) -> None:
@@ -184,6 +227,7 @@ class World:
         member = self.members[name]
         if member.alive:
             member.alive = False
+            self._gone.add(member.worker.node.id)
             self.history.add(member.label, "crash")
 
     def _die(self, name: str) -> None:
@@ -192,8 +236,16 @@ class World:
         self.after(RESTART, lambda: self.revive(name))
 
     def revive(self, name: str) -> None:
-        if not self.members[name].alive:
-            self.boot(name)
+        if not (before := self.members[name]).alive:
+            self.boot(name, exclusive=before.worker.node.exclusive, known_as=before.worker.node.name)
+
+    def shut_down(self, name: str) -> None:
+        """The process stops in good order, with nothing in hand: it gives up its leases."""
+        member = self.members[name]
+        finish(member.worker.leadership.resign())
+        finish(member.worker.farewell())
+        member.alive = False
+        self._hint()
 
     def pause(self, name: str) -> None:
         """The process stops as it stands: it becomes a zombie if its lease ends meanwhile."""
@@ -281,12 +333,46 @@ class World:
     def jobs(self) -> list[Job]:
         return finish(self.store.jobs(JobFilter(limit=1_000_000)))
 
+    # --- schedules ----------------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        name: str,
+        rule: str,
+        *acts: Act,
+        options: Options = OPTIONS,
+        max_retries: int = 3,
+        **terms: Any,
+    ) -> Schedule:
+        """Make a schedule, as an operator does. Each of its jobs follows the same script."""
+        arguments = {"acts": [asdict(act) for act in acts or (Act(),)]}
+        task = self.operator.task(options, max_retries)
+        made = finish(self.operator.create_schedule(name, rule, task, arguments, **terms))
+        self._hint()
+        return made
+
+    def slots(self, name: str) -> list[LedgerSlot]:
+        """The whole ledger of a schedule."""
+        return self.books(name).slots
+
+    def books(self, name: str) -> Books:
+        schedule = finish(self.store.schedule(name))
+        assert schedule is not None
+        start, end = schedule.created_at - timedelta(days=365), self.clock.now() + timedelta(days=365)
+        return Books(
+            schedule,
+            finish(self.store.revisions(schedule.id)),
+            finish(self.store.slots(schedule.id, start, end, 1_000_000)),
+            finish(self.store.doubled(schedule.id, start, end)),
+        )
+
     def final(self) -> Final:
         totals: dict[str, int] = dict.fromkeys(TERMINAL, 0)
         for queue in finish(self.store.queues()):
             for state in TERMINAL:
                 totals[state] += getattr(queue, state)
-        return Final(tuple(self.jobs()), totals)
+        books = [self.books(schedule.name) for schedule in finish(self.store.schedules(limit=100_000))]
+        return Final(tuple(self.jobs()), totals, tuple(books), self.clock.now())
 
     # --- time ---------------------------------------------------------------------------------------------------
 

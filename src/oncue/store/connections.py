@@ -91,7 +91,14 @@ class Connections:
         """A connection outside the pool, for listening."""
         options: dict[str, Any] = {} if self._prepare else {"statement_cache_size": 0}
         try:
-            return await asyncpg.connect(self._dsn, timeout=self._timeout, command_timeout=self._timeout, **options)
+            return await asyncpg.connect(
+                self._dsn,
+                timeout=self._timeout,
+                command_timeout=self._timeout,
+                # A duration of a day is 24 hours, also where clocks change: it is added to instants in the database.
+                server_settings={"timezone": "UTC"},
+                **options,
+            )
         except asyncpg.InvalidCatalogNameError as error:
             raise StoreUnavailable(f"PostgreSQL has no such database: {error}") from error
         except asyncpg.InvalidAuthorizationSpecificationError as error:

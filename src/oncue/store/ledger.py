@@ -70,9 +70,10 @@ class Ledger(Protocol):
         ...
 
     async def release_parked(self, now: datetime, limit: int) -> int:
-        """Make parked jobs due, oldest slot first, as far as their schedules' `max_instances` leaves room. How many.
+        """Make up to `limit` parked jobs due, each schedule's oldest slot first, as far as its `max_instances` leaves
+        room. How many.
 
-        At most `limit` parked jobs are looked at.
+        A schedule whose job is released gets a new version: who was about to decide a slot of it has to look again.
         """
         ...
 
@@ -89,7 +90,10 @@ class Ledger(Protocol):
         ...
 
     async def prune_slots(self, before: datetime, limit: int) -> int:
-        """Delete up to `limit` slots from before this instant whose jobs are gone, and raise the horizon first."""
+        """Delete up to `limit` slots from before this instant whose jobs are gone, and raise the horizon with them.
+
+        That gives their schedules a new version: who did not see those slots any more must see the horizon.
+        """
         ...
 
     # --- leases -------------------------------------------------------------------------------------------------

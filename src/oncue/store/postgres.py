@@ -37,7 +37,7 @@ from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
 from oncue.store.postgres_ledger import PostgresLedger, node_of
-from oncue.store.tables import is_plain, queue_rows
+from oncue.store.tables import NAMED_FOR, is_plain, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
 CHANNEL = "oncue"
@@ -325,7 +325,8 @@ class PostgresStore(PostgresLedger):
             for state in sorted(TERMINAL):
                 gone += await self._pruned(connection, state, before, limit - gone)
             await connection.execute(self._sql["prune_attempts"], before, limit)
-            await connection.execute(self._sql["forget_nodes"], before)
+            if gone < limit:  # else there are older jobs yet, whose slots will ask for the name of their worker
+                await connection.execute(self._sql["forget_nodes"], before - NAMED_FOR)
         return gone
 
     async def _pruned(self, connection: Connection, state: State, before: datetime, limit: int) -> int:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import asyncpg
 
-from oncue.errors import Conflict, NameClash, StoreRefused
+from oncue.errors import Conflict, NameClash, StoreRefused, StoreUnavailable
 from oncue.model import PARKED, Due, Job, Lease, Node, Revised, Revision, Schedule, Slot, State, Step
 from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.hints import Debounce
 from oncue.store.tables import is_plain_step
+
+T = TypeVar("T")
 
 
 class PostgresLedger:
@@ -23,6 +25,7 @@ class PostgresLedger:
     _connections: Connections
     _sql: Mapping[str, str]
     _hints: Debounce
+    _later_hints: Debounce
 
     # --- schedules ----------------------------------------------------------------------------------------------
 
@@ -66,7 +69,8 @@ class PostgresLedger:
     # --- slots --------------------------------------------------------------------------------------------------
 
     async def due(self, now: datetime, limit: int) -> list[Due]:
-        return [Due(*row) for row in await self._fetch("due", now, limit, PARKED)]
+        rows = await self._fetch("due", now, limit, PARKED)
+        return [Due(*row[:12], row[12] or (), row[13] or ()) for row in rows]
 
     async def next_run(self) -> datetime | None:
         rows = await self._fetch("next_run")
@@ -88,9 +92,10 @@ class PostgresLedger:
         ordered = sorted(steps, key=lambda step: step.schedule_id)
         author = (now, node, epoch)
         if not parked and all(map(is_plain_step, ordered)):
-            won = await self._decided_plainly(ordered, author, by)
+            won = await _untangled(lambda: self._decided_plainly(ordered, author, by))
         else:
-            won = await self._decided(ordered, author, by, ("scheduled", PARKED) if parked else ("queued", now))
+            entry: tuple[State, datetime] = ("scheduled", PARKED) if parked else ("queued", now)
+            won = await _untangled(lambda: self._decided(ordered, author, by, entry))
         if won and any(decided.job_id is not None for step in steps for decided in step.decided):
             self._hints.send()
         return [step.schedule_id in won for step in steps]
@@ -127,8 +132,15 @@ class PostgresLedger:
         return [row[0] for row in await self._fetch("unfinished", schedule_id, PARKED, limit)]
 
     async def release_parked(self, now: datetime, limit: int) -> int:
-        async with self._connections.use() as connection:
-            status = await connection.execute(self._sql["release_parked"], now, PARKED, limit)
+        schedules = [row[0] for row in await self._fetch("with_room", limit)]
+        return await _untangled(lambda: self._released(schedules, now, limit)) if schedules else 0
+
+    async def _released(self, schedules: Sequence[int], now: datetime, limit: int) -> int:
+        """Counted in a statement of its own, once the schedules are held, so that the count is fresh."""
+        async with self._connections.use() as connection, connection.transaction():
+            await connection.execute(self._sql["hold_schedules"], schedules)
+            status = await connection.execute(self._sql["release_parked"], now, schedules, limit)
+        self._later_hints.send()
         return int(status.split()[-1])
 
     async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
@@ -148,10 +160,12 @@ class PostgresLedger:
         return [row[0] for row in await self._fetch("doubled", schedule_id, start, end)]
 
     async def prune_slots(self, before: datetime, limit: int) -> int:
-        async with self._connections.use() as connection, connection.transaction():
-            await connection.execute(self._sql["raise_horizon"], before)
-            status = await connection.execute(self._sql["prune_slots"], before, limit)
-        return int(status.split()[-1])
+        async def pruned() -> int:
+            async with self._connections.use() as connection:
+                status = await connection.execute(self._sql["prune_slots"], before, limit)
+            return int(status.split()[-1])
+
+        return await _untangled(pruned)
 
     # --- leases -------------------------------------------------------------------------------------------------
 
@@ -193,18 +207,28 @@ class PostgresLedger:
         views = statements.views("postgres")
         async with self._connections.use() as connection, connection.transaction():
             for name, script in views.items():
-                kind = await connection.fetchval(
-                    "select case when c.relkind = 'v' and pg_get_viewdef(c.oid) like '%oncue\\_%' then 'ours' "
-                    "else 'foreign' end from pg_class c where c.oid = to_regclass($1)", name
+                is_ours = await connection.fetchval(
+                    "select c.relkind = 'v' and coalesce(obj_description(c.oid, 'pg_class'), '') = 'made by oncue' "
+                    "from pg_class c where c.oid = to_regclass($1)", name
                 )  # fmt: skip
-                if kind == "foreign":
+                if is_ours is False:
                     raise NameClash(f"{name}: the database has a table or view of this name that is not oncue's")
-                await connection.execute(f"drop view if exists {name}; {script}")
+                await connection.execute(script)
         return list(views)
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
             return await connection.fetch(self._sql[name], *parameters)
+
+
+async def _untangled(work: Callable[[], Awaitable[T]]) -> T:
+    """Two batches that waited for each other's schedules: one of them was undone, and begins again."""
+    while True:
+        try:
+            return await work()
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
+                raise
 
 
 _DURATIONS = ("grace", "max_runtime", "deadline")

@@ -38,13 +38,15 @@ select $1, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $2, $3
 
 -- name: due
 select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, missed, grace, max_instances,
-       array(select j.id from oncue_jobs j
-              where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
-                and j.visible_at < $3
-              order by j.id limit s.max_instances),
-       array(select t.scheduled_for from oncue_slots t
-              where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= $1)
-  from oncue_schedules s where next_run_at <= $1 order by next_run_at, id limit (select $2::int);
+       -- Mostly there are none, and an empty array takes longer to read than nothing.
+       nullif(array(select j.id from oncue_jobs j
+                     where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
+                       and j.visible_at < $3
+                     order by j.visible_at, j.id limit s.max_instances), '{}'),
+       nullif(array(select t.scheduled_for from oncue_slots t
+                     where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor
+                       and t.scheduled_for <= $1), '{}')
+  from oncue_schedules s where next_run_at <= $1 order by next_run_at, id limit $2;
 
 -- name: next_run
 select min(next_run_at) from oncue_schedules where next_run_at is not null;
@@ -116,21 +118,53 @@ select ids from won;
 -- name: unfinished
 select id from oncue_jobs
  where schedule_id = $1 and state in ('scheduled', 'queued', 'running', 'retrying') and visible_at < $2
- order by id limit $3;
+ order by visible_at, id limit $3;
+
+-- name: with_room
+-- Schedules that have parked jobs and room for one, read off the head of each in the index of parked jobs: no scan.
+with recursive parked (schedule_id) as (
+    (select schedule_id from oncue_jobs
+      where schedule_id is not null and state = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00'
+      order by schedule_id limit 1)
+    union all
+    select head.schedule_id from parked
+     cross join lateral (
+         select schedule_id from oncue_jobs
+          where schedule_id > parked.schedule_id and state = 'scheduled'
+            and visible_at = timestamptz '9999-01-01 00:00:00+00'
+          order by schedule_id limit 1) as head
+)
+select s.id from parked
+ cross join lateral (select id, max_instances from oncue_schedules where id = parked.schedule_id offset 0) as s
+ where s.max_instances > (
+           select count(*) from (
+               select from oncue_jobs j
+                where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
+                  and j.visible_at < timestamptz '9999-01-01 00:00:00+00' limit s.max_instances) as busy)
+ order by s.id limit $1;
+
+-- name: hold_schedules
+-- Who has looked at these schedules to decide a slot must look again: one of its jobs comes before that slot.
+update oncue_schedules set version = version + 1 where id = any($1::bigint[]);
 
 -- name: release_parked
 update oncue_jobs set visible_at = $1, updated_at = $1
- where state = 'scheduled' and id = any(array(
-           select parked.id
-             from (select id, schedule_id, row_number() over (partition by schedule_id order by scheduled_for) as place
-                     from (select id, schedule_id, scheduled_for from oncue_jobs
-                            where state in ('scheduled', 'retrying') and visible_at = $2 limit (select $3::int)) as some
-                  ) as parked
-             join oncue_schedules s on s.id = parked.schedule_id
-            where parked.place <= s.max_instances - (
-                      select count(*) from oncue_jobs j
-                       where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
-                         and j.visible_at < $2)));
+ where state = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00' and id = any(array(
+           select parked.id from unnest($2::bigint[]) as held (id)
+            cross join lateral (select id, max_instances from oncue_schedules where id = held.id offset 0) as s
+            cross join lateral (
+                select j.id from oncue_jobs j
+                 where j.schedule_id = s.id and j.state = 'scheduled'
+                   and j.visible_at = timestamptz '9999-01-01 00:00:00+00'
+                 order by j.scheduled_for
+                 limit greatest(0, s.max_instances - (
+                           select count(*) from (
+                               select from oncue_jobs u
+                                where u.schedule_id = s.id
+                                  and u.state in ('scheduled', 'queued', 'running', 'retrying')
+                                  and u.visible_at < timestamptz '9999-01-01 00:00:00+00'
+                                limit s.max_instances) as busy))) as parked
+            limit $3));
 
 -- name: repeat
 insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
@@ -145,9 +179,11 @@ select {slot} from oncue_slots s
   left join oncue_jobs j on j.id = s.job_id
   left join oncue_nodes n on n.id = j.node_id
  where s.schedule_id = $1 and s.subject = '' and s.scheduled_for <= $3 and coalesce(s.until, s.scheduled_for) >= $2
-   and s.scheduled_for >= coalesce((select r.scheduled_for from oncue_slots r
-                                     where r.schedule_id = $1 and r.subject = '' and r.until is not null
-                                       and r.scheduled_for < $2 order by r.scheduled_for desc limit 1), $2)
+   and s.scheduled_for >= coalesce((select scheduled_for
+                                      from (select scheduled_for, until from oncue_slots
+                                             where schedule_id = $1 and subject = '' and until is not null
+                                               and scheduled_for < $2 order by scheduled_for desc limit 1) as run
+                                     where until >= $2), $2)
  order by s.scheduled_for limit $4;
 
 -- name: doubled
@@ -158,22 +194,23 @@ select scheduled_for from oncue_jobs
 -- name: keep_outcomes
 -- Before their jobs go: what became of their slots.
 update oncue_slots s
-   set outcome = j.state, outcome_reason = j.reason, started_at = j.started_at, finished_at = j.finished_at,
-       error = j.error, worker = coalesce((select n.name from oncue_nodes n where n.id = j.node_id), j.node_id::text)
-  from oncue_jobs j
- where j.id = any($1::bigint[]) and j.schedule_id is not null
-   and s.schedule_id = j.schedule_id and s.subject = '' and s.scheduled_for = j.scheduled_for and s.job_id = j.id;
-
--- name: raise_horizon
-update oncue_schedules set horizon = greatest(horizon, $1)
- where id in (select distinct schedule_id from oncue_slots
-               where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null));
+   set (outcome, outcome_reason, started_at, finished_at, error, worker) = (
+           select j.state, j.reason, j.started_at, j.finished_at, j.error,
+                  coalesce((select n.name from oncue_nodes n where n.id = j.node_id), j.node_id::text)
+             from oncue_jobs j where j.id = s.job_id)
+ where s.job_id = any($1::bigint[]) and s.job_id is not null and s.outcome is null;
 
 -- name: prune_slots
-delete from oncue_slots
- where (schedule_id, subject, scheduled_for) in (
-           select schedule_id, subject, scheduled_for from oncue_slots
-            where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null) limit $2);
+-- Whoever has read the schedule before must read it again: it cannot see any more which slots were decided.
+with old as materialized (
+    select ctid as place, schedule_id from oncue_slots
+     where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null)
+     order by coalesce(until, scheduled_for) limit (select $2::int) for update skip locked
+), raised as (
+    update oncue_schedules set version = version + 1, horizon = greatest(horizon, $1)
+     where id = any(array(select schedule_id from old))
+)
+delete from oncue_slots where ctid = any(array(select place from old));
 
 -- name: acquire
 insert into oncue_leases as held (name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at)
@@ -187,7 +224,7 @@ returning {lease};
 
 -- name: renew
 update oncue_leases set renewed_at = $4, expires_at = $5
- where name = $1 and holder = $2 and epoch = $3
+ where name = $1 and holder = $2 and epoch = $3 and expires_at > $4
    and not exists (select from oncue_leases as other
                     where other.name = $6 and other.holder <> $2 and other.expires_at > $4)
 returning name;
@@ -206,9 +243,10 @@ select {node} from oncue_nodes
  order by started_at;
 
 -- name: declare_lost
--- Nor can it go on with what it held alone.
+-- Nor can it go on with what it held alone: its epoch is over.
 with freed as (
-    update oncue_leases set expires_at = least(expires_at, $2) where holder = $1
+    update oncue_leases set expires_at = least(expires_at, $2), epoch = epoch + 1
+     where holder = $1 and exists (select from oncue_nodes where id = $1 and lost_at is null)
 )
 update oncue_nodes set lost_at = $2 where id = $1 and lost_at is null returning id;
 

@@ -36,7 +36,7 @@ from oncue.store import statements
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.sqlite_ledger import SqliteLedger, as_set
-from oncue.store.tables import is_plain, queue_rows
+from oncue.store.tables import NAMED_FOR, is_plain, queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
@@ -394,7 +394,8 @@ class SqliteStore(SqliteLedger):
                 connection.execute(self._sql["keep_outcomes"], old)
                 gone += connection.execute(self._sql["prune"], old).rowcount
             connection.execute(self._sql["prune_attempts"], {"before": values.micros(before), "limit": limit})
-            connection.execute(self._sql["forget_nodes"], {"before": values.micros(before)})
+            if gone < limit:  # else there are older jobs yet, whose slots will ask for the name of their worker
+                connection.execute(self._sql["forget_nodes"], {"before": values.micros(before - NAMED_FOR)})
             return gone
 
         return await self._writer.write(work)

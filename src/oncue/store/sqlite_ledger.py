@@ -113,9 +113,19 @@ class SqliteLedger:
         return [row[0] for row in rows]
 
     async def release_parked(self, now: datetime, limit: int) -> int:
-        if not await self._rows("some_parked", parked=_PARKED):
+        with_room = self._sql["with_room"], {"limit": limit}
+        if not await self._reader.read(lambda connection: as_set(connection, *with_room)):
             return 0
-        return await self._write("release_parked", now=values.micros(now), parked=_PARKED, limit=limit)
+
+        def work(connection: sqlite3.Connection) -> int:
+            schedules, released = as_set(connection, *with_room), 0
+            connection.execute(self._sql["hold_schedules"], {"ids": json.dumps(schedules)})
+            for schedule in schedules:
+                parameters = {"schedule_id": schedule, "now": values.micros(now), "limit": limit - released}
+                released += connection.execute(self._sql["release_parked"], parameters).rowcount
+            return released
+
+        return await self._writer.write(work)
 
     async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
         try:
@@ -139,9 +149,12 @@ class SqliteLedger:
         return [values.instant(row[0]) for row in rows]
 
     async def prune_slots(self, before: datetime, limit: int) -> int:
-        parameters = {"before": values.micros(before), "limit": limit}
+        old_slots = self._sql["old_slots"], {"before": values.micros(before), "limit": limit}
+        if not await self._reader.read(lambda connection: as_set(connection, *old_slots)):
+            return 0
 
         def work(connection: sqlite3.Connection) -> int:
+            parameters = {"before": values.micros(before), "slots": json.dumps(as_set(connection, *old_slots))}
             connection.execute(self._sql["raise_horizon"], parameters)
             return connection.execute(self._sql["prune_slots"], parameters).rowcount
 
@@ -202,8 +215,10 @@ class SqliteLedger:
         parameters = {"node": str(node), "now": values.micros(now)}
 
         def work(connection: sqlite3.Connection) -> bool:
+            if not connection.execute(self._sql["declare_lost"], parameters).rowcount:
+                return False
             connection.execute(self._sql["free_leases"], parameters)
-            return connection.execute(self._sql["declare_lost"], parameters).rowcount == 1
+            return True
 
         return await self._writer.write(work)
 
@@ -226,8 +241,9 @@ class SqliteLedger:
 
         def work(connection: sqlite3.Connection) -> list[str]:
             for name, script in views.items():
-                standing = connection.execute("select type, sql from sqlite_master where name = ?", (name,)).fetchall()
-                if any(kind != "view" or "oncue_" not in sql for kind, sql in standing):
+                look = "select type, sql from sqlite_master where name = ? collate nocase"
+                standing = connection.execute(look, (name,)).fetchall()
+                if any(kind != "view" or "made by oncue" not in sql for kind, sql in standing):
                     raise NameClash(f"{name}: the database has a table or view of this name that is not oncue's")
                 connection.execute(f"drop view if exists {name}")
                 connection.execute(script)

@@ -46,7 +46,7 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
             select j.id from oncue_jobs j indexed by oncue_jobs_schedule
              where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
                and j.visible_at < :parked
-             order by j.id limit 1000)),
+             order by j.visible_at, j.id limit 1000)),
        (select json_group_array(t.scheduled_for) from oncue_slots t
          where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= :now)
   from oncue_schedules s where next_run_at <= :now order by next_run_at, id limit :limit;
@@ -93,23 +93,39 @@ select t.job_id, s.task, s.args, s.queue, s.priority, :state, s.options, s.max_r
 -- name: unfinished
 select id from oncue_jobs indexed by oncue_jobs_schedule
  where schedule_id = :schedule_id and state in ('scheduled', 'queued', 'running', 'retrying') and visible_at < :parked
- order by id limit :limit;
+ order by visible_at, id limit :limit;
 
--- name: some_parked
-select 1 from oncue_jobs where state in ('scheduled', 'retrying') and visible_at = :parked limit 1;
+-- name: with_room
+-- Schedules that have parked jobs and room for one, read off the head of each in the index of parked jobs: no scan.
+with recursive parked (schedule_id) as (
+    select * from (select min(schedule_id) from oncue_jobs indexed by oncue_jobs_parked
+                    where schedule_id is not null and state = 'scheduled' and visible_at = 253370764800000000)
+    union all
+    select (select min(j.schedule_id) from oncue_jobs j indexed by oncue_jobs_parked
+             where j.schedule_id > parked.schedule_id and j.state = 'scheduled' and j.visible_at = 253370764800000000)
+      from parked where parked.schedule_id is not null
+)
+select json_group_array(id) from (
+    select s.id from parked cross join oncue_schedules s on s.id = parked.schedule_id
+     where s.max_instances > (
+               select count(*) from oncue_jobs j indexed by oncue_jobs_schedule
+                where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
+                  and j.visible_at < 253370764800000000)
+     limit :limit);
+
+-- name: hold_schedules
+-- Who has looked at these schedules to decide a slot must look again: one of its jobs comes before that slot.
+update oncue_schedules set version = version + 1 where id in (select value from json_each(:ids));
 
 -- name: release_parked
 update oncue_jobs set visible_at = :now, updated_at = :now
- where state = 'scheduled' and id in (
-           select parked.id
-             from (select id, schedule_id, row_number() over (partition by schedule_id order by scheduled_for) as place
-                     from (select id, schedule_id, scheduled_for from oncue_jobs
-                            where state in ('scheduled', 'retrying') and visible_at = :parked limit :limit)) as parked
-             join oncue_schedules s on s.id = parked.schedule_id
-            where parked.place <= s.max_instances - (
-                      select count(*) from oncue_jobs j
-                       where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
-                         and j.visible_at < :parked));
+ where id in (select id from oncue_jobs indexed by oncue_jobs_parked
+               where schedule_id = :schedule_id and state = 'scheduled' and visible_at = 253370764800000000
+               order by scheduled_for
+               limit max(0, min(:limit, (select max_instances from oncue_schedules where id = :schedule_id) - (
+                         select count(*) from oncue_jobs indexed by oncue_jobs_schedule
+                          where schedule_id = :schedule_id and state in ('scheduled', 'queued', 'running', 'retrying')
+                            and visible_at < 253370764800000000))));
 
 -- name: repeat
 insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
@@ -124,9 +140,11 @@ select {slot} from oncue_slots s
   left join oncue_nodes n on n.id = j.node_id
  where s.schedule_id = :schedule_id and s.subject = '' and s.scheduled_for <= :end
    and coalesce(s.until, s.scheduled_for) >= :start
-   and s.scheduled_for >= coalesce((select r.scheduled_for from oncue_slots r
-                                     where r.schedule_id = :schedule_id and r.subject = '' and r.until is not null
-                                       and r.scheduled_for < :start order by r.scheduled_for desc limit 1), :start)
+   and s.scheduled_for >= coalesce((select scheduled_for
+                                      from (select scheduled_for, until from oncue_slots
+                                             where schedule_id = :schedule_id and subject = '' and until is not null
+                                               and scheduled_for < :start order by scheduled_for desc limit 1)
+                                     where until >= :start), :start)
  order by s.scheduled_for limit :limit;
 
 -- name: doubled
@@ -136,24 +154,28 @@ select scheduled_for from oncue_jobs
 
 -- name: keep_outcomes
 -- Before their jobs go: what became of their slots.
-update oncue_slots
-   set outcome = j.state, outcome_reason = j.reason, started_at = j.started_at, finished_at = j.finished_at,
-       error = j.error, worker = coalesce((select n.name from oncue_nodes n where n.id = j.node_id), j.node_id)
-  from oncue_jobs j
- where j.id in (select value from json_each(:ids)) and j.schedule_id is not null
-   and oncue_slots.schedule_id = j.schedule_id and oncue_slots.subject = ''
-   and oncue_slots.scheduled_for = j.scheduled_for and oncue_slots.job_id = j.id;
+update oncue_slots indexed by oncue_slots_live
+   set (outcome, outcome_reason, started_at, finished_at, error, worker) = (
+           select j.state, j.reason, j.started_at, j.finished_at, j.error,
+                  coalesce((select n.name from oncue_nodes n where n.id = j.node_id), j.node_id)
+             from oncue_jobs j where j.id = oncue_slots.job_id)
+ where job_id in (select value from json_each(:ids)) and job_id is not null and outcome is null;
+
+-- name: old_slots
+select json_group_array(json_array(schedule_id, subject, scheduled_for)) from (
+    select schedule_id, subject, scheduled_for from oncue_slots indexed by oncue_slots_old
+     where coalesce(until, scheduled_for) < :before and (job_id is null or outcome is not null)
+     order by coalesce(until, scheduled_for) limit :limit);
 
 -- name: raise_horizon
-update oncue_schedules set horizon = max(coalesce(horizon, :before), :before)
- where id in (select distinct schedule_id from oncue_slots
-               where coalesce(until, scheduled_for) < :before and (job_id is null or outcome is not null));
+-- Whoever has read the schedule before must read it again: it cannot see any more which slots were decided.
+update oncue_schedules set version = version + 1, horizon = max(coalesce(horizon, :before), :before)
+ where id in (select value ->> 0 from json_each(:slots));
 
 -- name: prune_slots
 delete from oncue_slots
  where (schedule_id, subject, scheduled_for) in (
-           select schedule_id, subject, scheduled_for from oncue_slots
-            where coalesce(until, scheduled_for) < :before and (job_id is null or outcome is not null) limit :limit);
+           select value ->> 0, value ->> 1, value ->> 2 from json_each(:slots));
 
 -- name: acquire
 insert into oncue_leases (name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at)
@@ -166,7 +188,7 @@ select :name, :holder, :holder_name, 1, :now, :now, :expires_at
 
 -- name: renew
 update oncue_leases set renewed_at = :now, expires_at = :expires_at
- where name = :name and holder = :holder and epoch = :epoch
+ where name = :name and holder = :holder and epoch = :epoch and expires_at > :now
    and not exists (select 1 from oncue_leases as other
                     where other.name = :respect and other.holder <> :holder and other.expires_at > :now);
 
@@ -194,4 +216,5 @@ select count(*) from (
      limit :limit);
 
 -- name: free_leases
-update oncue_leases set expires_at = min(expires_at, :now) where holder = :node;
+-- Nor can it go on with what it held alone: its epoch is over.
+update oncue_leases set expires_at = min(expires_at, :now), epoch = epoch + 1 where holder = :node;

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from oncue.model import Change, Queue, Step
+
+NAMED_FOR = timedelta(days=1)
+"""How much longer than finished jobs a node is kept that is gone: its last jobs may have been settled after its end."""
 
 
 def queue_rows(
@@ -40,4 +43,4 @@ def is_plain_step(step: Step) -> bool:
     if len(step.decided) != 1:
         return False
     (decided,) = step.decided
-    return decided.verdict == "fired" and decided.scheduled_for == step.cursor
+    return decided.job_id is not None and decided == (step.cursor, "fired", None, decided.job_id, None, None, 1)

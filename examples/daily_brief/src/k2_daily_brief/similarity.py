@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
-from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
 
 WINDOW = timedelta(hours=48)
 
@@ -49,10 +47,13 @@ def assign(placed: Sequence[Text], newcomers: Sequence[Text], threshold: float) 
 
 def vectors(texts: Sequence[str]) -> Any:
     """A sparse row of length one for each text; words that few texts share count most."""
+    # Imported when there is something to compare: it takes a second, which every start and command would pay for.
+    from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
+
     try:
         return TfidfVectorizer(stop_words="english", sublinear_tf=True).fit_transform(texts)
     except ValueError:  # there is not a single word in them
-        return csr_matrix((len(texts), 1))
+        return _sparse((len(texts), 1))
 
 
 class _Seats:
@@ -109,4 +110,10 @@ class _Seats:
 def _sums(rows: Any, labels: NDArray[np.intp], count: int) -> Any:
     """The sums of the rows that have the same label, sparse."""
     ones = np.ones(len(labels))
-    return csr_matrix((ones, (labels, np.arange(len(labels)))), shape=(count, len(labels))) @ rows
+    return _sparse((ones, (labels, np.arange(len(labels)))), shape=(count, len(labels))) @ rows
+
+
+def _sparse(*arguments: Any, **options: Any) -> Any:
+    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+
+    return csr_matrix(*arguments, **options)

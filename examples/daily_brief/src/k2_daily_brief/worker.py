@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from k2_daily_brief import settings
-from oncue.cli.root import run
+from oncue.cli import run
 
 APP = "k2_daily_brief.jobs:app"
 NAME = "k2dailybrief-worker"

@@ -1,8 +1,8 @@
--- The views in the contracts' words. Operators query them; nothing in oncue does.
+-- The views in the contracts' words. Operators query them; nothing in oncue does. The comment tells ours from others'.
 
 -- name: job_runs
 -- One row for each slot that got a job: from the ledger once the job is pruned, from the job until then.
-create view job_runs as
+create or replace view job_runs as
 select s.job_id as id, c.name as job_name, s.scheduled_for, s.started_at, s.finished_at,
        case s.outcome when 'succeeded' then 'success' when 'skipped' then 'skipped_timeout' else 'failed' end as status,
        s.worker as worker_instance,
@@ -21,3 +21,4 @@ select j.id, c.name, s.scheduled_for, j.started_at, j.finished_at,
   join oncue_jobs j on j.id = s.job_id
   left join oncue_nodes n on n.id = j.node_id
  where s.job_id is not null and s.outcome is null;
+comment on view job_runs is 'made by oncue';

@@ -2,7 +2,7 @@
 
 -- name: job_runs
 -- One row for each slot that got a job: from the ledger once the job is pruned, from the job until then.
-create view job_runs as
+create view job_runs as /* made by oncue */
 select s.job_id as id, c.name as job_name,
        strftime('%Y-%m-%d %H:%M:%S', s.scheduled_for / 1000000, 'unixepoch') || printf('.%06d', s.scheduled_for % 1000000) as scheduled_for,
        strftime('%Y-%m-%d %H:%M:%S', s.started_at / 1000000, 'unixepoch') || printf('.%06d', s.started_at % 1000000) as started_at,

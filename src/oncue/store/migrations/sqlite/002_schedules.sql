@@ -93,6 +93,8 @@ create index oncue_slots_status on oncue_slots ((case outcome when 'succeeded' t
                                                               else 'failed' end)) where outcome is not null;
 create index oncue_slots_live on oncue_slots (job_id) where job_id is not null and outcome is null;
 create index oncue_slots_started on oncue_slots (started_at) where started_at is not null;
+-- What may be pruned once it is old: slots without a job, and those whose job is gone.
+create index oncue_slots_old on oncue_slots (coalesce(until, scheduled_for)) where job_id is null or outcome is not null;
 
 create table oncue_leases (
     name        text primary key,
@@ -107,9 +109,13 @@ create table oncue_leases (
 alter table oncue_jobs add column schedule_id integer;
 alter table oncue_jobs add column scheduled_for integer;
 alter table oncue_jobs add column start_by integer;
--- The unfinished jobs of a schedule: what `max_instances` counts.
-create index oncue_jobs_schedule on oncue_jobs (schedule_id)
+-- The unfinished jobs of a schedule: what `max_instances` counts. Parked ones come last, and are not read.
+create index oncue_jobs_schedule on oncue_jobs (schedule_id, visible_at, id)
     where schedule_id is not null and state in ('scheduled', 'queued', 'running', 'retrying');
+-- Jobs that wait for their turn, behind others of their schedule (the instant is `PARKED`).
+create index oncue_jobs_parked on oncue_jobs (schedule_id, scheduled_for)
+    where schedule_id is not null and state = 'scheduled'
+      and visible_at = 253370764800000000;
 
 -- Which process a node was, so that its successor on the same host can prove that it is gone.
 alter table oncue_nodes add column process_start text not null default '';

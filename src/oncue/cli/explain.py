@@ -1,0 +1,77 @@
+"""`oncue explain`: why a job, a schedule or a slot is as it is, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from oncue.cli import output, values
+from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.output import JsonOption
+from oncue.policy.explain import Explanation
+
+
+def explain(
+    what: Annotated[
+        str, typer.Argument(metavar="ID|NAME", help="A job's id or uid, or a schedule's name.", show_default=False)
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="INSTANT", help=f"One slot of the schedule: {values.INSTANT}."),
+    ] = None,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
+    """Say why a job waits, runs or ended as it did; why a schedule does not fire; what became of a slot.
+
+    `oncue explain 42` is about a job, `oncue explain nightly` about a schedule, `oncue explain nightly --at
+    2030-01-31T09:00:00Z` about one of its slots. The answer comes from the database alone.
+    """  # fmt: skip
+    moment = None if at is None else values.moment(at, "--at")
+    found = find(app, database_url=database_url)
+
+    async def work() -> Explanation:
+        if moment is not None:
+            return await found.explain_slot(what, moment.at((await found.connected()).now()))
+        return await (found.explain_job(values.reference(what)) if _is_job(what) else found.explain_schedule(what))
+
+    with values.naming(at="--at"):
+        explanation = ask(found, work)
+    if as_json:
+        output.show_json(record(explanation))
+    else:
+        _show(explanation)
+
+
+def _is_job(what: str) -> bool:
+    try:
+        values.reference(what)
+    except typer.BadParameter:
+        return False
+    return True
+
+
+def record(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "subject": explanation.subject,
+        "status": explanation.status,
+        "remarks": [
+            {"code": remark.code, "text": remark.text, "suggestion": remark.suggestion}
+            for remark in explanation.remarks
+        ],
+    }
+
+
+def _show(explanation: Explanation) -> None:
+    output.show(f"[bold]{escape(explanation.subject)}[/]: {escape(explanation.status.replace('_', ' '))}")
+    for remark in explanation.remarks:
+        output.show(f"  {escape(remark.text)}")
+        if remark.suggestion is not None:
+            output.show(f"    [cyan]→ {escape(remark.suggestion)}[/]")
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("explain")(explain)

@@ -1,0 +1,63 @@
+"""`oncue serve` and `oncue run`: the web process on its own, and together with a worker."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from oncue import logs
+from oncue.cli.finding import AppOption, DatabaseOption, find
+from oncue.cli.process import run_web
+from oncue.cli.worker import BARE, WithBareHttp, work
+from oncue.server import address
+
+
+def serve(
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            "--http-addr",
+            metavar="[ADDR]",
+            help=f"Where to answer (also HTTP_ADDR). Without an address: {address.DEFAULT}",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option("--log-level", help="debug, info, warning or error. [default: info]")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", help="text or json. [default: text]")] = None,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
+    """Answer /health, /health/ready and /metrics until SIGINT or SIGTERM. Nothing is scheduled and no job is run.
+
+    It starts without its database, and is not ready until that answers. The exit code is 0; a second signal stops at
+    once, with 130 (SIGINT) or 143 (SIGTERM).
+    """  # fmt: skip
+    found = find(
+        app, may_create=True, database_url=database_url, http_addr=None if http == BARE else http,
+        log_level=log_level, log_format=log_format,
+    )  # fmt: skip
+    settings = found.settings
+    where = address.parse(settings.http_addr or address.DEFAULT, settings.origin("http_addr"))
+    listening = address.listen(where)
+    logs.configure(settings.log_level, settings.log_format)
+    run_web(found, listening)
+
+
+@wraps(work)  # the options of a worker, whatever they are
+def run(http: str | None = None, **options: Any) -> None:
+    work(http=http or BARE, **options)
+
+
+run.__doc__ = f"""Work on jobs and answer over HTTP, in one process, until SIGINT or SIGTERM.
+
+    The same as `oncue worker --http`: without an address it listens on HTTP_ADDR, or on {address.DEFAULT}.
+    """
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("run", cls=WithBareHttp)(run)
+    cli.command("serve", cls=WithBareHttp)(serve)

@@ -1,0 +1,140 @@
+"""Gathers what is stored about a job, a slot or a schedule, for `policy/explain` to put into words. It only reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Protocol
+from uuid import UUID
+
+from oncue.checks import checked_moment
+from oncue.errors import ScheduleNotFound
+from oncue.model import PARKED, WAITING, Attempt, Job, Schedule, Slot
+from oncue.policy import explain
+from oncue.policy.explain import Cluster, Explanation, JobFacts, ScheduleFacts, SlotFacts
+from oncue.policy.explain.jobs import MOST_COUNTED
+from oncue.policy.explain.schedules import MOST_SHOWN
+from oncue.policy.explain.slots import row_of
+from oncue.store.contract import EXCLUSIVE, LEADER, Store
+
+MOST_ASKED = 20
+"""How many nodes are asked what they hold."""
+PAGE, MOST_PAGES = 1000, 100
+FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Connected(Protocol):
+    """A store that is open, and the database's time."""
+
+    store: Store
+
+    def now(self) -> datetime: ...
+
+
+class Explaining:
+    """Why is that so? In plain code: `app.wait(app.explain_job(7))`."""
+
+    async def connected(self) -> Connected:
+        raise NotImplementedError
+
+    async def job(self, ref: int | UUID) -> Job:
+        raise NotImplementedError
+
+    async def attempts(self, job_id: int) -> list[Attempt]:
+        raise NotImplementedError
+
+    async def latest_slots(self, name: str, count: int = 10) -> list[Slot]:
+        raise NotImplementedError
+
+    async def explain_job(self, ref: int | UUID) -> Explanation:
+        """Why a job waits, runs or ended as it did. Raises JobNotFound."""
+        connected, job = await self.connected(), await self.job(ref)
+        return explain.explain_job(await self._job_facts(connected.store, job, await _cluster(connected)))
+
+    async def explain_schedule(self, name: str) -> Explanation:
+        """Why a schedule does not fire, or when it will. Raises ScheduleNotFound."""
+        connected = await self.connected()
+        schedule, store = await _schedule(connected.store, name), connected.store
+        revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
+        facts = ScheduleFacts(
+            schedule,
+            revisions,
+            cluster,
+            await _paused_at(store, schedule.queue),
+            await store.unfinished(schedule.id, schedule.max_instances),
+            await self.latest_slots(name, MOST_SHOWN),
+        )
+        return explain.explain_schedule(facts)
+
+    async def explain_slot(self, name: str, at: datetime) -> Explanation:
+        """What became of one slot of a schedule, and why. Raises ScheduleNotFound."""
+        at = checked_moment(at, "at")
+        connected = await self.connected()
+        schedule, store = await _schedule(connected.store, name), connected.store
+        revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
+        facts = SlotFacts(schedule, revisions, at, cluster, await store.slots(schedule.id, at, at))
+        row = row_of(at, facts.rows, revisions)
+        if row is not None and row.job_id is not None and (job := await store.job(row.job_id)) is not None:
+            facts = dataclasses.replace(facts, job=await self._job_facts(store, job, cluster))
+        if row is not None and row.blocked_by is not None:
+            facts = dataclasses.replace(facts, in_the_way=await store.job(row.blocked_by))
+        return explain.explain_slot(facts)
+
+    async def _job_facts(self, store: Store, job: Job, cluster: Cluster) -> JobFacts:
+        facts = JobFacts(job, cluster, await self.attempts(job.id), schedule=await _schedule_of(store, job))
+        if job.state not in WAITING:
+            return facts
+        facts = dataclasses.replace(facts, paused_at=await _paused_at(store, job.queue))
+        if job.visible_at == PARKED and job.schedule_id is not None:
+            return dataclasses.replace(facts, in_turn=await store.unfinished(job.schedule_id, MOST_ASKED))
+        if job.visible_at > cluster.now:
+            return facts
+        first_of_its_priority = dataclasses.replace(job, order_at=FIRST, id=0)
+        return dataclasses.replace(
+            facts,
+            ahead=await store.ahead(job, MOST_COUNTED),
+            above=await store.ahead(first_of_its_priority, MOST_COUNTED),
+            held=await _held(store, job, cluster),
+        )
+
+
+async def _cluster(connected: Connected) -> Cluster:
+    store = connected.store
+    nodes, leader, exclusive = await store.nodes(), await store.lease(LEADER), await store.lease(EXCLUSIVE)
+    return Cluster(connected.now(), nodes, leader, exclusive)
+
+
+async def _schedule(store: Store, name: str) -> Schedule:
+    """A deleted one too: its ledger is still there."""
+    found = await store.schedule(name)
+    if found is None:
+        raise ScheduleNotFound(f"there is no schedule {name!r}")
+    return found
+
+
+async def _schedule_of(store: Store, job: Job) -> str | None:
+    """The name of the schedule that a job was made for. One that code declares is named as its task."""
+    if job.schedule_id is None:
+        return None
+    likely = await store.schedule(job.task)
+    if likely is not None and likely.id == job.schedule_id:
+        return likely.name
+    after = ""
+    for _ in range(MOST_PAGES):
+        page = await store.schedules(after, PAGE)
+        for schedule in page:
+            if schedule.id == job.schedule_id:
+                return schedule.name
+        if len(page) < PAGE:
+            break
+        after = page[-1].name
+    return None
+
+
+async def _paused_at(store: Store, queue: str) -> datetime | None:
+    return next((found.paused_at for found in await store.queues() if found.name == queue), None)
+
+
+async def _held(store: Store, job: Job, cluster: Cluster) -> int:
+    takers = cluster.takers(job.queue, job.task)[:MOST_ASKED]
+    return sum([len(await store.held(node.id)) for node in takers])

@@ -1,0 +1,74 @@
+"""Metrics of a node's standing: whether it leads, is the exclusive worker, or stands by for another one.
+
+Over all nodes, `sum(oncue_is_leader)` is 1 unless nobody leads; for a moment it may be 2, which does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from oncue.model import Lease, Node
+from oncue.telemetry import Telemetry
+
+
+class Leads(Protocol):
+    @property
+    def epoch(self) -> int | None: ...
+
+
+class Excludes(Protocol):
+    @property
+    def holder(self) -> Lease | None: ...
+
+    def may_work(self) -> bool: ...
+
+
+class Standing(Protocol):
+    """A worker node, read when somebody asks."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def leadership(self) -> Leads: ...
+
+    @property
+    def exclusivity(self) -> Excludes: ...
+
+
+class StandingMetrics(Collector):
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._node: Standing | None = None
+        self._leads = False
+        self._epoch = 0.0
+        self._is_exclusive = False
+        telemetry.subscribe(self._led, "leader.elected", "leader.lost")
+        telemetry.subscribe(self._excluded, "exclusive.taken", "exclusive.lost")
+
+    def follow(self, node: Standing) -> None:
+        """Read it off the node itself: a lease that has quietly run out, or was given up, is no event."""
+        self._node = node
+
+    def _led(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        self._leads = event == "leader.elected"
+        self._epoch = measurements["epoch"]
+
+    def _excluded(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        self._is_exclusive = event == "exclusive.taken"
+
+    def collect(self) -> Iterator[Metric]:
+        leads, is_exclusive, stands_by = self._leads, self._is_exclusive, False
+        if self._node is not None:
+            leads = self._node.leadership.epoch is not None
+            is_exclusive = self._node.node.exclusive and self._node.exclusivity.may_work()
+            stands_by = self._node.exclusivity.holder is not None
+        yield GaugeMetricFamily("oncue_is_leader", "1 while this node leads.", int(leads))
+        yield GaugeMetricFamily("oncue_leader_epoch", "Under which epoch this node led last; 0: never.", self._epoch)
+        yield GaugeMetricFamily("oncue_is_exclusive", "1 while this node is the exclusive worker.", int(is_exclusive))
+        yield GaugeMetricFamily(
+            "oncue_standing_by", "1 while this node stands by, since another one is exclusive.", int(stands_by)
+        )

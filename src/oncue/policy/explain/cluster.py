@@ -1,0 +1,112 @@
+"""Who is alive, who leads, who stands by, and who could run a job of this queue and task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from oncue.model import Lease, Node
+from oncue.policy.explain.remarks import Remark, counted, when
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The nodes that nobody has declared lost, and the two leases that there are, at one instant."""
+
+    now: datetime
+    nodes: Sequence[Node]
+    leader: Lease | None
+    exclusive: Lease | None
+
+    @property
+    def alive(self) -> list[Node]:
+        return [node for node in self.nodes if node.expires_at > self.now]
+
+    @property
+    def exclusive_worker(self) -> Lease | None:
+        return _standing(self.exclusive, self.now)
+
+    @property
+    def leading(self) -> Lease | None:
+        return _standing(self.leader, self.now)
+
+    @property
+    def workers(self) -> list[Node]:
+        """The live nodes that need not stand by."""
+        lease = self.exclusive_worker
+        return [node for node in self.alive if lease is None or node.id == lease.holder]
+
+    def takers(self, queue: str, task: str) -> list[Node]:
+        """The nodes that may claim such a job."""
+        return [node for node in self.workers if queue in node.queues and task in node.tasks]
+
+    def name_of(self, node: UUID | None) -> str:
+        """A node as people know it; one that is gone has only its id left."""
+        return next((known.name for known in self.nodes if known.id == node), str(node))
+
+
+def _standing(lease: Lease | None, now: datetime) -> Lease | None:
+    return lease if lease is not None and lease.expires_at > now else None
+
+
+def stand_by(cluster: Cluster) -> list[Remark]:
+    """That one worker is exclusive, if that keeps others from working."""
+    lease, waiting = cluster.exclusive_worker, len(cluster.alive) - len(cluster.workers)
+    if lease is None or not waiting:
+        return []
+    stands = "other worker stands" if waiting == 1 else "other workers stand"
+    since = when(lease.acquired_at, cluster.now)
+    text = f"{lease.holder_name} is the exclusive worker, since {since}: {waiting} {stands} by."
+    return [Remark("standing_by", text)]
+
+
+def no_leader(cluster: Cluster, consequence: str) -> list[Remark]:
+    """That nobody leads, if so, what follows from it, and who could."""
+    if cluster.leading is not None:
+        return []
+    since = "Nobody has ever led"
+    if cluster.leader is not None:
+        since = f"Nobody has led since {when(cluster.leader.expires_at, cluster.now)}"
+    if not cluster.workers:
+        suggestion = "start a worker: `oncue worker`"
+    else:
+        names = ", ".join(node.name for node in cluster.workers[:3])
+        suggestion = f"if this lasts for longer than a lease, look into the log of {names}"
+    return [Remark("no_leader", f"{since}: {consequence}.", suggestion)]
+
+
+def obstacles(queue: str, task: str, paused_at: datetime | None, cluster: Cluster) -> list[Remark]:
+    """What keeps every job of this queue and task from being claimed, whatever its state."""
+    return [*_paused(queue, paused_at, cluster.now), *_nobody(queue, task, cluster), *stand_by(cluster)]
+
+
+def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Remark]:
+    if paused_at is None:
+        return []
+    text = f"Queue {queue} is paused since {when(paused_at, now)}: nothing of it starts, on any node."
+    return [Remark("paused_queue", text, f"resume it with `oncue queues resume {queue}`")]
+
+
+def _nobody(queue: str, task: str, cluster: Cluster) -> list[Remark]:
+    workers, lease = cluster.workers, cluster.exclusive_worker
+    if not workers and cluster.alive and lease is not None:
+        until = when(lease.expires_at, cluster.now)
+        return [Remark("no_node_alive", f"The exclusive worker {lease.holder_name} is gone; its lease ends {until}.")]
+    if not workers:
+        return [Remark("no_node_alive", "No worker is alive.", f"start one: `oncue worker --queues {queue}`")]
+    serving = [node for node in workers if queue in node.queues]
+    if not serving:
+        served = ", ".join(sorted({name for node in workers for name in node.queues}))
+        text = f"No live node serves queue {queue}: {_live(workers)} only {served}."
+        return [Remark("no_node_serves_queue", text, f"start a worker for it: `oncue worker --queues {queue}`")]
+    if not any(task in node.tasks for node in serving):
+        names = ", ".join(node.name for node in serving[:5])
+        text = f"No live node that serves queue {queue} knows the task {task} ({names})."
+        return [Remark("no_node_knows_task", text, "start a worker of the application that declares it")]
+    return []
+
+
+def _live(workers: Sequence[Node]) -> str:
+    return f"{counted(len(workers), 'node')} {'serves' if len(workers) == 1 else 'serve'}"

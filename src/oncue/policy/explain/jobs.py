@@ -1,0 +1,346 @@
+"""Why a job waits, runs, or ended as it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from oncue.model import MAX_PRIORITY, PARKED, Attempt, Job, State
+from oncue.policy import options
+from oncue.policy.aging import Rules, next_round
+from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
+from oncue.policy.explain.remarks import Explanation, Remark, counted, error_line, instant, length, when
+from oncue.policy.lifecycle import POISON
+
+MOST_COUNTED = 10_000
+"""Where the count of the jobs ahead ends."""
+MOST_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What is stored about a job and its surroundings. What does not matter for its state is left at its default."""
+
+    job: Job
+    cluster: Cluster
+    attempts: Sequence[Attempt] = ()
+    paused_at: datetime | None = None
+    ahead: int = 0
+    """How many jobs of its queue are claimed first."""
+    above: int = 0
+    """How many of these have a higher priority."""
+    held: int = 0
+    """How many jobs the nodes that could take it hold already."""
+    schedule: str | None = None
+    in_turn: Sequence[int] = ()
+    """The jobs of its schedule that run before a parked one."""
+
+
+def explain_job(facts: JobFacts) -> Explanation:
+    job = facts.job
+    subject = f"job {job.id} ({job.task}, queue {job.queue})"
+    return Explanation(subject, job.state, [*_origin(facts), *course_of(facts)])
+
+
+def course_of(facts: JobFacts) -> list[Remark]:
+    """How a job stands, and how it came to that."""
+    return [*_BY_STATE[facts.job.state](facts), *_history(facts)]
+
+
+def _origin(facts: JobFacts) -> list[Remark]:
+    job, remarks = facts.job, []
+    if job.scheduled_for is not None:
+        of = "a schedule that is gone" if facts.schedule is None else facts.schedule
+        remarks.append(Remark("slot_of", f"It was made for slot {instant(job.scheduled_for)} of {of}."))
+    if job.retry_of is not None:
+        remarks.append(Remark("retry_of", f"It was made by hand, to repeat job {job.retry_of}."))
+    return remarks
+
+
+# --- waiting --------------------------------------------------------------------------------------------------------
+
+
+def _waits(facts: JobFacts) -> list[Remark]:
+    """Scheduled and retrying jobs. One whose time has come is promoted by whoever claims next."""
+    job, now = facts.job, facts.cluster.now
+    if job.visible_at == PARKED:
+        return _waits_for_its_turn(facts)
+    if job.visible_at <= now:
+        return _queued(facts)
+    remark = _next_retry(job, now) if job.state == "retrying" else _later(facts)
+    return [remark, *_blocked(facts), *_must_start(facts)]
+
+
+def _later(facts: JobFacts) -> Remark:
+    job, now = facts.job, facts.cluster.now
+    if facts.attempts and facts.attempts[-1].outcome == "snoozed":
+        return Remark("snoozed", f"Its handler asked to be called again at {when(job.visible_at, now)}.")
+    return Remark("scheduled_for_later", f"It is not due before {when(job.visible_at, now)}.")
+
+
+def _next_retry(job: Job, now: datetime) -> Remark:
+    text = (
+        f"Its last attempt failed{error_line(job.error)}. The next one is due at {when(job.visible_at, now)}; "
+        f"{job.retry_count} of {job.max_retries} retries are used."
+    )
+    return Remark("next_retry", text)
+
+
+def _waits_for_its_turn(facts: JobFacts) -> list[Remark]:
+    in_turn = ", ".join(str(job) for job in facts.in_turn[:5])
+    before = f"; before it runs job {in_turn}" if in_turn else ""
+    text = f"It is part of a backfill and waits for its turn: slots run oldest first, as many as max_instances{before}."
+    suggestion = f"`oncue explain {facts.in_turn[0]}` tells why that one is not finished" if facts.in_turn else None
+    turn = Remark("waiting_for_turn", text, suggestion)
+    return [turn, *no_leader(facts.cluster, "nobody lets backfilled slots run"), *_blocked(facts)]
+
+
+def _queued(facts: JobFacts) -> list[Remark]:
+    """A job that is due. If nothing at all is in its way, that is said."""
+    hopeless = [*_to_be_cancelled(facts), *_too_late(facts)]
+    in_the_way = [*hopeless, *_blocked(facts), *_suspect(facts), *_behind(facts), *_seats(facts)]
+    return [*(in_the_way or [_claimable(facts)]), *_must_start(facts), *_priority(facts)]
+
+
+def _blocked(facts: JobFacts) -> list[Remark]:
+    return obstacles(facts.job.queue, facts.job.task, facts.paused_at, facts.cluster)
+
+
+def _claimable(facts: JobFacts) -> Remark:
+    takers = facts.cluster.takers(facts.job.queue, facts.job.task)
+    names = ", ".join(node.name for node in takers[:5])
+    since = when(_waiting_since(facts.job), facts.cluster.now)
+    return Remark("claimable", f"Nothing is in its way: it is due since {since} and next in line at {names}.")
+
+
+def _limits(job: Job) -> list[tuple[str, datetime]]:
+    """Until when it has to start. Grace is about the first attempt only."""
+    limits = [("deadline", job.deadline_at), ("grace", job.start_by if job.attempt == 0 else None)]
+    return [(name, limit) for name, limit in limits if limit is not None]
+
+
+def _too_late(facts: JobFacts) -> list[Remark]:
+    now = facts.cluster.now
+    return [
+        Remark("too_late", f"Its {name} ended at {when(limit, now)}: whoever claims it skips it.")
+        for name, limit in _limits(facts.job)
+        if limit < now
+    ]
+
+
+def _must_start(facts: JobFacts) -> list[Remark]:
+    now = facts.cluster.now
+    return [
+        Remark("must_start", f"It is skipped unless it starts by {when(limit, now)}, the end of its {name}.")
+        for name, limit in _limits(facts.job)
+        if limit >= now
+    ]
+
+
+def _to_be_cancelled(facts: JobFacts) -> list[Remark]:
+    asked = facts.job.cancel_requested_at
+    if asked is None:
+        return []
+    return [Remark("cancel_requested", f"It was asked to stop at {when(asked, facts.cluster.now)}: it runs no more.")]
+
+
+def _suspect(facts: JobFacts) -> list[Remark]:
+    crashes = facts.job.crashes
+    if not crashes:
+        return []
+    text = (
+        f"Its process died under it {counted(crashes, 'time')}, perhaps because of it: such jobs run one at a time per "
+        f"node, and at {POISON} deaths it fails as poison."
+    )
+    return [Remark("suspect", text)]
+
+
+def _behind(facts: JobFacts) -> list[Remark]:
+    if not facts.ahead or facts.job.crashes:
+        return []
+    older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
+    parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} older" if older else ""]
+    text = (
+        f"It is behind {many}{counted(facts.ahead, 'other')} of queue {facts.job.queue}: "
+        f"{' and '.join(part for part in parts if part)}."
+    )
+    return [Remark("behind", text, f"let it go first: `oncue boost {facts.job.id} 100`" if older else None)]
+
+
+def _seats(facts: JobFacts) -> list[Remark]:
+    takers = facts.cluster.takers(facts.job.queue, facts.job.task)
+    seats = sum(node.concurrency for node in takers)
+    if not takers or facts.held < seats:
+        return []
+    where = takers[0].name if len(takers) == 1 else f"{len(takers)} nodes"
+    text = f"All {counted(seats, 'seat')} of {where} are taken; what runs is not interrupted, whatever its priority."
+    return [Remark("seats_taken", text, "start another worker, or raise --concurrency")]
+
+
+def _priority(facts: JobFacts) -> list[Remark]:
+    """What its priority is, and how it grows while the job waits."""
+    job, rules = facts.job, Rules()
+    first = _waiting_since(job) + timedelta(seconds=rules.after)
+    every, now = f"{rules.gain} every {length(rules.every)}", facts.cluster.now
+    if job.priority >= MAX_PRIORITY:
+        return [Remark("priority", f"Its priority is {job.priority}, the highest.")]
+    if job.crashes:
+        return []
+    if first > now:
+        growing = f"from {when(first, now)} on it gains {every}, up to {MAX_PRIORITY}"
+    else:
+        rounds = -(-(MAX_PRIORITY - job.priority) // rules.gain)
+        highest = next_round(now, rules) + timedelta(seconds=rules.every * (rounds - 1))
+        waits = f"it has waited for over {length(rules.after)}"
+        growing = f"{waits}, gains {every} and has {MAX_PRIORITY} by {when(highest, now)}"
+    text = f"Its priority is {job.priority}; {growing}. Priority counts among jobs that are due, before age."
+    return [Remark("priority", text), *no_leader(facts.cluster, "nobody raises the priority of what waits")]
+
+
+def _waiting_since(job: Job) -> datetime:
+    return max(job.created_at, job.visible_at)
+
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+def _running(facts: JobFacts) -> list[Remark]:
+    job, now = facts.job, facts.cluster.now
+    node = next((node for node in facts.cluster.alive if node.id == job.node_id), None)
+    remarks = [_lost(facts)] if node is None else [_runs_on(job, node.name, now)]
+    if job.cancel_requested_at is not None:
+        text = f"It was asked to stop at {when(job.cancel_requested_at, now)}; a handler stops at its next await."
+        remarks.append(Remark("cancel_requested", text))
+    if job.run_until is not None and job.run_until <= now:
+        text = f"Its maximum runtime ended at {when(job.run_until, now)}: it is about to be taken away from its node."
+        remarks.append(Remark("overrun", text))
+    return [*remarks, *_suspect(facts)]
+
+
+def _runs_on(job: Job, node: str, now: datetime) -> Remark:
+    if job.started_at is None and job.claimed_at is not None:
+        text = f"Node {node} claimed it at {when(job.claimed_at, now)}: it runs, or waits there for a seat."
+    else:
+        text = f"It runs on node {node} since {when(job.started_at or job.updated_at, now)}, attempt {job.attempt + 1}."
+    return Remark("running_on", text)
+
+
+def _lost(facts: JobFacts) -> Remark:
+    """Its node is gone. What becomes of it is written by any node that is alive."""
+    job, cluster = facts.job, facts.cluster
+    silent = next((node for node in cluster.nodes if node.id == job.node_id), None)
+    since = "" if silent is None else f" since {when(silent.beat_at, cluster.now)}"
+    fate = "it is queued again"
+    if options.read(job.options).delivery == "at_most_once":
+        fate = "it ends as skipped (skipped_timeout), since it may run at most once"
+    text = f"Node {cluster.name_of(job.node_id)}, which holds it, is silent{since}: once another one notices, {fate}."
+    suggestion = None if cluster.alive else "no other node is alive; start one: `oncue worker`"
+    return Remark("node_lost", text, suggestion)
+
+
+# --- finished -------------------------------------------------------------------------------------------------------
+
+
+def _succeeded(facts: JobFacts) -> list[Remark]:
+    reason = f" ({facts.job.reason})" if facts.job.reason else ""
+    return [Remark("settled", f"It succeeded{_ending(facts)}{reason}.")]
+
+
+def _failed(facts: JobFacts) -> list[Remark]:
+    job = facts.job
+    settled = Remark("settled", f"It failed{_ending(facts)}{error_line(job.error)}")
+    return [settled, Remark(*_why_not_retried(job), f"start it over with `oncue retry {job.id}`")]
+
+
+def _why_not_retried(job: Job) -> tuple[str, str]:
+    if job.reason == "poison":
+        return "poison", f"It is not retried: {job.crashes} processes died under it, so that it is held for poison."
+    if job.reason == "worker_startup_recovery":
+        text = "It is not retried: its worker died under it, and it may run at most once."
+        return "at_most_once", text
+    if job.max_retries == 0:
+        return "no_retries_left", "It is not retried: its task allows no retries (max_retries=0)."
+    if job.retry_count >= job.max_retries:
+        return "no_retries_left", f"It is not retried: all {job.max_retries} of its retries are used up."
+    left = job.max_retries - job.retry_count
+    text = f"It is not retried although it had {left} left: its handler, or the rule for its errors, gave it up."
+    return "given_up", text
+
+
+def _cancelled(facts: JobFacts) -> list[Remark]:
+    reason = "" if facts.job.reason in (None, "cancelled") else f": {facts.job.reason}"
+    by = "while it ran" if facts.job.started_at is not None else "before it ran"
+    return [Remark("settled", f"It was cancelled{_ending(facts)}, {by}{reason}.", _again(facts.job))]
+
+
+def _skipped(facts: JobFacts) -> list[Remark]:
+    job = facts.job
+    why = _SKIPPED.get(job.reason or "", f"its handler said so: {job.reason}")
+    if job.reason == "skipped_timeout":
+        why = "it was over its maximum runtime, and may run at most once"
+        if job.error == "node_lost":
+            why = "its node was lost while it ran, and it may run at most once"
+    return [Remark("settled", f"It was skipped{_ending(facts)}: {why}.", _again(job))]
+
+
+_SKIPPED = {
+    "deadline": "it had not started by its deadline",
+    "misfire": "it had not started within the grace of its slot",
+    "interrupted": "its worker shut down while it ran, and it may run at most once",
+}
+
+
+def _again(job: Job) -> str:
+    return f"run it after all with `oncue retry {job.id}`"
+
+
+def _ending(facts: JobFacts) -> str:
+    job, parts = facts.job, []
+    if job.finished_at is not None:
+        parts.append(f" at {when(job.finished_at, facts.cluster.now)}")
+    if job.started_at is not None:
+        parts.append(f" on {facts.cluster.name_of(job.node_id)}, in attempt {job.attempt}")
+    return "".join(parts)
+
+
+# --- before that ----------------------------------------------------------------------------------------------------
+
+
+def _history(facts: JobFacts) -> list[Remark]:
+    """The attempts that have ended, the latest last. The one that a finished job ended with was told already."""
+    ended = [attempt for attempt in facts.attempts if not _is_the_end(attempt, facts.job)]
+    shown = ended[-MOST_ATTEMPTS:]
+    remarks = [_attempt(attempt, facts.cluster) for attempt in shown]
+    if len(ended) > len(shown):
+        earlier = counted(len(ended) - len(shown), "earlier attempt")
+        remarks.insert(0, Remark("attempt", f"There were {earlier}: `oncue job {facts.job.id}` lists them."))
+    return remarks
+
+
+def _is_the_end(attempt: Attempt, job: Job) -> bool:
+    return job.finished and attempt.claim_no == job.claim_no
+
+
+def _attempt(attempt: Attempt, cluster: Cluster) -> Remark:
+    ended = attempt.finished_at
+    took = "" if ended is None else f" after {length((ended - attempt.started_at).total_seconds())}"
+    began = when(attempt.started_at, cluster.now)
+    outcome = attempt.outcome.replace("_", " ")
+    text = (
+        f"Attempt {attempt.attempt} began at {began} on {cluster.name_of(attempt.node_id)} and ended{took}: {outcome}"
+        f"{error_line(attempt.error)}"
+    )
+    return Remark("attempt", text)
+
+
+_BY_STATE: dict[State, Callable[[JobFacts], list[Remark]]] = {
+    "scheduled": _waits,
+    "retrying": _waits,
+    "queued": _queued,
+    "running": _running,
+    "succeeded": _succeeded,
+    "failed": _failed,
+    "cancelled": _cancelled,
+    "skipped": _skipped,
+}

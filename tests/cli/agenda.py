@@ -1,0 +1,102 @@
+"""Schedules for the shell's tests: made in the past, worked off, and tampered with behind oncue's back."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+
+from oncue import Oncue
+from oncue.model import TERMINAL
+
+
+def on_diary(url: str, work: Callable[[Oncue], Awaitable[Any]]) -> Any:
+    """Do something to the application in plain Python."""
+    sys.modules.pop("tests.cli.diary", None)
+    from tests.cli.diary import app
+
+    app.override({"database_url": url})
+
+    async def done() -> Any:
+        try:
+            return await work(app)
+        finally:
+            await app.aclose()
+
+    return asyncio.run(done())
+
+
+def synchronised(url: str) -> None:
+    """Tell the database what the code declares, as a worker does when it starts."""
+    on_diary(url, lambda app: app.synchronise())
+
+
+def made_ago(url: str, ago: timedelta, name: str, expression: str, task: str, **options: Any) -> None:
+    """A schedule that somebody made a while ago, and that no leader has looked at since."""
+
+    async def work(app: Oncue) -> None:
+        connection = await app.connected()
+        then = connection.now() - ago
+        connection.now = lambda: then  # type: ignore[method-assign]
+        await app.create_schedule(name, expression, task, **options)
+
+    on_diary(url, work)
+
+
+def worked_off(url: str) -> None:
+    """Let a worker decide what is due, and run it."""
+
+    async def work(app: Oncue) -> None:
+        async with app.worker():
+            while not await _is_idle(app):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    on_diary(url, work)
+
+
+async def _is_idle(app: Oncue) -> bool:
+    now = (await app.connected()).now()
+    decided = all(s.next_run_at is None or s.next_run_at > now for s in await app.schedules())
+    return decided and all(job.state in TERMINAL for job in await app.jobs())
+
+
+def execute(url: str, statement: str) -> None:
+    """Do what nobody should: change oncue's tables by hand. The statement is one that both back ends understand."""
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+            connection.execute(statement)
+        connection.close()
+        return
+
+    async def work() -> None:
+        connection = await asyncpg.connect(url)
+        await connection.execute(statement)
+        await connection.close()
+
+    asyncio.run(work())
+
+
+def rows(url: str, query: str) -> list[tuple[Any, ...]]:
+    """What a query answers, on either back end."""
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+        found = connection.execute(query).fetchall()
+        connection.close()
+        return found
+
+    async def work() -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(url)
+        answer = [tuple(row) for row in await connection.fetch(query)]
+        await connection.close()
+        return answer
+
+    return asyncio.run(work())
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text)

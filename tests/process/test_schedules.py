@@ -1,0 +1,461 @@
+"""Schedules on real processes: killed, frozen, stopped, misinformed about the time.
+
+Whatever happens, three accounts must agree: the ledger, the jobs, and the marks that the runs themselves left behind.
+Waiting is for facts in the database.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from signal import SIGCONT, SIGTERM
+from typing import NamedTuple
+
+import pytest
+
+from oncue.model import Schedule, Slot
+from oncue.store.contract import EXCLUSIVE
+from tests.process.cluster import Cluster, Process, Refused
+from tests.process.conftest import clustered
+from tests.process.program import LEASE
+from tests.process.schedule_program import DAY, brief, once, plainly_stuck, stuck, tick
+
+APP = "tests.process.schedule_program:app"
+CROWD = "tests.process.schedule_program:crowd"
+SECOND = timedelta(seconds=1)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+MEASUREMENTS = 3
+"""A busy machine may spoil a measurement, not all of them."""
+
+
+class Run(NamedTuple):
+    """What a run has left behind: when it began, and when it ended unless it was cut short."""
+
+    task: str
+    slot: datetime
+    attempt: int
+    worker: str
+    began: datetime
+    ended: datetime | None
+
+
+def runs(cluster: Cluster, *workers: Process) -> list[Run]:
+    """The runs that really took place, on these workers or on all, in their order."""
+    names = {worker.name for worker in workers}
+    paths = [path for path in cluster.folder.glob("*.runs") if not names or path.stem in names]
+    return sorted((run for path in paths for run in _runs(path)), key=lambda run: run.began)
+
+
+def _runs(path: Path) -> list[Run]:
+    lines = [line.split() for line in path.read_text("ascii").splitlines()]
+    ends = {(task, slot, attempt): _instant(at) for what, task, slot, attempt, at in lines if what == "end"}
+    return [
+        Run(
+            task, datetime.fromisoformat(slot), int(attempt), path.stem, _instant(at), ends.get((task, slot, attempt))
+        )
+        for what, task, slot, attempt, at in lines
+        if what == "start"
+    ]  # fmt: skip
+
+
+def _instant(told: str) -> datetime:
+    return datetime.fromtimestamp(float(told), UTC)
+
+
+def schedules(cluster: Cluster) -> list[Schedule]:
+    return cluster.app.wait(cluster.app.schedules())
+
+
+def ledger(cluster: Cluster, name: str) -> list[Slot]:
+    """A schedule's rows, oldest slot first."""
+    return cluster.app.wait(cluster.app.slots(name, LONG_AGO, cluster.time() + timedelta(days=2), 100_000))
+
+
+def fired(cluster: Cluster, name: str) -> list[Slot]:
+    return [slot for slot in ledger(cluster, name) if slot.verdict == "fired"]
+
+
+def until_fired(cluster: Cluster, name: str, more: int = 1) -> None:
+    """Wait until so many further slots have fired, and run to their end."""
+    before = len(fired(cluster, name))
+    cluster.until(
+        lambda: sum(slot.finished_at is not None for slot in fired(cluster, name)[before:]) >= more,
+        f"{more} more slots of {name} run",
+    )
+
+
+def verify(cluster: Cluster) -> int:
+    """Every slot was decided once, and every run belongs to a slot that fired. How many slots were decided."""
+    jobs = cluster.jobs()
+    places = [(job.schedule_id, job.scheduled_for) for job in jobs if job.retry_of is None]
+    rows = [row for schedule in schedules(cluster) for row in fired(cluster, schedule.name)]
+    assert len(places) == len(set(places)) == len(rows), "a slot has another number of jobs than one"
+    assert {(row.schedule_id, row.scheduled_for) for row in rows} == set(places)
+    _verify_runs(cluster, places)
+    return sum(_verify_schedule(cluster, schedule) for schedule in schedules(cluster))
+
+
+def _verify_schedule(cluster: Cluster, schedule: Schedule) -> int:
+    audit = cluster.app.wait(cluster.app.audit(schedule.name, schedule.created_at))
+    assert audit.holds, audit.problems
+    rows = ledger(cluster, schedule.name)
+    assert [row for row in rows if row.decided_at < (row.until or row.scheduled_for)] == [], "decided too early"
+    decided = sum(row.slots for row in rows)
+    if schedule.expression == "* * * * * *":  # counted without any of oncue's own arithmetic
+        cursor = cluster.app.wait(cluster.app.schedule(schedule.name)).cursor
+        assert decided == int(cursor.timestamp()) - int(schedule.created_at.timestamp())
+    return decided
+
+
+def _verify_runs(cluster: Cluster, places: list[tuple[int | None, datetime | None]]) -> None:
+    found = runs(cluster)
+    names = {schedule.id: schedule for schedule in schedules(cluster)}
+    slots = {(names[schedule_id].name, slot) for schedule_id, slot in places if schedule_id is not None}
+    assert {(run.task, run.slot) for run in found} <= slots, "a run without a slot that fired"
+    assert [run for run in found if run.began < run.slot] == [], "it ran too early"
+    tries = Counter((run.task, run.slot, run.attempt) for run in found)
+    assert [place for place, times in tries.items() if times > 1] == [], "an attempt began twice"
+    at_most_once = {name.name for name in names.values() if '"at_most_once"' in name.options}
+    begun = Counter((run.task, run.slot) for run in found if run.task in at_most_once)
+    assert [place for place, times in begun.items() if times > 1] == [], "it ran more than once"
+    ended = {(run.task, run.slot) for run in found if run.ended is not None}
+    done = [job for job in cluster.jobs() if job.state == "succeeded" and job.schedule_id is not None]
+    assert {(job.task, job.scheduled_for) for job in done} <= ended, "it succeeded without having run to its end"
+    taken_away = {(job.task, job.scheduled_for) for job in cluster.jobs() if job.state == "skipped"}
+    for schedule in names.values():
+        counted = [run for run in found if run.task == schedule.name and (run.task, run.slot) not in taken_away]
+        assert most_at_once(counted) <= schedule.max_instances
+
+
+def most_at_once(found: list[Run]) -> int:
+    """How many of these were under way at the same time. Of those that were cut short only the beginning is known."""
+    edges = [(run.began, 1) for run in found] + [(run.ended or run.began, -1) for run in found]
+    most = under_way = 0
+    for _, change in sorted(edges):
+        under_way += change
+        most = max(most, under_way)
+    return most
+
+
+# --- killing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-5", "SLOT-16")
+def test_eight_processes_and_kill_9_among_them(cluster: Cluster) -> None:
+    workers = [cluster.start(program=CROWD) for _ in range(8)]
+    cluster.ready(*workers)
+    epoch, killed = 0, 0
+    for replaced in (True, True, False):
+        leader, lease = cluster.led(epoch)
+        epoch = lease.epoch
+        until_fired(cluster, "each_second")
+        victims = {leader, *(worker for worker in workers if in_the_middle(cluster, worker))}
+        victims = {leader, *sorted(victims - {leader}, key=lambda worker: worker.name)[:1]}
+        cluster.kill(*victims)
+        killed += len(victims)
+        workers = [worker for worker in workers if worker not in victims]
+        if replaced:
+            workers += [cluster.start(program=CROWD) for _ in victims]
+    cluster.led(epoch)
+    until_fired(cluster, "each_second")
+    cluster.until(lambda: not orphans(cluster), "the dead hold nothing any more")
+    cluster.ready(*workers)
+    cluster.stop(*workers)
+    assert killed > 3
+    assert {schedule.revision for schedule in schedules(cluster)} == {1}, "eight that declare the same change nothing"
+    assert verify(cluster) > 25
+    assert {row.verdict for row in ledger(cluster, "longer_than_a_second")} >= {"fired", "skipped"}
+    assert most_at_once([run for run in runs(cluster) if run.task == "two_at_once"]) == 2
+
+
+def in_the_middle(cluster: Cluster, worker: Process) -> bool:
+    return any(run.ended is None for run in runs(cluster, worker))
+
+
+def orphans(cluster: Cluster) -> list[int]:
+    """Jobs that run on a node that is not there."""
+    alive = {node.id for node in cluster.app.wait(cluster.app.nodes())}
+    return [job.id for job in cluster.jobs() if job.state == "running" and job.node_id not in alive]
+
+
+@pytest.mark.contract("SLOT-16")
+def test_a_new_leader_within_the_lease_and_a_second_and_at_once_after_a_signal(cluster: Cluster) -> None:
+    cluster.schedule(tick)
+    workers = {cluster.start(program=APP) for _ in range(3)}
+    cluster.ready(*workers)
+
+    def measure(stop: bool) -> float:
+        """Seconds from a moment before a leader goes until the next one leads, by the database's clock."""
+        leader, lease = cluster.led()
+        until_fired(cluster, tick.name)
+        before = cluster.time()
+        (cluster.stop if stop else cluster.kill)(leader)
+        workers.remove(leader)
+        _, successor = cluster.led(lease.epoch)
+        until_fired(cluster, tick.name)
+        return (successor.acquired_at - before).total_seconds()
+
+    after_kill = _at_most(LEASE + 1, lambda: measure(stop=False), cluster, workers)
+    after_stop = _at_most(1.0, lambda: measure(stop=True), cluster, workers)
+    assert after_stop < 1.0 <= LEASE < after_kill + 1
+    cluster.stop(*workers)
+    verify(cluster)
+
+
+def _at_most(bound: float, measure, cluster: Cluster, workers: set[Process]) -> float:  # type: ignore[no-untyped-def]
+    measured: list[float] = []
+    while len(measured) < MEASUREMENTS:
+        while len(workers) < 2:
+            workers.add(cluster.started(program=APP))
+        measured.append(measure())
+        if measured[-1] <= bound:
+            print(f"a new leader after {measured[-1]:.3f} s, on {cluster.url.partition(':')[0]}")
+            return measured[-1]
+    raise Refused(f"a new leader within {bound:g} s: it took {measured}")
+
+
+@pytest.mark.contract("SLOT-16", "SLOT-3")
+def test_a_leader_that_stood_still_and_does_not_notice_decides_nothing(cluster: Cluster) -> None:
+    cluster.schedule(tick)
+    zombie = cluster.started(program=APP, TEST_STUBBORN="1")
+    other = cluster.started(program=APP)
+    _, before = cluster.led()
+    assert before.holder_name == zombie.name
+    until_fired(cluster, tick.name)
+    cluster.freeze(zombie)
+    _, after = cluster.led(before.epoch)
+    until_fired(cluster, tick.name)
+    under_old = [row for row in ledger(cluster, tick.name) if row.epoch == before.epoch]
+    beats = cluster.node(zombie)
+    zombie.send(SIGCONT)
+    cluster.until(lambda: cluster.node(zombie) not in (None, beats), "the zombie is a member again")
+    until_fired(cluster, tick.name, 3)
+    now = cluster.lease()
+    assert now is not None
+    assert (now.holder_name, now.epoch) == (other.name, after.epoch)
+    assert [row for row in ledger(cluster, tick.name) if row.epoch == before.epoch] == under_old
+    assert max(row.decided_at for row in under_old) < after.acquired_at
+    assert {row.epoch for row in ledger(cluster, tick.name)} == {before.epoch, after.epoch}
+    assert {run.worker for run in runs(cluster)} == {zombie.name, other.name}, "the zombie works on, as a worker"
+    cluster.stop(zombie, other)
+    verify(cluster)
+
+
+@pytest.mark.contract("SLOT-16", "SLOT-10")
+def test_after_downtime_the_next_start_tells_what_became_of_the_slots(cluster: Cluster) -> None:
+    cluster.schedule(tick)
+    cluster.schedule(once, "@every 2s", missed="none")
+    first = cluster.started(program=APP)
+    until_fired(cluster, once.name)
+    cluster.stop(first)
+    gone_at = cluster.time()
+    cluster.until(lambda: cluster.time() > gone_at + timedelta(seconds=LEASE + 2), "some slots have come")
+    second = cluster.started(program=APP)
+    cluster.until(lambda: "outage report: nobody led" in second.said, "the report")
+    until_fired(cluster, tick.name)
+    cluster.stop(second)
+
+    told = re.search(r"outage report: nobody led from (\S+) to (\S+) \(\S+\); (\d+) slots came due", second.said)
+    assert told is not None, second.said
+    since, until = datetime.fromisoformat(told[1]), datetime.fromisoformat(told[2])
+    assert abs(since - gone_at) <= 2 * SECOND
+    assert until > since + timedelta(seconds=LEASE)
+    meanwhile = [
+        row
+        for name in (tick.name, once.name)
+        for row in ledger(cluster, name)
+        if (row.until or row.scheduled_for) > since + SECOND and row.scheduled_for <= until
+    ]
+    assert int(told[3]) == sum(row.slots for row in meanwhile)
+    for row in meanwhile:
+        told_of = [line for line in second.said.splitlines() if row.scheduled_for.isoformat() in line]
+        assert any("outage report:  " in line and f": {row.verdict}" in line for line in told_of), (row, second.said)
+    assert {row.verdict for row in meanwhile} >= {"coalesced", "fired"}
+    assert "outage report" not in first.said
+    verify(cluster)
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-4", "SLOT-16")
+def test_host_clocks_a_day_off_and_stepping(postgres_url: str, tmp_path: Path) -> None:
+    ahead, behind = tmp_path / "ahead", tmp_path / "behind"
+    ahead.write_text(f"{DAY}")
+    behind.write_text(f"{-DAY}")
+    with clustered(postgres_url, tmp_path) as cluster:
+        cluster.schedule(tick)
+        cluster.schedule(once, "@every 2s", missed="each")
+        workers = {cluster.start(program=APP, TEST_CLOCK=clock): clock for clock in (str(ahead), str(behind), "steps")}
+        cluster.ready(*workers)
+        epoch, led = 0, []
+        while workers:  # each of them leads
+            leader, lease = cluster.led(epoch)
+            epoch = lease.epoch
+            led.append(workers.pop(leader))
+            cluster.until(
+                lambda epoch=epoch: sum(row.epoch == epoch for row in ledger(cluster, tick.name)) > 2,  # type: ignore[misc]
+                "it decides some slots",
+            )
+            ahead.write_text(f"{DAY / 2}")  # it steps back, while its process runs
+            cluster.stop(leader)
+        now = cluster.time()
+        assert sorted(led) == sorted([str(ahead), str(behind), "steps"])
+        assert {_day(worker) - now.date() for worker in cluster._processes[:2]} == {timedelta(1), timedelta(-1)}
+        rows = [row for name in (tick.name, once.name) for row in ledger(cluster, name)]
+        assert len(rows) > 9
+        assert all(row.scheduled_for <= row.decided_at <= now for row in rows)
+        assert all(row.scheduled_for <= row.started_at <= now for row in rows if row.started_at is not None)
+        verify(cluster)
+
+
+def _day(worker: Process):  # type: ignore[no-untyped-def]
+    """The date that a worker believes in, as its log shows."""
+    return datetime.fromisoformat(worker.said.split()[0]).date()
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-4")
+def test_a_clock_that_steps_back_fires_nothing_twice(sqlite_cluster: Cluster) -> None:
+    cluster = sqlite_cluster
+    clock = cluster.folder / "clock"
+    clock.write_text("0")
+    cluster.schedule(tick)
+    cluster.schedule(once, missed="each")
+    workers = [cluster.started(program=APP, TEST_CLOCK=str(clock)) for _ in range(2)]
+    until_fired(cluster, once.name)
+    clock.write_text("-3600")  # everybody has noticed after two lessons of the timekeeper
+    stepped_at = datetime.now(UTC)
+    cluster.until(lambda: datetime.now(UTC) > stepped_at + 11 * SECOND, "the clock is asked")
+    until_fired(cluster, once.name)
+    seen = ledger(cluster, once.name)
+    cluster.kill(*workers)
+    clock.write_text("-7200")
+    worker = cluster.started(program=APP, TEST_CLOCK=str(clock))
+    cluster.led()
+    until_fired(cluster, once.name, 2)
+    cluster.stop(worker)
+    rows = ledger(cluster, once.name)
+    assert rows[: len(seen) - 1] == seen[:-1]
+    assert all(one.decided_at <= next_one.decided_at for one, next_one in pairwise(rows))
+    verify(cluster)
+
+
+# --- recovery ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("SLOT-9")
+def test_a_worker_that_is_restarted_ends_what_its_predecessor_left(cluster: Cluster) -> None:
+    cluster.schedule(brief)
+    first = cluster.started("--name", "brief", program=APP)
+    cluster.until(lambda: runs(cluster, first), "it runs")
+    cluster.kill(first)
+    decided = ledger(cluster, brief.name)
+    second = cluster.started("--name", "brief", program=APP)
+    cluster.until(lambda: runs(cluster, second), "the next slot runs")
+
+    (left, running) = (job for job in reversed(cluster.jobs()))
+    assert (left.state, left.reason, left.error) == ("failed", "worker_startup_recovery", "worker_startup_recovery")
+    assert left.finished_at is not None
+    later = ledger(cluster, brief.name)[len(decided) :]
+    assert later
+    assert min(row.decided_at for row in later) >= left.finished_at
+    assert re.search(r"startup recovery: 1 runs of brief \(.*\), which is dead, were ended", second.said)
+
+    # Another one under its name, while it lives, changes nothing.
+    third = cluster.started("--name", "brief", program=APP)
+    until_decided_after(cluster, brief.name, cluster.time() + SECOND)
+    still = cluster.job(running.id)
+    assert (still.state, still.claim_no, still.node_id) == ("running", running.claim_no, running.node_id)
+    assert "startup recovery" not in third.said
+    cluster.open("brief")
+    cluster.until_done([running.id])
+    until_fired(cluster, brief.name)
+    cluster.stop(second, third)
+    assert [job.id for job in cluster.jobs() if job.state != "succeeded"] == [left.id]
+    verify(cluster)
+
+
+def until_decided_after(cluster: Cluster, name: str, instant: datetime) -> None:
+    cluster.until(lambda: ledger(cluster, name)[-1].decided_at > instant, f"slots of {name} are decided")
+
+
+@pytest.mark.contract("SLOT-8")
+def test_a_stuck_run_becomes_skipped_timeout_and_the_next_slot_runs(cluster: Cluster) -> None:
+    workers = [cluster.start(program=APP) for _ in range(2)]
+    cluster.ready(*workers)
+    for task in (plainly_stuck, stuck):  # the second one stops a whole process, the leader perhaps
+        cluster.schedule(task)
+        cluster.until(lambda name=task.name: _outcome(cluster, name, 1) == "succeeded", "the next slot runs")  # type: ignore[misc]
+        cluster.app.wait(cluster.app.toggle_schedule(task.name, False))
+        first, second, *_ = fired(cluster, task.name)
+        assert (first.state, first.state_reason) == ("skipped", "skipped_timeout")
+        assert first.finished_at is not None
+        assert second.started_at is not None
+        assert first.finished_at <= second.decided_at
+        assert _first_run(cluster, task.name).ended is None
+    cluster.open("stuck")
+    for task in (plainly_stuck, stuck):
+        cluster.until(lambda name=task.name: _first_run(cluster, name).ended, "it comes loose")  # type: ignore[misc]
+    cluster.stop(*workers)
+    assert [_outcome(cluster, task.name, 0) for task in (plainly_stuck, stuck)] == ["skipped"] * 2
+    assert "a late outcome was rejected" in cluster.logs
+    verify(cluster)
+
+
+def _outcome(cluster: Cluster, name: str, number: int) -> str | None:
+    """The state of the job of a schedule's first, second, … slot that fired."""
+    found = fired(cluster, name)
+    return found[number].state if len(found) > number else None
+
+
+def _first_run(cluster: Cluster, name: str) -> Run:
+    return next(run for run in runs(cluster) if run.task == name)
+
+
+# --- exclusive workers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("SLOT-2")
+def test_one_exclusive_worker_at_a_time(cluster: Cluster) -> None:
+    cluster.schedule(tick)
+    first = cluster.started(program=APP, ONCUE_EXCLUSIVE="1")
+    second = cluster.started(program=APP, ONCUE_EXCLUSIVE="1")
+    ordinary = cluster.started(program=APP)
+    for waiting in (second, ordinary):
+        said = rf"{waiting.name} stands by: {first.name} \(.+\) is the exclusive worker"
+        cluster.until(lambda waiting=waiting, said=said: re.search(said, waiting.said), "it says who holds it")  # type: ignore[misc]
+    until_fired(cluster, tick.name, 2)
+    assert {run.worker for run in runs(cluster)} == {first.name}
+    assert cluster.led()[0] is first
+
+    cluster.stop(ordinary)
+    cluster.kill(first)
+    before = holder(cluster, second)
+    until_fired(cluster, tick.name)
+    assert cluster.led()[0] is second
+    third = cluster.started(program=APP, ONCUE_EXCLUSIVE="1")
+    cluster.until(lambda: f"stands by: {second.name} (" in third.said, "it says who holds it")
+    until_fired(cluster, tick.name)
+    assert runs(cluster, third, ordinary) == []
+    told_at = cluster.time()
+    second.send(SIGTERM)
+    after = holder(cluster, third)
+    print(f"the next exclusive worker after {(after - told_at).total_seconds():.3f} s, after kill {before}")
+    assert second.ends() == 0
+    until_fired(cluster, tick.name)
+    assert cluster.led()[0] is third
+    cluster.stop(third)
+    verify(cluster)
+
+
+def holder(cluster: Cluster, worker: Process) -> datetime:
+    """Wait until a worker is the exclusive one; since when it is."""
+
+    def held() -> datetime | None:
+        lease = cluster.lease(EXCLUSIVE)
+        return lease.acquired_at if lease is not None and lease.holder_name == worker.name else None
+
+    return cluster.until(held, f"{worker.name} is the exclusive worker")
