@@ -125,10 +125,8 @@ def slots(fields: Fields, times: list[datetime], timeline: Timeline, policy: Pol
     twice = policy == "all" or (policy == "debian" and fields.wild)
     rescued = policy == "debian" and not fields.wild
     found = {instant for time in times for instant in timeline.happens.get(time, [])[: None if twice else 1]}
-    if rescued:
-        found |= {timeline.swallowed[time] for time in times if time in timeline.swallowed}
-    matched = set(times)
-    return {instant: _mark(instant, matched, timeline) for instant in sorted(found)}
+    made_up = {timeline.swallowed[time] for time in times if time in timeline.swallowed} if rescued else set()
+    return {instant: "gap" if instant in made_up else _mark(instant, timeline) for instant in sorted(found | made_up)}
 
 
 def every(expression: str, anchor: datetime, end: datetime) -> Slots:
@@ -142,11 +140,8 @@ def _shown(zone: ZoneInfo, instant: datetime) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None)
 
 
-def _mark(slot: datetime, matched: set[datetime], timeline: Timeline) -> str | None:
-    time = timeline.local[slot]
-    if time not in matched:
-        return "gap"
-    instants = timeline.happens[time]
+def _mark(slot: datetime, timeline: Timeline) -> str | None:
+    instants = timeline.happens[timeline.local[slot]]
     return ("first", "second")[instants.index(slot)] if len(instants) > 1 else None
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from oncue import cron
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -59,3 +61,23 @@ def test_a_wrong_argument_is_refused_as_the_readme_says(shop: Path, monkeypatch:
     declared = runpy.run_path(str(shop / "shop.py"))
     with pytest.raises(ValueError, match=r"order_id: Input should be a valid integer"):
         declared["send_invoice"].enqueue("soon")
+
+
+GUIDE = README.parent / "docs" / "guide.md"
+
+
+def test_the_guides_chapter_on_schedules_works_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chapter = GUIDE.read_text("utf-8").split("\n## Schedules\n")[1].split("\n## ")[0]
+    examples = re.findall(r"```python\n(.*?)```", chapter, re.DOTALL)
+    assert len(examples) == 2
+    said = "\nassert made.next_run_at > made.created_at and slot.job_id == 1 and report.holds\n"
+    (tmp_path / "guide.py").write_text("\n".join(examples) + said, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "guide.py"], check=True, timeout=60)
+
+
+def test_every_expression_of_the_guide_is_one() -> None:
+    expressions = re.findall(r'cron\("([^"]+)"', GUIDE.read_text("utf-8"))
+    assert len(expressions) >= 10
+    for expression in expressions:
+        cron(expression)

@@ -40,7 +40,10 @@ MOST_TRIES = 20
 LEDGER_PAGE = 10_000
 LONGEST_LOOK = timedelta(days=3650)
 LONGEST_DESCRIPTION = 1000
+LONGEST_LISTING = 100_000
 AUDITED = timedelta(days=1)
+EXTRA = timedelta(seconds=1)
+"""Within this time from now an extra slot is found for a run by hand."""
 
 _log = logging.getLogger("oncue.schedules")
 
@@ -90,9 +93,7 @@ class Scheduling:
 
     async def schedules(self, *, after: str = "", limit: int = 100) -> list[Schedule]:
         """Schedules by name. `after` is the name to go on from."""
-        if not 1 <= limit <= 100_000:
-            raise ValueError(f"limit: expected a whole number from 1 to 100,000, not {limit!r}")
-        return await (await self.connected()).store.schedules(after, limit)
+        return await (await self.connected()).store.schedules(after, _checked_limit(limit))
 
     async def schedule(self, name: str) -> Schedule:
         """One schedule. Raises ScheduleNotFound."""
@@ -109,7 +110,8 @@ class Scheduling:
         """The ledger's rows from `start` to `end`, oldest first."""
         store = (await self.connected()).store
         schedule = await self._any(name)
-        return await store.slots(schedule.id, checked_moment(start, "start"), checked_moment(end, "end"), limit)
+        first, last = checked_moment(start, "start"), checked_moment(end, "end")
+        return await store.slots(schedule.id, first, last, _checked_limit(limit))
 
     async def latest_slots(self, name: str, count: int = 10) -> list[Slot]:
         """The ledger's last rows, oldest first; of slots to come that were taken by hand too."""
@@ -136,12 +138,14 @@ class Scheduling:
         start = end - AUDITED if start is None else checked_moment(start, "start")
         if start > end:
             raise InvalidSchedule("start", f"expected an instant before {end.isoformat()}, not {start.isoformat()}")
-        revisions = await connected.store.revisions(schedule.id)
+        # The cursor was read first, so that what is decided meanwhile is pending at worst. Revisions are read after the
+        # rows that may be theirs, and the horizon last: nothing that was edited or pruned while we read is held against
+        # the ledger.
         rows = await _ledger(connected.store, schedule.id, start, end)
         doubled = await connected.store.doubled(schedule.id, start, end)
-        # Read again, last: what was decided while we read is not held against the ledger.
-        cursor = min(schedule.cursor, (await self._any(name)).cursor)
-        return audit(revisions, rows, cursor, schedule.horizon, start, end, doubled=doubled)
+        revisions = await connected.store.revisions(schedule.id)
+        horizon = (await self._any(name)).horizon
+        return audit(revisions, rows, schedule.cursor, horizon, start, end, doubled=doubled)
 
     # --- changing -----------------------------------------------------------------------------------------------
 
@@ -162,11 +166,11 @@ class Scheduling:
         created_by: str = "system",
     ) -> Schedule:
         """Make a schedule. Its first slot is the first one after now. Raises Conflict if the name is taken."""
-        target = self.find(task) if isinstance(task, str) else task
         wanted = self._wanted(
-            name, _rule(rule), target, dict(args or {}), description, queue, priority, missed, grace, max_instances
-        )
-        if not enabled:
+            name, _rule(rule), self._target(task), _checked_args({} if args is None else args), description, queue,
+            priority, missed, grace, max_instances,
+        )  # fmt: skip
+        if not _checked_enabled(enabled):
             wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
         connected = await self.connected()
         by = checked_name(created_by, "created_by")
@@ -203,13 +207,11 @@ class Scheduling:
 
         def edit(current: Schedule) -> Schedule:
             _refuse_code(current)
-            target = self._target(current, task)
-            new_args = json.loads(current.args) if args is None else dict(args)
             wanted = self._wanted(
                 current.name,
                 _changed_rule(current, rule, tz, dst),
-                target,
-                new_args,
+                self._target(current.task if task is None else task),
+                json.loads(current.args) if args is None else _checked_args(args),
                 current.description if description is None else description,
                 current.queue if queue is None else queue,
                 current.priority if priority is None else priority,
@@ -225,7 +227,7 @@ class Scheduling:
         """Enable or disable a schedule, one declared in code too. What was due meanwhile is not fired later."""
 
         def edit(current: Schedule) -> Schedule:
-            if current.enabled == enabled:
+            if current.enabled == _checked_enabled(enabled):
                 return current
             return dataclasses.replace(current, enabled=enabled, reason=None if enabled else policy.BY_HAND)
 
@@ -241,19 +243,17 @@ class Scheduling:
         now = (await self.connected()).now
         await self._edited(name, edit, changed_by)
 
-    def _target(self, current: Schedule, task: Task[Any, Any] | str | None) -> Task[Any, Any]:
-        if task is None:
-            return self.find(current.task)
+    def _target(self, task: Task[Any, Any] | str) -> Task[Any, Any]:
+        if not isinstance(task, Task | str):
+            raise InvalidSchedule("task", f"expected a task or the name of one, not {task!r}")
         return self.find(task) if isinstance(task, str) else task
 
     def _wanted(
         self, name: str, rule: Rule, task: Task[Any, Any], args: dict[str, Any], description: str,
         queue: str | None, priority: int | None, missed: Missed, grace: Duration, max_instances: int,
     ) -> Schedule:  # fmt: skip
-        if not isinstance(description, str) or len(description) > LONGEST_DESCRIPTION or "\x00" in description:
-            raise InvalidSchedule("description", f"expected a text of at most {LONGEST_DESCRIPTION} characters")
         return Schedule(
-            id=0, name=checked_name(name, "name"), description=description, task=task.name,
+            id=0, name=checked_name(name, "name"), description=_checked_description(description), task=task.name,
             args=task.arguments.dump_for_slots(args, self.carried(task)["max_args"]),
             queue=task.queue if queue is None else checked_queue(queue),
             priority=task.priority if priority is None else checked_priority(priority),
@@ -311,7 +311,7 @@ class Scheduling:
         names = {task.name for task in declared}
         for stored in await connected.store.declared(self.name):
             if stored.name not in names and stored.enabled:
-                await self._disown(connected, stored)
+                await self._disown(connected, stored.name)
 
     async def _declare(self, connected: Connected, task: Task[Any, Any]) -> None:
         assert task.schedule is not None
@@ -321,21 +321,26 @@ class Scheduling:
         by = f"code:{self.name}"
         for _ in range(MOST_TRIES):
             current, now = await connected.store.schedule(wanted.name), connected.now()
-            if current is not None:
-                wanted = _as_operators_left_it(current, wanted)
-            change = await self._created_or_revived(connected, current, wanted, now, by)
+            allowed = wanted if current is None else _as_operators_left_it(current, wanted)
+            change = await self._created_or_revived(connected, current, allowed, now, by)
             if change is None or await _took(connected, change, now):
                 if change is not None and change.revision is not None:
                     _log.info("schedule %s: %s, revision %d", wanted.name, rule.expression, change.revision.revision)
                 return
         raise Conflict(f"schedule {wanted.name!r} is being changed by others at this moment: try again")
 
-    async def _disown(self, connected: Connected, stored: Schedule) -> None:
-        disabled = dataclasses.replace(stored, enabled=False, reason=policy.UNDECLARED)
-        now = connected.now()
-        change = await self._changed(connected, stored, disabled, now, f"code:{self.name}")
-        if change is not None and await _took(connected, change, now):
-            _log.warning("schedule %s is disabled: the code of %r no longer declares it", stored.name, self.name)
+    async def _disown(self, connected: Connected, name: str) -> None:
+        """Disable a schedule that is ours and declared no more. It may fire all the while: try until it holds still."""
+        for _ in range(MOST_TRIES):
+            stored, now = await connected.store.schedule(name), connected.now()
+            if stored is None or not stored.enabled or stored.declared_by != self.name:
+                return
+            disabled = dataclasses.replace(stored, enabled=False, reason=policy.UNDECLARED)
+            change = await self._changed(connected, stored, disabled, now, f"code:{self.name}")
+            if change is not None and await _took(connected, change, now):
+                _log.warning("schedule %s is disabled: the code of %r no longer declares it", name, self.name)
+                return
+        raise Conflict(f"schedule {name!r} is being changed by others at this moment: try again")
 
     # --- by hand ------------------------------------------------------------------------------------------------
 
@@ -353,7 +358,7 @@ class Scheduling:
         """Run the schedule's task now, in an extra slot: no regular one is used up. Raises Conflict if a run is on."""
 
         def slot(schedule: Schedule, now: datetime) -> datetime:
-            return policy.extra_slot(policy.trigger_of(schedule), now)
+            return now
 
         return await self._claimed(name, slot, RUN_NOW, by)
 
@@ -367,14 +372,17 @@ class Scheduling:
             try:
                 schedule, now = await self.schedule(name), connected.now()
                 at = slot(schedule, now) if at is None or reason != RUN_NOW else at
-                standing = await connected.store.slots(schedule.id, at, at)
-                if standing and standing[0].job_id == job_id:
-                    return standing[0]
-                _refuse_taken(schedule, at, standing)
-                await self._refuse_running(connected, schedule)
-                decided = Decided(at, "manual", reason, job_id)
-                step = Step(schedule.id, schedule.version, schedule.cursor, schedule.next_run_at, [decided])
-                await connected.store.decide([step], now, by=by)
+                end = at + EXTRA if reason == RUN_NOW else at
+                standing = await connected.store.slots(schedule.id, at, end)
+                if all(row.job_id != job_id for row in standing):
+                    decided = Decided(_free(schedule, at, standing, reason), "manual", reason, job_id)
+                    await self._refuse_running(connected, schedule)
+                    step = Step(schedule.id, schedule.version, schedule.cursor, schedule.next_run_at, [decided])
+                    await connected.store.decide([step], now, by=by)
+                    standing = await connected.store.slots(schedule.id, at, end)
+                ours = [row for row in standing if row.job_id == job_id]
+                if ours:
+                    return ours[0]
             except StoreUnavailable:
                 if attempt == MOST_TRIES - 1:
                     raise
@@ -459,6 +467,31 @@ def fires(trigger: triggers.Trigger, tz: str, after: datetime, count: int) -> li
     return found
 
 
+def _checked_limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LONGEST_LISTING:
+        raise ValueError(f"limit: expected a whole number from 1 to {LONGEST_LISTING:,}, not {limit!r}")
+    return limit
+
+
+def _checked_enabled(enabled: bool) -> bool:
+    if not isinstance(enabled, bool):
+        raise InvalidSchedule("enabled", f"expected True or False, not {enabled!r}")
+    return enabled
+
+
+def _checked_args(args: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(args, Mapping):
+        raise InvalidSchedule("args", f"expected the task's arguments by name, not {args!r:.100}")
+    return dict(args)
+
+
+def _checked_description(text: str) -> str:
+    fits = isinstance(text, str) and len(text) <= LONGEST_DESCRIPTION and "\x00" not in text
+    if not fits or text.encode(errors="ignore").decode() != text:  # half a surrogate pair cannot be stored
+        raise InvalidSchedule("description", f"expected a text of at most {LONGEST_DESCRIPTION} characters")
+    return text
+
+
 def _rule(rule: Rule | str) -> Rule:
     if isinstance(rule, Rule):
         return triggers.cron(rule.expression, tz=rule.tz, dst=rule.dst)
@@ -506,6 +539,14 @@ def _refuse_strange(schedule: Schedule, at: datetime) -> None:
     raise InvalidSchedule(
         "at", f"{at.isoformat()} is no slot of {schedule.name!r} ({schedule.expression}); near: {near}"
     )
+
+
+def _free(schedule: Schedule, at: datetime, standing: Sequence[Slot], reason: str) -> datetime:
+    """The slot to take by hand: the one that was asked for, or an extra one. Raises SlotTaken."""
+    if reason == RUN_NOW:
+        return policy.extra_slot(policy.trigger_of(schedule), at, {row.scheduled_for for row in standing})
+    _refuse_taken(schedule, at, standing)
+    return at
 
 
 def _refuse_taken(schedule: Schedule, at: datetime, standing: Sequence[Slot]) -> None:

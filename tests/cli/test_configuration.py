@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.cli.conftest import SHOP, Shell, Start
@@ -167,3 +169,41 @@ def test_version_and_help(oncue: Shell) -> None:
     assert oncue("--version").out == f"oncue {__version__}\n"
     assert "Exit codes" in oncue().out
     assert oncue("jobs", "--help").code == 0
+
+
+@pytest.mark.contract("SLOT-2")
+def test_a_worker_is_exclusive_if_it_is_told_so(
+    oncue: Shell, sqlite_shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[bool, float]] = []
+    monkeypatch.setattr(
+        "oncue.cli.worker.run_worker",
+        lambda app, listening: seen.append((app.settings.exclusive, app.settings.tick_interval)),
+    )
+    monkeypatch.setattr("oncue.logs.configure", lambda level, format: None)
+    assert oncue("worker").code == 0
+    assert oncue("worker", "--exclusive", "--tick-interval", "5s").code == 0
+    monkeypatch.setenv("ONCUE_EXCLUSIVE", "true")
+    assert oncue("worker").code == 0
+    assert seen == [(False, 30.0), (True, 5.0), (True, 30.0)]
+    assert "--tick-interval: expected a duration" in oncue("worker", "--tick-interval", "soon").err
+
+
+@pytest.mark.contract("SLOT-2")
+def test_the_nodes_tell_who_stands_by(oncue: Shell, shop: str, start: Start) -> None:
+    first = start(shop, "worker", "--exclusive", "--name", "first")
+    first.says("first is the exclusive worker now")
+    second = start(shop, "worker", "--exclusive", "--name", "second")
+    second.says("second stands by: first (")
+    first.until(lambda: {"leader", "exclusive"} <= {role for node in nodes(oncue) for role in node["holds"]})
+    held = {node["name"]: sorted(node["holds"]) for node in nodes(oncue)}
+    assert held == {"first": ["exclusive", "leader"], "second": []}
+    assert "stands by" in oncue("nodes").out
+    first.process.terminate()
+    assert first.ends() == 0
+    second.says("second is the exclusive worker now")
+
+
+def nodes(oncue: Shell) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = oncue("nodes", "--json").json
+    return found

@@ -31,6 +31,8 @@ def test_it_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert "worker-2 is killed (SIGKILL)" in said
     assert re.search(r"lost +0 ", said)
     assert re.search(r"settled twice +0 ", said)
+    assert re.search(r"slots +[1-9]\d* +of a schedule for every second: .*fired", said)
+    assert re.search(r"slots unaccounted +0 ", said)
     enqueued, done = (re.search(rf"{word} +([\d,]+) ", said) for word in ("enqueued", "done"))
     assert enqueued is not None
     assert done is not None

@@ -79,31 +79,31 @@ def test_no_application_is_needed_to_trigger(oncue: Shell, diary: str, monkeypat
 
 # --- backfill -------------------------------------------------------------------------------------------------------
 
-SPAN = ["backfill", "daily", "--from", "2026-01-01", "--to", "2026-01-10T03:00:00Z"]
+SPAN = ["backfill", "daily", "--from", "2026-01-01", "--to", "2026-01-04T03:00:00Z"]
 
 
 def test_a_backfill_makes_what_is_absent_and_nothing_twice(oncue: Shell, diary: str) -> None:
     oncue(*DAILY)
-    oncue("trigger", "daily", "--at", "2026-01-05T03:00:00Z")
+    oncue("trigger", "daily", "--at", "2026-01-02T03:00:00Z")
     plan = oncue(*SPAN, "--dry-run")
-    assert plan.out.startswith("9 jobs would be made for daily; 1 slot was decided already. Nothing was written.\n")
-    assert "The first would be for 2026-01-01T03:00:00Z, the last for 2026-01-10T03:00:00Z." in plan.out
-    assert "2026-01-05T03:00:00Z" not in oncue(*SPAN, "--dry-run", "--json").json["slots"]
+    assert plan.out.startswith("3 jobs would be made for daily; 1 slot was decided already. Nothing was written.\n")
+    assert "The first would be for 2026-01-01T03:00:00Z, the last for 2026-01-04T03:00:00Z." in plan.out
+    assert "2026-01-02T03:00:00Z" not in oncue(*SPAN, "--dry-run", "--json").json["slots"]
     assert len(oncue("jobs", "--json").json) == 1
     done = oncue(*SPAN)
     assert done.out == (
-        "9 jobs made for daily; 1 slot was decided already.\nThey run oldest slot first, one at a time.\n"
+        "3 jobs made for daily; 1 slot was decided already.\nThey run oldest slot first, one at a time.\n"
     )
     again = oncue(*SPAN)
     assert again.code == 0
-    assert again.out.startswith("0 jobs made for daily; 10 slots were decided already.\n")
-    assert "`oncue audit daily --from 2026-01-01T00:00:00Z --to 2026-01-10T03:00:00Z` tells" in again.out
+    assert again.out.startswith("0 jobs made for daily; 4 slots were decided already.\n")
+    assert "`oncue audit daily --from 2026-01-01T00:00:00Z --to 2026-01-04T03:00:00Z` tells" in again.out
     assert oncue(*SPAN, "--json").json["jobs"] == []
     worked_off(diary)
     jobs = oncue("jobs", "--json").json
-    assert [job["status"] for job in jobs] == ["succeeded"] * 10
+    assert [job["status"] for job in jobs] == ["succeeded"] * 4
     ran = oncue("audit", "daily", "--from", "2026-01-01", "--to", "2026-01-11", "--json").json
-    assert (ran["holds"], ran["counts"]) == (True, {"manual": 10})
+    assert (ran["holds"], ran["counts"]) == (True, {"manual": 4})
     started = [fate["row"]["started_at"] for fate in ran["fates"] if fate["reason"] == "backfill"]
     assert started == sorted(started), "oldest first"
 

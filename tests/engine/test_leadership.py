@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from oncue.engine.leadership import Leadership, OnLeader
+from oncue.engine.leadership import OnLeader
 from oncue.engine.service import Signal
 from oncue.sim.checker import check
 from oncue.sim.script import Act
@@ -204,7 +204,8 @@ def test_after_a_lost_reply_a_node_does_not_lead_until_it_knows(verb: str) -> No
         world.run(0.5)
         assert member.leads
     member.wire.lose_reply(verb)
-    world.run_until(lambda: any(event.kind == "tick.error" for event in world.history.events), 3.0)
+    while not any(event.kind == "tick.error" for event in world.history.events):
+        world.run(0.05)
     held = [event.fields for event in world.history.events if event.kind == "hold"]
     assert held, "the database has it"
     assert not member.leads
@@ -272,6 +273,16 @@ def test_what_only_the_leader_does_waits_elsewhere() -> None:
     assert services[first].signal is counting[first].signal
 
 
+def test_what_only_the_leader_does_begins_with_its_election() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    waiting = OnLeader(Counting(), member.worker.leadership)
+    finish(waiting.tick(world.clock.now()))
+    assert not waiting.signal.take()
+    world.run(0.1)
+    assert waiting.signal.take()
+
+
 def test_only_the_leader_releases_parked_jobs() -> None:
     world = cluster()
     seen: set[str] = set()
@@ -293,7 +304,8 @@ def test_a_clock_that_steps_back_keeps_nobody_from_standing() -> None:
     one = Leader(world, "one")
     noon = world.clock.now()
     finish(world.store.acquire(LEADER, one.node.id, "x", noon, noon, respect=None))
-    execute(world, "update oncue_leases set holder = 'somebody', expires_at = :until", until=2**60)
+    stranger = "00000000-0000-4000-8000-000000000001"
+    execute(world, "update oncue_leases set holder = :id, expires_at = :until", id=stranger, until=2**52)
     one.tick(noon)
     assert one.leadership.epoch is None
     execute(world, "update oncue_leases set expires_at = 0")
@@ -308,7 +320,3 @@ def test_the_lead_survives_a_job_that_kills_its_leader() -> None:
     assert len(leaders(world)) == 1
     assert audit_holds(world, "deadly")
     assert kept(world)
-
-
-def test_leadership_is_a_service() -> None:
-    assert (Leadership.name, OnLeader(Counting(), object()).name) == ("leadership", "counting")  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ PLACES = [
     ("Europe/Berlin", datetime(2038, 10, 1), 1),
     ("America/New_York", datetime(2030, 3, 1), 1),
     ("America/New_York", datetime(2040, 11, 1), 1),
-    ("America/St_Johns", datetime(2027, 3, 1), 9),
+    ("America/St_Johns", datetime(2027, 3, 1), 1),
     ("Australia/Lord_Howe", datetime(2029, 3, 1), 8),
     ("Africa/Casablanca", datetime(2026, 2, 1), 2),
     ("Antarctica/Troll", datetime(2025, 3, 1), 8),
@@ -35,7 +35,7 @@ PLACES = [
     ("America/Scoresbysund", datetime(2030, 3, 1), 8),
     ("Pacific/Chatham", datetime(2035, 3, 1), 7),
     ("Africa/Juba", datetime(2021, 1, 1), 2),
-    ("America/Havana", datetime(2036, 3, 1), 9),
+    ("America/Havana", datetime(2036, 11, 1), 1),
 ]
 
 
@@ -60,7 +60,7 @@ HAND_MADE = [
     ("30 2 * * *", "debian", "2026-03-29", {"01:00": "gap"}),
     ("0,30 2 * * *", "debian", "2026-03-29", {"01:00": "gap"}),
     ("30 2,3 * * *", "debian", "2026-03-29", {"01:00": "gap", "01:30": None}),
-    ("0 2,3 * * *", "debian", "2026-03-29", {"01:00": None}),
+    ("0 2,3 * * *", "debian", "2026-03-29", {"01:00": "gap"}),
     ("30 2 * * *", "once", "2026-03-29", {}),
     ("30 2 * * *", "all", "2026-03-29", {}),
     ("*/30 2 * * *", "debian", "2026-03-29", {}),

@@ -229,6 +229,8 @@ def test_an_extra_slot_is_never_a_regular_one() -> None:
     trigger = triggers.trigger(triggers.Rule("* * * * *"), NOON)
     assert extra_slot(trigger, after(minutes=1)) == after(minutes=1) + TICK
     assert extra_slot(trigger, after(seconds=61)) == after(seconds=61)
+    taken = {after(seconds=61), after(seconds=61) + TICK}
+    assert extra_slot(trigger, after(seconds=61), taken) == after(seconds=61) + 2 * TICK
 
 
 # --- whatever is edited ---------------------------------------------------------------------------------------------

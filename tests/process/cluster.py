@@ -70,7 +70,7 @@ class Process:
         self, folder: Path, name: str, url: str, arguments: Sequence[str], environment: dict[str, str]
     ) -> None:
         self.name = name
-        self._folder = folder
+        self.folder = folder
         self._log = folder / f"{name}.log"
         ours = {"PYTHONPATH": str(ROOT), "DATABASE_URL": url, "PROGRAM_FOLDER": str(folder), "PROGRAM_NAME": name}
         with self._log.open("wb") as log:
@@ -85,12 +85,12 @@ class Process:
 
     @property
     def marks(self) -> list[Mark]:
-        path = self._folder / f"{self.name}.marks"
+        path = self.folder / f"{self.name}.marks"
         return _marks(path) if path.exists() else []
 
     @property
     def history(self) -> list[Event]:
-        path = self._folder / f"{self.name}.history"
+        path = self.folder / f"{self.name}.history"
         return read(path) if path.exists() else []
 
     @property

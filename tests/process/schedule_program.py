@@ -138,10 +138,13 @@ def skew(told: str) -> float:
 
 
 def set_host_clock(told: str) -> None:
-    """Whoever asks this process's host for the time is told another one."""
+    """Whoever asks this process's host for the time is told another one; what oncue was told is noted down."""
 
     def now(tz: tzinfo | None = None) -> datetime:
-        return datetime.fromtimestamp(_real_time() + skew(told), tz)
+        off = skew(told)
+        with Path(os.environ["PROGRAM_FOLDER"], f"{os.environ['PROGRAM_NAME']}.asked").open("a") as file:
+            file.write(f"{_real_time()} {off}\n")
+        return datetime.fromtimestamp(_real_time() + off, tz)
 
     time.time = lambda: _real_time() + skew(told)
     time.time_ns = lambda: round(time.time() * 1e9)

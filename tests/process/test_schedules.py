@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from signal import SIGCONT, SIGTERM
+from signal import SIGCONT
 from typing import NamedTuple
 
 import pytest
 
 from oncue.model import Schedule, Slot
 from oncue.store.contract import EXCLUSIVE
-from tests.process.cluster import Cluster, Process, Refused
+from tests.process.cluster import Cluster, Process
 from tests.process.conftest import clustered
 from tests.process.program import LEASE
 from tests.process.schedule_program import DAY, brief, once, plainly_stuck, stuck, tick
@@ -28,7 +29,6 @@ CROWD = "tests.process.schedule_program:crowd"
 SECOND = timedelta(seconds=1)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 MEASUREMENTS = 3
-"""A busy machine may spoil a measurement, not all of them."""
 
 
 class Run(NamedTuple):
@@ -187,34 +187,30 @@ def test_a_new_leader_within_the_lease_and_a_second_and_at_once_after_a_signal(c
     workers = {cluster.start(program=APP) for _ in range(3)}
     cluster.ready(*workers)
 
-    def measure(stop: bool) -> float:
+    def until_next(go: Callable[[Process], None]) -> float:
         """Seconds from a moment before a leader goes until the next one leads, by the database's clock."""
+        while len(workers) < 2:
+            workers.add(cluster.started(program=APP))
         leader, lease = cluster.led()
         until_fired(cluster, tick.name)
         before = cluster.time()
-        (cluster.stop if stop else cluster.kill)(leader)
+        go(leader)
         workers.remove(leader)
-        _, successor = cluster.led(lease.epoch)
-        until_fired(cluster, tick.name)
-        return (successor.acquired_at - before).total_seconds()
+        return (cluster.led(lease.epoch)[1].acquired_at - before).total_seconds()
 
-    after_kill = _at_most(LEASE + 1, lambda: measure(stop=False), cluster, workers)
-    after_stop = _at_most(1.0, lambda: measure(stop=True), cluster, workers)
-    assert after_stop < 1.0 <= LEASE < after_kill + 1
+    after_kill = least(lambda: until_next(cluster.kill), LEASE + 1)
+    after_stop = least(lambda: until_next(cluster.stop), 0.9)
+    print(f"the next leader {after_kill:.3f} s after kill -9, {after_stop:.3f} s after SIGTERM ({cluster.url[:8]})")
+    assert after_kill <= LEASE + 1
+    assert after_stop <= 0.9
+    until_fired(cluster, tick.name)
     cluster.stop(*workers)
     verify(cluster)
 
 
-def _at_most(bound: float, measure, cluster: Cluster, workers: set[Process]) -> float:  # type: ignore[no-untyped-def]
-    measured: list[float] = []
-    while len(measured) < MEASUREMENTS:
-        while len(workers) < 2:
-            workers.add(cluster.started(program=APP))
-        measured.append(measure())
-        if measured[-1] <= bound:
-            print(f"a new leader after {measured[-1]:.3f} s, on {cluster.url.partition(':')[0]}")
-            return measured[-1]
-    raise Refused(f"a new leader within {bound:g} s: it took {measured}")
+def least(measure: Callable[[], float], enough: float) -> float:
+    """The best of a few measurements, since a busy machine spoils some; as many as it takes to be good enough."""
+    return next((found for _ in range(MEASUREMENTS - 1) if (found := measure()) <= enough), None) or measure()
 
 
 @pytest.mark.contract("SLOT-16", "SLOT-3")
@@ -228,35 +224,47 @@ def test_a_leader_that_stood_still_and_does_not_notice_decides_nothing(cluster: 
     cluster.freeze(zombie)
     _, after = cluster.led(before.epoch)
     until_fired(cluster, tick.name)
-    under_old = [row for row in ledger(cluster, tick.name) if row.epoch == before.epoch]
     beats = cluster.node(zombie)
     zombie.send(SIGCONT)
     cluster.until(lambda: cluster.node(zombie) not in (None, beats), "the zombie is a member again")
-    until_fired(cluster, tick.name, 3)
-    now = cluster.lease()
-    assert now is not None
-    assert (now.holder_name, now.epoch) == (other.name, after.epoch)
-    assert [row for row in ledger(cluster, tick.name) if row.epoch == before.epoch] == under_old
-    assert max(row.decided_at for row in under_old) < after.acquired_at
-    assert {row.epoch for row in ledger(cluster, tick.name)} == {before.epoch, after.epoch}
-    assert {run.worker for run in runs(cluster)} == {zombie.name, other.name}, "the zombie works on, as a worker"
+    until_fired(cluster, tick.name)
+
+    # Now it is the only one that takes itself for the leader, and there are slots to decide.
+    cluster.freeze(other)
+    decided = ledger(cluster, tick.name)
+    due = decided[-1].scheduled_for + 2 * SECOND
+    cluster.until(lambda: cluster.time() > due + SECOND / 2, "slots have come")
+    assert len(ledger(cluster, tick.name)) == len(decided)
+    other.send(SIGCONT)
+    until_fired(cluster, tick.name)
+    by_old = [row for row in ledger(cluster, tick.name) if row.epoch == before.epoch]
+    assert max(row.decided_at for row in by_old) < after.acquired_at
+    assert {row.decided_by for row in ledger(cluster, tick.name)} == {before.holder, after.holder}
+    assert zombie.name in {run.worker for run in runs(cluster) if run.began > after.acquired_at}, "it works on"
     cluster.stop(zombie, other)
     verify(cluster)
 
 
-@pytest.mark.contract("SLOT-16", "SLOT-10")
-def test_after_downtime_the_next_start_tells_what_became_of_the_slots(cluster: Cluster) -> None:
+@pytest.mark.contract("SLOT-1", "SLOT-10", "SLOT-16")
+def test_after_downtime_with_four_web_processes_up_the_next_worker_tells_what_became_of_the_slots(
+    cluster: Cluster,
+) -> None:
     cluster.schedule(tick)
-    cluster.schedule(once, "@every 2s", missed="none")
+    cluster.schedule(once, "*/2 * * * * *", missed="each")
     first = cluster.started(program=APP)
-    until_fired(cluster, once.name)
+    until_fired(cluster, tick.name)
     cluster.stop(first)
     gone_at = cluster.time()
-    cluster.until(lambda: cluster.time() > gone_at + timedelta(seconds=LEASE + 2), "some slots have come")
+    webs = [cluster.run("oncue", "serve", "--app", APP, "--http", "127.0.0.1:0") for _ in range(4)]
+    cluster.until(lambda: all("listening on" in web.said for web in webs), "the web processes answer")
+    cluster.until(lambda: cluster.time() > gone_at + timedelta(seconds=LEASE + 1), "some slots have come")
+    assert cluster.lease() is None
+    assert max(row.decided_at for name in (tick.name, once.name) for row in ledger(cluster, name)) < gone_at
     second = cluster.started(program=APP)
     cluster.until(lambda: "outage report: nobody led" in second.said, "the report")
     until_fired(cluster, tick.name)
-    cluster.stop(second)
+    cluster.stop(second, *webs)
+    assert {run.worker for run in runs(cluster)} == {first.name, second.name}
 
     told = re.search(r"outage report: nobody led from (\S+) to (\S+) \(\S+\); (\d+) slots came due", second.said)
     assert told is not None, second.said
@@ -267,7 +275,7 @@ def test_after_downtime_the_next_start_tells_what_became_of_the_slots(cluster: C
         row
         for name in (tick.name, once.name)
         for row in ledger(cluster, name)
-        if (row.until or row.scheduled_for) > since + SECOND and row.scheduled_for <= until
+        if row.decided_at > gone_at and (row.until or row.scheduled_for) > since and row.scheduled_for <= until
     ]
     assert int(told[3]) == sum(row.slots for row in meanwhile)
     for row in meanwhile:
@@ -289,30 +297,31 @@ def test_host_clocks_a_day_off_and_stepping(postgres_url: str, tmp_path: Path) -
     with clustered(postgres_url, tmp_path) as cluster:
         cluster.schedule(tick)
         cluster.schedule(once, "@every 2s", missed="each")
-        workers = {cluster.start(program=APP, TEST_CLOCK=clock): clock for clock in (str(ahead), str(behind), "steps")}
+        clocks = (str(ahead), str(behind), "steps")
+        workers = [cluster.start(program=APP, TEST_CLOCK=clock) for clock in clocks]
         cluster.ready(*workers)
-        epoch, led = 0, []
-        while workers:  # each of them leads
+        epoch = 0
+        for _ in workers:  # each of them leads
             leader, lease = cluster.led(epoch)
             epoch = lease.epoch
-            led.append(workers.pop(leader))
-            cluster.until(
-                lambda epoch=epoch: sum(row.epoch == epoch for row in ledger(cluster, tick.name)) > 2,  # type: ignore[misc]
-                "it decides some slots",
-            )
+            until_decided(cluster, tick.name, epoch, 2)
             ahead.write_text(f"{DAY / 2}")  # it steps back, while its process runs
             cluster.stop(leader)
         now = cluster.time()
-        assert sorted(led) == sorted([str(ahead), str(behind), "steps"])
-        assert {_day(worker) - now.date() for worker in cluster._processes[:2]} == {timedelta(1), timedelta(-1)}
+        assert [_day(worker) - now.date() for worker in workers[:2]] == [timedelta(1), timedelta(-1)]
         rows = [row for name in (tick.name, once.name) for row in ledger(cluster, name)]
-        assert len(rows) > 9
+        assert len({row.decided_by for row in rows}) == len(workers)
         assert all(row.scheduled_for <= row.decided_at <= now for row in rows)
         assert all(row.scheduled_for <= row.started_at <= now for row in rows if row.started_at is not None)
         verify(cluster)
 
 
-def _day(worker: Process):  # type: ignore[no-untyped-def]
+def until_decided(cluster: Cluster, name: str, epoch: int, count: int = 1) -> None:
+    """Wait until slots were decided under an epoch."""
+    cluster.until(lambda: sum(row.epoch == epoch for row in ledger(cluster, name)) >= count, f"epoch {epoch} decides")
+
+
+def _day(worker: Process) -> date:
     """The date that a worker believes in, as its log shows."""
     return datetime.fromisoformat(worker.said.split()[0]).date()
 
@@ -324,23 +333,37 @@ def test_a_clock_that_steps_back_fires_nothing_twice(sqlite_cluster: Cluster) ->
     clock.write_text("0")
     cluster.schedule(tick)
     cluster.schedule(once, missed="each")
-    workers = [cluster.started(program=APP, TEST_CLOCK=str(clock)) for _ in range(2)]
+    workers = [cluster.start(program=APP, TEST_CLOCK=str(clock)) for _ in range(2)]
+    cluster.ready(*workers)
     until_fired(cluster, once.name)
-    clock.write_text("-3600")  # everybody has noticed after two lessons of the timekeeper
-    stepped_at = datetime.now(UTC)
-    cluster.until(lambda: datetime.now(UTC) > stepped_at + 11 * SECOND, "the clock is asked")
-    until_fired(cluster, once.name)
+    clock.write_text("-3600")
+    cluster.until(lambda: all(asked(worker)[-1][1] == -3600 for worker in workers), "all have asked what time it is")
+    until_fired(cluster, once.name, 2)
+    noticed = max(asked(worker)[-1][0] for worker in workers)
+    behind = [run.began - started for run, started in with_starts(cluster, once.name) if run.began > noticed]
+    assert min(behind) < SECOND / 10, "their time has fallen back"
     seen = ledger(cluster, once.name)
     cluster.kill(*workers)
     clock.write_text("-7200")
     worker = cluster.started(program=APP, TEST_CLOCK=str(clock))
-    cluster.led()
     until_fired(cluster, once.name, 2)
     cluster.stop(worker)
     rows = ledger(cluster, once.name)
-    assert rows[: len(seen) - 1] == seen[:-1]
-    assert all(one.decided_at <= next_one.decided_at for one, next_one in pairwise(rows))
+    assert [row.scheduled_for for row in rows[: len(seen)]] == [row.scheduled_for for row in seen]
+    assert all(earlier.decided_at <= later.decided_at for earlier, later in pairwise(rows))
     verify(cluster)
+
+
+def asked(worker: Process) -> list[tuple[datetime, float]]:
+    """When a worker asked its host for the time, and by how much the answer was wrong."""
+    lines = (worker.folder / f"{worker.name}.asked").read_text("ascii").splitlines()
+    return [(_instant(at), float(off)) for at, off in (line.split() for line in lines)]
+
+
+def with_starts(cluster: Cluster, name: str) -> list[tuple[Run, datetime]]:
+    """The runs of a schedule with the instants at which their workers believed to begin them."""
+    started = {row.scheduled_for: row.started_at for row in ledger(cluster, name)}
+    return [(run, at) for run in runs(cluster) if run.task == name and (at := started.get(run.slot)) is not None]
 
 
 # --- recovery ---------------------------------------------------------------------------------------------------------
@@ -423,32 +446,36 @@ def test_one_exclusive_worker_at_a_time(cluster: Cluster) -> None:
     cluster.schedule(tick)
     first = cluster.started(program=APP, ONCUE_EXCLUSIVE="1")
     second = cluster.started(program=APP, ONCUE_EXCLUSIVE="1")
-    ordinary = cluster.started(program=APP)
-    for waiting in (second, ordinary):
-        said = rf"{waiting.name} stands by: {first.name} \(.+\) is the exclusive worker"
-        cluster.until(lambda waiting=waiting, said=said: re.search(said, waiting.said), "it says who holds it")  # type: ignore[misc]
-    until_fired(cluster, tick.name, 2)
-    assert {run.worker for run in runs(cluster)} == {first.name}
+    stands_by(cluster, second, first)
+    until_fired(cluster, tick.name)
     assert cluster.led()[0] is first
+    assert {run.worker for run in runs(cluster)} == {first.name}
 
-    cluster.stop(ordinary)
+    epoch = cluster.led()[1].epoch
+    before = cluster.time()
     cluster.kill(first)
-    before = holder(cluster, second)
+    after_kill = (holder(cluster, second) - before).total_seconds()
+    third = cluster.started(program=APP)  # any other worker, not only one that wants to be exclusive
+    stands_by(cluster, third, second)
+    assert cluster.led(epoch)[0] is second
     until_fired(cluster, tick.name)
-    assert cluster.led()[0] is second
-    third = cluster.started(program=APP, ONCUE_EXCLUSIVE="1")
-    cluster.until(lambda: f"stands by: {second.name} (" in third.said, "it says who holds it")
+    assert runs(cluster, third) == []
+
+    epoch = cluster.led()[1].epoch
+    before = cluster.time()
+    cluster.stop(second)
+    leader, lease = cluster.led(epoch)
+    assert leader is third
+    after_stop = (lease.acquired_at - before).total_seconds()
+    print(f"the next worker {after_kill:.3f} s after kill -9, {after_stop:.3f} s after SIGTERM ({cluster.url[:8]})")
     until_fired(cluster, tick.name)
-    assert runs(cluster, third, ordinary) == []
-    told_at = cluster.time()
-    second.send(SIGTERM)
-    after = holder(cluster, third)
-    print(f"the next exclusive worker after {(after - told_at).total_seconds():.3f} s, after kill {before}")
-    assert second.ends() == 0
-    until_fired(cluster, tick.name)
-    assert cluster.led()[0] is third
     cluster.stop(third)
     verify(cluster)
+
+
+def stands_by(cluster: Cluster, worker: Process, behind: Process) -> None:
+    said = rf"{worker.name} stands by: {behind.name} \([-0-9a-f]+\) is the exclusive worker"
+    cluster.until(lambda: re.search(said, worker.said), f"{worker.name} says that {behind.name} keeps it from working")
 
 
 def holder(cluster: Cluster, worker: Process) -> datetime:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
 
 import httpx
 import pytest
@@ -13,6 +16,7 @@ from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import address
 from oncue.server.health import Readiness
 from oncue.server.http import HttpServer, process_api
+from oncue.settings import load
 
 
 @asynccontextmanager
@@ -70,6 +74,63 @@ async def test_without_its_database_it_is_not_ready_but_healthy() -> None:
         reply = await client.get("/health/ready")
         assert (reply.status_code, reply.json()["status"]) == (503, "database_unavailable")
         assert "PostgreSQL does not answer" in reply.json()["database"]["error"]
+
+
+def heard(app: Oncue, event: str) -> asyncio.Event:
+    """Set when telemetry tells of it, from whichever thread."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    app.telemetry.subscribe(lambda *_: loop.call_soon_threadsafe(told.set), event)
+    return told
+
+
+def an_app(url: str, name: str, **settings: Any) -> Oncue:
+    return Oncue(settings=load({"database_url": url, "node_name": name, **settings}, environment={}))
+
+
+async def ready_of(readiness: Readiness) -> tuple[bool, dict[str, Any]]:
+    async with asyncio.timeout(20):
+        return await readiness.report()
+
+
+@pytest.mark.contract("HOOK-14")
+async def test_readiness_tells_who_leads(database_url: str) -> None:
+    app = an_app(database_url, "alpha")
+    _, body = await ready_of(Readiness(app))
+    assert body["leader"] == {"name": None, "none_since": None}
+    elected = heard(app, "leader.elected")
+    async with app.worker() as node:
+        await asyncio.wait_for(elected.wait(), 20)
+        is_ready, body = await ready_of(Readiness(app, node))
+        assert is_ready
+        leader = body["leader"]
+        assert (leader["name"], leader["id"], leader["epoch"]) == ("alpha", str(node.node.id), 1)
+        assert datetime.fromisoformat(leader["since"]) <= (await app.connected()).now()
+        assert body["node"]["leads"]
+    is_ready, body = await ready_of(Readiness(app))
+    assert is_ready, "a web process is ready without a leader"
+    assert body["leader"]["name"] is None
+    assert datetime.fromisoformat(body["leader"]["none_since"]) <= (await app.connected()).now()
+    await app.aclose()
+
+
+@pytest.mark.contract("HOOK-14", "SLOT-2")
+async def test_readiness_tells_for_whom_a_worker_stands_by(database_url: str) -> None:
+    first, second = an_app(database_url, "first", exclusive=True), an_app(database_url, "second")
+    taken = heard(first, "exclusive.taken")
+    async with first.worker() as holder:
+        await asyncio.wait_for(taken.wait(), 20)
+        async with second.worker() as node:
+            is_ready, body = await ready_of(Readiness(second, node))
+            assert (is_ready, body["status"]) == (True, "standing_by")
+            assert body["standing_by"] == "standing by: first is the exclusive worker"
+            assert (body["exclusive"]["name"], body["exclusive"]["id"]) == ("first", str(holder.node.id))
+        is_ready, body = await ready_of(Readiness(first, holder))
+        assert (is_ready, body["status"]) == (True, "ready")
+        assert "standing_by" not in body
+    _, body = await ready_of(Readiness(second))
+    assert "exclusive" not in body
+    await first.aclose()
+    await second.aclose()
 
 
 async def test_metrics(sqlite_url: str) -> None:

@@ -55,6 +55,10 @@ async def test_a_receipt_names_the_job_as_its_row_does(store: Store) -> None:
     assert receipt.uid == (await see(store, receipt.id)).uid
 
 
+async def test_no_ids_are_reserved_if_none_are_wanted(store: Store) -> None:
+    assert await store.reserve(0) == []
+
+
 async def test_reserved_ids_ascend_and_are_never_handed_out_twice(store: Store, make_store: MakeStore) -> None:
     other = await make_store()
     blocks = await asyncio.gather(*(each.reserve(100) for each in (store, other) * 5))

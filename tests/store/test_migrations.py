@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from oncue.errors import SchemaMismatch, StoreUnavailable
-from oncue.store import PostgresStore, SqliteStore, connect
+from oncue.store import PostgresStore, SqliteStore, Store, connect
 from oncue.store import statements as sql_files
-from tests.store.scene import enter, put, take
+from tests.store.scene import NOW, OPTIONS, a_node, at, enter, find, fire, plan, put, see, settle, take, the_slot
 
 MIGRATE = """
 import asyncio, sys
@@ -233,3 +233,128 @@ async def test_a_file_that_is_no_database_is_refused_clearly(tmp_path: Path) -> 
     store = connect(f"sqlite:///{path}")
     with pytest.raises(Exception, match="not a database"):
         await opened(store)  # type: ignore[arg-type]
+
+
+# --- from one version to the next ---------------------------------------------------------------------------------
+
+FIRST_NODE = a_node("worker-1")
+# What version 1 wrote: a running job with an attempt before it, one that is queued, and one that is done.
+AT_VERSION_1 = """
+insert into oncue_nodes (id, name, host, pid, boot_id, version, queues, tasks, concurrency, started_at, beat_at,
+                         expires_at)
+values ('{node}', 'worker-1', 'host-1', 4711, 'boot-1', '0.1', {queues}, {tasks}, 8, {now}, {now}, {later});
+insert into oncue_jobs (id, task, queue, priority, state, args, options, enqueued_by, created_at, updated_at, order_at,
+                        visible_at, max_retries, claim_no, attempt, node_id, claimed_at, started_at, finished_at)
+values (1, 'send', 'default', 0, 'running', '{{"number":1}}', '{options}', 'tests', {now}, {now}, {now}, {now}, 3, 2, 2,
+        '{node}', {now}, {now}, null),
+       (2, 'send', 'default', 5, 'queued', '{{"number":2}}', '{options}', 'tests', {now}, {now}, {now}, {now}, 3, 0, 0,
+        null, null, null, null),
+       (3, 'send', 'default', 0, 'succeeded', '{{"number":3}}', '{options}', 'tests', {now}, {now}, {now}, {now}, 3, 1,
+        1, '{node}', {now}, {now}, {now});
+insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome)
+values (1, 1, 1, '{node}', {now}, {now}, 'failed')
+"""
+
+
+def as_written_by_version_1(dialect: str) -> list[str]:
+    if dialect == "postgres":
+        values = {"now": f"timestamptz '{NOW.isoformat()}'", "queues": "'{default,mail}'", "tasks": "'{send}'"}
+        values["later"] = f"timestamptz '{FIRST_NODE.expires_at.isoformat()}'"
+    else:
+        values = {
+            "now": str(int(NOW.timestamp()) * 1_000_000),
+            "queues": """'["default","mail"]'""",
+            "tasks": """'["send"]'""",
+        }
+        values["later"] = str(int(FIRST_NODE.expires_at.timestamp()) * 1_000_000)
+    return AT_VERSION_1.format(node=FIRST_NODE.id, options=OPTIONS, **values).split(";\n")
+
+
+async def check_what_version_1_left(store: Store) -> None:
+    """Everything of before is there and goes on, and what is new works beside it."""
+    assert await store.nodes() == [FIRST_NODE]
+    (held,) = await store.held(FIRST_NODE.id)
+    assert (held.id, held.claim_no) == (1, 2)
+    assert [row.outcome for row in await store.attempts(1)] == ["failed"]
+    (claim,) = await take(store, FIRST_NODE.id)
+    assert (claim.id, claim.scheduled_for, claim.start_by) == (2, None, None)
+    assert await settle(store, [claim, *await store.running([1])]) == [True, True]
+    for number in (1, 2, 3):
+        job = await see(store, number)
+        assert (job.state, job.args, job.schedule_id, job.scheduled_for) == (
+            "succeeded",
+            {"number": number},
+            None,
+            None,
+        )
+
+    schedule = await plan(store)
+    (job_id,) = await fire(store, schedule, at(1))
+    await settle(store, await take(store, FIRST_NODE.id, now=at(1)), at=at(2))
+    assert await store.prune(at(3), 10) == 4
+    slot = await the_slot(store, await find(store), at(1))
+    assert (slot.job_id, slot.state, slot.worker) == (job_id, "succeeded", "worker-1")
+    successor = a_node("worker-1")
+    assert await store.namesakes(successor) == [FIRST_NODE]
+    assert await store.declare_lost(FIRST_NODE.id, at(3))
+
+
+async def test_a_postgresql_of_version_1_in_use_is_brought_up_to_date(
+    empty_postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore(empty_postgres)
+    try:
+        with monkeypatch.context() as past:
+            steps = sql_files.migrations("postgres")
+            past.setattr(sql_files, "migrations", lambda dialect: steps[:1])
+            assert await store.migrate() == [steps[0].name]
+        connection = await asyncpg.connect(empty_postgres)
+        try:
+            for statement in as_written_by_version_1("postgres"):
+                await connection.execute(statement)
+            await connection.execute("select setval('oncue_job_ids', 3)")
+        finally:
+            await connection.close()
+        with pytest.raises(SchemaMismatch, match=r"schema version 1, this oncue needs 2: run `oncue migrate`"):
+            await store.open()
+        assert await store.migrate() == [step.name for step in steps[1:]]
+        await store.open()
+        await check_what_version_1_left(store)
+    finally:
+        await store.close()
+
+
+async def test_a_sqlite_file_of_version_1_in_use_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.db"
+    with monkeypatch.context() as past:
+        steps = sql_files.migrations("sqlite")
+        past.setattr(sql_files, "migrations", lambda dialect: steps[:1])
+        await opened(SqliteStore(str(path)))
+    with sqlite3.connect(path) as connection:
+        for statement in as_written_by_version_1("sqlite"):
+            connection.execute(statement)
+        connection.execute("update oncue_job_ids set last = 3")
+    connection.close()
+    with pytest.raises(SchemaMismatch, match=r"schema version 1, this oncue needs 2: run `oncue migrate`"):
+        await opened(SqliteStore(str(path), migrate=False))
+    store = SqliteStore(str(path))
+    try:
+        await store.open()
+        await check_what_version_1_left(store)
+    finally:
+        await store.close()
+
+
+async def test_both_dialects_have_the_same_tables_and_indexes(tmp_path: Path, postgres_url: str) -> None:
+    path = tmp_path / "fresh.db"
+    await opened(SqliteStore(str(path)))
+    only_here = {"oncue_job_ids", "oncue_clock", "oncue_migrations"}  # a sequence, the server's clock, a pragma
+    lite = {row[1] for row in sqlite_schema(path) if not row[1].startswith("sqlite_")} - only_here
+    rows = await postgres_schema(postgres_url)
+    full = {row[0] for row in rows if len(row) == 5} | {row[0] for row in rows if row[1].startswith("CREATE INDEX")}
+    full |= {
+        row[0] for row in rows if row[1].startswith("CREATE UNIQUE") and not row[0].endswith(("_pkey", "name_key"))
+    }
+    assert full - only_here == lite

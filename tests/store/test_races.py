@@ -4,31 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import TypeVar
+from uuid import uuid4
 
 import pytest
 
-from oncue.model import JobFilter
+from oncue.model import Decided, JobFilter, Revised, Schedule, Step
 from oncue.policy import lifecycle
 from oncue.store import Store, connect
+from oncue.store.contract import LEADER
 from tests.conftest import MakeStore
 from tests.store.scene import (
     CRASHED,
     NOW,
     a_batch,
+    a_revision,
+    a_schedule,
+    a_step,
     after,
     age_all,
+    all_slots,
+    at,
     before,
     change,
     enter,
+    find,
+    fire,
+    lead,
+    plan,
     put,
+    query,
     see,
     settle,
     states,
     take,
+    the_slot,
 )
 
 T = TypeVar("T")
@@ -268,3 +282,313 @@ async def test_a_change_and_its_double_race(store: Store, make_store: MakeStore)
     )
     assert [a != b for a, b in zip(first, second, strict=True)] == [True] * 50
     assert (await store.queues())[0].succeeded == 50
+
+
+# --- slots --------------------------------------------------------------------------------------------------------
+
+
+async def runs(store: Store) -> list[tuple[int, int]]:
+    """Every job of a slot: its schedule and how many minutes past noon its slot was."""
+    jobs = await store.jobs(JobFilter(limit=100_000))
+    return sorted(
+        (job.schedule_id, round((job.scheduled_for - NOW).total_seconds() / 60))
+        for job in jobs
+        if job.schedule_id is not None and job.scheduled_for is not None
+    )
+
+
+async def plan_many(store: Store, count: int) -> list[Schedule]:
+    wanted = [a_schedule(f"job{number:03}") for number in range(count)]
+    assert all(await store.revise([Revised(one, 0, a_revision(one)) for one in wanted], NOW))
+    return await store.schedules(limit=count)
+
+
+async def a_pass(store: Store, epoch: int | None, node: object, minute: int, backwards: bool, varied: bool) -> int:
+    """What a leader does: look what is due, and decide it. How many of its decisions stood."""
+    due = await store.due(at(minute), 1000)
+    ids = await store.reserve(len(due))
+    steps = [
+        Step(one.id, one.version, at(minute), at(minute + 1), [Decided(at(minute), "fired", None, job_id)])
+        for one, job_id in zip(due, ids, strict=True)
+    ]
+    if varied:
+        steps = [
+            one._replace(decided=[Decided(at(minute) - (at(1) - NOW) / 2, "missed", "x"), *one.decided])
+            for one in steps
+        ]
+    took = await store.decide(
+        steps[::-1] if backwards else steps,
+        at(minute),
+        by="tests",
+        node=node,
+        epoch=epoch,  # type: ignore[arg-type]
+    )
+    return sum(took)
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-16")
+async def test_two_leaders_at_once_fire_every_slot_once(store: Store, make_store: MakeStore) -> None:
+    """Both believe that they lead: the epoch that they share is the true one."""
+    stores = [store, await make_store()]
+    schedules = await plan_many(store, 60)
+    node = await enter(store)
+    epoch = (await lead(store, node)).epoch
+    for minute in range(1, 7):
+        won = await asyncio.gather(
+            *(
+                a_pass(one, epoch, node, minute, number == 1, varied=minute % 3 == 0)
+                for number, one in enumerate(stores)
+                for _ in range(2)
+            )
+        )
+        assert sum(won) == 60
+    assert await runs(store) == [(one.id, minute) for one in schedules for minute in range(1, 7)]
+    for one in schedules[:5]:
+        slots = [slot for slot in await all_slots(store, one) if slot.verdict == "fired"]
+        assert [slot.scheduled_for for slot in slots] == [at(minute) for minute in range(1, 7)]
+        assert await states(store, [slot.job_id for slot in slots if slot.job_id]) == ["queued"] * 6
+
+
+@pytest.mark.contract("SLOT-3")
+def test_leaders_in_threads_fire_every_slot_once(database_url: str) -> None:
+    async def work(store: Store, number: int) -> int:
+        if number == 0:
+            await plan_many(store, 40)
+        while len(await store.schedules(limit=40)) < 40:
+            pass
+        return sum([await a_pass(store, None, None, minute, number % 2 == 1, number == 2) for minute in range(1, 6)])
+
+    async def check(store: Store, number: int) -> list[tuple[int, int]]:
+        return await runs(store)
+
+    won = in_threads(database_url, 3, work)
+    (found,) = in_threads(database_url, 1, check)
+    assert sum(won) == len(found)
+    assert len(found) == len(set(found))
+    assert {minute for _, minute in found} == set(range(1, 6))
+    assert len(found) == 40 * 5
+
+
+@pytest.mark.contract("SLOT-16")
+async def test_a_deposed_leader_and_its_successor_at_once_fire_every_slot_once(
+    store: Store, make_store: MakeStore
+) -> None:
+    other = await make_store()
+    schedules = await plan_many(store, 30)
+    old, new = await enter(store, "old"), await enter(store, "new")
+    epoch = (await lead(store, old)).epoch
+
+    async def succeed() -> int:
+        successor = await lead(other, new, now=after(seconds=15))
+        return await a_pass(other, successor.epoch, new, 1, True, varied=False)
+
+    won = await asyncio.gather(a_pass(store, epoch, old, 1, False, varied=False), succeed())
+    assert sum(won) == 30
+    assert await runs(store) == [(one.id, 1) for one in schedules]
+    assert await a_pass(store, epoch, old, 2, False, varied=False) == 0
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-5", "SLOT-11")
+async def test_of_a_decision_and_a_trigger_by_hand_one_wins(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    schedule = await plan(store)
+    for minute in range(1, 16):
+        schedule = await find(store)
+        fired, manual = await store.reserve(2)
+        regular = a_step(schedule, Decided(at(minute), "fired", None, fired))
+        by_hand = regular._replace(decided=[Decided(at(minute), "manual", "trigger", manual)])
+        both = [store.decide([regular], at(minute), by="leader"), other.decide([by_hand], at(minute), by="hand")]
+        one, two = await asyncio.gather(*(both if minute % 2 else both[::-1]))
+        assert sorted(one + two) == [False, True]
+        winner, loser = (fired, manual) if (one if minute % 2 else two) == [True] else (manual, fired)
+        assert (await the_slot(store, schedule, at(minute))).job_id == winner
+        assert (await see(store, winner)).scheduled_for == at(minute)
+        assert await store.job(loser) is None
+
+
+@pytest.mark.contract("SLOT-3")
+async def test_of_a_decision_and_an_edit_one_wins(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    await plan(store)
+    for minute in range(1, 16):
+        schedule = await find(store)
+        (job_id,) = await store.reserve(1)
+        step = a_step(schedule, Decided(at(minute), "fired", None, job_id))
+        edited = replace(
+            schedule, task=f"task{minute}", version=schedule.version + 1, revision=schedule.revision + 1,
+            cursor=at(minute), next_run_at=at(minute + 1),
+        )  # fmt: skip
+        edit = Revised(edited, schedule.version, a_revision(edited), [Decided(at(minute), "missed", "edited")])
+        (decided,), (revised,) = await asyncio.gather(
+            store.decide([step], at(minute), by="tests"), other.revise([edit], at(minute))
+        )
+        assert decided != revised
+        slot = await the_slot(store, schedule, at(minute))
+        assert (slot.verdict, slot.job_id) == (("fired", job_id) if decided else ("missed", None))
+        assert (await store.job(job_id) is not None) == decided
+        assert len(await store.revisions(schedule.id)) == (await find(store)).revision
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-11")
+async def test_twenty_triggers_of_one_slot_make_one_job(store: Store, make_store: MakeStore) -> None:
+    stores = [store, *[await make_store() for _ in range(3)]]
+    schedule = await plan(store)
+
+    async def trigger(one: Store) -> bool:
+        """As the application does it: read, claim, and if somebody was faster look again."""
+        (job_id,) = await one.reserve(1)
+        while not await one.slots(schedule.id, at(5), at(5)):
+            current = await find(one)
+            decided = [Decided(at(5), "manual", "trigger", job_id)]
+            step = Step(current.id, current.version, current.cursor, current.next_run_at, decided)
+            await one.decide([step], NOW, by="tests")
+        return (await the_slot(one, schedule, at(5))).job_id == job_id
+
+    mine = await asyncio.gather(*(trigger(stores[number % 4]) for number in range(20)))
+    assert mine.count(True) == 1
+    assert await runs(store) == [(schedule.id, 5)]
+
+
+@pytest.mark.contract("SLOT-3")
+async def test_even_with_no_regard_for_versions_a_slot_has_one_job(store: Store, make_store: MakeStore) -> None:
+    """The ledger's primary key is the last word, also when the guard is useless."""
+    stores = [store, *[await make_store() for _ in range(3)]]
+    schedule = await plan(store)
+
+    async def insist(one: Store, number: int) -> None:
+        (job_id,) = await one.reserve(1)
+        done = False
+        while not done:
+            current = await find(one)
+            slot = Decided(at(5), "fired", None, job_id)
+            step = a_step(current, slot) if number % 2 else a_step(current, slot, Decided(at(6), "missed", "x"))
+            (done,) = await one.decide([step], at(6), by="tests")
+
+    await asyncio.gather(*(insist(stores[number % 4], number) for number in range(12)))
+    assert await runs(store) == [(schedule.id, 5)]
+    assert (await find(store)).version == 13
+
+
+@pytest.mark.contract("SLOT-5")
+async def test_of_a_release_and_a_decision_only_one_makes_a_run(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    schedule = await plan(store)
+    node = await enter(store)
+    await fire(store, schedule, *(at(minute) for minute in range(100, 115)), now=at(200), parked=True)
+    for minute in range(1, 16):
+        current = await find(store)
+        (job_id,) = await store.reserve(1)
+        step = a_step(current, Decided(at(minute), "fired", None, job_id))
+        (decided,), released = await asyncio.gather(
+            other.decide([step], at(200), by="tests"), store.release_parked(at(200), 10)
+        )
+        assert int(decided) + released == 1
+        assert len(await store.unfinished(schedule.id, 10)) == 1
+        await store.promote(at(200), 10)
+        assert await settle(store, await take(store, node, now=at(200)), at=at(200)) == [True]
+
+
+async def test_concurrent_releases_leave_no_more_than_there_is_room_for(store: Store, make_store: MakeStore) -> None:
+    stores = [store, *[await make_store() for _ in range(3)]]
+    schedules = [await plan(store, f"job{number}", max_instances=number + 1) for number in range(4)]
+    for schedule in schedules:
+        await fire(store, schedule, *(at(minute) for minute in range(10)), now=at(100), parked=True)
+    released = await asyncio.gather(*(one.release_parked(at(100), 100) for one in stores))
+    assert [len(await store.unfinished(schedule.id, 100)) for schedule in schedules] == [1, 2, 3, 4]
+    assert sum(released) >= 10
+
+
+@pytest.mark.contract("SLOT-3")
+async def test_two_who_create_the_same_schedule_make_one(store: Store, make_store: MakeStore) -> None:
+    stores = [store, *[await make_store() for _ in range(3)]]
+    for number in range(5):
+        wanted = [a_schedule(f"job{number}", created_by=f"author {place}") for place in range(4)]
+        took = await asyncio.gather(
+            *(
+                one.revise([Revised(schedule, 0, a_revision(schedule, schedule.created_by))], NOW)
+                for one, schedule in zip(stores, wanted, strict=True)
+            )
+        )
+        assert sorted(flat(took)) == [False, False, False, True]
+        made = await find(store, f"job{number}")
+        assert made.created_by == wanted[took.index([True])].created_by
+        assert [revision.changed_by for revision in await store.revisions(made.id)] == [made.created_by]
+    assert len(await store.schedules()) == 5
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-6")
+async def test_pruning_from_two_sides_loses_no_outcome(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    schedule = await plan(store, max_instances=1000)
+    node = await enter(store, "worker-1")
+    await fire(store, schedule, *(at(minute) for minute in range(60)), now=NOW)
+    await settle(store, await take(store, node), at=at(1))
+    pruned = await asyncio.gather(*(one.prune(at(2), 40) for one in (store, other)))
+    assert sum(pruned) + await store.prune(at(2), 40) == 60
+    slots = await all_slots(store, schedule)
+    assert {(slot.state, slot.worker, slot.finished_at) for slot in slots} == {("succeeded", "worker-1", at(1))}
+    gone = await asyncio.gather(*(one.prune_slots(at(99), 40) for one in (store, other)))
+    assert sum(gone) + await store.prune_slots(at(99), 40) == 60
+    assert await query(store, "select count(*) from oncue_slots") == [(0,)]
+
+
+async def test_pruning_slots_beside_decisions_deadlocks_nobody(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    schedules = await plan_many(store, 30)
+    skipped = [a_step(one, Decided(at(1), "skipped", "x")) for one in schedules]
+    assert all(await store.decide(skipped, at(1), by="tests"))
+    for minute in range(2, 10):
+        decisions = [a_step(one, Decided(at(minute), "skipped", "x")) for one in await store.schedules(limit=30)]
+        took, _ = await asyncio.gather(
+            store.decide(decisions, at(minute), by="tests"), other.prune_slots(at(minute - 0.5), 20)
+        )
+        stale = [step for step, won in zip(decisions, took, strict=True) if not won]
+        assert await again(store, stale) == [True] * len(stale)
+    slots: Sequence[tuple[int]] = await query(store, "select count(*) from oncue_slots")  # type: ignore[assignment]
+    assert slots[0][0] <= 30 * 9
+
+
+async def again(store: Store, steps: Sequence[Step]) -> list[bool]:
+    """Decide the same with what stands now."""
+    current = {one.id: one for one in await store.schedules(limit=100)}
+    fresh = [step._replace(version=current[step.schedule_id].version) for step in steps]
+    return await store.decide(fresh, at(99), by="tests")
+
+
+@pytest.mark.contract("SLOT-2", "SLOT-16")
+async def test_of_many_who_want_a_lease_exactly_one_holds_it_under_each_epoch(
+    store: Store, make_store: MakeStore
+) -> None:
+    stores = [store, *[await make_store() for _ in range(5)]]
+    holders = [uuid4() for _ in stores]
+    seen: list[int] = []
+    for term in range(6):
+        now = after(seconds=15 * term)
+        told = await asyncio.gather(
+            *(
+                one.acquire(LEADER, holder, f"node-{number}", now, after(seconds=15 * term + 15), respect=None)
+                for number, (one, holder) in enumerate(zip(stores, holders, strict=True))
+            )
+        )
+        standing = await store.lease(LEADER)
+        assert standing is not None
+        assert [lease for lease in told if lease != standing] == [], "everybody is told who holds it"
+        assert standing.acquired_at == now
+        seen.append(standing.epoch)
+    assert seen == list(range(1, 7))
+
+
+@pytest.mark.contract("SLOT-16")
+async def test_of_a_renewal_and_a_take_over_exactly_one_wins(store: Store, make_store: MakeStore) -> None:
+    other = await make_store()
+    old, new = uuid4(), uuid4()
+    for term in range(10):
+        lease = await lead(store, old, now=after(minutes=term))
+        behind, ahead, end = (after(minutes=term, seconds=seconds) for seconds in (14, 15, 30))
+        renewed, taken = await asyncio.gather(
+            store.renew(LEADER, old, lease.epoch, behind, end, respect=None),
+            other.acquire(LEADER, new, "new", ahead, end, respect=None),
+        )
+        assert taken is not None
+        assert renewed == (taken.holder == old)
+        assert taken.epoch == lease.epoch + (not renewed)

@@ -117,6 +117,7 @@ def _job_lines(job: Job, now: datetime) -> list[tuple[str, Any]]:
         ("status", output.styled(job.state) + (f"  ({escape(job.reason)})" if job.reason else "")),
         ("queue", escape(job.queue)),
         ("priority", job.priority),
+        ("slot", output.full(job.scheduled_for, now)),
         ("key", None if job.key is None else escape(job.key)),
         ("enqueued by", escape(job.enqueued_by)),
         ("created", output.full(job.created_at, now)),
@@ -161,7 +162,13 @@ def retry_jobs(
 ) -> None:
     """Start finished jobs over, each with its whole budget of retries."""
     found = find(app, database_url=database_url)
-    _change(found, refs, as_json, found.retry, lambda job: f"job {job.id} is {job.state} again")
+    _change(found, refs, as_json, found.retry, _retried)
+
+
+def _retried(job: Job) -> str:
+    """The one run of an at-most-once slot stays as it is; its retry is a job of its own."""
+    again = "again" if job.retry_of is None else f"as a retry of job {job.retry_of}"
+    return f"job {job.id} is {job.state} {again}"
 
 
 def cancel_jobs(

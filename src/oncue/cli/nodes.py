@@ -10,37 +10,49 @@ from rich.markup import escape
 from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
-from oncue.model import Node
+from oncue.model import Lease, Node
 from oncue.server.records import node_record
+from oncue.store.contract import EXCLUSIVE, LEADER
 
 
 def list_nodes(as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
     """List the nodes that hold a lease, or held one until a moment ago."""
     found = find(app, database_url=database_url)
 
-    async def work() -> tuple[list[Node], datetime]:
-        return await found.nodes(), (await found.connected()).now()
+    async def work() -> tuple[list[Node], list[Lease], datetime]:
+        connection = await found.connected()
+        leases = [await connection.store.lease(name) for name in (LEADER, EXCLUSIVE)]
+        return await found.nodes(), [lease for lease in leases if lease is not None], connection.now()
 
-    nodes, now = ask(found, work)
+    nodes, leases, now = ask(found, work)
     if as_json:
-        output.show_json([node_record(node, now) for node in nodes])
+        output.show_json([node_record(node, now, leases) for node in nodes])
     elif nodes:
-        _show(nodes, now)
+        _show(nodes, leases, now)
     else:
         output.show("No node is alive. Start one with `oncue worker`.")
 
 
-def _show(nodes: list[Node], now: datetime) -> None:
-    columns = ("node", "state", "queues", "tasks", "seats", "started", "last beat", "host", "pid", "address", "version")
-    table = output.table(*columns, right=("tasks", "seats", "pid"))
+def _show(nodes: list[Node], leases: list[Lease], now: datetime) -> None:
+    columns = ("node", "state", "role", "queues", "tasks", "seats", "started", "last beat", "host", "pid", "address")
+    table = output.table(*columns, "version", right=("tasks", "seats", "pid"))
     for node in nodes:
         state = "[green]alive[/]" if node.expires_at > now else f"[red]silent, lease over {_over(node, now)}[/]"
         table.add_row(
-            escape(node.name), state, escape(", ".join(node.queues)), str(len(node.tasks)), str(node.concurrency),
+            escape(node.name), state, _role(node, leases, now), escape(", ".join(node.queues)), str(len(node.tasks)),
+            str(node.concurrency),
             output.when(node.started_at, now), output.when(node.beat_at, now), escape(node.host), str(node.pid),
             node.address or "", node.version,
         )  # fmt: skip
     output.show(table)
+
+
+def _role(node: Node, leases: list[Lease], now: datetime) -> str:
+    """Who leads, who is exclusive, and who stands by for that one."""
+    held = [lease for lease in leases if lease.expires_at > now]
+    roles = [lease.name for lease in held if lease.holder == node.id]
+    stands_by = any(lease.name == EXCLUSIVE and lease.holder != node.id for lease in held)
+    return ", ".join(roles) or ("[dim]stands by[/]" if stands_by else "")
 
 
 def _over(node: Node, now: datetime) -> str:

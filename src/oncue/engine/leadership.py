@@ -41,6 +41,8 @@ class Leadership:
     ) -> None:
         self.signal = Signal()
         self.elected = Signal()
+        self.followers: list[Signal] = []
+        """The services that wait for this node to lead."""
         self._store = store
         self._node = node
         self._clock = clock
@@ -106,6 +108,8 @@ class Leadership:
             length = self.outage.until - self.outage.since
             self._telemetry.emit("outage", {"duration": length.total_seconds()}, node=self._node)
         self.elected.set()
+        for follower in self.followers:
+            follower.set()
 
     async def _renew(self, now: datetime) -> None:
         held = self._held
@@ -138,6 +142,7 @@ class OnLeader:
         self._service = service
         self._leadership = leadership
         self._look = timedelta(seconds=look)
+        leadership.followers.append(service.signal)
 
     async def tick(self, now: datetime) -> datetime:
         if self._leadership.epoch is None:

@@ -8,7 +8,7 @@ changes nothing. A schedule that is deleted leaves a tombstone, with its name, i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from oncue.errors import InvalidSchedule
@@ -123,6 +123,8 @@ def deleted(current: Schedule, now: datetime) -> Schedule:
     return dataclasses.replace(current, enabled=False, reason=DELETED, deleted_at=now)
 
 
-def extra_slot(trigger: Trigger, now: datetime) -> datetime:
-    """An instant for a run by hand that takes nothing away from a regular slot."""
-    return now + TICK if trigger.has(now) else now
+def extra_slot(trigger: Trigger, now: datetime, taken: Collection[datetime] = ()) -> datetime:
+    """An instant for a run by hand that takes nothing away from a regular slot, nor from another run by hand."""
+    while now in taken or trigger.has(now):
+        now += TICK
+    return now

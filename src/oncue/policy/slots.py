@@ -18,7 +18,7 @@ At most `MOST` slots get a row of their own in one step; what is cut is picked u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -29,6 +29,8 @@ from oncue.policy.triggers import Rule, Trigger
 
 MOST = 1000
 TICK = timedelta(microseconds=1)
+UNANCHORED = datetime(1970, 1, 1, tzinfo=UTC)
+"""For rules whose slots do not depend on when their schedule was made."""
 
 MISFIRE = "misfire"
 MAX_INSTANCES = "max_instances"
@@ -45,24 +47,32 @@ class Plan(NamedTuple):
     cut: bool
 
 
-def trigger_of(due: Due) -> Trigger:
-    return triggers.trigger(Rule(due.expression, due.tz, due.dst), due.started_at)  # type: ignore[arg-type]
-
-
 def plan(due: Due, now: datetime, punctual: timedelta) -> Plan:
     """Decide everything that is due for one schedule."""
-    trigger = trigger_of(due)
-    first, following = _next_two(trigger, due.cursor)  # not `next_run_at`, which may have been put off
+    anchor = due.started_at if due.expression.startswith("@") else UNANCHORED
+    rule = (due.expression, due.tz, due.dst, anchor)
+    first, following = _next_two(*rule, due.cursor)  # not `next_run_at`, which may have been put off
     if first is None or first > now:
         return Plan(due, due.cursor, first, (), 0, False)
     if (following is None or following > now) and not due.taken:
         return _plan_one(due, first, following, now, punctual)
-    return _plan_many(due, trigger, now, punctual)
+    return _plan_many(due, trigger_of(due), now, punctual)
+
+
+def trigger_of(due: Due) -> Trigger:
+    return _trigger(due.expression, due.tz, due.dst, due.started_at)
+
+
+def _trigger(expression: str, tz: str, dst: str, anchor: datetime) -> Trigger:
+    return triggers.trigger(Rule(expression, tz, dst), anchor)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=1024)
-def _next_two(trigger: Trigger, cursor: datetime) -> tuple[datetime | None, datetime | None]:
+def _next_two(
+    expression: str, tz: str, dst: str, anchor: datetime, cursor: datetime
+) -> tuple[datetime | None, datetime | None]:
     """Schedules that are due together mostly share a rule and a cursor: midnight is midnight for all of them."""
+    trigger = _trigger(expression, tz, dst, anchor)
     first = trigger.after(cursor)
     return first, None if first is None else trigger.after(first)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from oncue.model import STATES, Attempt, Job, Node, Queue, Revision, Schedule, Slot, State
+from oncue.model import STATES, Attempt, Job, Lease, Node, Queue, Revision, Schedule, Slot, State
 from oncue.policy.audit import Audit, Fate
 from oncue.scheduling import Fire
 
@@ -60,6 +60,8 @@ def job_record(job: Job) -> dict[str, Any]:
         "finished_at": instant(job.finished_at),
         "cancel_requested_at": instant(job.cancel_requested_at),
         "retry_of": job.retry_of,
+        "schedule_id": job.schedule_id,
+        "scheduled_for": instant(job.scheduled_for),
         "result": job.result,
         "error": job.error,
     }
@@ -94,11 +96,13 @@ def queue_record(queue: Queue) -> dict[str, Any]:
     }
 
 
-def node_record(node: Node, now: datetime) -> dict[str, Any]:
+def node_record(node: Node, now: datetime, leases: Iterable[Lease] = ()) -> dict[str, Any]:
     return {
         "id": str(node.id),
         "name": node.name,
         "alive": node.expires_at > now,
+        "holds": [lease.name for lease in leases if lease.holder == node.id and lease.expires_at > now],
+        "exclusive": node.exclusive,
         "host": node.host,
         "pid": node.pid,
         "version": node.version,

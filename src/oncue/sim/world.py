@@ -127,6 +127,9 @@ class Operator(Operations, Scheduling):
     async def ids(self, count: int) -> list[int]:
         return await self.store.reserve(count)
 
+    def find(self, name: str) -> Task[Any, Any]:
+        return self.task()
+
     def task(self, options: Options = OPTIONS, max_retries: int = 3) -> Task[Any, Any]:
         """The scripted task, with these options."""
 

@@ -2,7 +2,7 @@
 -- `id = any(array(select …))` keeps its index plan at every batch size, where a join may flip to a sequential scan.
 
 -- name: reserve
-select array_agg(nextval('oncue_job_ids')) from generate_series(1, $1);
+select coalesce(array_agg(nextval('oncue_job_ids')), '{}') from generate_series(1, $1);
 
 -- name: enqueue
 -- A hint for the workers travels in the same transaction, if the caller wants one sent ($15): once, not per row.

@@ -70,7 +70,7 @@ class PostgresLedger:
 
     async def due(self, now: datetime, limit: int) -> list[Due]:
         rows = await self._fetch("due", now, limit, PARKED)
-        return [Due(*row[:12], row[12] or (), row[13] or ()) for row in rows]
+        return [Due._make((*row[:12], row[12] or (), row[13] or ())) for row in rows]
 
     async def next_run(self) -> datetime | None:
         rows = await self._fetch("next_run")

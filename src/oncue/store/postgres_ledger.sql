@@ -145,11 +145,12 @@ select s.id from parked
 
 -- name: hold_schedules
 -- Who has looked at these schedules to decide a slot must look again: one of its jobs comes before that slot.
-update oncue_schedules set version = version + 1 where id = any($1::bigint[]);
+update oncue_schedules set version = version + 1 where id = any(array(select unnest($1::bigint[])));
 
 -- name: release_parked
+-- `state || ''` keeps the planner from the index of what is due later, through all that is parked.
 update oncue_jobs set visible_at = $1, updated_at = $1
- where state = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00' and id = any(array(
+ where state || '' = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00' and id = any(array(
            select parked.id from unnest($2::bigint[]) as held (id)
             cross join lateral (select id, max_instances from oncue_schedules where id = held.id offset 0) as s
             cross join lateral (

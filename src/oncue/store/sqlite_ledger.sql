@@ -141,7 +141,7 @@ select {slot} from oncue_slots s
  where s.schedule_id = :schedule_id and s.subject = '' and s.scheduled_for <= :end
    and coalesce(s.until, s.scheduled_for) >= :start
    and s.scheduled_for >= coalesce((select scheduled_for
-                                      from (select scheduled_for, until from oncue_slots
+                                      from (select scheduled_for, until from oncue_slots indexed by oncue_slots_ranges
                                              where schedule_id = :schedule_id and subject = '' and until is not null
                                                and scheduled_for < :start order by scheduled_for desc limit 1)
                                      where until >= :start), :start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,8 @@ from oncue.cli.demo.facts import Account, Facts
 from oncue.cli.demo.story import Story
 from oncue.settings import load
 
+SCHEDULE = "take_pulse"
+
 
 def demo(
     duration: Annotated[
@@ -29,7 +32,7 @@ def demo(
     """Watch a few thousand jobs, three workers, and what happens when one of them is killed.
 
     Everything lives in a temporary folder: no database of yours is touched. Exit code 4 if a job was lost or settled
-    twice.
+    twice, or a slot of the schedule is not accounted for.
     """
     values.duration(duration, "--for")
     console, folder = output.console(), Path(tempfile.mkdtemp(prefix="oncue-demo-"))
@@ -66,7 +69,7 @@ async def _witnessed(console: Console, app: Oncue, path: Path, url: str, duratio
         with screen.shown(console) as show:
             await story.run(show)
         exit_codes = crew.stop()
-        found = facts.account(story.acknowledged)
+        found = replace(facts.account(story.acknowledged), slots=await app.audit(SCHEDULE))
         console.print(screen.account(found, exit_codes, min(screen.WIDTH, console.width)))
         return found
     finally:

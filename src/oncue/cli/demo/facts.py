@@ -2,7 +2,7 @@
 
 The account at the end does not trust the engine. A trigger, which the engine knows nothing of, writes down every
 write that gives a job a terminal state; a job with two of them was settled twice. A job is lost if its enqueue was
-acknowledged and it is not there, or not in a terminal state.
+acknowledged and it is not there, or not in a terminal state. Scheduled jobs are counted apart, by their slots.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oncue.model import TERMINAL, WAITING
+from oncue.policy.audit import Audit
 
 WITNESS = """
 create table demo_settlements (job_id integer not null, claim_no integer not null, state text not null);
@@ -62,10 +63,11 @@ class Account:
     repeated: int
     lost: list[int]
     settled_twice: list[int]
+    slots: Audit | None = None
 
     @property
     def holds(self) -> bool:
-        return not self.lost and not self.settled_twice
+        return not self.lost and not self.settled_twice and (self.slots is None or self.slots.holds)
 
 
 class Facts:
@@ -95,7 +97,7 @@ class Facts:
         self._names.update((node, name) for node, name in alive)
         tasks: dict[str, Counter[str]] = {}
         for task, state, jobs in self._connection.execute(
-            "select task, state, count(*) from oncue_jobs group by task, state"
+            "select task, state, count(*) from oncue_jobs where schedule_id is null group by task, state"
         ):
             tasks.setdefault(task, Counter())[state] = jobs
         return Moment(
@@ -108,14 +110,16 @@ class Facts:
         )
 
     def _by_node(self, condition: str) -> dict[str, int]:
-        found = self._connection.execute(f"select node_id, count(*) from oncue_jobs where {condition} group by node_id")
+        found = self._connection.execute(
+            f"select node_id, count(*) from oncue_jobs where {condition} and schedule_id is null group by node_id"
+        )
         return {self._names.get(node, "?"): jobs for node, jobs in found}
 
     def held_by(self, name: str) -> list[int]:
         """The jobs that a worker is running."""
         found = self._connection.execute(
             "select j.id from oncue_jobs j join oncue_nodes n on n.id = j.node_id "
-            "where j.state = 'running' and n.name = ?",
+            "where j.state = 'running' and j.schedule_id is null and n.name = ?",
             (name,),
         )
         return [job_id for (job_id,) in found]
@@ -141,7 +145,9 @@ class Facts:
     def account(self, acknowledged: Iterable[int]) -> Account:
         """`acknowledged` are the jobs whose enqueue was confirmed, as their caller remembers them."""
         ids = list(acknowledged)
-        states: Counter[str] = Counter(state for (state,) in self._rows("select state from oncue_jobs"))
+        states: Counter[str] = Counter(
+            state for (state,) in self._rows("select state from oncue_jobs where schedule_id is null")
+        )
         twice = self._connection.execute(
             "select job_id from demo_settlements group by job_id having count(*) > 1 order by job_id"
         )

@@ -150,6 +150,12 @@ def account(found: Account, exit_codes: list[int], width: int = WIDTH) -> Render
     grid.add_row("cut short", f"{found.cut_short:,}", f"attempts ended by the kill; {found.repeated:,} repeated")
     grid.add_row("lost", _verdict(found.lost), "acknowledged, but missing or not finished")
     grid.add_row("settled twice", _verdict(found.settled_twice), "by a trigger's record of every final write")
+    if found.slots is not None:
+        fates = found.slots.counts()
+        told = ", ".join(f"{count:,} {fate}" for fate, count in sorted(fates.items()))
+        grid.add_row("slots", f"{sum(fates.values()):,}", f"of a schedule for every second: {told}")
+        problems = [fate.slots for fate in found.slots.problems]
+        grid.add_row("slots unaccounted", _verdict(problems), "by the audit of the ledger")
     codes = ", ".join(map(str, exit_codes))
     grid.add_row("workers", f"{len(exit_codes)}", f"drained at the end; exit codes {codes}")
     style, title = ("green", "every job on cue, once") if found.holds else ("red", "this should not have happened")

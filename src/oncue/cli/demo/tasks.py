@@ -7,8 +7,9 @@ import os
 import signal
 import threading
 import time
+from datetime import datetime
 
-from oncue import Exponential, Oncue, current_job
+from oncue import Exponential, Oncue, cron, current_job
 
 PARENT = "ONCUE_DEMO_PARENT"
 
@@ -41,6 +42,11 @@ async def charge_card(number: int) -> str:
 async def build_report(number: int) -> None:
     """Takes a while: most likely to be cut short when its worker is killed."""
     await asyncio.sleep(0.5 + number % 6 / 10)
+
+
+@app.task(schedule=cron("* * * * * *"), delivery="at_most_once", missed="each", max_instances=10)
+async def take_pulse(slot: datetime) -> None:
+    """Scheduled for every second, by whoever leads."""
 
 
 KINDS = {

@@ -1,0 +1,696 @@
+"""The verbs on schedules and slots, on both stores: what they do, what they refuse, and what they do at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from oncue import Conflict, InvalidSchedule, Oncue, ScheduleNotFound, SlotTaken, StoreUnavailable, Task, UnknownTask, cron
+from oncue.engine.context import current_job
+from oncue.errors import InvalidJob
+from oncue.model import Schedule, Slot
+from oncue.sim.wire import Wire
+from tests.app.conftest import MakeApp
+from tests.app.watching import Watcher
+
+YEARLY, HOURLY, MINUTELY = "0 0 1 1 *", "0 * * * *", "* * * * *"
+EARLY = datetime(2020, 1, 1, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def report(app: Oncue) -> Task[..., None]:
+    @app.task(queue="reports", priority=20, max_retries=5, deadline="1d")
+    async def report(kind: str = "short", copies: int = 1) -> None: ...
+
+    return report
+
+
+async def made(app: Oncue, rule: str = YEARLY, **terms: Any) -> Schedule:
+    return await app.create_schedule("nightly", rule, "report", **terms)
+
+
+async def next_slot(app: Oncue, name: str = "nightly") -> datetime:
+    return (await app.preview(name, 1))[0].scheduled_for
+
+
+async def finished(app: Oncue, slot: Slot) -> None:
+    """The slot's run is over, by an operator's hand."""
+    assert slot.job_id is not None
+    await app.cancel(slot.job_id)
+
+
+async def wired(app: Oncue) -> Wire:
+    """Put a wire that can break between the application and its database."""
+    connection = await app.connected()
+    wire = Wire(connection.store, Random(1))
+    connection.store = wire.as_store()
+    return wire
+
+
+# --- making ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("QUE-7")
+async def test_a_schedule_has_everything_that_it_was_given(app: Oncue, report: Task[..., None]) -> None:
+    before = (await app.connected()).now()
+    made = await app.create_schedule(
+        "nightly", cron("30 2 * * *", tz="Europe/Berlin", dst="once"), report, {"kind": "long"},
+        description="words", queue="slow", priority=70, missed="each", grace="10m", max_instances=4, created_by="ann",
+    )  # fmt: skip
+    assert (made.name, made.description, made.task, made.args) == ("nightly", "words", "report", '{"kind":"long"}')
+    assert (made.expression, made.tz, made.dst) == ("30 2 * * *", "Europe/Berlin", "once")
+    assert (made.queue, made.priority, made.missed, made.grace, made.max_instances) == ("slow", 70, "each", 600.0, 4)
+    assert (made.enabled, made.revision, made.created_by, made.declared_by) == (True, 1, "ann", None)
+    assert (made.max_retries, made.deadline, made.last_run_at, made.deleted_at) == (5, 86400.0, None, None)
+    assert before <= made.created_at == made.updated_at == made.started_at == made.cursor
+    assert made.next_run_at == await next_slot(app)
+    assert await app.schedule("nightly") == made
+    assert await app.schedules() == [made]
+    (revision,) = await app.revisions("nightly")
+    assert (revision.revision, revision.expression, revision.changed_by) == (1, "30 2 * * *", "ann")
+
+
+async def test_what_is_not_given_is_the_tasks_own(app: Oncue, report: Task[..., None]) -> None:
+    schedule = await made(app)
+    assert (schedule.queue, schedule.priority, schedule.args) == ("reports", 20, "{}")
+    assert (schedule.missed, schedule.grace, schedule.max_instances, schedule.tz) == ("latest", 300.0, 1, "UTC")
+
+
+@pytest.mark.contract("QUE-7")
+async def test_a_name_belongs_to_one_schedule(app: Oncue, report: Task[..., None]) -> None:
+    await made(app)
+    with pytest.raises(Conflict, match="there is a schedule 'nightly' already"):
+        await made(app, HOURLY)
+    racing = await asyncio.gather(
+        *(app.create_schedule("contested", YEARLY, "report") for _ in range(8)), return_exceptions=True
+    )
+    assert sum(isinstance(one, Schedule) for one in racing) == 1
+    assert all(isinstance(one, Schedule | Conflict) for one in racing)
+    assert len(await app.revisions("contested")) == 1
+
+
+async def test_schedules_are_listed_by_name_page_by_page(app: Oncue, report: Task[..., None]) -> None:
+    for name in ("b", "a", "d", "c"):
+        await app.create_schedule(name, YEARLY, "report")
+    await app.delete_schedule("b")
+    first = await app.schedules(limit=2)
+    assert [one.name for one in first] == ["a", "c"]
+    assert [one.name for one in await app.schedules(after="c")] == ["d"]
+
+
+BAD_TERMS: list[tuple[str, dict[str, Any]]] = [
+    ("name", {"name": ""}),
+    ("name", {"name": "x" * 129}),
+    ("name", {"name": "a\nb"}),
+    ("name", {"name": 7}),
+    ("expression", {"rule": "* * *"}),
+    ("expression", {"rule": "61 * * * *"}),
+    ("expression", {"rule": "0 0 30 2 *"}),
+    ("expression", {"rule": 7}),
+    ("expression", {"rule": None}),
+    ("task", {"task": 7}),
+    ("task", {"task": None}),
+    ("args", {"args": [1, 2]}),
+    ("args", {"args": "kind"}),
+    ("copies", {"args": {"copies": "many"}}),
+    ("arguments", {"args": {"color": "red"}}),
+    ("description", {"description": 7}),
+    ("description", {"description": "x" * 1001}),
+    ("description", {"description": "a\x00b"}),
+    ("description", {"description": "\ud800"}),
+    ("queue", {"queue": "a b"}),
+    ("priority", {"priority": 101}),
+    ("missed", {"missed": "all"}),
+    ("missed", {"missed": ["each"]}),
+    ("grace", {"grace": -1}),
+    ("grace", {"grace": "soon"}),
+    ("grace", {"grace": float("nan")}),
+    ("grace", {"grace": None}),
+    ("max_instances", {"max_instances": 0}),
+    ("max_instances", {"max_instances": True}),
+    ("max_instances", {"max_instances": 1001}),
+    ("enabled", {"enabled": "no"}),
+    ("enabled", {"enabled": None}),
+    ("created_by", {"created_by": " "}),
+]
+
+
+@pytest.mark.parametrize(("field", "terms"), BAD_TERMS, ids=lambda value: str(value)[:40])
+async def test_what_cannot_be_is_refused_by_name(
+    app: Oncue, report: Task[..., None], field: str, terms: dict[str, Any]
+) -> None:
+    given: dict[str, Any] = {"name": "nightly", "rule": YEARLY, "task": "report", **terms}
+    with pytest.raises((InvalidSchedule, InvalidJob)) as refused:
+        await app.create_schedule(**given)
+    assert refused.value.field == field
+    assert str(refused.value).startswith(f"{field}: ")
+    assert await app.schedules() == []
+
+
+async def test_rules_of_other_kinds_are_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
+    for field, rule in (("tz", {"tz": "Mars/Olympus"}), ("dst", {"dst": "never"})):
+        with pytest.raises(InvalidSchedule) as refused:
+            await app.create_schedule("nightly", cron(YEARLY, **rule), "report")  # type: ignore[arg-type]
+        assert refused.value.field == field
+    with pytest.raises(UnknownTask, match="no task 'nobody' is declared; declared are: report"):
+        await app.create_schedule("nightly", YEARLY, "nobody")
+
+
+async def test_the_longest_durations_are_taken(app: Oncue, report: Task[..., None]) -> None:
+    schedule = await made(app, MINUTELY, grace="36525d")
+    slot = await app.trigger("nightly", await next_slot(app))
+    assert schedule.grace == 36525 * 86400
+    assert slot.state == "queued"
+
+
+# --- changing -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_edit_is_a_revision_from_now_and_keeps_the_rest(app: Oncue, report: Task[..., None]) -> None:
+    before = await made(app, HOURLY, args={"kind": "long"}, priority=70, grace=60)
+    after = await app.change_schedule("nightly", rule=MINUTELY, changed_by="bob")
+    assert (after.revision, after.version) == (2, before.version + 1)
+    assert (after.expression, after.args, after.priority, after.grace) == (MINUTELY, '{"kind":"long"}', 70, 60.0)
+    assert before.cursor <= after.cursor == after.started_at == after.updated_at
+    first, second = await app.revisions("nightly")
+    assert (first.expression, second.expression, second.changed_by) == (HOURLY, MINUTELY, "bob")
+    assert second.started_at == after.started_at
+
+
+async def test_the_same_again_is_no_revision(app: Oncue, report: Task[..., None]) -> None:
+    before = await made(app)
+    assert await app.change_schedule("nightly", rule=YEARLY, priority=20, grace="5m") == before
+    described = await app.change_schedule("nightly", description="words")
+    assert (described.description, described.revision, described.version) == ("words", 1, before.version + 1)
+    assert len(await app.revisions("nightly")) == 1
+
+
+async def test_an_expression_keeps_the_zone_unless_that_is_given_too(app: Oncue, report: Task[..., None]) -> None:
+    await app.create_schedule("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "report")
+    assert (await app.change_schedule("nightly", rule="30 3 * * *")).tz == "Europe/Berlin"
+    assert (await app.change_schedule("nightly", tz="Asia/Tokyo")).expression == "30 3 * * *"
+    assert (await app.change_schedule("nightly", rule=cron("30 4 * * *"))).tz == "UTC"
+
+
+CHANGES = [(field, terms) for field, terms in BAD_TERMS if not {"name", "enabled", "created_by"} & set(terms)]
+
+
+@pytest.mark.parametrize(
+    ("field", "terms"),
+    [change for change in CHANGES if None not in change[1].values()] + [("changed_by", {"changed_by": ""})],
+    ids=lambda value: str(value)[:40],
+)
+async def test_an_edit_to_what_cannot_be_is_refused_by_name(
+    app: Oncue, report: Task[..., None], field: str, terms: dict[str, Any]
+) -> None:
+    before = await made(app)
+    with pytest.raises((InvalidSchedule, InvalidJob)) as refused:
+        await app.change_schedule("nightly", **terms)
+    assert refused.value.field == field
+    assert await app.schedule("nightly") == before
+
+
+async def test_who_edits_at_once_loses_nothing(app: Oncue, report: Task[..., None]) -> None:
+    """Each edit sees the one before it: no update is lost, and every revision has its number."""
+    await made(app)
+    await asyncio.gather(
+        app.change_schedule("nightly", priority=1),
+        app.change_schedule("nightly", grace=7),
+        app.change_schedule("nightly", max_instances=9),
+        app.toggle_schedule("nightly", False),
+    )
+    after = await app.schedule("nightly")
+    assert (after.priority, after.grace, after.max_instances, after.enabled) == (1, 7.0, 9, False)
+    assert [revision.revision for revision in await app.revisions("nightly")] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.contract("SLOT-16")
+async def test_slots_that_an_edit_overtakes_are_written_down(app: Oncue, report: Task[..., None]) -> None:
+    """Nobody leads here, so nothing decides the slots but the edit itself."""
+    connection = await app.connected()
+    start = connection.now()
+    connection.now = lambda: start  # type: ignore[method-assign]
+    await made(app, MINUTELY)
+    taken = await app.trigger("nightly", await next_slot(app) + timedelta(minutes=3))
+    connection.now = lambda: start + timedelta(minutes=10)  # type: ignore[method-assign]
+    after = await app.change_schedule("nightly", rule=HOURLY)
+    rows = await app.slots("nightly", start, start + timedelta(hours=1))
+    assert [(row.verdict, row.slots) for row in rows] == [("missed", 3), ("manual", 1), ("missed", 6)]
+    assert {row.revision for row in rows} == {1}
+    assert rows[1] == taken
+    assert after.cursor == start + timedelta(minutes=10)
+    assert (await app.audit("nightly", start)).holds
+
+
+async def test_disabling_and_enabling(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, MINUTELY)
+    off = await app.toggle_schedule("nightly", False, changed_by="bob")
+    assert (off.enabled, off.reason, off.next_run_at, off.revision) == (False, "disabled by hand", None, 2)
+    assert await app.toggle_schedule("nightly", False) == off
+    on = await app.toggle_schedule("nightly", True)
+    assert (on.enabled, on.reason, on.revision) == (True, None, 3)
+    assert on.next_run_at is not None
+    assert on.cursor >= off.cursor
+    made_off = await app.create_schedule("sleeping", YEARLY, "report", enabled=False)
+    assert (made_off.enabled, made_off.reason, made_off.next_run_at) == (False, "disabled by hand", None)
+    for wrong in ("no", 1, None):
+        with pytest.raises(InvalidSchedule, match="enabled: expected True or False") as refused:
+            await app.toggle_schedule("nightly", wrong)  # type: ignore[arg-type]
+        assert refused.value.field == "enabled"
+
+
+async def test_a_deleted_schedule_is_gone_and_its_ledger_is_not(app: Oncue, report: Task[..., None]) -> None:
+    before = await made(app)
+    at = await next_slot(app)
+    slot = await app.trigger("nightly", at)
+    await app.delete_schedule("nightly")
+    assert await app.schedules() == []
+    for verb in (
+        app.schedule("nightly"), app.change_schedule("nightly", priority=1), app.toggle_schedule("nightly", True),
+        app.delete_schedule("nightly"), app.trigger("nightly", at), app.run_now("nightly"), app.preview("nightly"),
+        app.backfill("nightly", EARLY, EARLY),
+    ):  # fmt: skip
+        with pytest.raises(ScheduleNotFound, match="there is no schedule 'nightly'"):
+            await verb
+    assert await app.slots("nightly", EARLY, at) == [slot]
+    assert [revision.enabled for revision in await app.revisions("nightly")] == [True, False]
+    await finished(app, slot)
+    again = await app.create_schedule("nightly", YEARLY, "report", created_by="cid")
+    assert (again.id, again.revision, again.deleted_at) == (before.id, 3, None)
+    with pytest.raises(SlotTaken):
+        await app.trigger("nightly", at)
+
+
+async def test_what_does_not_exist_is_not_found(app: Oncue, report: Task[..., None]) -> None:
+    for verb in (app.schedule, app.revisions, app.preview, app.audit, app.run_now, app.delete_schedule):
+        with pytest.raises(ScheduleNotFound, match="there is no schedule 'nobody'"):
+            await verb("nobody")
+
+
+# --- by hand --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("SLOT-11")
+async def test_a_trigger_claims_its_slot_and_makes_its_job(app: Oncue, report: Task[..., None]) -> None:
+    schedule = await made(app, args={"kind": "long"}, priority=66)
+    at = await next_slot(app)
+    slot = await app.trigger("nightly", at, by="ann")
+    assert (slot.scheduled_for, slot.verdict, slot.reason, slot.state) == (at, "manual", "trigger", "queued")
+    assert slot.job_id is not None
+    job = await app.job(slot.job_id)
+    assert (job.task, job.args, job.priority, job.enqueued_by) == ("report", {"kind": "long"}, 66, "ann")
+    assert (job.schedule_id, job.scheduled_for, job.start_by) == (schedule.id, at, None)
+    assert job.deadline_at is not None
+    assert (await app.schedule("nightly")).last_run_at is not None
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-11")
+async def test_a_slot_is_triggered_once_for_ever(app: Oncue, report: Task[..., None]) -> None:
+    await made(app)
+    at = await next_slot(app)
+    slot = await app.trigger("nightly", at)
+    await finished(app, slot)
+    with pytest.raises(SlotTaken, match=rf"was decided at .*: manual \(trigger\), as job {slot.job_id}") as taken:
+        await app.trigger("nightly", at)
+    assert taken.value.job_id == slot.job_id
+    assert len(await app.jobs()) == 1
+
+
+@pytest.mark.contract("SLOT-11")
+async def test_only_slots_can_be_triggered(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, HOURLY)
+    at = await next_slot(app)
+    with pytest.raises(InvalidSchedule, match=r"at: .* is no slot of 'nightly' \(0 \* \* \* \*\); near: ") as refused:
+        await app.trigger("nightly", at + TICK)
+    assert refused.value.field == "at"
+    assert at.isoformat() in str(refused.value)
+    for wrong in (at.replace(tzinfo=None), "2030-01-01", None, datetime(9500, 1, 1, tzinfo=UTC), datetime.min):
+        with pytest.raises(InvalidSchedule) as refused:
+            await app.trigger("nightly", wrong)  # type: ignore[arg-type]
+        assert refused.value.field == "at"
+    with pytest.raises(InvalidJob, match="^by: "):
+        await app.trigger("nightly", at, by="")
+    assert await app.jobs() == []
+
+
+@pytest.mark.contract("SLOT-4")
+async def test_an_instant_is_the_same_slot_in_every_zone(app: Oncue, report: Task[..., None]) -> None:
+    from zoneinfo import ZoneInfo
+
+    await made(app, HOURLY, max_instances=2)
+    at = await next_slot(app)
+    slot = await app.trigger("nightly", at.astimezone(ZoneInfo("Asia/Tokyo")))
+    assert slot.scheduled_for == at
+    assert slot.scheduled_for.utcoffset() == timedelta(0)
+    with pytest.raises(SlotTaken):
+        await app.trigger("nightly", at)
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-11")
+async def test_of_twenty_that_trigger_one_slot_one_gets_it(
+    make_app: MakeApp, database_url: str, app: Oncue, report: Task[..., None]
+) -> None:
+    await made(app, max_instances=50)
+    at = await next_slot(app)
+    others = [make_app(database_url) for _ in range(3)]
+    for other in others:
+        other.tasks = app.tasks
+    tries = [one.trigger("nightly", at, by=f"{number}") for number in range(5) for one in (app, *others)]
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    (slot,) = [answer for answer in answers if isinstance(answer, Slot)]
+    refused = [answer for answer in answers if isinstance(answer, SlotTaken)]
+    assert len(refused) == 19
+    assert {answer.job_id for answer in refused} == {slot.job_id}
+    assert [job.id for job in await app.jobs()] == [slot.job_id]
+
+
+@pytest.mark.contract("SLOT-5", "SLOT-11")
+async def test_of_ten_that_run_now_as_many_run_as_may(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, max_instances=3)
+    answers = await asyncio.gather(*(app.run_now("nightly") for _ in range(10)), return_exceptions=True)
+    ran = [answer for answer in answers if isinstance(answer, Slot)]
+    refused = [answer for answer in answers if isinstance(answer, Conflict)]
+    assert (len(ran), len(refused)) == (3, 7)
+    assert not any(isinstance(answer, SlotTaken) for answer in refused)
+    assert len({slot.scheduled_for for slot in ran}) == 3
+    assert {answer.job_id for answer in refused} <= {slot.job_id for slot in ran}
+
+
+async def test_many_slots_at_once_are_all_taken(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, MINUTELY, max_instances=100)
+    first = await next_slot(app)
+    slots = await asyncio.gather(*(app.trigger("nightly", first + timedelta(minutes=n)) for n in range(10)))
+    assert len({slot.job_id for slot in slots}) == 10
+
+
+@pytest.mark.contract("SLOT-5")
+async def test_a_run_in_the_way_is_a_conflict_and_no_slot_is_taken(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, MINUTELY)
+    at = await next_slot(app)
+    slot = await app.trigger("nightly", at)
+    for verb in (app.trigger("nightly", at + timedelta(minutes=1)), app.run_now("nightly")):
+        with pytest.raises(Conflict, match=f"job {slot.job_id} is not finished: no slot was taken") as conflict:
+            await verb
+        assert conflict.value.job_id == slot.job_id
+    await finished(app, slot)
+    assert (await app.trigger("nightly", at + timedelta(minutes=1))).state == "queued"
+    assert len(await app.jobs()) == 2
+
+
+@pytest.mark.contract("SLOT-11")
+async def test_running_now_is_an_extra_slot(app: Oncue, report: Task[..., None]) -> None:
+    connection = await app.connected()
+    noon = connection.now().replace(second=0, microsecond=0)
+    connection.now = lambda: noon  # type: ignore[method-assign]
+    await made(app, MINUTELY, max_instances=9)
+    slots = [await app.run_now("nightly", by="ann") for _ in range(3)]
+    assert [slot.scheduled_for for slot in slots] == [noon + TICK, noon + 2 * TICK, noon + 3 * TICK]
+    assert {(slot.verdict, slot.reason, slot.state) for slot in slots} == {("manual", "run_now", "queued")}
+    later = noon + timedelta(minutes=1)
+    connection.now = lambda: later  # type: ignore[method-assign]
+    found = await app.audit("nightly", noon)
+    assert found.counts() == {"manual": 3, "pending": 1}
+
+
+async def test_a_disabled_schedule_can_be_run_by_hand(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, enabled=False)
+    assert (await app.run_now("nightly")).state == "queued"
+
+
+@pytest.mark.contract("SLOT-11")
+@pytest.mark.parametrize("verb", ["decide", "slots", "schedule", "unfinished"])
+@pytest.mark.parametrize("manner", ["trigger", "run_now"])
+async def test_a_lost_reply_doubles_nothing(app: Oncue, report: Task[..., None], verb: str, manner: str) -> None:
+    await made(app)
+    at = await next_slot(app)
+    call: Callable[[], Any] = {"trigger": lambda: app.trigger("nightly", at), "run_now": lambda: app.run_now("nightly")}[
+        manner
+    ]
+    wire = await wired(app)
+    wire.lose_reply(verb)
+    slot = await call()
+    assert slot.state == "queued"
+    assert [job.id for job in await app.jobs()] == [slot.job_id]
+    assert len(await app.slots("nightly", EARLY, at)) == 1
+
+
+async def test_a_database_that_stays_away_is_told(app: Oncue, report: Task[..., None]) -> None:
+    await made(app)
+    at = await next_slot(app)
+    wire = await wired(app)
+    wire.down = True
+    with pytest.raises(StoreUnavailable):
+        await app.trigger("nightly", at)
+    wire.down = False
+    assert await app.jobs() == []
+    assert (await app.trigger("nightly", at)).state == "queued"
+
+
+async def test_the_last_of_its_tries_counts(
+    app: Oncue, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncue.scheduling.MOST_TRIES", 1)
+    await made(app)
+    assert (await app.trigger("nightly", await next_slot(app))).state == "queued"
+
+
+# --- backfill -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_backfill_makes_what_is_absent_and_nothing_twice(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, MINUTELY)
+    end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
+    start = end - timedelta(minutes=9)
+    early = await app.trigger("nightly", start + timedelta(minutes=4))
+    heard: list[tuple[int, int]] = []
+    filled = await app.backfill("nightly", start, end, by="ann", told=lambda *told: heard.append(told))
+    assert (len(filled.jobs), filled.present) == (9, 1)
+    assert heard == [(10, 10)]
+    rows = await app.slots("nightly", start, end)
+    assert [row.scheduled_for for row in rows] == [start + timedelta(minutes=n) for n in range(10)]
+    assert {row.reason for row in rows} == {"backfill", "trigger"}
+    assert {row.state for row in rows} == {"scheduled", "queued"}
+    assert rows[4] == early
+    assert {(await app.job(job)).enqueued_by for job in filled.jobs} == {"ann"}
+    again = await app.backfill("nightly", start, end)
+    assert (list(again.jobs), again.present) == ([], 10)
+    wider = await app.backfill("nightly", start - timedelta(minutes=2), end)
+    assert (len(wider.jobs), wider.present) == (2, 10)
+
+
+async def test_backfills_at_once_make_each_slot_once(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, MINUTELY)
+    end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
+    start = end - timedelta(minutes=49)
+    filled = await asyncio.gather(*(app.backfill("nightly", start, end) for _ in range(5)))
+    assert sorted(len(one.jobs) for one in filled) == [0, 0, 0, 0, 50]
+    assert len(await app.jobs()) == 50
+
+
+async def test_a_backfill_whose_reply_was_lost_is_finished_by_the_next(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, MINUTELY)
+    end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
+    start = end - timedelta(minutes=9)
+    wire = await wired(app)
+    wire.lose_reply("decide")
+    with pytest.raises(StoreUnavailable):
+        await app.backfill("nightly", start, end)
+    await app.backfill("nightly", start, end)
+    assert len(await app.jobs()) == 10
+
+
+async def test_a_backfill_of_what_cannot_be_is_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, "* * * * * *")
+    now = (await app.connected()).now()
+    hour = timedelta(hours=1)
+    for field, start, end in (
+        ("end", now, now + hour),
+        ("start", now - hour, now - 2 * hour),
+        ("start", now - 48 * hour, now),
+        ("start", now.replace(tzinfo=None), now),
+        ("end", now - hour, "now"),
+    ):
+        with pytest.raises(InvalidSchedule) as refused:
+            await app.backfill("nightly", start, end)  # type: ignore[arg-type]
+        assert refused.value.field == field
+    assert await app.jobs() == []
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_preview_shows_what_the_time_zone_does(app: Oncue, report: Task[..., None]) -> None:
+    await app.create_schedule("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "report")
+    shown = await app.preview("nightly", 3, datetime(2030, 3, 30, tzinfo=UTC))
+    assert [(fire.scheduled_for.isoformat(), fire.mark) for fire in shown] == [
+        ("2030-03-30T01:30:00+00:00", None),
+        ("2030-03-31T01:00:00+00:00", "gap"),
+        ("2030-04-01T00:30:00+00:00", None),
+    ]
+    assert [fire.local.hour for fire in shown] == [2, 3, 2]
+    assert len(await app.preview("nightly")) == 10
+    await app.toggle_schedule("nightly", False)
+    assert len(await app.preview("nightly", 5)) == 5
+    for wrong in (0, -1, 10_001, True, "3", 2.5):
+        with pytest.raises(InvalidSchedule, match="count: expected a whole number") as refused:
+            await app.preview("nightly", wrong)  # type: ignore[arg-type]
+        assert refused.value.field == "count"
+
+
+@pytest.mark.contract("SLOT-16")
+async def test_the_audit_names_a_row_that_somebody_deleted(app: Oncue, report: Task[..., None]) -> None:
+    connection = await app.connected()
+    start = connection.now()
+    connection.now = lambda: start  # type: ignore[method-assign]
+    schedule = await made(app, MINUTELY)
+    first = await next_slot(app)
+    connection.now = lambda: start + timedelta(minutes=10)  # type: ignore[method-assign]
+    assert (await app.audit("nightly", start)).counts() == {"pending": 10}
+    for number in range(3):
+        await finished(app, await app.trigger("nightly", first + timedelta(minutes=number)))
+    await app.toggle_schedule("nightly", False)
+    assert (await app.audit("nightly", start)).counts() == {"manual": 3, "missed": 7}
+    assert (await app.audit("nightly", first, first)).counts() == {"manual": 1}
+    await delete_slot(connection.store, schedule.id, first + timedelta(minutes=1))
+    found = await app.audit("nightly", start)
+    assert [(fate.scheduled_for, fate.verdict) for fate in found.problems] == [
+        (first + timedelta(minutes=1), "unaccounted")
+    ]
+
+
+async def delete_slot(store: Any, schedule_id: int, at: datetime) -> None:
+    """A hand in the ledger itself, on either store."""
+    if store.dialect == "postgres":
+        async with store._pool.acquire() as connection:
+            await connection.execute(
+                "delete from oncue_slots where schedule_id = $1 and scheduled_for = $2", schedule_id, at
+            )
+    else:
+        micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // TICK
+        statement = "delete from oncue_slots where schedule_id = ? and scheduled_for = ?"
+        await store._writer.write(lambda connection: connection.execute(statement, (schedule_id, micros)))
+
+
+async def test_an_audit_of_what_cannot_be_is_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
+    await made(app)
+    now = (await app.connected()).now()
+    for field, start, end in (
+        ("start", now, now - timedelta(hours=1)),
+        ("start", now + timedelta(days=1), None),
+        ("start", "yesterday", None),
+        ("end", None, now.replace(tzinfo=None)),
+    ):
+        with pytest.raises(InvalidSchedule) as refused:
+            await app.audit("nightly", start, end)  # type: ignore[arg-type]
+        assert refused.value.field == field
+
+
+async def test_an_audit_during_an_edit_raises_no_alarm(app: Oncue, report: Task[..., None]) -> None:
+    """Between any two of its looks the schedule is edited, and a slot is decided under the new revision."""
+    connection = await app.connected()
+    start = connection.now().replace(second=0, microsecond=0)
+    for verb in ("schedule", "slots", "doubled", "revisions"):
+        name = f"edited before {verb}"
+        connection.now = lambda: start  # type: ignore[method-assign]
+        await app.create_schedule(name, MINUTELY, "report", max_instances=100)
+        connection.now = lambda: start + timedelta(minutes=5)  # type: ignore[method-assign]
+        real, meddle = connection.store, meddling(app, name, start)
+
+        class Meddled:
+            dialect = real.dialect
+
+            def __getattr__(self, asked: str, verb: str = verb, real: Any = real, meddle: Any = meddle) -> Any:
+                async def call(*args: Any, **kwargs: Any) -> Any:
+                    if asked == verb:
+                        connection.store = real
+                        await meddle()
+                    return await getattr(real, asked)(*args, **kwargs)
+
+                return call
+
+        connection.store = Meddled()  # type: ignore[assignment]
+        found = await app.audit(name, start)
+        connection.store = real
+        assert found.holds, (verb, found.problems)
+        assert (await app.audit(name, start)).holds
+
+
+def meddling(app: Oncue, name: str, start: datetime) -> Callable[[], Any]:
+    async def meddle() -> None:
+        await app.change_schedule(name, rule="*/2 * * * *", changed_by="bob")
+        await app.trigger(name, start + timedelta(minutes=6))
+
+    return meddle
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10**9])
+async def test_a_listing_without_bounds_is_refused(app: Oncue, report: Task[..., None], limit: int) -> None:
+    await made(app)
+    with pytest.raises(ValueError, match="limit: expected a whole number from 1 to 100,000"):
+        await app.schedules(limit=limit)
+    with pytest.raises(ValueError, match="limit: expected a whole number from 1 to 100,000"):
+        await app.slots("nightly", EARLY, EARLY, limit)
+
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("SLOT-4")
+async def test_a_handler_is_told_its_slot(app: Oncue) -> None:
+    told: dict[str, Any] = {}
+
+    @app.task
+    async def by_parameter(slot: datetime, kind: str = "short") -> None:
+        told["parameter"] = (slot, kind)
+
+    @app.task
+    def by_asking() -> None:
+        told["asking"] = current_job().slot
+
+    @app.task
+    async def without() -> None:
+        told["without"] = current_job().slot
+
+    await app.create_schedule("one", YEARLY, by_parameter, {"kind": "long"})
+    await app.create_schedule("two", YEARLY, by_asking)
+    one = await app.trigger("one", await next_slot(app, "one"))
+    two = await app.run_now("two")
+    plain = await without.aenqueue()
+    assert one.job_id is not None
+    assert two.job_id is not None
+    watcher = Watcher(app)
+    async with app.worker():
+        jobs = await watcher.ended([one.job_id, two.job_id, plain.id])
+    assert [job.state for job in jobs] == ["succeeded"] * 3
+    assert told == {"parameter": (one.scheduled_for, "long"), "asking": two.scheduled_for, "without": None}
+
+
+@pytest.mark.contract("SLOT-5")
+async def test_a_worker_fires_slots_and_runs_a_backfill(app: Oncue) -> None:
+    ran: list[datetime] = []
+
+    @app.task
+    async def note(slot: datetime) -> None:
+        ran.append(slot)
+
+    await app.create_schedule("often", "@every 1s", note, missed="each", max_instances=5)
+    await app.create_schedule("filled", MINUTELY, note)
+    end = (await app.connected()).now() - timedelta(hours=1)
+    filled = await app.backfill("filled", end - timedelta(minutes=3), end)
+    watcher = Watcher(app)
+    fired = asyncio.Event()
+    app.telemetry.subscribe(lambda _, __, told: fired.set() if told["schedule"] == "often" else None, "slot")
+    async with app.worker():
+        await watcher.ended(filled.jobs)
+        async with asyncio.timeout(20):
+            await fired.wait()
+    past = [slot for slot in ran if slot <= end]
+    assert past == sorted(past)
+    assert len(past) == len(filled.jobs) == 3
+    assert (await app.audit("often")).holds

@@ -1,0 +1,239 @@
+"""One active worker: it works and leads, everybody else stands by, says for whom, and takes over in time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from oncue.policy.options import Options
+from oncue.sim.checker import check
+from oncue.sim.script import Act
+from oncue.sim.world import PACE, Member, World, finish
+from oncue.store.contract import EXCLUSIVE
+from tests.engine.rig import audit_holds
+
+
+def working(world: World) -> list[str]:
+    return [name for name, member in world.members.items() if member.alive and member.worker.may_work()]
+
+
+def leading(world: World) -> list[str]:
+    return [name for name, member in world.members.items() if member.leads]
+
+
+def pair(seed: int = 1, **options: Any) -> tuple[World, Member, Member]:
+    """An exclusive worker and another that would be one."""
+    world = World(seed, **options)
+    active = world.boot("active", exclusive=True)
+    world.run(0.5)
+    standby = world.boot("standby", exclusive=True)
+    world.run(0.5)
+    return world, active, standby
+
+
+def starts(world: World) -> list[str]:
+    return [event.node for event in world.history.events if event.kind == "start"]
+
+
+def kept(world: World) -> bool:
+    violations = check(world.history.events, world.final())
+    assert not violations, "\n".join(map(str, violations))
+    return True
+
+
+@pytest.mark.contract("SLOT-2")
+def test_the_one_that_stands_by_claims_nothing_leads_nothing_and_says_for_whom(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "oncue.exclusivity"):
+        world, active, standby = pair()
+    world.schedule("often", "@every 1s")
+    for _ in range(20):
+        world.enqueue(Act(seconds=0.5))
+    world.run(30.0)
+    assert (working(world), leading(world)) == (["active"], ["active"])
+    assert set(starts(world)) == {"active.1"}
+    assert standby.worker.exclusivity.holder is not None
+    assert standby.worker.exclusivity.holder.holder == active.worker.node.id
+    lines = [record.message for record in caplog.records]
+    assert lines == [
+        "active is the exclusive worker now (epoch 1)",
+        f"standby stands by: active ({active.worker.node.id}) is the exclusive worker",
+    ], "once, not at every beat"
+
+
+@pytest.mark.contract("SLOT-2")
+@pytest.mark.parametrize("moment", [0.0, 0.4, 0.9])
+def test_it_takes_over_when_the_lease_ends(moment: float, caplog: pytest.LogCaptureFixture) -> None:
+    world, _, standby = pair()
+    world.schedule("often", "@every 1s")
+    world.run(5.0 + moment)
+    lease = finish(world.store.lease(EXCLUSIVE))
+    assert lease is not None
+    world.crash("active")
+    world.run((lease.expires_at - world.clock.now()).total_seconds() - 0.05)
+    assert working(world) == []
+    with caplog.at_level(logging.INFO, "oncue.exclusivity"):
+        world.run(0.1)
+    assert working(world) == ["standby"]
+    assert standby.worker.exclusivity.holder is None
+    assert "standby stands by no more" in caplog.text
+    world.run(PACE.lease + PACE.poll)
+    assert leading(world) == ["standby"]
+    world.run(5.0)
+    assert starts(world)[-1] == "standby.1"
+    assert audit_holds(world, "often")
+    assert kept(world)
+
+
+@pytest.mark.contract("SLOT-2")
+def test_one_that_leaves_in_good_order_is_followed_at_the_next_beat() -> None:
+    world, _, _ = pair()
+    world.run(3.0)
+    world.shut_down("active")
+    world.run(PACE.beat)
+    assert working(world) == ["standby"]
+    world.run(PACE.lease / 3 + PACE.poll)
+    assert leading(world) == ["standby"]
+
+
+@pytest.mark.contract("SLOT-2")
+def test_workers_that_do_not_ask_for_it_stand_by_as_well() -> None:
+    world = World(1)
+    plain = world.boot("plain")
+    world.run(1.0)
+    assert (working(world), leading(world)) == (["plain"], ["plain"])
+    world.boot("active", exclusive=True)
+    world.run(PACE.lease + PACE.poll + PACE.beat)
+    assert (working(world), leading(world)) == (["active"], ["active"])
+    assert plain.worker.exclusivity.holder is not None
+    before = len(starts(world))
+    jobs = [world.enqueue(Act(seconds=0.2)) for _ in range(10)]
+    world.run(5.0)
+    assert set(starts(world)[before:]) == {"active.1"}
+    assert {world.job(job).state for job in jobs} == {"succeeded"}
+    world.shut_down("active")
+    world.run(PACE.beat + PACE.lease / 3 + PACE.poll)
+    assert (working(world), leading(world)) == (["plain"], ["plain"])
+
+
+@pytest.mark.contract("SLOT-2")
+@pytest.mark.parametrize("verb", ["acquire", "namesakes"])
+def test_a_lost_reply_does_not_make_a_worker_stand_by_for_itself(
+    verb: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither that of the lease itself, nor of what it looks after before it works."""
+    world = World(1)
+    member = world.boot("active", exclusive=True)
+    member.worker.recovery._store = member.wire.as_store()
+    if verb == "acquire":
+        member.wire.lose_reply(verb)
+    else:
+        failing = iter([True])
+        real = member.wire.pass_on
+
+        async def once(asked: str, *rest: Any) -> Any:
+            if asked == verb and finish_count(world) and next(failing, False):
+                member.wire.down = True
+            return await real(asked, *rest)
+
+        member.wire.pass_on = once  # type: ignore[method-assign]
+    world.run(0.05)
+    assert working(world) == []
+    member.wire.down = False
+    world.run(PACE.beat)
+    assert working(world) == ["active"]
+    lease = finish(world.store.lease(EXCLUSIVE))
+    assert lease is not None
+    assert lease.epoch == 1
+    assert "stands by" not in caplog.text
+
+
+def finish_count(world: World) -> bool:
+    """Whether the exclusive lease is taken in the database."""
+    return finish(world.store.lease(EXCLUSIVE)) is not None
+
+
+def test_one_that_cannot_renew_stops_its_jobs_before_its_lease_ends() -> None:
+    world, active, _ = pair()
+    world.run(2.0)
+    job = world.enqueue(Act(seconds=60.0), options=Options())
+    world.run(0.5)
+    assert active.executor.busy == 1
+    lease = finish(world.store.lease(EXCLUSIVE))
+    assert lease is not None
+    active.wire.down = True
+    while world.clock.now() < lease.expires_at:
+        busy = active.executor.busy
+        world.run(0.05)
+    assert busy == 0
+    world.run(3 * PACE.lease)
+    assert starts(world) == ["active.1", "standby.1"]
+    assert world.job(job).state == "running"
+    active.wire.down = False
+    world.run(5.0)
+    assert (working(world), leading(world)) == (["standby"], ["standby"])
+    assert kept(world)
+
+
+def test_a_zombie_finds_itself_standing_by() -> None:
+    for seed in range(10):
+        world, active, _ = pair(seed, latency=0.1)
+        world.schedule("often", "@every 1s", missed="each", max_instances=50)
+        world.run(4.0 + seed * 0.07)
+        world.pause("active")
+        world.run(8.0)
+        assert working(world) == ["active", "standby"][1:] or not active.worker.may_work()
+        world.resume("active")
+        world.run(8.0)
+        assert (working(world), leading(world)) == (["standby"], ["standby"])
+        assert active.worker.exclusivity.holder is not None
+        assert audit_holds(world, "often")
+        assert kept(world)
+
+
+@pytest.mark.contract("SLOT-2")
+def test_never_two_at_once_whatever_happens() -> None:
+    for seed in range(15):
+        world = World(seed, latency=0.05)
+        names = ("one", "two", "three")
+        for name in names:
+            world.boot(name, exclusive=True)
+        world.run(1.0)
+        for _ in range(6):
+            victim = world.dice.choice(names)
+            match world.dice.randrange(3):
+                case 0:
+                    world.crash(victim)
+                case 1:
+                    world.pause(victim)
+                case _:
+                    world.members[victim].wire.down = True
+            for _ in range(40):
+                world.run(0.1)
+                awake = [name for name in working(world) if not world.members[name].paused]
+                assert len(awake) <= 1
+            world.members[victim].wire.down = False
+            world.resume(victim)
+            world.revive(victim)
+        world.run(3 * PACE.lease)
+        assert len(working(world)) == 1
+        assert leading(world) == working(world)
+
+
+def test_telemetry_tells_who_is_exclusive() -> None:
+    world = World(1)
+    member = world.boot("active", exclusive=True)
+    heard: list[str] = []
+
+    def hear(event: str, measured: Mapping[str, float], _: Mapping[str, Any]) -> None:
+        heard.append(event)
+
+    member.telemetry.subscribe(hear, "exclusive.taken", "exclusive.lost")
+    world.run(1.0)
+    member.wire.down = True
+    world.run(PACE.lease)
+    assert heard == ["exclusive.taken", "exclusive.lost"]

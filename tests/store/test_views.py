@@ -1,0 +1,237 @@
+"""The views in the contracts' words, as an operator reads them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+
+from oncue.errors import NameClash
+from oncue.model import Cancelled, Decided, Failed, Outcome, Released, Revised, Schedule, Skipped, Started, Succeeded
+from oncue.store import PostgresStore, Store
+from oncue.store import statements as sql_files
+from tests.store.scene import BROKEN, a_step, after, at, enter, find, fire, plan, put, query, settle, take
+from tests.store.test_plans import nodes
+
+COLUMNS = (
+    *("id", "job_name", "scheduled_for", "started_at", "finished_at", "status", "worker_instance"),
+    "error_message",
+)
+RUNS = f"select {', '.join(COLUMNS)} from job_runs order by job_name, scheduled_for"
+
+
+@pytest.fixture
+def viewed(store: Store, runner: Any) -> Any:
+    """A store with its views; they are gone after the test."""
+    assert runner.run(store.create_views()) == list(sql_files.views(store.dialect))
+    yield store
+    runner.run(query(store, "drop view if exists job_runs"))
+
+
+def read(value: Any) -> Any:
+    """An instant of either dialect: SQLite tells it as a text, in UTC."""
+    if isinstance(value, str) and value[:2] == "20":
+        return datetime.fromisoformat(value).replace(tzinfo=UTC)
+    return value
+
+
+async def runs(store: Store) -> list[tuple[Any, ...]]:
+    return [tuple(map(read, row)) for row in await query(store, RUNS)]
+
+
+async def ended(store: Store, schedule: Schedule, slot: datetime, outcome: Outcome) -> int:
+    """Fire a slot and let a worker bring it to an end half a minute later; the id of its job."""
+    (job_id,) = await fire(store, schedule, slot)
+    node = await enter(store, "worker-1", expires_at=after(days=999))
+    (claim,) = await take(store, node, now=slot)
+    await settle(store, [claim], outcome, at=slot.replace(second=30))
+    await store.leave(node, slot.replace(second=31))
+    return job_id
+
+
+ENDS: list[tuple[Outcome, str, str | None]] = [
+    (Succeeded('"fine"'), "success", None),
+    (Failed("it broke", final=True), "failed", "it broke"),
+    (Cancelled("by hand"), "failed", "by hand"),
+    (Skipped("skipped_timeout"), "skipped_timeout", "skipped_timeout"),
+]
+
+
+@pytest.mark.contract("SLOT-6", "SLOT-7")
+@pytest.mark.parametrize(("outcome", "status", "message"), ENDS)
+async def test_a_run_is_told_in_the_contracts_words_before_and_after_its_job_is_pruned(
+    viewed: Store, outcome: Outcome, status: str, message: str | None
+) -> None:
+    schedule = await plan(viewed, "brief-ß")
+    job_id = await ended(viewed, schedule, at(1), outcome)
+    told = [(job_id, "brief-ß", at(1), at(1), at(1.5), status, "worker-1", message)]
+    assert await runs(viewed) == told
+    assert await viewed.prune(at(9), 10) == 1
+    assert await runs(viewed) == told
+    assert await viewed.prune(after(days=99), 10) == 0, "now the worker is forgotten"
+    assert await query(viewed, "select * from oncue_nodes") == []
+    assert await runs(viewed) == told
+
+
+@pytest.mark.contract("SLOT-6")
+async def test_what_is_not_finished_is_running(viewed: Store) -> None:
+    schedule = await plan(viewed, max_instances=9)
+    queued, claimed, started, failed_once, released = await fire(viewed, schedule, *(at(n) for n in range(1, 6)))
+    node = await enter(viewed, "worker-1")
+    claims = {claim.id: claim for claim in await take(viewed, node, 5, now=at(6))}
+    await settle(viewed, [claims[queued]], Released(), started=False)
+    await viewed.mark_started([Started(started, claims[started].claim_no, at(7))])
+    await settle(viewed, [claims[failed_once]], BROKEN, at=at(8))
+    await settle(viewed, [claims[released]], Released(), at=at(8))
+    found = {row[0]: row for row in await runs(viewed)}
+    assert {row[5] for row in found.values()} == {"running"}
+    assert {row[4] for row in found.values()} == {None}
+    assert [found[job_id][3] for job_id in (claimed, started)] == [None, at(7)]
+    assert found[claimed][6] == "worker-1"
+    assert (found[claimed][7], found[failed_once][7]) == (None, "it broke")
+
+
+@pytest.mark.contract("SLOT-6")
+async def test_the_view_has_exactly_the_columns_of_the_clause(viewed: Any, database_url: str) -> None:
+    schedule = await plan(viewed)
+    await ended(viewed, schedule, at(1), Succeeded())
+    assert await column_names(viewed) == COLUMNS
+
+
+async def column_names(store: Any) -> tuple[str, ...]:
+    if store.dialect == "sqlite":
+        found = await store._writer.write(lambda connection: connection.execute("select * from job_runs").description)
+        return tuple(column[0] for column in found)
+    async with store._connections.use() as connection:
+        return tuple((await connection.fetchrow("select * from job_runs")).keys())
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-6")
+async def test_there_is_one_run_for_each_slot_with_a_job_however_often_it_was_tried(viewed: Store) -> None:
+    schedule, other = await plan(viewed, max_instances=99), await plan(viewed, "other")
+    ids = [await ended(viewed, schedule, at(minute), BROKEN) for minute in (1, 2)]
+    ids.append((await fire(viewed, other, at(1)))[0])
+    assert await viewed.prune(at(9), 10) == 0, "both are to be tried again"
+    node = await enter(viewed, "worker-2", expires_at=after(days=9))
+    await viewed.promote(at(60), 10)
+    await settle(viewed, await take(viewed, node, now=at(60)), at=at(61))
+    assert await viewed.prune(at(60.5), 10) == 0
+    first = await viewed.job(ids[0])
+    assert first is not None
+    assert await viewed.repeat(first, (await viewed.reserve(1))[0], at(62))
+    assert await viewed.prune(at(61.5), 1) == 1
+    await put(viewed)
+    keys = await query(viewed, "select job_name, scheduled_for, id from job_runs")
+    assert sorted(row[2] for row in keys) == sorted(ids)
+    assert len({row[:2] for row in keys}) == len(keys)
+
+
+async def test_slots_without_a_job_are_no_runs(viewed: Store) -> None:
+    schedule = await plan(viewed)
+    decided = [Decided(at(1), "missed", "misfire", until=at(9), slots=9), Decided(at(10), "skipped", "max_instances")]
+    assert await viewed.decide([a_step(schedule, *decided)], at(11), by="tests") == [True]
+    assert await runs(viewed) == []
+
+
+async def test_a_deleted_schedule_keeps_its_runs(viewed: Store) -> None:
+    schedule = await plan(viewed)
+    await ended(viewed, schedule, at(1), Succeeded())
+    current = await find(viewed)
+    gone = replace(current, version=current.version + 1, deleted_at=at(2), next_run_at=None)
+    assert await viewed.revise([Revised(gone, current.version, None)], at(2)) == [True]
+    assert [row[5] for row in await runs(viewed)] == ["success"]
+
+
+async def test_making_the_views_again_changes_nothing(viewed: Store) -> None:
+    schedule = await plan(viewed)
+    await ended(viewed, schedule, at(1), Succeeded())
+    once = await runs(viewed)
+    for _ in range(2):
+        assert await viewed.create_views() == ["job_runs"]
+    assert await runs(viewed) == once
+
+
+@pytest.mark.parametrize(
+    ("foreign", "rows"),
+    [
+        ("table job_runs (id integer)", []),
+        ("view job_runs as select 1 as id", [(1,)]),
+        ("view job_runs as select id, task from oncue_jobs", []),
+        ("view JOB_RUNS as select 1 as id", [(1,)]),
+    ],
+)
+async def test_what_is_not_ours_is_refused_clearly_and_left_alone(
+    store: Store, foreign: str, rows: list[tuple[int]]
+) -> None:
+    await query(store, f"create {foreign}")
+    try:
+        with pytest.raises(NameClash, match=r"^job_runs: .* not oncue's"):
+            await store.create_views()
+        assert await query(store, "select * from job_runs") == rows
+    finally:
+        await query(store, f"drop {foreign.split()[0]} job_runs")
+    assert await store.create_views() == ["job_runs"]
+    await query(store, "drop view job_runs")
+
+
+async def test_what_operators_built_on_a_view_outlives_its_renewal(
+    postgres_store: PostgresStore, postgres_url: str
+) -> None:
+    await postgres_store.create_views()
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute("create view late_runs as select * from job_runs where status = 'skipped_timeout'")
+        await connection.execute("grant select on job_runs to pg_monitor")
+        assert await postgres_store.create_views() == ["job_runs"]
+        assert await connection.fetchval("select has_table_privilege('pg_monitor', 'job_runs', 'select')")
+        assert await connection.fetch("select * from late_runs") == []
+    finally:
+        await connection.execute("drop view if exists late_runs; drop view job_runs")
+        await connection.close()
+
+
+FILL = """
+insert into oncue_schedules (name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
+                             max_instances, enabled, options, max_retries, revision, started_at, version, cursor,
+                             created_by, created_at, updated_at)
+select 'job-' || n, '', 'send', '{}', 'default', 0, '* * * * *', 'UTC', 'debian', 'latest', '5 minutes', 1, true, '', 3,
+       1, timestamptz '2029-01-01', 1, timestamptz '2029-01-01', 'tests', timestamptz '2029-01-01', '2029-01-01'
+  from generate_series(1, 100) as n;
+insert into oncue_slots (schedule_id, scheduled_for, verdict, job_id, revision, decided_at, outcome, started_at,
+                         finished_at)
+select 1 + n % 100, made, 'fired', n, 1, made, case when n % 1000 = 0 then 'skipped' else 'succeeded' end, made, made
+  from (select n, timestamptz '2029-01-01' + n * interval '1 minute' as made
+          from generate_series(1, 50000) as n) as old;
+analyze;
+"""
+
+
+@pytest.mark.contract("SLOT-6")
+@pytest.mark.parametrize(
+    ("where", "index"),
+    [
+        ("status = 'skipped_timeout'", "oncue_slots_status"),
+        ("status = 'failed'", "oncue_slots_status"),
+        ("started_at > timestamptz '2029-02-04'", "oncue_slots_started"),
+        ("job_name = 'job-7' and scheduled_for = timestamptz '2029-01-02'", "oncue_slots_pkey"),
+    ],
+)
+async def test_old_runs_are_found_through_an_index(
+    postgres_store: PostgresStore, postgres_url: str, where: str, index: str
+) -> None:
+    await postgres_store.create_views()
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute(FILL)
+        text = await connection.fetchval(f"explain (format json) select * from job_runs where {where}")
+    finally:
+        await connection.execute("drop view job_runs")
+        await connection.close()
+    parts = list(nodes(json.loads(text)[0]["Plan"]))
+    scans = [part for part in parts if part["Node Type"] == "Seq Scan" and part["Relation Name"] == "oncue_slots"]
+    assert scans == []
+    assert index in {part.get("Index Name") for part in parts}
