@@ -395,6 +395,10 @@ class Revision:
     changed_by: str
 
 
+Place: TypeAlias = tuple[datetime, int]
+"""Where a schedule stands among those that are due: (next_run_at, id)."""
+
+
 class Due(NamedTuple):
     """A schedule whose next slot has come, as whoever decides it must know it."""
 

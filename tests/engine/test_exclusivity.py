@@ -122,9 +122,7 @@ def test_workers_that_do_not_ask_for_it_stand_by_as_well() -> None:
 
 @pytest.mark.contract("SLOT-2")
 @pytest.mark.parametrize("verb", ["acquire", "namesakes"])
-def test_a_lost_reply_does_not_make_a_worker_stand_by_for_itself(
-    verb: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_lost_reply_does_not_make_a_worker_stand_by_for_itself(verb: str, caplog: pytest.LogCaptureFixture) -> None:
     """Neither that of the lease itself, nor of what it looks after before it works."""
     world = World(1)
     member = world.boot("active", exclusive=True)

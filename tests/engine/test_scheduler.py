@@ -12,7 +12,7 @@ import pytest
 
 from oncue.engine import scheduler
 from oncue.errors import Conflict, SlotTaken
-from oncue.model import Change, Decided, Step
+from oncue.model import Change, Claim, Decided, Step
 from oncue.policy import slots
 from oncue.policy.options import Options
 from oncue.policy.retry import Ladder
@@ -97,7 +97,7 @@ def test_a_hundred_hints_a_second_are_one_look() -> None:
 
     wire.pass_on = noted  # type: ignore[method-assign]
     for _ in range(100):
-        world._hint()
+        world.hint()
         world.run(0.01)
     assert calls.count("due") <= 3
 
@@ -472,6 +472,38 @@ def test_nothing_is_fired_by_who_does_not_lead() -> None:
     again = finish(one.scheduler.tick(one.clock.now()))
     assert world.slots("often") == []
     assert again == one.clock.now() + timedelta(seconds=30)
+
+
+def test_a_leader_whose_epoch_is_over_does_not_ask_again_and_again() -> None:
+    """Its own lease seems good, but somebody has proved it dead: it finds out at once, and not by a storm."""
+    world = alone(hints=0.0)
+    world.schedule("often", "@every 1s", missed="each", max_instances=100)
+    world.run(4.5)
+    wire = world.members["alone"].wire
+    execute(world, "update oncue_leases set epoch = epoch + 1, expires_at = 0 where name = 'leader'")
+    before = wire.calls
+    world.run(0.6)
+    lost = world.members["alone"].worker.leadership.epoch
+    assert lost != 1
+    assert wire.calls - before < 60
+    world.run(10.0)
+    assert world.members["alone"].leads
+    assert set(verdicts(world, "often")) == {"fired"}
+    assert audit_holds(world, "often")
+
+
+def test_a_run_is_as_old_as_its_start() -> None:
+    """It may have waited for a seat in its process, after it was claimed."""
+    world = alone()
+    now = world.clock.now()
+    claim = Claim(
+        1, "scripted", "default", 0, "{}", ONCE.stored(), now, now, None, now, None, 1, 0, 0, 0, 0, False
+    )  # fmt: skip
+    assert not scheduler._is_over(claim, now + timedelta(seconds=9))
+    assert scheduler._is_over(claim, now + timedelta(seconds=10))
+    started = claim._replace(started_at=now + timedelta(seconds=5))
+    assert not scheduler._is_over(started, now + timedelta(seconds=14))
+    assert scheduler._is_over(started, now + timedelta(seconds=15))
 
 
 def test_a_decision_without_the_lead_writes_nothing_at_all() -> None:

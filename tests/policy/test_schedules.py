@@ -66,7 +66,11 @@ def test_a_new_schedule_starts_from_now() -> None:
     schedule, revision = change.schedule, change.revision
     assert (change.version, schedule.version, schedule.revision) == (0, 1, 1)
     assert (schedule.started_at, schedule.cursor, schedule.next_run_at) == (after(seconds=7),) * 2 + (after(minutes=1),)
-    assert (schedule.created_by, schedule.created_at, schedule.updated_at) == ("ann", after(seconds=7), after(seconds=7))
+    assert (schedule.created_by, schedule.created_at, schedule.updated_at) == (
+        "ann",
+        after(seconds=7),
+        after(seconds=7),
+    )
     assert revision is not None
     assert (revision.revision, revision.started_at, revision.changed_by) == (1, after(seconds=7), "ann")
     assert all(getattr(revision, name) == getattr(schedule, name) for name in TERMS)

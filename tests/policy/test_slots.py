@@ -272,7 +272,9 @@ def test_a_thousand_slots_a_step_and_the_rest_is_picked_up() -> None:
 
 @pytest.mark.contract("HOOK-15")
 def test_exactly_a_thousand_are_not_cut() -> None:
-    made = plan(due(SECONDLY, missed="each", grace=timedelta(hours=1), max_instances=1000), after(seconds=1000), PUNCTUAL)
+    made = plan(
+        due(SECONDLY, missed="each", grace=timedelta(hours=1), max_instances=1000), after(seconds=1000), PUNCTUAL
+    )
     assert (made.cut, made.fires, made.cursor) == (False, 1000, after(seconds=1000))
 
 
@@ -403,7 +405,9 @@ def test_it_does_not_matter_how_often_somebody_looks(situation: tuple[Due, datet
     instants = [wanted.cursor + (now - wanted.cursor) * part / (stops + 1) for part in range(1, stops + 1)]
     found: list[datetime] = []
     for instant in [*instants, *[now] * 60]:
-        made = plan(wanted._replace(taken=[at for at in wanted.taken if wanted.cursor < at <= instant]), instant, PUNCTUAL)
+        made = plan(
+            wanted._replace(taken=[at for at in wanted.taken if wanted.cursor < at <= instant]), instant, PUNCTUAL
+        )
         found += covered(wanted, made.decided)
         wanted = wanted._replace(cursor=made.cursor)
         if instant == now and not made.cut:

@@ -277,7 +277,9 @@ class Cluster:
                 return None
             return next(process for process in self._processes if process.name == lease.holder_name), lease
 
-        return self.until(leader, f"somebody leads, after epoch {after}")
+        found = self.until(leader, f"somebody leads, after epoch {after}")
+        assert found is not None
+        return found
 
     def schedule(self, task: Task[..., Any], rule: str = "* * * * * *", **options: Any) -> None:
         """Make a schedule with the name of its task."""

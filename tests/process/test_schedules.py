@@ -22,7 +22,7 @@ from oncue.store.contract import EXCLUSIVE
 from tests.process.cluster import Cluster, Process
 from tests.process.conftest import clustered
 from tests.process.program import LEASE
-from tests.process.schedule_program import DAY, brief, once, plainly_stuck, stuck, tick
+from tests.process.schedule_program import DAY, brief, once, stuck, tick
 
 APP = "tests.process.schedule_program:app"
 CROWD = "tests.process.schedule_program:crowd"
@@ -147,15 +147,14 @@ def most_at_once(found: list[Run]) -> int:
 def test_eight_processes_and_kill_9_among_them(cluster: Cluster) -> None:
     workers = [cluster.start(program=CROWD) for _ in range(8)]
     cluster.ready(*workers)
-    epoch, killed = 0, 0
+    epoch = 0
     for replaced in (True, True, False):
         leader, lease = cluster.led(epoch)
         epoch = lease.epoch
         until_fired(cluster, "each_second")
-        victims = {leader, *(worker for worker in workers if in_the_middle(cluster, worker))}
-        victims = {leader, *sorted(victims - {leader}, key=lambda worker: worker.name)[:1]}
+        others = [worker for worker in workers if worker is not leader]
+        victims = [leader, next((worker for worker in others if in_the_middle(cluster, worker)), others[0])]
         cluster.kill(*victims)
-        killed += len(victims)
         workers = [worker for worker in workers if worker not in victims]
         if replaced:
             workers += [cluster.start(program=CROWD) for _ in victims]
@@ -164,11 +163,11 @@ def test_eight_processes_and_kill_9_among_them(cluster: Cluster) -> None:
     cluster.until(lambda: not orphans(cluster), "the dead hold nothing any more")
     cluster.ready(*workers)
     cluster.stop(*workers)
-    assert killed > 3
     assert {schedule.revision for schedule in schedules(cluster)} == {1}, "eight that declare the same change nothing"
     assert verify(cluster) > 25
     assert {row.verdict for row in ledger(cluster, "longer_than_a_second")} >= {"fired", "skipped"}
-    assert most_at_once([run for run in runs(cluster) if run.task == "two_at_once"]) == 2
+    ends = [(row.decided_at, row.finished_at or row.decided_at) for row in fired(cluster, "two_at_once")]
+    assert any(began < ended for (_, ended), (began, _) in pairwise(ends)), "one while another was under way"
 
 
 def in_the_middle(cluster: Cluster, worker: Process) -> bool:
@@ -240,7 +239,6 @@ def test_a_leader_that_stood_still_and_does_not_notice_decides_nothing(cluster: 
     by_old = [row for row in ledger(cluster, tick.name) if row.epoch == before.epoch]
     assert max(row.decided_at for row in by_old) < after.acquired_at
     assert {row.decided_by for row in ledger(cluster, tick.name)} == {before.holder, after.holder}
-    assert zombie.name in {run.worker for run in runs(cluster) if run.began > after.acquired_at}, "it works on"
     cluster.stop(zombie, other)
     verify(cluster)
 
@@ -407,35 +405,22 @@ def until_decided_after(cluster: Cluster, name: str, instant: datetime) -> None:
 
 @pytest.mark.contract("SLOT-8")
 def test_a_stuck_run_becomes_skipped_timeout_and_the_next_slot_runs(cluster: Cluster) -> None:
+    """It stops its whole process, perhaps the leader: others must see to it."""
     workers = [cluster.start(program=APP) for _ in range(2)]
     cluster.ready(*workers)
-    for task in (plainly_stuck, stuck):  # the second one stops a whole process, the leader perhaps
-        cluster.schedule(task)
-        cluster.until(lambda name=task.name: _outcome(cluster, name, 1) == "succeeded", "the next slot runs")  # type: ignore[misc]
-        cluster.app.wait(cluster.app.toggle_schedule(task.name, False))
-        first, second, *_ = fired(cluster, task.name)
-        assert (first.state, first.state_reason) == ("skipped", "skipped_timeout")
-        assert first.finished_at is not None
-        assert second.started_at is not None
-        assert first.finished_at <= second.decided_at
-        assert _first_run(cluster, task.name).ended is None
+    cluster.schedule(stuck)
+    cluster.until(lambda: [row.state for row in fired(cluster, stuck.name)[1:2]] == ["succeeded"], "the next slot runs")
+    first, second, *_ = fired(cluster, stuck.name)
+    assert (first.state, first.state_reason) == ("skipped", "skipped_timeout")
+    assert first.finished_at is not None
+    assert first.scheduled_for + SECOND <= first.finished_at <= second.decided_at
+    assert runs(cluster)[0].ended is None
     cluster.open("stuck")
-    for task in (plainly_stuck, stuck):
-        cluster.until(lambda name=task.name: _first_run(cluster, name).ended, "it comes loose")  # type: ignore[misc]
+    cluster.until(lambda: runs(cluster)[0].ended, "it comes loose")
+    cluster.until(lambda: "a late outcome was rejected" in cluster.logs, "nobody listens to it")
     cluster.stop(*workers)
-    assert [_outcome(cluster, task.name, 0) for task in (plainly_stuck, stuck)] == ["skipped"] * 2
-    assert "a late outcome was rejected" in cluster.logs
+    assert fired(cluster, stuck.name)[0] == first
     verify(cluster)
-
-
-def _outcome(cluster: Cluster, name: str, number: int) -> str | None:
-    """The state of the job of a schedule's first, second, … slot that fired."""
-    found = fired(cluster, name)
-    return found[number].state if len(found) > number else None
-
-
-def _first_run(cluster: Cluster, name: str) -> Run:
-    return next(run for run in runs(cluster) if run.task == name)
 
 
 # --- exclusive workers ------------------------------------------------------------------------------------------------
@@ -485,4 +470,6 @@ def holder(cluster: Cluster, worker: Process) -> datetime:
         lease = cluster.lease(EXCLUSIVE)
         return lease.acquired_at if lease is not None and lease.holder_name == worker.name else None
 
-    return cluster.until(held, f"{worker.name} is the exclusive worker")
+    since = cluster.until(held, f"{worker.name} is the exclusive worker")
+    assert since is not None
+    return since

@@ -22,6 +22,7 @@ import pytest
 from oncue.model import PARKED
 from oncue.store import PostgresStore, SqliteStore
 from oncue.store import statements as sql_files
+from oncue.store.tables import BEGINNING
 from tests.store.scene import NOW, OPTIONS, a_batch, a_node, after, before, enter, put, settle, take
 
 BATCHES = (1, 100, 500, 1000)
@@ -116,7 +117,7 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
     instants, nothing = [NOW] * batch, [None] * batch
     decided = [ids, instants, ["fired"] * batch, texts, jobs, nothing, nothing, ones]
     return {
-        "due": ("oncue_schedules_due and oncue_jobs_schedule and oncue_slots_pkey", [NOW, batch, PARKED]),
+        "due": ("oncue_schedules_due and oncue_jobs_schedule and oncue_slots_pkey", [NOW, batch, PARKED, *BEGINNING]),
         "next_run": ("oncue_schedules_due", []),
         "decide_plain": ("oncue_schedules_pkey", [NOW, NODE, 1, ids, ones, instants, instants, jobs, "x"]),
         "decide": (
@@ -341,3 +342,20 @@ async def test_statistics_from_before_a_burst_do_not_make_a_claim_read_all_of_it
             assert await pages(connection) < 50
     finally:
         await connection.close()
+
+
+async def test_an_outage_long_ago_does_not_make_a_look_at_one_slot_read_all_since(postgres_url: str) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute(FILL_LEDGER)
+        await connection.execute(
+            "insert into oncue_slots (schedule_id, scheduled_for, until, verdict, revision, decided_at) "
+            "values (7, '2028-01-01', '2028-02-01', 'missed', 1, '2028-02-01')"
+        )
+        (slot,) = await connection.fetchrow("select max(scheduled_for) from oncue_slots where schedule_id = 7")
+        plan = await explained(connection, "slots", [7, slot, slot, 100], "analyze,")
+    finally:
+        await connection.close()
+    assert plan["Actual Rows"] == 1
+    read = [part["Actual Rows"] + part.get("Rows Removed by Filter", 0) for part in nodes(plan)]
+    assert max(read) <= 1

@@ -347,6 +347,17 @@ async def test_due_schedules_come_longest_waiting_first(store: Store) -> None:
     assert await store.next_run() == at(1)
 
 
+async def test_due_schedules_are_read_page_by_page_also_if_they_are_due_at_the_same_time(store: Store) -> None:
+    for number in range(11):
+        await plan(store, f"job{number:02}", next_run_at=at(1 + number // 4))
+    seen: list[str] = []
+    place = None
+    while page := await store.due(at(9), 3, place):
+        seen += [due.name for due in page]
+        place = (page[-1].next_run_at, page[-1].id)
+    assert seen == [f"job{number:02}" for number in range(11)]
+
+
 async def test_the_next_run_of_nothing_is_none(store: Store) -> None:
     assert await store.next_run() is None
     await plan(store, enabled=False, next_run_at=None)

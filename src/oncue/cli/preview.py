@@ -34,7 +34,7 @@ def preview(
     ],
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=MOST_PREVIEWED, help="So many.")] = 10,
     tz: Annotated[
-        str | None, typer.Option("--tz", metavar="ZONE", help="The time zone of an expression. [default: UTC]")
+        str | None, typer.Option("--tz", metavar="ZONE", help="The time zone of an expression. \\[default: UTC]")
     ] = None,
     dst: Annotated[
         str | None,

@@ -25,9 +25,9 @@ def serve(
         ),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option("--log-level", help="debug, info, warning or error. [default: info]")
+        str | None, typer.Option("--log-level", help="debug, info, warning or error. \\[default: info]")
     ] = None,
-    log_format: Annotated[str | None, typer.Option("--log-format", help="text or json. [default: text]")] = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", help="text or json. \\[default: text]")] = None,
     app: AppOption = None,
     database_url: DatabaseOption = None,
 ) -> None:

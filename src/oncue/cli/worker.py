@@ -35,13 +35,13 @@ def completed(arguments: list[str]) -> list[str]:
 
 def work(
     queues: Annotated[
-        str | None, typer.Option("--queues", "-q", metavar="NAMES", help="Comma-separated. [default: default]")
+        str | None, typer.Option("--queues", "-q", metavar="NAMES", help="Comma-separated. \\[default: default]")
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", "-c", help="Attempts at once. [default: 64]")
+        int | None, typer.Option("--concurrency", "-c", help="Attempts at once. \\[default: 64]")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", "--node-name", help="A label for people. [default: host:pid]")
+        str | None, typer.Option("--name", "--node-name", help="A label for people. \\[default: host:pid]")
     ] = None,
     http: Annotated[
         str | None,
@@ -55,11 +55,11 @@ def work(
     ] = None,
     drain_timeout: Annotated[
         str | None,
-        typer.Option("--drain-timeout", metavar="DURATION", help="For what runs at the end. [default: 30s]"),
+        typer.Option("--drain-timeout", metavar="DURATION", help="For what runs at the end. \\[default: 30s]"),
     ] = None,
     lease: Annotated[
         str | None,
-        typer.Option("--lease", metavar="DURATION", help="Silent for so long, a node is lost. [default: 15s]"),
+        typer.Option("--lease", metavar="DURATION", help="Silent for so long, a node is lost. \\[default: 15s]"),
     ] = None,
     exclusive: Annotated[
         bool | None,
@@ -70,13 +70,13 @@ def work(
     tick_interval: Annotated[
         str | None,
         typer.Option(
-            "--tick-interval", metavar="DURATION", help="Look for due schedules at least so often. [default: 30s]"
+            "--tick-interval", metavar="DURATION", help="Look for due schedules at least so often. \\[default: 30s]"
         ),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option("--log-level", help="debug, info, warning or error. [default: info]")
+        str | None, typer.Option("--log-level", help="debug, info, warning or error. \\[default: info]")
     ] = None,
-    log_format: Annotated[str | None, typer.Option("--log-format", help="text or json. [default: text]")] = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", help="text or json. \\[default: text]")] = None,
     app: AppOption = None,
     database_url: DatabaseOption = None,
 ) -> None:

@@ -35,7 +35,7 @@ from oncue.engine.pruning import Pruning
 from oncue.engine.recovery import Recovery
 from oncue.engine.rescue import Rescue
 from oncue.engine.runner import Runner
-from oncue.engine.scheduler import Scheduler
+from oncue.engine.scheduler import Scheduler, SlotWriter
 from oncue.engine.service import Service
 from oncue.engine.worker import Claimer, Hands, Seats, Settler
 from oncue.errors import StoreError
@@ -134,6 +134,7 @@ class WorkerNode:
             DepthGauge(store, telemetry),
             self.leadership,
             self.scheduler,
+            SlotWriter(self.scheduler, interval=pace.schedules),
             *(
                 OnLeader(service, self.leadership)
                 for service in (

@@ -65,7 +65,8 @@ class Recovery:
         claims = [claim for claim in claims if (claim.id, claim.claim_no) in numbers]
         changes = [settle(lost(claim, now, CAUSE), self._dice) for claim in claims]
         took = await self._store.apply(changes, now) if changes else []
-        _log.warning(
+        _log.log(
+            logging.WARNING if any(took) else logging.INFO,
             "startup recovery: %d runs of %s (%s), which is dead, were ended",
             sum(took),
             predecessor.name,

@@ -4,6 +4,9 @@ Each pass reads the schedules whose next slot has come, decides everything that 
 writes slots, jobs and cursors in one transaction, conditional on this node's epoch and on each schedule's version. What
 somebody else decided meanwhile is rejected, and that is normal. A pass costs what is due, not what there is.
 
+When more is due than one pass takes, `SlotWriter` writes what a pass has decided while the next one reads: the database
+works on one batch while this process works on another.
+
 Before a slot is skipped because a run is in its way, that run is looked at: one that is over its maximum runtime is
 settled first, and the slot is decided by the next pass, which follows at once and sees what is left in its way.
 """
@@ -11,15 +14,17 @@ settled first, and the slot is decided by the next pass, which follows at once a
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 from oncue.engine.leadership import Leadership
 from oncue.engine.outages import Outage, described
 from oncue.engine.service import Signal
-from oncue.model import Claim, Due, Step
+from oncue.model import Claim, Due, Place, Step
 from oncue.policy import options, slots
 from oncue.policy.lifecycle import overran, settle
 from oncue.policy.slots import Plan
@@ -29,8 +34,17 @@ from oncue.telemetry import Telemetry
 LIMIT = 1000
 AUTHOR = "schedule"
 MOST_SPARE_IDS = 10_000
+MOST_BATCHES = 2
 
 _log = logging.getLogger("oncue.scheduler")
+
+
+class Batch(NamedTuple):
+    """What a pass has decided."""
+
+    plans: Sequence[Plan]
+    epoch: int
+    now: datetime
 
 
 class Scheduler:
@@ -49,6 +63,9 @@ class Scheduler:
     ) -> None:
         self.signal = Signal()
         self.fired = Signal()
+        self.handed_over = Signal()
+        self.backlog: deque[Batch] = deque()
+        """Passes that are still to be written; there are some only while there is more due than one pass takes."""
         self._store = store
         self._node = node
         self._leadership = leadership
@@ -60,11 +77,12 @@ class Scheduler:
         self._known_next: datetime | None = None
         self._looked_at: datetime | None = None
         self._more = False
+        self._read_until: Place | None = None
         self._outage: Outage | None = None
         leadership.elected.listen(self._elected)
 
     def _elected(self) -> None:
-        self._looked_at = None
+        self._start_over()
         self._outage = self._leadership.outage
         self.signal.set()
 
@@ -75,13 +93,20 @@ class Scheduler:
             return now + self._interval
         if self._too_soon(now):
             return self._next_tick(now, (self._looked_at or now) + self._poll)
+        if len(self.backlog) >= MOST_BATCHES:
+            return now + self._poll  # or when the writer has taken one
         self._looked_at = now
-        due = await self._store.due(now, LIMIT)
-        if due:
-            await self._fire(due, epoch, now)
+        due = await self._store.due(now, LIMIT, self._read_until)
         self._more = len(due) == LIMIT
         if self._more:
+            self._hand_over(await self._decided(due, epoch, now), due[-1])
             return now
+        self._read_until = None
+        if due and not await self.write(await self._decided(due, epoch, now)):
+            return now + self._poll
+        if self.backlog:
+            self._more = True  # what is still to be written is still due: it would only be read again
+            return now + self._poll
         self._known_next = await self._store.next_run()
         if self._known_next is None or self._known_next > now:
             self._report_outage()
@@ -102,18 +127,45 @@ class Scheduler:
     def _next_tick(self, now: datetime, later: datetime) -> datetime:
         return later if self._known_next is None else min(max(self._known_next, now), later)
 
-    async def _fire(self, due: Sequence[Due], epoch: int, now: datetime) -> None:
-        due = await self._without_overrun(due, now)
-        if not due:
-            return
-        plans = [self._planned(schedule, now) for schedule in due]
-        await self._reserve(sum(planned.fires for planned in plans))
-        steps = [slots.step(planned, self._spare.pop) for planned in plans]
-        took = await self._store.decide(steps, now, by=AUTHOR, node=self._node, epoch=epoch)
-        for planned, step, won in zip(plans, steps, took, strict=True):
+    def _hand_over(self, batch: Batch, last: Due) -> None:
+        self.backlog.append(batch)
+        self._read_until = (last.next_run_at, last.id)
+        self.handed_over.set()
+
+    def _start_over(self) -> None:
+        """Read everything that is due again: what was not written is still there."""
+        self._looked_at, self._read_until = None, None
+        self.backlog.clear()
+
+    async def write_next(self) -> None:
+        """Write the oldest batch of the backlog. If that fails, the whole of what is due is looked at anew."""
+        batch = self.backlog[0]
+        try:
+            await self.write(batch)
+        except BaseException:
+            self._start_over()
+            raise
+        if self.backlog and self.backlog[0] is batch:  # unless this node was elected anew meanwhile
+            self.backlog.popleft()
+        self.signal.set()
+
+    async def _decided(self, due: Sequence[Due], epoch: int, now: datetime) -> Batch:
+        free = await self._without_overrun(due, now)
+        return Batch([self._planned(schedule, now) for schedule in free], epoch, now)
+
+    async def write(self, batch: Batch) -> bool:
+        """Write what was decided; whether any of it took. If not, this node may have lost the lead without a word."""
+        ids = await self._ids(sum(planned.fires for planned in batch.plans))
+        steps = [slots.step(planned, ids.pop) for planned in batch.plans]
+        took = await self._store.decide(steps, batch.now, by=AUTHOR, node=self._node, epoch=batch.epoch)
+        for planned, step, won in zip(batch.plans, steps, took, strict=True):
             if won:
-                self._tell(planned, step, now)
+                self._tell(planned, step, batch.now)
         self.fired.set()
+        if any(took) or not took:
+            return True
+        self._leadership.signal.set()
+        return False
 
     def _planned(self, due: Due, now: datetime) -> Plan:
         """One schedule that cannot be decided (its zone is unknown to this host, say) does not stop the others."""
@@ -124,11 +176,13 @@ class Scheduler:
             self._telemetry.emit("schedule.error", {}, schedule=due.name, error=error)
             return slots.put_off(due, now + self._interval)
 
-    async def _reserve(self, count: int) -> None:
-        """Ids are handed out before the rows are written: from the end, so they are kept reversed."""
-        if len(self._spare) < count:
-            wanted = max(count - len(self._spare), min(count * 2, MOST_SPARE_IDS))
-            self._spare = [*reversed(await self._store.reserve(wanted)), *self._spare]
+    async def _ids(self, count: int) -> list[int]:
+        """Numbers for so many jobs, to be used from the end. They are handed out before the rows are written."""
+        while len(self._spare) < count:
+            self._spare += await self._store.reserve(max(count, min(count * 2, MOST_SPARE_IDS)))
+        taken = self._spare[:count]
+        del self._spare[:count]
+        return taken[::-1]
 
     async def _without_overrun(self, due: Sequence[Due], now: datetime) -> Sequence[Due]:
         """Settle the runs that are in a slot's way and over their maximum runtime; the schedules that have none.
@@ -171,10 +225,27 @@ class Scheduler:
                 )  # fmt: skip
 
 
+class SlotWriter:
+    """Writes what the scheduler has decided, while it goes on."""
+
+    name = "slot-writer"
+
+    def __init__(self, scheduler: Scheduler, *, interval: float) -> None:
+        self.signal = scheduler.handed_over
+        self._scheduler = scheduler
+        self._interval = timedelta(seconds=interval)
+
+    async def tick(self, now: datetime) -> datetime:
+        if not self._scheduler.backlog:
+            return now + self._interval
+        await self._scheduler.write_next()
+        return now
+
+
 def _is_blocked(due: Due) -> bool:
     return len(due.unfinished) >= due.max_instances
 
 
 def _is_over(claim: Claim, now: datetime) -> bool:
     longest = options.read(claim.options).max_runtime
-    return longest is not None and claim.claimed_at + timedelta(seconds=longest) <= now
+    return longest is not None and (claim.started_at or claim.claimed_at) + timedelta(seconds=longest) <= now

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from oncue.model import TERMINAL, Job, Revision, Schedule, Slot
 from oncue.policy import options
+from oncue.policy.audit import audit
 from oncue.policy.lifecycle import POISON
 from oncue.sim.history import Event, micros
 
@@ -99,6 +100,8 @@ class Evidence:
     drained_within: float | None
     jobs: dict[int, JobStory] = field(default_factory=dict)
     leases: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    slots: dict[int, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    """The verdicts of each schedule."""
     crashes: dict[str, int] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
 
@@ -141,6 +144,8 @@ def _sort(evidence: Evidence) -> None:
         evidence.positions[id(event)] = position
         if event.kind in ("lease", "lease.end"):
             evidence.leases[event.node].append(event)
+        elif event.kind == "slot":
+            evidence.slots[event.fields["schedule"]].append(event)
         elif event.kind == "crash":
             evidence.crashes[event.node] = event.at
         elif "id" in event.fields:
@@ -462,3 +467,156 @@ def _drains(evidence: Evidence) -> Iterator[Broken]:
         end = next((change for change in reversed(story.changes) if _ends(change)), None)
         if end is not None and end.at - calm > evidence.drained_within * 1e6:
             yield Broken(f"job {story.id} ended {(end.at - calm) / 1e6:g} s after the last fault", (end,))
+
+
+# --- slots ----------------------------------------------------------------------------------------------------------
+
+
+@promise("a slot is decided once")
+def _decided_once(evidence: Evidence) -> Iterator[Broken]:
+    for verdicts in evidence.slots.values():
+        reached: Event | None = None
+        for verdict in sorted(verdicts, key=_place):
+            doubled = reached is not None and verdict.fields["at"] <= reached.fields["until"]
+            extra = verdict.fields["reason"] == "run_now" and reached is not None
+            if doubled and reached is not None and not (extra and verdict.fields["at"] != reached.fields["at"]):
+                yield Broken(f"slot {verdict.fields['at']} was decided twice", (reached, verdict))
+            if reached is None or verdict.fields["until"] > reached.fields["until"]:
+                reached = verdict
+
+
+def _place(verdict: Event) -> tuple[int, int]:
+    return verdict.fields["at"], verdict.fields["until"]
+
+
+@promise("a slot and its job are written together")
+def _slot_with_job(evidence: Evidence) -> Iterator[Broken]:
+    if evidence.complete and evidence.ordered:
+        yield from _made_at_once(evidence)
+    for books in evidence.final.schedules:
+        made_for = {slot.job_id for slot in books.slots}
+        for job in evidence.final.jobs:
+            if job.schedule_id == books.schedule.id and job.retry_of is None and job.id not in made_for:
+                yield Broken(f"job {job.id} of {books.schedule.name} belongs to no slot")
+
+
+def _made_at_once(evidence: Evidence) -> Iterator[Broken]:
+    for verdicts in evidence.slots.values():
+        for verdict in verdicts:
+            job, place = verdict.fields["job"], evidence.position(verdict)
+            following = evidence.events[place + 1] if place + 1 < len(evidence.events) else verdict
+            if job is not None and (following.kind, following.fields.get("id")) != ("job", job):
+                yield Broken(f"slot {verdict.fields['at']} was decided without its job {job}", (verdict,))
+            elif job is None and verdict.fields["verdict"] in ("fired", "manual"):
+                yield Broken(f"slot {verdict.fields['at']} fired without a job", (verdict,))
+
+
+@promise("no slot is decided early")
+def _not_early(evidence: Evidence) -> Iterator[Broken]:
+    for verdicts in evidence.slots.values():
+        for verdict in verdicts:
+            early = verdict.at + evidence.tolerance < verdict.fields["until"]
+            if early and verdict.fields["verdict"] != "manual":
+                yield Broken(f"slot {verdict.fields['until']} was decided before its time", (verdict,))
+
+
+@promise("no more runs than max_instances")
+def _max_instances(evidence: Evidence) -> Iterator[Broken]:
+    """When a slot fires, fewer of its schedule's jobs are unfinished. Parked jobs count from their first claim."""
+    if not (evidence.complete and evidence.ordered):
+        return
+    limits = {books.schedule.id: max(r.max_instances for r in books.revisions) for books in evidence.final.schedules}
+    owners: dict[int, int] = {}
+    unfinished: dict[int, set[int]] = defaultdict(set)
+    for event in evidence.events:
+        told = event.fields
+        if event.kind == "slot" and told["job"] is not None and told["reason"] != "backfill":
+            running = unfinished[told["schedule"]]
+            if len(running) >= limits.get(told["schedule"], FOREVER):
+                yield Broken(f"slot {told['at']} fired while {sorted(running)} were unfinished", (event,))
+            running.add(told["job"])
+        if event.kind == "slot" and told["job"] is not None:
+            owners[told["job"]] = told["schedule"]
+        elif event.kind == "change" and told["accepted"] and told["id"] in owners and _ends(event):
+            unfinished[owners[told["id"]]].discard(told["id"])
+        elif event.kind == "claim" and told["id"] in owners:
+            unfinished[owners[told["id"]]].add(told["id"])
+
+
+@promise("cursors only grow")
+def _cursors(evidence: Evidence) -> Iterator[Broken]:
+    if not evidence.ordered:
+        return
+    moved: dict[int, tuple[Event, int]] = {}
+    for event in evidence.events:
+        if event.kind not in ("step", "revision") or not event.fields.get("accepted", True):
+            continue
+        version = event.fields["version"] + (event.kind == "step")
+        before, last = moved.get(event.fields["schedule"], (None, 0))
+        if before is not None and event.fields["cursor"] < before.fields["cursor"]:
+            yield Broken(f"the cursor of schedule {event.fields['schedule']} went back", (before, event))
+        if before is not None and version <= last:
+            yield Broken(f"a stale decision on schedule {event.fields['schedule']} was accepted", (before, event))
+        moved[event.fields["schedule"]] = (event, version)
+
+
+@promise("epochs only grow, and each has one holder")
+def _epochs(evidence: Evidence) -> Iterator[Broken]:
+    if not evidence.ordered:
+        return
+    held: dict[str, Event] = {}
+    ended: set[tuple[str, str]] = set()
+    for event in evidence.events:
+        if event.kind == "hold.end":
+            names = [event.fields["name"]] if "name" in event.fields else list(held)
+            ended.update((name, event.node) for name in names)
+        if event.kind != "hold":
+            continue
+        name, before = event.fields["name"], held.get(event.fields["name"])
+        if before is not None and before.node != event.node:
+            if event.fields["epoch"] <= before.fields["epoch"]:
+                yield Broken(f"the {name} lease changed hands without a new epoch", (before, event))
+            if event.at < before.fields["until"] and (name, before.node) not in ended:
+                yield Broken(f"the {name} lease was taken from a holder whose time was not over", (before, event))
+        elif before is not None and event.fields["epoch"] < before.fields["epoch"]:
+            yield Broken(f"the epoch of the {name} lease went back", (before, event))
+        held[name] = event
+        ended.discard((name, event.node))
+
+
+@promise("only the current leader decides")
+def _led(evidence: Evidence) -> Iterator[Broken]:
+    if not evidence.ordered:
+        return
+    leader: Event | None = None
+    for event in evidence.events:
+        if event.kind == "hold" and event.fields["name"] == "leader":
+            leader = event
+        elif event.kind == "step" and event.fields["accepted"] and not _is_led_by(event, leader):
+            yield Broken("a decision under an old epoch was accepted", (*([leader] if leader else []), event))
+
+
+def _is_led_by(step: Event, leader: Event | None) -> bool:
+    """Whether a decision was the current leader's. Those by hand need no leader."""
+    epoch = step.fields["epoch"]
+    return epoch is None or (leader is not None and (leader.node, leader.fields["epoch"]) == (step.node, epoch))
+
+
+@promise("every slot is accounted for")
+def _accounted_for(evidence: Evidence) -> Iterator[Broken]:
+    for books in evidence.final.schedules:
+        schedule = books.schedule
+        found = audit(
+            books.revisions, books.slots, schedule.cursor, schedule.horizon, schedule.created_at,
+            max(schedule.cursor, schedule.created_at), doubled=books.doubled,
+        )  # fmt: skip
+        for fate in found.problems:
+            when = fate.scheduled_for.isoformat()
+            yield Broken(f"slot {when} of {schedule.name} is {fate.verdict}: {fate.reason}")
+
+
+@promise("once faults stop, somebody leads and no slot waits")
+def _led_in_peace(evidence: Evidence) -> Iterator[Broken]:
+    for event in evidence.events:
+        if event.kind == "calm" and (len(event.fields["leaders"]) != 1 or event.fields["waiting"]):
+            yield Broken(f"{event.fields['leaders']} lead, and {event.fields['waiting']} wait", (event,))

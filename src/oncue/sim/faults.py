@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
+from oncue.errors import Conflict, InvalidSchedule, ScheduleNotFound
 from oncue.policy.options import Options
 from oncue.sim import script
 from oncue.sim.checker import Violation, check
+from oncue.sim.script import Act
 from oncue.sim.wire import When
-from oncue.sim.world import OPTIONS, World
+from oncue.sim.world import OPTIONS, PACE, World, finish
 
 
 class Fault(Protocol):
@@ -78,6 +83,24 @@ class StoreErrors:
     def _set(self, world: World, rate: float) -> None:
         wire = world.client if self.node is None else world.members[self.node].wire
         wire.error_rate, wire.down = rate, rate >= 1
+
+
+@dataclass(frozen=True, slots=True)
+class StrikeLeader:
+    """Whoever leads at that moment dies, stands still, or is cut off from the database."""
+
+    at: float
+    how: Literal["crash", "pause", "partition"]
+    length: float
+
+    def strike(self, world: World) -> None:
+        for name in [name for name, member in world.members.items() if member.leads and not member.paused]:
+            faults: dict[str, Fault] = {
+                "crash": CrashNode(self.at, name, self.length),
+                "pause": PauseNode(self.at, name, self.length),
+                "partition": StoreErrors(self.at, name, 1.0, self.length),
+            }
+            faults[self.how].strike(world)
 
 
 def heal(world: World) -> None:
@@ -168,3 +191,78 @@ def _operate(world: World, dice: Random) -> None:
     found = world.jobs()
     if found:
         world.operate(dice.choice(found))
+
+
+# --- the same with schedules ----------------------------------------------------------------------------------------
+
+BUSY = 12.0
+RULES = ("@every 1s", "@every 2s", "* * * * * *", "*/3 * * * * *", "@every 7s", "* * * * *")
+NAMES = ("often", "now and then", "at times")
+
+
+def simulate_schedules(seed: int, *, nodes: int = 3) -> tuple[World, list[Violation]]:
+    """A cluster with schedules, and operators who meddle with them, under faults that also strike the leader."""
+    dice = Random(f"schedules {seed}")
+    world = World(
+        seed,
+        pace=dataclasses.replace(PACE, schedules=4.0),
+        hints=dice.choice((0.0, 0.5, 1.0)),
+        latency=dice.choice((0.0, 0.0, 0.02, 0.3)),
+        one_host=dice.random() < 0.5,
+    )
+    names, exclusive = [f"node{number}" for number in range(nodes)], dice.random() < 0.25
+    for name in names:
+        world.boot(name, exclusive=exclusive)
+    faults = [*random_faults(dice, names, BUSY), *_leader_faults(dice)]
+    for fault in faults:
+        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
+    for name in NAMES[: dice.randint(1, 3)]:
+        world.after(dice.uniform(0, 5), lambda name=name: _random_schedule(world, dice, name))  # type: ignore[misc]
+    for _ in range(dice.randint(0, 8)):
+        world.after(dice.uniform(3, BUSY), lambda: _meddle(world, dice))
+    world.run(BUSY)
+    heal(world)
+    world.run(3 * world.pace.lease + world.pace.schedules)
+    world.calm()
+    for schedule in finish(world.store.schedules()):
+        finish(world.operator.toggle_schedule(schedule.name, False))
+    world.run_until(world.drained, RECOVERY)
+    world.run(1.0)
+    return world, check(world.history.events, world.final(), drained_within=RECOVERY)
+
+
+def _leader_faults(dice: Random) -> list[Fault]:
+    return [
+        StrikeLeader(dice.uniform(2, BUSY), dice.choice(("crash", "pause", "partition")), dice.choice((1.0, 4.0, 8.0)))
+        for _ in range(dice.randint(0, 3))
+    ]
+
+
+def _random_schedule(world: World, dice: Random, name: str) -> None:
+    acts = [Act(dice.choice(("ok", "ok", "fail", "hang")), dice.choice((0.0, 0.3, 2.5))), Act()]
+    world.schedule(
+        name, dice.choice(RULES), *acts[dice.choice((0, 1, 1)) :],
+        options=_random_options(dice), max_retries=dice.choice((0, 1)),
+        missed=dice.choice(("latest", "each", "none")), grace=dice.choice((0.2, 2.0, 300.0)),
+        max_instances=dice.choice((1, 1, 2, 50)),
+    )  # fmt: skip
+
+
+def _meddle(world: World, dice: Random) -> None:
+    """An operator does something to a schedule, or tries to."""
+    found = finish(world.store.schedules())
+    if not found:
+        return
+    name, operator, now = dice.choice(found).name, world.operator, world.clock.now()
+    deeds: list[Callable[[], Any]] = [
+        lambda: operator.run_now(name),
+        lambda: operator.trigger(name, finish(operator.preview(name, 3))[dice.randrange(3)].scheduled_for),
+        lambda: operator.toggle_schedule(name, dice.random() < 0.6),
+        lambda: operator.change_schedule(name, rule=dice.choice(RULES)),
+        lambda: operator.change_schedule(name, max_instances=dice.choice((1, 3)), description="changed"),
+        lambda: operator.backfill(name, now - timedelta(seconds=dice.choice((3, 9))), now),
+        lambda: operator.delete_schedule(name),
+    ]
+    with contextlib.suppress(Conflict, InvalidSchedule, ScheduleNotFound):
+        finish(dice.choice(deeds)())
+        world.hint()

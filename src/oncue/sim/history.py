@@ -18,6 +18,7 @@ An event says when (microseconds since 1970), where (a node's label) and what. I
     crash                             the node's process died
     tick.error                        service, error, expected
     faults.over                       from here on nothing disturbs the cluster
+    calm                              leaders, waiting: long after the last fault, who leads, and which schedules wait
 
 Processes each write a file of JSON lines; `merged` puts them together in the order of their instants. A process that
 was killed leaves an incomplete history, and its last line may be cut: both are fine.
@@ -33,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from oncue.clock import Clock
-from oncue.model import Batch, Change, Claim, Decided, Job, Receipt, Schedule, Step
+from oncue.model import PARKED, Batch, Change, Claim, Decided, Job, Receipt, Schedule, Step
 from oncue.telemetry import Telemetry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,14 +120,15 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
 
 
 def row_event(job: Job) -> dict[str, Any]:
-    """The `job` event of a row that a slot made."""
+    """The `job` event of a row that a slot made. A parked one may be due at any time from here on."""
     return {
         "id": job.id,
         "task": job.task,
         "options": job.options,
         "max_retries": job.max_retries,
         "key": job.key,
-        "visible_at": micros(job.visible_at),
+        "visible_at": micros(job.created_at if job.visible_at >= PARKED else job.visible_at),
+        "parked": job.visible_at >= PARKED,
     }
 
 
@@ -227,6 +229,7 @@ class Recorder:
             "release": self._released,
             "rescue": lambda told: self._add("change", change_event(told["change"], True)),
             "overrun": lambda told: self._add("change", change_event(told["change"], True)),
+            "slot": lambda told: self._add("slot", slot_event(told["schedule_id"], told["decided"], None)),
             "node.beat": lambda told: self._add("lease", {"until": micros(self._clock.now() + self._lease)}),
         }
         telemetry.subscribe(self._record, *self._writers)

@@ -52,6 +52,8 @@ STEPS_PER_INSTANT = 20_000
 PATIENCE = timedelta(seconds=5)
 ASK_AGAIN = timedelta(seconds=0.2)
 RESTART = 2.0
+LATE = timedelta(seconds=3)
+"""How long a slot may wait for its decision when nothing disturbs the cluster."""
 
 
 class Livelock(AssertionError):
@@ -248,7 +250,7 @@ class World:
         finish(member.worker.leadership.resign())
         finish(member.worker.farewell())
         member.alive = False
-        self._hint()
+        self.hint()
 
     def pause(self, name: str) -> None:
         """The process stops as it stands: it becomes a zombie if its lease ends meanwhile."""
@@ -294,7 +296,7 @@ class World:
     def enqueue(self, *acts: Act, **options: Any) -> int:
         """Write one job over a wire that does not break; its id."""
         (receipt,) = finish(self.operator.store.enqueue([self.batch([acts], **options)]))
-        self._hint()
+        self.hint()
         return receipt.id
 
     def submit(self, batch: Batch) -> None:
@@ -312,9 +314,9 @@ class World:
                 self.history.add(CLIENT, "enqueue.unknown", ids=batch.ids)
             return
         self.history.add(CLIENT, "enqueue.ok", **ok_fields(batch, receipts))
-        self._hint()
+        self.hint()
 
-    def _hint(self) -> None:
+    def hint(self) -> None:
         """Wake-ups are hints: each may be lost."""
         for member in self.members.values():
             if self.hints >= 1 or self.dice.random() < self.hints:
@@ -324,7 +326,7 @@ class World:
         """An operator's hand: what is unfinished is cancelled, what is finished is revived."""
         with contextlib.suppress(Conflict):
             finish(self.operator.retry(job.id) if job.finished else self.operator.cancel(job.id))
-            self._hint()
+            self.hint()
 
     def job(self, job_id: int) -> Job:
         return finish(self.operator.job(job_id))
@@ -351,7 +353,7 @@ class World:
         arguments = {"acts": [asdict(act) for act in acts or (Act(),)]}
         task = self.operator.task(options, max_retries)
         made = finish(self.operator.create_schedule(name, rule, task, arguments, **terms))
-        self._hint()
+        self.hint()
         return made
 
     def slots(self, name: str) -> list[LedgerSlot]:
@@ -368,6 +370,17 @@ class World:
             finish(self.store.slots(schedule.id, start, end, 1_000_000)),
             finish(self.store.doubled(schedule.id, start, end)),
         )
+
+    def calm(self) -> None:
+        """Tell the history who leads and what waits: long after the last fault, one and nothing."""
+        now = self.clock.now()
+        waiting = [
+            schedule.name
+            for schedule in finish(self.store.schedules(limit=100_000))
+            if schedule.next_run_at is not None and schedule.next_run_at < now - LATE
+        ]
+        leaders = [member.label for member in self.members.values() if member.leads]
+        self.history.add("world", "calm", leaders=leaders, waiting=waiting)
 
     def final(self) -> Final:
         totals: dict[str, int] = dict.fromkeys(TERMINAL, 0)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.model import Due, Job, Lease, Node, Revised, Revision, Schedule, Slot, Step
+from oncue.model import Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
 
 
 class Ledger(Protocol):
@@ -40,8 +40,8 @@ class Ledger(Protocol):
 
     # --- slots --------------------------------------------------------------------------------------------------
 
-    async def due(self, now: datetime, limit: int) -> list[Due]:
-        """Schedules whose next slot has come, the longest waiting first."""
+    async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
+        """Schedules whose next slot has come, the longest waiting first; `after` is the place to go on from."""
         ...
 
     async def next_run(self) -> datetime | None:

@@ -10,11 +10,11 @@ from uuid import UUID
 import asyncpg
 
 from oncue.errors import Conflict, NameClash, StoreRefused, StoreUnavailable
-from oncue.model import PARKED, Due, Job, Lease, Node, Revised, Revision, Schedule, Slot, State, Step
+from oncue.model import PARKED, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, State, Step
 from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.hints import Debounce
-from oncue.store.tables import is_plain_step
+from oncue.store.tables import BEGINNING, is_plain_step
 
 T = TypeVar("T")
 
@@ -68,8 +68,8 @@ class PostgresLedger:
 
     # --- slots --------------------------------------------------------------------------------------------------
 
-    async def due(self, now: datetime, limit: int) -> list[Due]:
-        rows = await self._fetch("due", now, limit, PARKED)
+    async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
+        rows = await self._fetch("due", now, limit, PARKED, *(after or BEGINNING))
         return [Due._make((*row[:12], row[12] or (), row[13] or ())) for row in rows]
 
     async def next_run(self) -> datetime | None:

@@ -46,7 +46,8 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
        nullif(array(select t.scheduled_for from oncue_slots t
                      where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor
                        and t.scheduled_for <= $1), '{}')
-  from oncue_schedules s where next_run_at <= $1 order by next_run_at, id limit $2;
+  from oncue_schedules s
+ where next_run_at <= $1 and (next_run_at, id) > ($4, $5) order by next_run_at, id limit $2;
 
 -- name: next_run
 select min(next_run_at) from oncue_schedules where next_run_at is not null;

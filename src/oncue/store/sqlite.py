@@ -476,7 +476,13 @@ class SqliteStore(SqliteLedger):
         return [values.node(row) for row in await self._writer.write(work)]
 
     async def leave(self, node: UUID, now: datetime) -> None:
-        await self._write("leave", node=str(node), now=values.micros(now))
+        parameters = {"node": str(node), "now": values.micros(now)}
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(self._sql["tide"], {"now": values.micros(now)})
+            connection.execute(self._sql["leave"], parameters)
+
+        await self._writer.write(work)
 
     async def nodes(self) -> list[Node]:
         return [values.node(row) for row in await self._rows("nodes")]

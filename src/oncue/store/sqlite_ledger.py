@@ -10,10 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from oncue.errors import Conflict, NameClash, StoreRefused
-from oncue.model import PARKED, Decided, Due, Job, Lease, Node, Revised, Revision, Schedule, Slot, Step
+from oncue.model import PARKED, Decided, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
 from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.lanes import Lane
+from oncue.store.tables import BEGINNING
 
 _PARKED = values.micros(PARKED)
 
@@ -61,8 +62,11 @@ class SqliteLedger:
 
     # --- slots --------------------------------------------------------------------------------------------------
 
-    async def due(self, now: datetime, limit: int) -> list[Due]:
-        rows = await self._rows("due", now=values.micros(now), limit=limit, parked=_PARKED)
+    async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
+        instant, number = after or BEGINNING
+        rows = await self._rows(
+            "due", now=values.micros(now), limit=limit, parked=_PARKED, instant=values.micros(instant), number=number
+        )
         return [values.due(row) for row in rows]
 
     async def next_run(self) -> datetime | None:
@@ -95,6 +99,7 @@ class SqliteLedger:
     def _decided(self, connection: sqlite3.Connection, steps: Sequence[Step], common: dict[str, Any]) -> set[int]:
         if common["epoch"] is not None and not connection.execute(self._sql["leads"], common).fetchall():
             return set()
+        connection.execute(self._sql["tide"], {"now": common["now"]})  # no later process is told an earlier time
         moves = {**common, "steps": json.dumps([_move_row(step) for step in steps])}
         won = set(as_set(connection, self._sql["current_steps"], moves))
         rows = [

@@ -49,7 +49,8 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
              order by j.visible_at, j.id limit 1000)),
        (select json_group_array(t.scheduled_for) from oncue_slots t
          where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= :now)
-  from oncue_schedules s where next_run_at <= :now order by next_run_at, id limit :limit;
+  from oncue_schedules s
+ where next_run_at <= :now and (next_run_at, id) > (:instant, :number) order by next_run_at, id limit :limit;
 
 -- name: next_run
 select min(next_run_at) from oncue_schedules where next_run_at is not null;

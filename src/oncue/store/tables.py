@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from oncue.model import Change, Queue, Step
+from oncue.model import Change, Place, Queue, Step
 
 NAMED_FOR = timedelta(days=1)
 """How much longer than finished jobs a node is kept that is gone: its last jobs may have been settled after its end."""
+
+BEGINNING: Place = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 
 
 def queue_rows(

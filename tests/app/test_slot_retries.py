@@ -1,0 +1,76 @@
+"""An operator's retry of a job that a schedule made."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from oncue import Conflict, Job, Oncue
+from tests.app.watching import Watcher
+
+
+async def a_failed_run(app: Oncue, delivery: Literal["at_most_once", "at_least_once"]) -> Job:
+    """The run of a slot that has failed for good."""
+
+    @app.task(delivery=delivery, max_retries=0)
+    async def report() -> None:
+        raise ValueError("no paper")
+
+    await app.create_schedule("nightly", "0 0 1 1 *", report)
+    watcher = Watcher(app)
+    async with app.worker():
+        slot = await app.run_now("nightly")
+        assert slot.job_id is not None
+        await watcher.ended([slot.job_id])
+    job = await app.job(slot.job_id)
+    assert job.state == "failed"
+    return job
+
+
+@pytest.mark.contract("SLOT-3")
+async def test_the_run_of_an_at_most_once_slot_stays_as_it_is(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    again = await app.retry(failed.id)
+    assert await app.job(failed.id) == failed
+    assert (again.retry_of, again.state, again.attempt) == (failed.id, "queued", 0)
+    assert (again.task, again.args, again.options) == (failed.task, failed.args, failed.options)
+    assert (again.schedule_id, again.scheduled_for) == (failed.schedule_id, failed.scheduled_for)
+    assert again.start_by is None, "whoever asks for it now does not mind that it is late"
+
+
+async def test_the_ledger_still_tells_of_the_first_run(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    await app.retry(failed.id)
+    found = await app.audit("nightly")
+    assert found.holds
+    assert [fate.row.job_id for fate in found.fates if fate.row] == [failed.id]
+
+
+async def test_any_other_run_starts_over_in_place(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_least_once")
+    again = await app.retry(failed.id)
+    assert (again.id, again.state, again.retry_count) == (failed.id, "queued", 0)
+
+
+@pytest.mark.contract("SLOT-5")
+@pytest.mark.parametrize("delivery", ["at_most_once", "at_least_once"])
+async def test_a_retry_does_not_overlap_with_another_run(
+    app: Oncue, delivery: Literal["at_most_once", "at_least_once"]
+) -> None:
+    failed = await a_failed_run(app, delivery)
+    other = await app.run_now("nightly")
+    with pytest.raises(Conflict, match=f"job {other.job_id} of the same schedule is not finished") as refused:
+        await app.retry(failed.id)
+    assert refused.value.job_id == other.job_id
+    assert await app.job(failed.id) == failed
+
+
+async def test_a_failure_of_a_retry_is_retried_like_the_first(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    watcher = Watcher(app)
+    async with app.worker():
+        again = await app.retry(failed.id)
+        await watcher.ended([again.id])
+    third = await app.retry(again.id)
+    assert third.retry_of == again.id

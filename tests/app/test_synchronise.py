@@ -1,0 +1,312 @@
+"""Schedules that code declares: what a start makes of them, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from oncue import Conflict, Oncue, SlotTaken, StoreUnavailable, Task, cron
+from oncue.policy.schedules import BY_HAND, UNDECLARED
+from oncue.settings import load
+from tests.app.test_scheduling import wired
+
+NIGHTLY = cron("30 2 * * *", tz="Europe/Berlin")
+
+
+class Programs:
+    """Versions of applications on one database: each start is a fresh process, as it were."""
+
+    def __init__(self, url: str, runner: asyncio.Runner) -> None:
+        self._url = url
+        self._runner = runner
+        self.made: list[Oncue] = []
+
+    def program(self, name: str = "app") -> Oncue:
+        app = Oncue(name=name, settings=load({"database_url": self._url}, environment={}))
+        self.made.append(app)
+        return app
+
+    async def start(self, *declared: Any, name: str = "app") -> Oncue:
+        """A program whose code declares this: (task's name, options of the task)."""
+        app = self.program(name)
+        for task, options in declared:
+            declare(app, task, **options)
+        await app.synchronise()
+        return app
+
+
+def declare(app: Oncue, name: str, **options: Any) -> Task[..., None]:
+    @app.task(name=name, **options)
+    async def work(slot: datetime | None = None) -> None:
+        """Does its work.
+
+        And more.
+        """
+
+    return work
+
+
+@pytest.fixture
+def programs(database_url: str, runner: asyncio.Runner) -> Any:
+    made = Programs(database_url, runner)
+    yield made
+    for app in made.made:
+        runner.run(app.aclose())
+        app.close()
+
+
+async def test_what_code_declares_is_there_after_a_start(programs: Programs) -> None:
+    options = {
+        "schedule": NIGHTLY, "queue": "slow", "priority": 9, "missed": "each", "grace": "10m", "max_instances": 3,
+        "delivery": "at_most_once", "deadline": "2h",
+    }  # fmt: skip
+    app = await programs.start(("brief", options), ("plain", {}))
+    (found,) = await app.schedules()
+    assert (found.name, found.task, found.description, found.declared_by) == ("brief", "brief", "Does its work.", "app")
+    assert (found.expression, found.tz, found.queue, found.priority) == ("30 2 * * *", "Europe/Berlin", "slow", 9)
+    assert (found.missed, found.grace, found.max_instances, found.max_retries) == ("each", 600.0, 3, 0)
+    assert (found.enabled, found.revision, found.created_by, found.deadline) == (True, 1, "code:app", 7200.0)
+
+
+async def test_the_same_declaration_again_changes_nothing(programs: Programs) -> None:
+    first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedule("brief")
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    assert await app.schedule("brief") == first
+    await asyncio.gather(*(app.synchronise() for _ in range(5)))
+    assert await app.schedule("brief") == first
+    assert len(await app.revisions("brief")) == 1
+
+
+async def test_a_changed_declaration_is_a_revision_from_now(programs: Programs) -> None:
+    first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedule("brief")
+    app = await programs.start(("brief", {"schedule": cron("0 4 * * *"), "max_instances": 2}))
+    found = await app.schedule("brief")
+    assert (found.id, found.revision, found.expression, found.tz) == (first.id, 2, "0 4 * * *", "UTC")
+    assert (found.max_instances, found.enabled) == (2, True)
+    assert found.cursor == found.started_at > first.started_at
+
+
+async def test_options_of_the_task_alone_make_no_revision(programs: Programs) -> None:
+    await programs.start(("brief", {"schedule": NIGHTLY}))
+    app = await programs.start(("brief", {"schedule": NIGHTLY, "timeout": "5m", "max_retries": 7}))
+    found = await app.schedule("brief")
+    assert (found.revision, found.max_retries) == (1, 7)
+    assert "300" in found.options
+
+
+async def test_what_is_declared_no_more_is_disabled_and_says_so(
+    programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
+    await programs.start(("brief", {"schedule": NIGHTLY}), ("other", {"schedule": NIGHTLY}))
+    with caplog.at_level(logging.WARNING, "oncue.schedules"):
+        app = await programs.start(("other", {"schedule": NIGHTLY}), ("brief", {}))
+    found = await app.schedule("brief")
+    assert (found.enabled, found.reason, found.next_run_at, found.revision) == (False, UNDECLARED, None, 2)
+    assert caplog.messages == ["schedule brief is disabled: the code of 'app' no longer declares it"]
+    assert (await app.schedule("other")).enabled
+    caplog.clear()
+    await app.synchronise()
+    assert caplog.messages == [], "once"
+
+
+async def test_what_is_declared_again_is_enabled_from_now(programs: Programs) -> None:
+    await programs.start(("brief", {"schedule": NIGHTLY}))
+    gone = await (await programs.start()).schedule("brief")
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    found = await app.schedule("brief")
+    assert (found.enabled, found.reason, found.revision) == (True, None, 3)
+    assert found.cursor > gone.cursor
+    assert found.next_run_at is not None
+    assert (await app.audit("brief")).holds
+
+
+async def test_what_was_disabled_by_hand_stays_so(programs: Programs) -> None:
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    await app.toggle_schedule("brief", False)
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    found = await app.schedule("brief")
+    assert (found.enabled, found.reason, found.revision) == (False, BY_HAND, 2)
+    app = await programs.start(("brief", {"schedule": cron("0 4 * * *")}))
+    found = await app.schedule("brief")
+    assert (found.enabled, found.reason, found.expression) == (False, BY_HAND, "0 4 * * *")
+    await programs.start()
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    assert (await app.schedule("brief")).reason == BY_HAND, "nor does its absence for a while enable it"
+    await app.toggle_schedule("brief", True)
+    await app.synchronise()
+    assert (await app.schedule("brief")).enabled
+
+
+async def test_a_declared_schedule_is_changed_in_code_only(programs: Programs) -> None:
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    for verb in (app.change_schedule("brief", priority=3), app.delete_schedule("brief")):
+        with pytest.raises(Conflict, match="schedule 'brief' is declared in the code of 'app': change it there"):
+            await verb
+    with pytest.raises(Conflict, match="there is a schedule 'brief' already"):
+        await app.create_schedule("brief", "@daily", "brief")
+    slot = await app.run_now("brief")
+    assert slot.state == "queued"
+
+
+async def test_a_schedule_of_run_time_under_the_same_name_is_a_clear_error(programs: Programs) -> None:
+    app = await programs.start(("brief", {}))
+    await app.create_schedule("brief", "@daily", "brief", created_by="ann")
+    with pytest.raises(Conflict, match="schedule 'brief' was made at run time by ann, and the code declares one"):
+        await programs.start(("brief", {"schedule": NIGHTLY}))
+    assert (await app.schedule("brief")).expression == "@daily"
+    await app.delete_schedule("brief")
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    found = await app.schedule("brief")
+    assert (found.declared_by, found.enabled, found.revision) == ("app", True, 3)
+
+
+async def test_what_was_undeclared_can_be_deleted_and_declared_anew(programs: Programs) -> None:
+    app = await programs.start(("brief", {"schedule": cron("0 0 1 1 *")}))
+    at = (await app.preview("brief", 1))[0].scheduled_for
+    slot = await app.trigger("brief", at)
+    app = await programs.start()
+    await app.delete_schedule("brief")
+    assert await app.schedules() == []
+    app = await programs.start(("brief", {"schedule": cron("0 0 1 1 *")}))
+    assert (await app.schedule("brief")).enabled
+    assert slot.job_id is not None
+    await app.cancel(slot.job_id)
+    with pytest.raises(SlotTaken):
+        await app.trigger("brief", at)
+
+
+async def test_two_applications_leave_each_other_alone(programs: Programs) -> None:
+    one = await programs.start(("one brief", {"schedule": NIGHTLY}), name="one")
+    await one.create_schedule("at run time", "@daily", "one brief")
+    before = await one.schedules()
+    two = await programs.start(("two brief", {"schedule": NIGHTLY}), name="two")
+    assert [found for found in await two.schedules() if found.name != "two brief"] == before
+    await programs.start(name="two")
+    found = {schedule.name: schedule.enabled for schedule in await one.schedules()}
+    assert found == {"at run time": True, "one brief": True, "two brief": False}
+
+
+async def test_two_applications_that_declare_one_name_are_warned(
+    programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
+    await programs.start(("brief", {"schedule": NIGHTLY}), name="one")
+    with caplog.at_level(logging.WARNING, "oncue.schedules"):
+        two = await programs.start(("brief", {"schedule": NIGHTLY}), name="two")
+    assert "schedule brief was declared by one and is now declared by two" in caplog.text
+    assert (await two.schedule("brief")).declared_by == "two"
+    await programs.start(name="one")
+    assert (await two.schedule("brief")).enabled
+
+
+async def test_a_schedule_that_fires_all_the_while_is_disabled_all_the_same(programs: Programs) -> None:
+    """Each slot that is decided changes the row: between look and write there may be one."""
+    await programs.start(("brief", {"schedule": cron("* * * * *"), "max_instances": 9}))
+    app = programs.program()
+    connection = await app.connected()
+    real, disturbed = connection.store, []
+
+    class Disturbed:
+        dialect = real.dialect
+
+        def __getattr__(self, verb: str) -> Any:
+            return getattr(real, verb)
+
+        async def revise(self, changes: Any, now: datetime) -> list[bool]:
+            if len(disturbed) < 3:
+                disturbed.append(await busy.run_now("brief"))
+            return await real.revise(changes, now)
+
+    busy = programs.program()
+    declare(busy, "brief")
+    connection.store = Disturbed()  # type: ignore[assignment]
+    await app.synchronise()
+    found = await app.schedule("brief")
+    assert (found.enabled, found.reason) == (False, UNDECLARED)
+    assert len(disturbed) == 3
+
+
+async def test_an_operator_who_enables_it_meanwhile_is_heard(programs: Programs) -> None:
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    await app.toggle_schedule("brief", False)
+    late = programs.program()
+    declare(late, "brief", schedule=cron("0 4 * * *"))
+    connection = await late.connected()
+    real, done = connection.store, []
+
+    class Meddled:
+        dialect = real.dialect
+
+        def __getattr__(self, verb: str) -> Any:
+            return getattr(real, verb)
+
+        async def revise(self, changes: Any, now: datetime) -> list[bool]:
+            if not done:
+                done.append(await app.toggle_schedule("brief", True))
+            return await real.revise(changes, now)
+
+    connection.store = Meddled()  # type: ignore[assignment]
+    await late.synchronise()
+    found = await app.schedule("brief")
+    assert (found.enabled, found.reason, found.expression) == (True, None, "0 4 * * *")
+
+
+async def test_ten_processes_that_start_at_once_make_one_revision(programs: Programs) -> None:
+    await asyncio.gather(*(programs.start(("brief", {"schedule": NIGHTLY})) for _ in range(10)))
+    app = programs.made[0]
+    assert [revision.revision for revision in await app.revisions("brief")] == [1]
+
+
+async def test_a_start_whose_reply_was_lost_is_repeated_without_harm(programs: Programs) -> None:
+    app = programs.program()
+    declare(app, "brief", schedule=NIGHTLY)
+    wire = await wired(app)
+    wire.lose_reply("revise")
+    with pytest.raises(StoreUnavailable):
+        await app.synchronise()
+    await app.synchronise()
+    assert len(await app.revisions("brief")) == 1
+
+
+async def test_slots_overtaken_by_a_new_declaration_are_written_down(programs: Programs) -> None:
+    app = programs.program()
+    declare(app, "brief", schedule=cron("* * * * *"))
+    connection = await app.connected()
+    start = connection.now()
+    await app.synchronise()
+    late = programs.program()
+    later = await late.connected()
+    later.now = lambda: start + timedelta(minutes=5)  # type: ignore[method-assign]
+    declare(late, "brief", schedule=cron("0 4 * * *"))
+    await late.synchronise()
+    (row,) = await late.slots("brief", start, start + timedelta(minutes=5))
+    assert (row.verdict, row.slots, row.revision) == ("missed", 5, 1)
+    assert (await late.audit("brief", start)).holds
+
+
+async def test_a_worker_synchronises_when_it_starts(programs: Programs) -> None:
+    app = programs.program()
+    declare(app, "brief", schedule=NIGHTLY)
+    assert await app.schedules() == []
+    async with app.worker():
+        assert [found.name for found in await app.schedules()] == ["brief"]
+
+
+def test_what_a_schedule_cannot_call_is_refused_where_it_is_declared() -> None:
+    app = Oncue("sqlite:///nowhere.db")
+    with pytest.raises(ValueError, match=r"schedule: report has parameters without a default \(kind\)"):
+
+        @app.task(schedule=NIGHTLY)
+        def report(slot: datetime, kind: str) -> None: ...
+
+    for options in (
+        {"schedule": "0 3 * * *"},
+        {"schedule": NIGHTLY, "missed": "all"},
+        {"schedule": NIGHTLY, "grace": "soon"},
+        {"schedule": NIGHTLY, "max_instances": 0},
+    ):
+        with pytest.raises(ValueError, match=f"^{[*options][-1]}: "):
+            declare(app, "other", **options)

@@ -1,0 +1,74 @@
+"""Schedules under random faults, and under operators who meddle: every slot is decided once, and provably so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from oncue.engine import scheduler
+from oncue.sim.checker import PROMISES, Final, check
+from oncue.sim.faults import simulate_schedules
+
+CHUNK = 20
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-16")
+@pytest.mark.parametrize("first", range(0, 200, CHUNK))
+def test_every_slot_is_decided_once(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        world, violations = simulate_schedules(seed)
+        world.close()
+        assert not violations, f"seed {seed}: " + "\n".join(map(str, violations))
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-16")
+def test_every_slot_is_decided_once_when_one_pass_does_not_take_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pass has decided is then written while the next one reads."""
+    for limit in (1, 2):
+        monkeypatch.setattr(scheduler, "LIMIT", limit)
+        for seed in range(limit, 60, 2):
+            world, violations = simulate_schedules(seed)
+            world.close()
+            assert not violations, f"limit {limit}, seed {seed}: " + "\n".join(map(str, violations))
+
+
+def test_the_seeds_reach_what_they_are_for() -> None:
+    kinds: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    for seed in range(30):
+        world, _ = simulate_schedules(seed)
+        events = world.history.events
+        kinds.update(event.kind for event in events)
+        kinds.update(event.fields["verdict"] for event in events if event.kind == "slot")
+        kinds.update(str(event.fields["reason"]) for event in events if event.kind == "slot")
+        kinds.update("late decision" for event in events if event.kind == "step" and not event.fields["accepted"])
+        kinds.update("second leader" for event in events if event.kind == "hold" and event.fields["epoch"] > 1)
+        states.update(job.reason or job.state for job in world.jobs() if job.schedule_id is not None)
+        world.close()
+    for kind in ("fired", "missed", "coalesced", "skipped", "manual", "run_now", "trigger", "backfill"):
+        assert kinds[kind] > 0, kind
+    for kind in ("crash", "hold.end", "late decision", "second leader", "revision"):
+        assert kinds[kind] > 0, kind
+    assert states["succeeded"] > 100
+    assert states["worker_startup_recovery"] + states["skipped_timeout"] > 0
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    first, second, other = (simulate_schedules(seed)[0] for seed in (7, 7, 8))
+    assert first.history.digest() == second.history.digest()
+    assert first.history.digest() != other.history.digest()
+
+
+def test_a_history_with_holes_raises_no_alarm() -> None:
+    for seed in range(10):
+        world, _ = simulate_schedules(seed)
+        victims = {event.node for event in world.history.events if event.kind == "crash"}
+        left = [event for event in world.history.events if event.node not in victims]
+        assert check(left, world.final(), complete=False, ordered=False) == []
+        world.close()
+
+
+def test_a_history_without_schedules_is_fine() -> None:
+    assert check([], Final(())) == []
+    assert "a slot is decided once" in PROMISES
