@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import logging
@@ -37,6 +38,7 @@ BACKFILL_BATCH = 1000
 MOST_BACKFILLED = 100_000
 MOST_PREVIEWED = 10_000
 MOST_TRIES = 20
+ASK_AGAIN_SECONDS = 0.2
 LEDGER_PAGE = 10_000
 LONGEST_LOOK = timedelta(days=3650)
 LONGEST_DESCRIPTION = 1000
@@ -386,6 +388,7 @@ class Scheduling:
             except StoreUnavailable:
                 if attempt == MOST_TRIES - 1:
                     raise
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
         raise Conflict(f"schedule {name!r} is being changed by others at this moment: try again")
 
     async def _refuse_running(self, connected: Connected, schedule: Schedule) -> None:

@@ -539,7 +539,7 @@ async def test_what_the_ledger_no_longer_keeps_is_never_run_again(app: Oncue, re
     assert (await app.schedule("nightly")).horizon == horizon
     with pytest.raises(SlotTaken, match="up to which the ledger is no longer kept: it cannot be told whether it ran"):
         await app.trigger("nightly", start)
-    with pytest.raises(InvalidSchedule, match="start: expected .* or later: before, the ledger is not kept"):
+    with pytest.raises(InvalidSchedule, match=r"start: expected .* or later: before, the ledger is not kept"):
         await app.backfill("nightly", start, end)
     assert (await app.backfill("nightly", horizon, end)).present == 5
     found = await app.audit("nightly", start)

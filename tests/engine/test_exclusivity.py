@@ -193,6 +193,25 @@ def test_a_zombie_finds_itself_standing_by() -> None:
         assert kept(world)
 
 
+def test_one_that_slept_and_was_not_missed_goes_on_with_its_jobs() -> None:
+    """A laptop's lid: its lease is over, and nobody has taken it."""
+    for seed in range(10):
+        world = World(seed)
+        member = world.boot("active", exclusive=True)
+        world.run(1.0)
+        job = world.enqueue(Act(seconds=8.0), options=Options("at_most_once", None, 3600.0), max_retries=0)
+        world.run(1.0)
+        heard: list[str] = []
+        member.telemetry.subscribe(lambda event, _, __, heard=heard: heard.append(event), "exclusive.lost")
+        world.pause("active")
+        world.run(600.0)
+        world.resume("active")
+        world.run(10.0)
+        assert world.job(job).state == "succeeded"
+        assert (working(world), leading(world), heard) == (["active"], ["active"], [])
+        assert kept(world)
+
+
 @pytest.mark.contract("SLOT-2")
 def test_never_two_at_once_whatever_happens() -> None:
     for seed in range(15):

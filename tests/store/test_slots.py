@@ -473,11 +473,21 @@ async def test_what_is_released_is_due_at_once_and_counts(store: Store) -> None:
     first, _ = await parked(store, schedule, at(1), at(2))
     assert await store.release_parked(at(101), 100) == 1
     job = await see(store, first)
-    assert (job.state, job.visible_at, job.updated_at) == ("scheduled", at(101), at(101))
+    assert (job.state, job.visible_at, job.updated_at) == ("queued", at(101), at(101))
     assert await store.unfinished(schedule.id, 9) == [first]
     assert await store.promote(at(101), 10) == PARKED
     assert [claim.id for claim in await take(store, await enter(store), now=at(101))] == [first]
     assert await store.release_parked(at(101), 100) == 0, "it runs"
+
+
+async def test_the_deadline_of_a_parked_job_counts_from_its_release(store: Store) -> None:
+    schedule = await plan(store, deadline=60.0)
+    (job_id,) = await parked(store, schedule, at(1))
+    made = await see(store, job_id)
+    assert made.deadline_at is not None
+    assert made.deadline_at - made.created_at == timedelta(seconds=60)
+    assert await store.release_parked(at(5000), 100) == 1
+    assert (await see(store, job_id)).deadline_at == at(5000) + timedelta(seconds=60)
 
 
 @pytest.mark.contract("SLOT-5")

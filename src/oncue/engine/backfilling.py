@@ -12,6 +12,8 @@ from oncue.engine.service import Signal
 from oncue.store.contract import Store
 
 LIMIT = 5000
+BRISK = timedelta(seconds=0.1)
+FOR_A_WHILE = timedelta(seconds=5)
 
 
 class Backfilling:
@@ -21,7 +23,11 @@ class Backfilling:
         self.signal = Signal()
         self._store = store
         self._interval = timedelta(seconds=interval)
+        self._brisk_until: datetime | None = None
 
     async def tick(self, now: datetime) -> datetime:
-        await self._store.release_parked(now, LIMIT)
-        return now + self._interval
+        """While a backfill goes on its next job should not wait for long; else there is nothing to hurry for."""
+        if await self._store.release_parked(now, LIMIT):
+            self._brisk_until = now + FOR_A_WHILE
+        brisk = self._brisk_until is not None and now < self._brisk_until
+        return now + (min(BRISK, self._interval) if brisk else self._interval)

@@ -100,17 +100,26 @@ class Exclusivity:
     async def _renew(self, held: Lease, now: datetime) -> datetime:
         expires_at = now + self._lease
         try:
-            renewed = await self._store.renew(EXCLUSIVE, self._node.id, held.epoch, now, expires_at, respect=None)
+            lease = await self._renewed(held, now, expires_at)
         except StoreError as error:
             _log.warning("the exclusive lease was not renewed: %s", error)
             if self._until is None or self._clock.latest() + self._beat / 4 + self._patience >= self._until:
                 self._lose("this node's exclusive lease is about to end and the database does not answer")
             return now + self._beat / 4
-        if renewed:
-            self._until = expires_at
+        if lease is not None:
+            self._held, self._until = lease, expires_at
         else:
             self._lose("this node is the exclusive worker no more: its lease ended, or another one took it")
         return now + self._beat
+
+    async def _renewed(self, held: Lease, now: datetime, expires_at: datetime) -> Lease | None:
+        if await self._store.renew(EXCLUSIVE, self._node.id, held.epoch, now, expires_at, respect=None):
+            return held
+        # This process may have stood still for longer than its lease, perhaps with its whole host. The next epoch says
+        # that nobody has held it since, so that nothing needs to be stopped.
+        lease = await self._store.acquire(EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None)
+        is_ours = lease is not None and lease.holder == self._node.id and lease.epoch == held.epoch + 1
+        return lease if is_ours else None
 
     def _lose(self, why: str) -> None:
         self._held, self._until = None, None

@@ -70,7 +70,7 @@ class Ledger(Protocol):
         ...
 
     async def release_parked(self, now: datetime, limit: int) -> int:
-        """Make up to `limit` parked jobs due, each schedule's oldest slot first, as far as its `max_instances` leaves
+        """Queue up to `limit` parked jobs, each schedule's oldest slot first, as far as its `max_instances` leaves
         room. How many.
 
         A schedule whose job is released gets a new version: who was about to decide a slot of it has to look again.

@@ -25,7 +25,6 @@ class PostgresLedger:
     _connections: Connections
     _sql: Mapping[str, str]
     _hints: Debounce
-    _later_hints: Debounce
 
     # --- schedules ----------------------------------------------------------------------------------------------
 
@@ -140,7 +139,7 @@ class PostgresLedger:
         async with self._connections.use() as connection, connection.transaction():
             await connection.execute(self._sql["hold_schedules"], schedules)
             status = await connection.execute(self._sql["release_parked"], now, schedules, limit)
-        self._later_hints.send()
+        self._hints.send()
         return int(status.split()[-1])
 
     async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:

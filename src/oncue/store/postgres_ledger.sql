@@ -150,7 +150,9 @@ update oncue_schedules set version = version + 1 where id = any(array(select unn
 
 -- name: release_parked
 -- `state || ''` keeps the planner from the index of what is due later, through all that is parked.
-update oncue_jobs set visible_at = $1, updated_at = $1
+-- A deadline counts from when the job is let go.
+update oncue_jobs
+   set state = 'queued', visible_at = $1, updated_at = $1, deadline_at = deadline_at + ($1 - created_at)
  where state || '' = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00' and id = any(array(
            select parked.id from unnest($2::bigint[]) as held (id)
             cross join lateral (select id, max_instances from oncue_schedules where id = held.id offset 0) as s

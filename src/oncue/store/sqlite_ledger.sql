@@ -119,7 +119,9 @@ select json_group_array(id) from (
 update oncue_schedules set version = version + 1 where id in (select value from json_each(:ids));
 
 -- name: release_parked
-update oncue_jobs set visible_at = :now, updated_at = :now
+-- A deadline counts from when the job is let go.
+update oncue_jobs
+   set state = 'queued', visible_at = :now, updated_at = :now, deadline_at = deadline_at + (:now - created_at)
  where id in (select id from oncue_jobs indexed by oncue_jobs_parked
                where schedule_id = :schedule_id and state = 'scheduled' and visible_at = 253370764800000000
                order by scheduled_for
