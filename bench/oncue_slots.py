@@ -21,6 +21,7 @@ from oncue.engine.service import Signal
 from oncue.model import PARKED
 from oncue.store import statements
 from oncue.store.contract import LEADER
+from oncue.store.tables import BEGINNING
 
 ELSEWHERE = "elsewhere"
 TICKS = 31
@@ -107,7 +108,7 @@ async def _tick_statements(dsn: str) -> list[Statement]:
     columns = [[each.id for each in due], [each.version for each in due], [each.next_run_at for each in due]]
     later = [each.next_run_at + timedelta(days=1) for each in due]
     return [
-        Statement(sql["due"], (now, LIMIT, PARKED)),
+        Statement(sql["due"], (now, LIMIT, PARKED, *BEGINNING)),
         Statement(sql["decide_plain"], (now, NODE, 1, *columns, later, jobs, AUTHOR)),
         Statement(sql["next_run"]),
     ]

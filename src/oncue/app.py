@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from oncue import __version__, identity, store
 from oncue.checks import DEFAULT_GRACE, checked_name
 from oncue.clock import Clock, DatabaseClock
+from oncue.engine.declarations import Declarations
 from oncue.engine.heart import Heart
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.timekeeper import Timekeeper
@@ -297,6 +298,7 @@ class Oncue(Operations, Scheduling, Explaining):
     ) -> AsyncIterator[WorkerNode]:
         pace = self.settings.pace
         heart = Heart(beats, [Timekeeper(beats, clock), *node.heart], clock, self.telemetry, node.farewell)
+        node.upkeep.append(Declarations(lambda: self.disown(Connection(main, clock)), interval=2 * pace.lease))
         process = WorkerProcess(node, main, clock, self.telemetry, pace)
         await heart.start()
         try:
@@ -346,6 +348,7 @@ class Oncue(Operations, Scheduling, Explaining):
             started_at=now,
             beat_at=now,
             expires_at=now,
+            schedules=tuple(sorted(task.name for task in self.tasks.values() if task.schedule is not None)),
             process_start=identity.process_start(),
             exclusive=settings.exclusive,
         )

@@ -19,7 +19,6 @@ from oncue.store.contract import EXCLUSIVE, LEADER, Store
 
 MOST_ASKED = 20
 """How many nodes are asked what they hold."""
-PAGE, MOST_PAGES = 1000, 100
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -113,22 +112,9 @@ async def _schedule(store: Store, name: str) -> Schedule:
 
 
 async def _schedule_of(store: Store, job: Job) -> str | None:
-    """The name of the schedule that a job was made for. One that code declares is named as its task."""
-    if job.schedule_id is None:
-        return None
-    likely = await store.schedule(job.task)
-    if likely is not None and likely.id == job.schedule_id:
-        return likely.name
-    after = ""
-    for _ in range(MOST_PAGES):
-        page = await store.schedules(after, PAGE)
-        for schedule in page:
-            if schedule.id == job.schedule_id:
-                return schedule.name
-        if len(page) < PAGE:
-            break
-        after = page[-1].name
-    return None
+    """The name of the schedule that a job was made for."""
+    found = None if job.schedule_id is None else await store.schedule_by_id(job.schedule_id)
+    return None if found is None else found.name
 
 
 async def _paused_at(store: Store, queue: str) -> datetime | None:

@@ -290,6 +290,7 @@ class Node:
     expires_at: datetime
     process_start: str = ""
     exclusive: bool = False
+    schedules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,26 +100,29 @@ class Operations:
         connected = await self.connected()
         job, now = await self.job(ref), connected.now()
         if job.finished and job.schedule_id is not None:
-            await self._refuse_overlap(job, job.schedule_id)
-        if job.finished and lifecycle.is_final(job):
-            return await self._repeated(job, now)
+            return await self._rerun(job, job.schedule_id)
         change = lifecycle.revive(job, now)
         if change is None or not await self._revived(change, job, now):
             raise Conflict(f"job {job.id} is {(await self.job(job.id)).state}: only finished jobs are retried", job.id)
         return await self.job(job.id)
 
-    async def _refuse_overlap(self, job: Job, schedule_id: int) -> None:
-        """Two runs of one schedule do not overlap because of a retry."""
-        unfinished = await (await self.connected()).store.unfinished(schedule_id, 1)
-        if unfinished:
-            raise Conflict(f"job {job.id}: job {unfinished[0]} of the same schedule is not finished", unfinished[0])
-
-    async def _repeated(self, job: Job, now: datetime) -> Job:
-        store = (await self.connected()).store
-        (new_id,) = await store.reserve(1)
-        if not await store.repeat(job, new_id, now):
-            raise Conflict(f"job {job.id} has changed in this moment: look at it again", job.id)
-        return await self.job(new_id)
+    async def _rerun(self, job: Job, schedule_id: int) -> Job:
+        """Run a slot's job again. Runs of one schedule do not overlap because of it: its version is the fence."""
+        connected = await self.connected()
+        store = connected.store
+        new_id = (await store.reserve(1))[0] if lifecycle.is_final(job) else None
+        while (schedule := await store.schedule_by_id(schedule_id)) is not None:
+            unfinished = await store.unfinished(schedule_id, schedule.max_instances)
+            if len(unfinished) >= schedule.max_instances:
+                raise Conflict(f"job {job.id}: job {unfinished[0]} of the same schedule is not finished", unfinished[0])
+            job, now = await self.job(job.id), connected.now()
+            again = lifecycle.revive(job, now) if new_id is None else new_id
+            if again is None:
+                raise Conflict(f"job {job.id} is {job.state}: only finished jobs are retried", job.id)
+            if await store.rerun(schedule, job, again, now):
+                return await self.job(new_id or job.id)
+            await asyncio.sleep(0)
+        raise JobNotFound(f"the schedule of job {job.id} is gone")
 
     async def _revived(self, change: Change, job: Job, now: datetime) -> bool:
         store = (await self.connected()).store

@@ -32,6 +32,7 @@ from oncue.policy.durations import Duration
 from oncue.policy.triggers import DstMark, DstPolicy, Rule
 from oncue.store.contract import Store
 from oncue.task import Task
+from oncue.telemetry import Telemetry
 
 TRIGGER, RUN_NOW, BACKFILL = "trigger", "run_now", "backfill"
 BACKFILL_BATCH = 1000
@@ -80,6 +81,7 @@ class Scheduling:
 
     name: str
     tasks: dict[str, Task[Any, Any]]
+    telemetry: Telemetry
 
     async def connected(self) -> Connected:
         raise NotImplementedError
@@ -221,7 +223,8 @@ class Scheduling:
                 current.grace if grace is None else grace,
                 current.max_instances if max_instances is None else max_instances,
             )
-            return dataclasses.replace(wanted, enabled=current.enabled, reason=current.reason)
+            kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
+            return dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
 
         return await self._edited(name, edit, changed_by)
 
@@ -231,7 +234,10 @@ class Scheduling:
         def edit(current: Schedule) -> Schedule:
             if current.enabled == _checked_enabled(enabled):
                 return current
-            return dataclasses.replace(current, enabled=enabled, reason=None if enabled else policy.BY_HAND)
+            # What no code declares any more, and somebody enables, is theirs from now on.
+            declared_by = None if current.reason == policy.UNDECLARED else current.declared_by
+            reason = None if enabled else policy.BY_HAND
+            return dataclasses.replace(current, enabled=enabled, reason=reason, declared_by=declared_by)
 
         return await self._edited(name, edit, changed_by)
 
@@ -309,11 +315,29 @@ class Scheduling:
         connected = connected or await self.connected()
         declared = [task for task in self.tasks.values() if task.schedule is not None]
         for task in declared:
-            await self._declare(connected, task)
-        names = {task.name for task in declared}
-        for stored in await connected.store.declared(self.name):
-            if stored.name not in names and stored.enabled:
-                await self._disown(connected, stored.name)
+            try:
+                await self._declare(connected, task)
+            except Conflict as error:  # one schedule that cannot be declared does not keep a worker from working
+                _log.error("schedule %s cannot be declared: %s", task.name, error)
+                self.telemetry.emit("schedule.error", {}, schedule=task.name, error=error)
+        await self.disown(connected)
+
+    async def disown(self, connected: Connected | None = None) -> None:
+        """Disable what this application declared once and no live worker of any version declares now.
+
+        In a rolling deployment that is when the last worker of the old version is gone, so workers look again and
+        again.
+        """
+        connected = connected or await self.connected()
+        ours = {task.name for task in self.tasks.values() if task.schedule is not None}
+        stored = [one.name for one in await connected.store.declared(self.name) if one.enabled and one.name not in ours]
+        if not stored:
+            return
+        now = connected.now()
+        living = {name for node in await connected.store.nodes() if node.expires_at > now for name in node.schedules}
+        for name in stored:
+            if name not in living:
+                await self._disown(connected, name)
 
     async def _declare(self, connected: Connected, task: Task[Any, Any]) -> None:
         assert task.schedule is not None
@@ -518,7 +542,8 @@ def _refuse_code(schedule: Schedule) -> None:
 
 def _as_operators_left_it(current: Schedule, wanted: Schedule) -> Schedule:
     """A schedule that was disabled by hand stays so, whatever the code says."""
-    if current.deleted_at is None and current.declared_by is None:
+    made_in_code = current.created_by.startswith("code:")
+    if current.deleted_at is None and current.declared_by is None and not made_in_code:
         raise Conflict(
             f"schedule {current.name!r} was made at run time by {current.created_by}, and the code declares one of the "
             "same name: delete or rename one of them"

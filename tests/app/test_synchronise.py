@@ -152,12 +152,15 @@ async def test_a_declared_schedule_is_changed_in_code_only(programs: Programs) -
     assert slot.state == "queued"
 
 
-async def test_a_schedule_of_run_time_under_the_same_name_is_a_clear_error(programs: Programs) -> None:
+async def test_a_schedule_of_run_time_under_the_same_name_stands_and_the_log_says_so(
+    programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
     app = await programs.start(("brief", {}))
     await app.create_schedule("brief", "@daily", "brief", created_by="ann")
-    with pytest.raises(Conflict, match="schedule 'brief' was made at run time by ann, and the code declares one"):
-        await programs.start(("brief", {"schedule": NIGHTLY}))
+    await programs.start(("brief", {"schedule": NIGHTLY}), ("other", {"schedule": NIGHTLY}))
+    assert "schedule 'brief' was made at run time by ann, and the code declares one" in caplog.text
     assert (await app.schedule("brief")).expression == "@daily"
+    assert (await app.schedule("other")).enabled, "the rest is declared all the same"
     await app.delete_schedule("brief")
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
     found = await app.schedule("brief")
@@ -310,3 +313,32 @@ def test_what_a_schedule_cannot_call_is_refused_where_it_is_declared() -> None:
     ):
         with pytest.raises(ValueError, match=f"^{[*options][-1]}: "):
             declare(app, "other", **options)
+
+
+async def test_nothing_is_disabled_while_a_live_worker_declares_it(programs: Programs) -> None:
+    """A rolling deployment: a worker of the old version starts again beside one of the new version."""
+    old, new = ("old", {"schedule": NIGHTLY}), ("new", {"schedule": NIGHTLY})
+    current = programs.program()
+    for task, options in (old, new):
+        declare(current, task, **options)
+    async with current.worker():
+        app = await programs.start(old)
+        assert (await app.schedule("new")).enabled
+    await app.disown()
+    found = await app.schedule("new")
+    assert (found.enabled, found.reason) == (False, UNDECLARED), "once nobody declares it any more"
+    assert (await app.schedule("old")).enabled
+
+
+async def test_a_schedule_that_somebody_takes_over_is_theirs(programs: Programs) -> None:
+    app = await programs.start(("brief", {"schedule": NIGHTLY}))
+    app = await programs.start(("brief", {}))
+    await app.change_schedule("brief", description="for the archive")
+    assert (await app.schedule("brief")).declared_by == "app"
+    await app.toggle_schedule("brief", True)
+    await app.disown()
+    found = await app.schedule("brief")
+    assert (found.enabled, found.declared_by) == (True, None)
+    app = await programs.start(("brief", {"schedule": cron("0 4 * * *")}))
+    found = await app.schedule("brief")
+    assert (found.declared_by, found.expression, found.enabled) == ("app", "0 4 * * *", True)

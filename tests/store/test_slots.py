@@ -14,8 +14,10 @@ from oncue.errors import Conflict
 from oncue.model import (
     PARKED,
     Cancelled,
+    Change,
     Decided,
     Failed,
+    Job,
     JobFilter,
     Outcome,
     Revised,
@@ -752,7 +754,7 @@ async def test_a_retry_of_a_slots_job_does_not_overwrite_the_record(store: Store
     schedule = await plan(store, max_retries=0)
     first = await run_and_settle(store, schedule, at(1), BROKEN)
     (second,) = await store.reserve(1)
-    assert await store.repeat(await see(store, first), second, at(2))
+    assert await rerun(store, schedule, await see(store, first), second, at(2))
     node = await enter(store, "worker-2", expires_at=after(days=9))
     await settle(store, await take(store, node, now=at(2)), at=at(3))
     assert await store.prune(at(9), 10) == 2
@@ -817,6 +819,13 @@ async def test_who_looked_before_slots_were_pruned_cannot_decide_them_again(stor
     assert (await find(store)).horizon == at(9), "nobody writes an older one over it"
 
 
+async def rerun(store: Store, schedule: Schedule, job: Job, again: Change | int, now: datetime) -> bool:
+    """Run a job again, by whoever has just read its schedule."""
+    current = await store.schedule_by_id(schedule.id)
+    assert current is not None
+    return await store.rerun(current, job, again, now)
+
+
 # --- again --------------------------------------------------------------------------------------------------------
 
 
@@ -826,7 +835,7 @@ async def test_a_repeated_job_is_a_new_one_of_the_same_slot(store: Store) -> Non
     first = await run_and_settle(store, schedule, at(1), BROKEN)
     old = await see(store, first)
     (second,) = await store.reserve(1)
-    assert await store.repeat(old, second, at(9))
+    assert await rerun(store, schedule, old, second, at(9))
     new = await see(store, second)
     assert (new.retry_of, new.state, new.schedule_id, new.scheduled_for) == (first, "queued", schedule.id, at(1))
     assert (new.task, new.args, new.priority, new.options) == (old.task, old.args, old.priority, OPTIONS)
@@ -846,7 +855,7 @@ async def test_only_the_job_that_was_seen_is_repeated(store: Store) -> None:
         dataclasses.replace(old, claim_no=old.claim_no + 1),
         dataclasses.replace(old, id=fresh + 1),
     ):
-        assert not await store.repeat(other, fresh, at(9))
+        assert not await rerun(store, schedule, other, fresh, at(9))
     assert await store.job(fresh) is None
 
 
@@ -856,7 +865,7 @@ async def test_a_job_whose_key_is_taken_is_not_repeated(store: Store) -> None:
     await put(store, keys=["a"])
     (fresh,) = await store.reserve(1)
     with pytest.raises(Conflict, match="same key"):
-        await store.repeat(await see(store, first), fresh, at(9))
+        await rerun(store, await plan(store), await see(store, first), fresh, at(9))
     assert await store.job(fresh) is None
 
 
@@ -865,3 +874,30 @@ def test_the_default_schedule_of_these_tests_is_one_that_oncue_would_make() -> N
 
     made = created(a_schedule(), NOW, "tests").schedule
     assert made == a_schedule()
+
+
+@pytest.mark.contract("SLOT-5")
+async def test_nothing_runs_again_for_whoever_read_an_older_schedule(store: Store) -> None:
+    schedule = await plan(store, max_retries=0)
+    first = await see(store, await run_and_settle(store, schedule, at(1), BROKEN))
+    stale = await store.schedule_by_id(schedule.id)
+    assert stale is not None
+    one, two = await store.reserve(2)
+    assert await store.rerun(stale, first, one, at(9))
+    assert not await store.rerun(stale, first, two, at(9))
+    assert await store.job(two) is None
+    over = lifecycle.revive(first, at(9))
+    assert over is not None
+    assert not await store.rerun(stale, first, over, at(9))
+    assert await see(store, first.id) == first
+
+
+async def test_a_run_that_starts_over_may_be_late(store: Store) -> None:
+    schedule = await plan(store, max_retries=0, grace=5.0, deadline=60.0)
+    job = await see(store, await run_and_settle(store, schedule, at(1), BROKEN))
+    assert job.start_by is not None
+    over = lifecycle.revive(job, at(900))
+    assert over is not None
+    assert await rerun(store, schedule, job, over, at(900))
+    again = await see(store, job.id)
+    assert (again.state, again.start_by, again.deadline_at) == ("queued", None, at(901))

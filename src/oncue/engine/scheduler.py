@@ -31,7 +31,7 @@ from oncue.policy.slots import Plan
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
-LIMIT = 1000
+LIMIT = 4000
 AUTHOR = "schedule"
 MOST_SPARE_IDS = 10_000
 MOST_BATCHES = 2

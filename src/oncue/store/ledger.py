@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.model import Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
+from oncue.model import Change, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
 
 
 class Ledger(Protocol):
@@ -20,6 +20,10 @@ class Ledger(Protocol):
 
     async def schedule(self, name: str) -> Schedule | None:
         """One schedule by its name, a deleted one too."""
+        ...
+
+    async def schedule_by_id(self, schedule_id: int) -> Schedule | None:
+        """One schedule by its number, a deleted one too."""
         ...
 
     async def schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
@@ -77,8 +81,12 @@ class Ledger(Protocol):
         """
         ...
 
-    async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
-        """Make a new job like this finished one, which stays as it is. Raises Conflict if its key is taken."""
+    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime) -> bool:
+        """Run a finished job of this schedule again, if the schedule is still as it was read.
+
+        `again` is the change that starts it over in place, or the id of a new job like it; then it stays as it is.
+        Raises Conflict if its key is taken.
+        """
         ...
 
     async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:

@@ -391,6 +391,7 @@ class PostgresStore(PostgresLedger):
             node.expires_at,
             node.process_start,
             node.exclusive,
+            list(node.schedules),
         )
 
     async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:

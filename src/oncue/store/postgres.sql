@@ -104,7 +104,11 @@ with change as (
            attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result::json,
            error = c.error, updated_at = $1, run_until = null,
            finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
-           cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end
+           cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
+           -- Whoever starts a finished job over does not mind that it is late.
+           start_by = case when j.finished_at is null then j.start_by end,
+           deadline_at = case when j.finished_at is null then j.deadline_at
+                              else $1 + (j.deadline_at - j.created_at) end
       from change c
      where j.id = any($2::bigint[]) and j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
@@ -255,7 +259,7 @@ select queue, state, sum(jobs)::bigint from (
 
 -- name: register
 insert into oncue_nodes ({node})
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
     on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
                                    left_at = null;
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from oncue.errors import Conflict, NameClash, StoreRefused, StoreUnavailable
-from oncue.model import PARKED, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, State, Step
+from oncue.model import PARKED, Change, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, State, Step
 from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.hints import Debounce
@@ -30,6 +30,10 @@ class PostgresLedger:
 
     async def schedule(self, name: str) -> Schedule | None:
         rows = await self._fetch("schedule", name)
+        return _schedule(rows[0]) if rows else None
+
+    async def schedule_by_id(self, schedule_id: int) -> Schedule | None:
+        rows = await self._fetch("schedule_by_id", schedule_id)
         return _schedule(rows[0]) if rows else None
 
     async def schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
@@ -142,9 +146,15 @@ class PostgresLedger:
         self._hints.send()
         return int(status.split()[-1])
 
-    async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
+    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime) -> bool:
         try:
-            made = await self._fetch("repeat", job.id, job.state, job.claim_no, new_id, now)
+            async with self._connections.use() as connection, connection.transaction():
+                if not await connection.fetchval(self._sql["hold_version"], schedule.id, schedule.version):
+                    return False
+                if isinstance(again, int):
+                    made = await connection.fetchval(self._sql["repeat"], job.id, job.state, job.claim_no, again, now)
+                else:
+                    made = await connection.fetchval(self._sql["apply"], now, *([value] for value in again))
         except StoreRefused as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
@@ -259,5 +269,6 @@ def _revision_row(revision: Revision) -> list[Any]:
 
 def node_of(row: asyncpg.Record) -> Node:
     values = dict(row)
-    values["queues"], values["tasks"] = tuple(values["queues"]), tuple(values["tasks"])
+    for name in ("queues", "tasks", "schedules"):
+        values[name] = tuple(values[name])
     return Node(**values)

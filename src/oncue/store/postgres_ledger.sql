@@ -4,6 +4,9 @@
 -- name: schedule
 select {schedule} from oncue_schedules where name = $1;
 
+-- name: schedule_by_id
+select {schedule} from oncue_schedules where id = $1;
+
 -- name: schedules
 select {schedule} from oncue_schedules where name > $1 and deleted_at is null order by name limit $2;
 
@@ -169,6 +172,9 @@ update oncue_jobs
                                   and u.visible_at < timestamptz '9999-01-01 00:00:00+00'
                                 limit s.max_instances) as busy))) as parked
             limit $3));
+
+-- name: hold_version
+update oncue_schedules set version = version + 1 where id = $1 and version = $2 returning id;
 
 -- name: repeat
 insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,

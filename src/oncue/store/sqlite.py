@@ -455,6 +455,7 @@ class SqliteStore(SqliteLedger):
             expires_at=values.micros(node.expires_at),
             process_start=node.process_start,
             exclusive=node.exclusive,
+            schedules=json.dumps(node.schedules),
         )
 
     async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:

@@ -128,7 +128,10 @@ update oncue_jobs
        attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result, error = c.error,
        updated_at = :now, run_until = null,
        finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
-       cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end
+       cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
+       -- Whoever starts a finished job over does not mind that it is late.
+       start_by = case when finished_at is null then start_by end,
+       deadline_at = case when finished_at is null then deadline_at else :now + (deadline_at - created_at) end
   from temp.change c where oncue_jobs.id = c.id;
 
 -- name: took
@@ -266,7 +269,7 @@ select queue, state, sum(jobs) from (
 -- name: register
 insert into oncue_nodes ({node})
 values (:id, :name, :host, :pid, :boot_id, :version, :queues, :tasks, :concurrency, :address, :started_at, :beat_at,
-        :expires_at, :process_start, :exclusive)
+        :expires_at, :process_start, :exclusive, :schedules)
     on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
                                    left_at = null;
 

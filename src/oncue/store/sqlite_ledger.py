@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from oncue.errors import Conflict, NameClash, StoreRefused
-from oncue.model import PARKED, Decided, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
+from oncue.model import PARKED, Change, Decided, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
 from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.lanes import Lane
@@ -30,6 +30,10 @@ class SqliteLedger:
 
     async def schedule(self, name: str) -> Schedule | None:
         rows = await self._rows("schedule", name=name)
+        return values.schedule(rows[0]) if rows else None
+
+    async def schedule_by_id(self, schedule_id: int) -> Schedule | None:
+        rows = await self._rows("schedule_by_id", schedule_id=schedule_id)
         return values.schedule(rows[0]) if rows else None
 
     async def schedules(self, after: str = "", limit: int = 100) -> list[Schedule]:
@@ -132,16 +136,26 @@ class SqliteLedger:
 
         return await self._writer.write(work)
 
-    async def repeat(self, job: Job, new_id: int, now: datetime) -> bool:
+    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            guard = {"id": schedule.id, "version": schedule.version}
+            if not connection.execute(self._sql["hold_version"], guard).rowcount:
+                return False
+            if not isinstance(again, int):
+                return bool(self._applied(connection, [again], now))
+            parameters = {"id": job.id, "state": job.state, "claim_no": job.claim_no}
+            new = {"new_id": again, "now": values.micros(now)}
+            return connection.execute(self._sql["repeat"], {**parameters, **new}).rowcount == 1
+
         try:
-            made = await self._write(
-                "repeat", id=job.id, state=job.state, claim_no=job.claim_no, new_id=new_id, now=values.micros(now)
-            )
+            return await self._writer.write(work)
         except StoreRefused as error:
             if getattr(error.__cause__, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_UNIQUE":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
-        return made == 1
+
+    def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
+        raise NotImplementedError
 
     async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:
         rows = await self._rows(

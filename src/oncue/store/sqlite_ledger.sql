@@ -3,6 +3,9 @@
 -- name: schedule
 select {schedule} from oncue_schedules where name = :name;
 
+-- name: schedule_by_id
+select {schedule} from oncue_schedules where id = :schedule_id;
+
 -- name: schedules
 select {schedule} from oncue_schedules where name > :after and deleted_at is null order by name limit :limit;
 
@@ -129,6 +132,9 @@ update oncue_jobs
                          select count(*) from oncue_jobs indexed by oncue_jobs_schedule
                           where schedule_id = :schedule_id and state in ('scheduled', 'queued', 'running', 'retrying')
                             and visible_at < 253370764800000000))));
+
+-- name: hold_version
+update oncue_schedules set version = version + 1 where id = :id and version = :version;
 
 -- name: repeat
 insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,

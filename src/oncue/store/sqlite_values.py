@@ -84,7 +84,7 @@ def node(row: Sequence[Any]) -> Node:
     values = dict(zip(_NODE_FIELDS, row, strict=True))
     for name in ("started_at", "beat_at", "expires_at"):
         values[name] = instant(values[name])
-    for name in ("queues", "tasks"):
+    for name in ("queues", "tasks", "schedules"):
         values[name] = tuple(json.loads(values[name]))
     return Node(**{**values, "id": UUID(values["id"]), "exclusive": bool(values["exclusive"])})
 

@@ -40,6 +40,7 @@ create table oncue_schedules (
 ) strict;
 -- A tick reads the head of this one: it costs what is due, not what there is.
 create index oncue_schedules_due on oncue_schedules (next_run_at, id) where next_run_at is not null;
+create index oncue_schedules_declared on oncue_schedules (declared_by) where declared_by is not null;
 
 create table oncue_revisions (
     schedule_id    integer not null,
@@ -120,6 +121,8 @@ create index oncue_jobs_parked on oncue_jobs (schedule_id, scheduled_for)
 -- Which process a node was, so that its successor on the same host can prove that it is gone.
 alter table oncue_nodes add column process_start text not null default '';
 alter table oncue_nodes add column exclusive integer not null default 0;
+-- The schedules that its code declares: nobody disables those while it lives.
+alter table oncue_nodes add column schedules text not null default '[]';
 -- A node that left in good order stays for a while: somebody may ask which worker ran a job.
 alter table oncue_nodes add column left_at integer;
 create index oncue_nodes_name on oncue_nodes (name);
