@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime, timedelta
 from typing import Literal
 
 import pytest
 
 from oncue import Conflict, Job, Oncue
+from oncue.model import Decided, Step
 from tests.app.watching import Watcher
 
 
@@ -74,3 +77,51 @@ async def test_a_failure_of_a_retry_is_retried_like_the_first(app: Oncue) -> Non
         await watcher.ended([again.id])
     third = await app.retry(again.id)
     assert third.retry_of == again.id
+
+
+@pytest.mark.contract("SLOT-5")
+@pytest.mark.parametrize("delivery", ["at_most_once", "at_least_once"])
+async def test_two_operators_at_once_start_one_run(
+    app: Oncue, delivery: Literal["at_most_once", "at_least_once"]
+) -> None:
+    failed = await a_failed_run(app, delivery)
+    found = await asyncio.gather(*(app.retry(failed.id) for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(one, Job) for one in found) == 1
+    assert sum(isinstance(one, Conflict) for one in found) == 4
+    assert len(await app.jobs(["queued"])) == 1
+
+
+async def test_as_many_runs_as_the_schedule_allows(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    await app.change_schedule("nightly", max_instances=2)
+    await app.run_now("nightly")
+    again = await app.retry(failed.id)
+    with pytest.raises(Conflict):
+        await app.retry(failed.id)
+    assert again.retry_of == failed.id
+
+
+@pytest.mark.contract("SLOT-10")
+async def test_a_slot_that_was_too_late_runs_when_somebody_asks_for_it(app: Oncue) -> None:
+    ran = []
+
+    @app.task
+    async def report(slot: datetime) -> None:
+        ran.append(slot)
+
+    schedule = await app.create_schedule("nightly", "0 0 1 1 *", report, grace="1s")
+    connection = await app.connected()
+    (job_id,) = await connection.store.reserve(1)
+    late = connection.now() - timedelta(minutes=1)
+    step = Step(schedule.id, schedule.version, late, None, [Decided(late, "fired", None, job_id)])
+    assert await connection.store.decide([step], connection.now(), by="test") == [True]
+    watcher = Watcher(app)
+    async with app.worker():
+        await watcher.ended([job_id])
+        job = await app.job(job_id)
+        assert (job.state, job.reason) == ("skipped", "misfire")
+        watcher = Watcher(app)
+        await app.retry(job_id)
+        await watcher.ended([job_id])
+    assert (await app.job(job_id)).state == "succeeded"
+    assert ran == [late]

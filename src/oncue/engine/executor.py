@@ -308,7 +308,7 @@ class Executor:
 
     def _begin(self, claim: Claim, started: float) -> Attempt | None:
         """Enter an attempt into the books, unless the job must not start after all."""
-        if claim.cancel_requested or claim.deadline_at is not None:
+        if claim.cancel_requested or claim.deadline_at is not None or claim.start_by is not None:
             now = self._clock.at(started)
             refused = refusal(claim, now)
             if refused is not None:
