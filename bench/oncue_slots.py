@@ -6,6 +6,7 @@ import asyncio
 import logging
 import statistics
 import time
+from collections import UserDict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -33,8 +34,8 @@ insert into oncue_schedules (name, description, task, args, queue, priority, exp
                              max_instances, enabled, options, max_retries, max_runtime, revision, started_at, version,
                              cursor, next_run_at, created_by, created_at, updated_at)
 select 'copy-' || n, description, task, args, queue, priority,
-       format('0 0 %s,%s * *', extract(day from $3::timestamptz at time zone 'UTC'), 1 + n % 28), tz, dst, missed, interval '3650 days', max_instances, enabled,
-       options, max_retries, max_runtime, 1, $2, 1,
+       format('0 0 %s,%s * *', extract(day from $3::timestamptz at time zone 'UTC'), 1 + n % 28), tz, dst, missed,
+       interval '3650 days', max_instances, enabled, options, max_retries, max_runtime, 1, $2, 1,
        case when n <= $4 then $3::timestamptz - interval '1 second' else $3::timestamptz + interval '3650 days' end,
        case when n <= $4 then $3::timestamptz else $3::timestamptz + interval '3651 days' end, created_by, created_at,
        updated_at
@@ -114,6 +115,16 @@ async def _tick_statements(dsn: str) -> list[Statement]:
     ]
 
 
+class Counted(UserDict[str, str]):
+    """Statements by name, counted as they are taken to be sent."""
+
+    total = 0
+
+    def __getitem__(self, name: str) -> str:
+        self.total += 1
+        return super().__getitem__(name)
+
+
 class Silent:
     """A leader for ever: elections are not what is timed."""
 
@@ -132,6 +143,9 @@ async def tick(url: str) -> None:
     scheduler = Scheduler(connected.store, NODE, leadership, Random(1), app.telemetry, interval=30.0, poll=0.0)
     await scheduler.tick(connected.now())
     times = []
+    sent = Counted(statements.load("postgres"))
+    store: Any = connected.store
+    store._sql = sent
     for _ in range(TICKS):
         await rewind.execute(REWIND)
         now = connected.now()
@@ -140,7 +154,7 @@ async def tick(url: str) -> None:
         times.append(time.perf_counter() - started)
     await rewind.close()
     await app.aclose()
-    child.answer(milliseconds=statistics.median(times) * 1000, mb=child.rss_mb())
+    child.answer(milliseconds=statistics.median(times) * 1000, mb=child.rss_mb(), statements=sent.total / TICKS)
 
 
 if __name__ == "__main__":

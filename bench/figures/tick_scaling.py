@@ -24,16 +24,18 @@ def measure(bench: Bench) -> list[Figure]:
     few, many = 1_000, bench.settings.schedules
     few_pages, many_pages = _pages(bench, few), _pages(bench, many)
     memory: dict[int, float] = {}
+    statements: dict[int, float] = {}
 
     def milliseconds(total: int) -> float:
         with bench.server.fresh() as dsn:
             oncue_slots.fill(dsn, total, DUE)
             answer = Child("bench.oncue_slots", "tick", dsn).result()
-        memory[total] = answer["mb"]
+        memory[total], statements[total] = answer["mb"], answer["statements"]
         return float(answer["milliseconds"])
 
     times = bench.medians({"few": lambda: milliseconds(few), "many": lambda: milliseconds(many)})
     return [
+        at_most("tick_scaling statements", statements[many], statements[few], 1.5),
         at_most("tick_scaling pages", many_pages, few_pages, 1.5),
         at_most("tick_scaling time", times["many"], times["few"], 1.5),
         limited("tick_scaling memory", memory[many] - memory[few], MOST_MB, "MB"),

@@ -6,13 +6,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from oncue.clock import wall
 from oncue.model import Job, JobFilter, Receipt, State
+from oncue.policy.durations import Duration, seconds
 from oncue.task import Call, Task
+from oncue.testing import schedules
 from oncue.testing.clock import Clock
 from oncue.testing.matching import Expected, called, listing
 from oncue.testing.stage import Stage, at_once
@@ -52,6 +54,8 @@ class Kit:
         self._loop: asyncio.Runner | None = None
         self._worker = InlineWorker(app, stage)
         at_once(self._worker.start())
+        if any(task.schedule is not None for task in app.tasks.values()):
+            at_once(app.synchronise(stage.connection))
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -102,10 +106,34 @@ class Kit:
 
     async def adrain(self, *, queue: str | None = None, limit: int = ENDLESS) -> Counter[State]:
         ran: list[int] = []
+        await self._drain(queue, limit, ran)
+        return await self._states(ran)
+
+    def elapse(self, duration: Duration, *, limit: int = ENDLESS) -> Counter[State]:
+        """Let time pass as it does in production: schedules fire at their slots, and jobs run when they are due.
+
+        Returns how many of the jobs that ran are now in which state. In async code use `aelapse`.
+        """
+        return self._run(self.aelapse(duration, limit=limit), "aelapse")
+
+    async def aelapse(self, duration: Duration, *, limit: int = ENDLESS) -> Counter[State]:
+        end = self.clock.now() + timedelta(seconds=seconds(duration, "duration"))
+        ran: list[int] = []
+        while True:
+            await schedules.fire(self._store, self.clock.now())
+            await self._drain(None, limit, ran)
+            later = await schedules.next_instant(self._store, self.clock.now())
+            self.clock.advance_to(end if later is None else min(later, end))
+            if later is None or later > end:
+                return await self._states(ran)
+
+    async def _drain(self, queue: str | None, limit: int, ran: list[int]) -> None:
         while (job_id := await self._worker.run_next(queue)) is not None:
             ran.append(job_id)
             if len(ran) > limit:
                 raise AssertionError(await self._endless(ran, limit))
+
+    async def _states(self, ran: list[int]) -> Counter[State]:
         return Counter([(await self.app.job(job_id)).state for job_id in dict.fromkeys(ran)])
 
     def perform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
