@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import Protocol
 from uuid import UUID
 
 from oncue.checks import checked_moment
@@ -14,20 +13,12 @@ from oncue.policy import explain
 from oncue.policy.explain import Cluster, Explanation, JobFacts, ScheduleFacts, SlotFacts
 from oncue.policy.explain.jobs import MOST_COUNTED
 from oncue.policy.explain.schedules import MOST_SHOWN
-from oncue.policy.explain.slots import row_of
+from oncue.reach import Connected
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 
 MOST_ASKED = 20
 """How many nodes are asked what they hold."""
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Connected(Protocol):
-    """A store that is open, and the database's time."""
-
-    store: Store
-
-    def now(self) -> datetime: ...
 
 
 class Explaining:
@@ -72,7 +63,7 @@ class Explaining:
         schedule, store = await _schedule(connected.store, name), connected.store
         revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
         facts = SlotFacts(schedule, revisions, at, cluster, await store.slots(schedule.id, at, at))
-        row = row_of(at, facts.rows, revisions)
+        row = facts.row
         if row is not None and row.job_id is not None and (job := await store.job(row.job_id)) is not None:
             facts = dataclasses.replace(facts, job=await self._job_facts(store, job, cluster))
         if row is not None and row.blocked_by is not None:

@@ -37,6 +37,8 @@ PARKED = datetime(9999, 1, 1, tzinfo=UTC)
 """When a job is due that waits for its turn, behind others of its schedule: not before somebody says so."""
 
 MAX_PRIORITY = 100
+LONGEST_LISTING = 100_000
+"""How many rows one listing gives at most; who wants more goes on from its end."""
 DEFAULT_QUEUE = "default"
 
 

@@ -5,28 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
 from uuid import UUID
 
 from oncue.checks import checked_priority, checked_queue
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.identity import job_id_of
-from oncue.model import MAX_PRIORITY, STATES, Attempt, Change, Job, JobFilter, Node, Queue, State
+from oncue.model import LONGEST_LISTING, MAX_PRIORITY, STATES, Attempt, Change, Job, JobFilter, Node, Queue, State
 from oncue.policy import lifecycle
 from oncue.policy.durations import Duration, seconds
-from oncue.store.contract import Store
+from oncue.reach import Connected
 
 PRUNE_BATCH = 1000
-LONGEST_LISTING = 100_000
 LARGEST_ID = 2**63 - 1
-
-
-class Connected(Protocol):
-    """A store that is open, and the database's time."""
-
-    store: Store
-
-    def now(self) -> datetime: ...
 
 
 class Operations:

@@ -22,6 +22,16 @@ CLOCK_REFRESH_SECONDS = 30.0
 LARGEST_BLOCK = 512
 
 
+class Connected(Protocol):
+    """What a verb needs: a store that is open, the database's time, and numbers for new jobs."""
+
+    store: Store
+
+    def now(self) -> datetime: ...
+
+    async def ids(self, count: int) -> list[int]: ...
+
+
 class Connection:
     """A store that is open, and the database's time."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -458,7 +459,7 @@ async def test_a_database_that_stays_away_is_told(app: Oncue, report: Task[..., 
 async def test_the_last_of_its_tries_counts(
     app: Oncue, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncue.scheduling.MOST_TRIES", 1)
+    monkeypatch.setattr("oncue.scheduling.common.MOST_TRIES", 1)
     await made(app)
     assert (await app.trigger("nightly", await next_slot(app))).state == "queued"
 
@@ -546,6 +547,74 @@ async def test_what_the_ledger_no_longer_keeps_is_never_run_again(app: Oncue, re
     assert found.holds
     assert found.notes == (f"slots from before {horizon.isoformat()} are no longer kept",)
     assert await app.jobs() == []
+
+
+@pytest.mark.contract("SLOT-3", "SLOT-16")
+async def test_a_run_of_missed_slots_takes_no_slot_of_a_later_rule(app: Oncue, report: Task[..., None]) -> None:
+    """Every fourth minute was missed for an hour; then the rule was edited to every minute."""
+    connection = await app.connected()
+    start = connection.now().replace(minute=0, second=0, microsecond=0)
+
+    def minute(number: int) -> datetime:
+        return start + timedelta(minutes=number)
+
+    connection.now = lambda: start  # type: ignore[method-assign]
+    await made(app, "*/4 * * * *")
+    connection.now = lambda: minute(60)  # type: ignore[method-assign]
+    await app.change_schedule("nightly", rule=MINUTELY)
+    (run,) = await app.slots("nightly", start, minute(60))
+    assert (run.scheduled_for, run.until, run.slots) == (minute(4), minute(60), 15)
+
+    for old in (4, 8, 60):
+        with pytest.raises(SlotTaken, match=r": missed \(the schedule was changed before"):
+            await app.trigger("nightly", minute(old))
+    new = await app.trigger("nightly", minute(9))
+    assert (new.scheduled_for, new.reason) == (minute(9), "trigger")
+    with pytest.raises(SlotTaken, match="manual"):
+        await app.trigger("nightly", minute(9))
+
+    wanted = [minute(number) for number in (3, 5, 6, 7, 10, 11)]
+    assert await app.absent("nightly", minute(3), minute(12)) == wanted
+    filled = await app.backfill("nightly", minute(3), minute(12))
+    assert (len(filled.jobs), filled.present) == (6, 4)
+    assert [(await app.job(job)).scheduled_for for job in filled.jobs] == wanted
+    assert list((await app.backfill("nightly", minute(3), minute(12))).jobs) == []
+
+    found = await app.audit("nightly", start)
+    assert (found.holds, found.counts()) == (True, {"missed": 15, "manual": 7})
+    for number, told in ((8, "missed"), (9, "manual"), (10, "manual"), (13, "never_a_slot")):
+        assert (await app.explain_slot("nightly", minute(number))).status == told
+
+
+async def test_a_backfill_over_many_rows_of_another_rule_is_brisk(
+    app: Oncue, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand new slots between a thousand runs of old ones, which come in many pages."""
+    connection = await app.connected()
+    start = connection.now().replace(minute=0, second=0, microsecond=0) - timedelta(days=3)
+
+    def minute(number: int) -> datetime:
+        return start + timedelta(minutes=number)
+
+    connection.now = lambda: start  # type: ignore[method-assign]
+    first = await made(app, "0-1,3-4 * * * *", max_instances=50)
+    rows = [Decided(minute(3 * n + 1), "missed", "misfire", until=minute(3 * n + 2), slots=2) for n in range(1000)]
+    step = Step(first.id, first.version, minute(3000), minute(3001), rows)
+    assert await connection.store.decide([step], minute(3000), by="tests") == [True]
+    connection.now = lambda: minute(3000)  # type: ignore[method-assign]
+    await app.change_schedule("nightly", rule="*/3 * * * *")
+    monkeypatch.setattr("oncue.scheduling.common.LEDGER_PAGE", 100)
+    asked: Counter[str] = Counter()
+    wire = await wired(app)
+    passed_on = wire.pass_on
+
+    async def count(verb: str, *rest: Any) -> Any:
+        asked[verb] += 1
+        return await passed_on(verb, *rest)
+
+    wire.pass_on = count  # type: ignore[method-assign]
+    assert len((await app.backfill("nightly", minute(0), minute(2997))).jobs) == 1000
+    assert (asked["slots"], asked["revisions"], asked["decide"]) == (11, 1, 1)
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
@@ -663,6 +732,8 @@ async def test_a_listing_without_bounds_is_refused(app: Oncue, report: Task[...,
         await app.schedules(limit=limit)
     with pytest.raises(ValueError, match="limit: expected a whole number from 1 to 100,000"):
         await app.slots("nightly", EARLY, EARLY, limit)
+    with pytest.raises(ValueError, match="count: expected a whole number from 1 to 100,000"):
+        await app.latest_slots("nightly", limit)
 
 
 # --- running --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -118,6 +119,7 @@ def test_slots_that_nobody_has_decided_yet_are_pending(oncue: Shell, diary: str)
 def test_every_schedule_at_once(oncue: Shell, diary: str) -> None:
     oncue("migrate")
     assert "There are no schedules to audit." in oncue("audit", "--all").out
+    assert oncue("audit", "--all", "--json").out == "[]\n"
     an_hour_of_slots(diary)
     oncue("schedules", "add", "yearly", "@yearly", "note", "text=x")
     fine = oncue("audit", "--all")
@@ -126,6 +128,9 @@ def test_every_schedule_at_once(oncue: Shell, diary: str) -> None:
     execute(diary, f"delete from oncue_slots where scheduled_for = {ONE_FIRED}")
     answer = oncue("audit", "--all", "--json")
     assert answer.code == 4
+    assert answer.out == json.dumps(answer.json, indent=2, ensure_ascii=False) + "\n", (
+        "printed one by one, all the same"
+    )
     holds = {audit["schedule"]: audit["holds"] for audit in answer.json}
     assert holds == {"nightly": True, "often": False, "yearly": True}
     assert answer.err.startswith("oncue: often: slot ")
@@ -156,7 +161,7 @@ def test_what_is_asked_must_make_sense(oncue: Shell, sqlite_diary: str) -> None:
 def test_an_audit_reads_the_ledger_page_by_page(oncue: Shell, diary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     an_hour_of_slots(diary)
     whole = oncue("audit", "often", "--from", "-2h", "--to", "-1m", "--json").json["counts"]
-    monkeypatch.setattr("oncue.scheduling.LEDGER_PAGE", 2)
+    monkeypatch.setattr("oncue.scheduling.common.LEDGER_PAGE", 2)
     paged = oncue("audit", "often", "--from", "-2h", "--to", "-1m", "--json").json
     assert (paged["holds"], paged["counts"]) == (True, whole)
     assert len(oncue("schedules", "show", "often", "--slots", "3", "--json").json["slot_list"]) == 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oncue.model import Decided, Revision, Slot
 from oncue.policy import triggers
 from oncue.policy.audit import MOST_NAMED, Audit, audit
-from oncue.policy.schedules import trigger_of
+from oncue.policy.triggers import trigger_of
 from tests.policy.test_slots import as_row
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -100,6 +100,18 @@ def test_runs_that_overlap_are_doubled() -> None:
 def test_a_short_run_inside_of_a_long_one_does_not_hide_what_follows() -> None:
     found = audited(missed(1, 8), missed(2, 3), fired(5))
     assert problems(found) == [(after(minutes=2), "doubled"), (after(minutes=5), "doubled")]
+
+
+@pytest.mark.parametrize("reason", ["trigger", "backfill"])
+def test_a_slot_by_hand_of_a_later_rule_is_none_of_a_run_from_before(reason: str) -> None:
+    revisions = revision(expression="*/2 * * * *"), revision(2, after(minutes=6))
+    run = missed(2, 6, slots=3)
+    for minute, expected in ((3, []), (4, [(after(minutes=4), "doubled")])):
+        by_hand = dataclasses.replace(manual(after(minutes=minute), reason), revision=2)
+        found = audited(run, by_hand, fired(7, revision=2), fired(8, revision=2), revisions=revisions)
+        assert problems(found) == expected
+    found = audited(run, fired(3, revision=2), fired(7, revision=2), fired(8, revision=2), revisions=revisions)
+    assert (after(minutes=3), "doubled") in problems(found), "the leader decides no slot of the past"
 
 
 @pytest.mark.contract("SLOT-16")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from oncue.errors import InvalidSchedule
 from oncue.model import Decided, Due, Missed, Revision, Slot
-from oncue.policy import slots, triggers
+from oncue.policy import triggers
 from oncue.policy.audit import audit
 from oncue.policy.slots import MOST, plan, put_off, step
 
@@ -332,7 +332,7 @@ def situations(draw: st.DrawFn) -> tuple[Due, datetime]:
 
 def covered(wanted: Due, rows: Sequence[Decided]) -> list[datetime]:
     """The slots that rows tell of, one by one."""
-    trigger = slots.trigger_of(wanted)
+    trigger = triggers.trigger_of(wanted)
     found: list[datetime] = []
     for row in rows:
         told = list(triggers.between(trigger, row.scheduled_for - TICK, row.until or row.scheduled_for))
@@ -348,7 +348,7 @@ def covered(wanted: Due, rows: Sequence[Decided]) -> list[datetime]:
 def test_every_slot_is_decided_once_and_none_early(situation: tuple[Due, datetime]) -> None:
     wanted, now = situation
     made = plan(wanted, now, PUNCTUAL)
-    trigger = slots.trigger_of(wanted)
+    trigger = triggers.trigger_of(wanted)
     there = set(triggers.between(trigger, wanted.cursor, made.cursor))
     found = covered(wanted, made.decided)
     assert found == sorted(found)
@@ -375,7 +375,7 @@ def test_the_audit_finds_nothing_wrong_with_what_was_decided(situation: tuple[Du
         1, 1, wanted.started_at, "task", "{}", "default", 0, wanted.expression, wanted.tz, wanted.dst, wanted.missed,
         wanted.grace.total_seconds(), wanted.max_instances, True, None, "tests",
     )  # fmt: skip
-    trigger = slots.trigger_of(wanted)
+    trigger = triggers.trigger_of(wanted)
     rows = [as_row(row) for row in finished_step(wanted, now)]
     by_hand = [
         as_row(Decided(at, "manual", "trigger" if trigger.has(at) else "run_now", 9), state="running")
@@ -413,6 +413,6 @@ def test_it_does_not_matter_how_often_somebody_looks(situation: tuple[Due, datet
         if instant == now and not made.cut:
             break
     start = situation[0].cursor
-    there = set(triggers.between(slots.trigger_of(wanted), start, wanted.cursor)) - set(situation[0].taken)
+    there = set(triggers.between(triggers.trigger_of(wanted), start, wanted.cursor)) - set(situation[0].taken)
     assert set(found) == there
     assert len(found) == len(there)

@@ -13,6 +13,7 @@ from oncue.engine import scheduler
 from oncue.engine.scheduler import Scheduler
 from oncue.model import Decided, Due, Schedule
 from oncue.policy import schedules, slots
+from oncue.policy.ledger import Decisions
 from oncue.sim.checker import check
 from oncue.sim.faults import simulate_schedules
 from oncue.sim.world import World, finish
@@ -212,3 +213,26 @@ def test_a_hand_in_the_ledger(statement: str, fate: str) -> None:
     found = [str(violation) for violation in check(world.history.events, world.final())]
     assert any(f"is {fate}:" in line for line in found), found
     assert finish(world.operator.audit("often")).holds is False
+
+
+def backfilled_after_an_edit() -> set[str]:
+    """Nobody was there for every third second; then the rule is every second, and the past is filled."""
+    world = World(1)
+    world.schedule("often", "*/3 * * * * *", max_instances=100)
+    world.run(30.0)
+    finish(world.operator.change_schedule("often", rule="* * * * * *"))
+    now = world.clock.now()
+    made = finish(world.operator.backfill("often", now - timedelta(seconds=20), now)).jobs
+    assert made
+    found = {violation.promise for violation in check(world.history.events, world.final())}
+    world.close()
+    return found
+
+
+def test_slots_of_a_later_rule_are_none_of_a_run_from_before() -> None:
+    assert backfilled_after_an_edit() == set()
+
+
+def test_a_run_of_slots_that_keeps_nothing_from_being_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Decisions, "_runs_around", lambda self, at: iter(()))
+    assert {"a slot is decided once", "every slot is accounted for"} <= backfilled_after_an_edit()

@@ -130,6 +130,7 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "hold_schedules": ("oncue_schedules_pkey", [ids]),
         "release_parked": ("oncue_jobs_pkey and oncue_jobs_parked and oncue_jobs_schedule", [NOW, ids, batch]),
         "slots": ("oncue_slots_pkey and oncue_slots_ranges", [7, before(minutes=batch), NOW, 100_000]),
+        "latest_slots": ("oncue_slots_pkey and oncue_jobs_pkey", [7, batch]),
         "keep_outcomes": ("oncue_slots_live and oncue_jobs_pkey", [jobs]),
         "prune_slots": ("oncue_slots_old and oncue_schedules_pkey", [before(days=400), batch]),
         "repeat": ("oncue_jobs_pkey", [1, "failed", 1, 2, NOW]),
@@ -249,6 +250,7 @@ SQLITE_INDEXES = {
     "keep_outcomes": "oncue_slots_live",
     "old_slots": "oncue_slots_old",
     "slots": "oncue_slots_ranges",
+    "latest_slots": "(schedule_id=? AND subject=?)",
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.
@@ -359,3 +361,17 @@ async def test_an_outage_long_ago_does_not_make_a_look_at_one_slot_read_all_sinc
     assert plan["Actual Rows"] == 1
     read = [part["Actual Rows"] + part.get("Rows Removed by Filter", 0) for part in nodes(plan)]
     assert max(read) <= 1
+
+
+async def test_the_latest_slots_are_found_without_a_look_at_the_others(postgres_url: str) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute(FILL_LEDGER)
+        await connection.execute("analyze")
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            await connection.execute(f"set plan_cache_mode = {mode}")
+            plan = await explained(connection, "latest_slots", [7, 10], "analyze,")
+            read = [part["Actual Rows"] * part["Actual Loops"] for part in nodes(plan)]
+            assert (plan["Actual Rows"], max(read)) == (10, 10), mode
+    finally:
+        await connection.close()

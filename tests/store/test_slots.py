@@ -611,6 +611,19 @@ async def test_slots_are_cut_at_the_limit_oldest_first(store: Store, ledger: Sch
     assert await store.slots(ledger.id + 99, at(-99), at(99)) == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(1, [31]), (3, [13, 20, 31]), (6, [5.5, 11, 12, 13, 20, 31]), (99, [1, 5.5, 11, 12, 13, 20, 31])],
+)
+async def test_the_latest_slots_are_the_last_rows_oldest_first(
+    store: Store, ledger: Schedule, limit: int, expected: list[float]
+) -> None:
+    found = await store.latest_slots(ledger.id, limit)
+    assert [slot.scheduled_for for slot in found] == [at(minutes) for minutes in expected]
+    assert found == (await store.slots(ledger.id, at(-99), at(99)))[-limit:], "the same rows as in any other listing"
+    assert await store.latest_slots(ledger.id + 1, limit) == []
+
+
 @pytest.mark.contract("SLOT-6", "SLOT-7")
 async def test_a_slot_tells_of_its_run_while_the_job_is_there(store: Store) -> None:
     schedule = await plan(store, max_retries=0)

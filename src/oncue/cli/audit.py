@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Annotated, NamedTuple
 
@@ -14,7 +14,7 @@ from oncue.app import Oncue
 from oncue.cli import failures, output, slots, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
-from oncue.cli.values import INSTANT
+from oncue.cli.values import INSTANT, Moment
 from oncue.errors import ScheduleNotFound
 from oncue.policy.audit import Audit, Fate
 from oncue.server.records import audit_record, instant
@@ -23,10 +23,40 @@ MOST_NAMED = 20
 PAGE = 1000
 
 
-class Audited(NamedTuple):
+class Line(NamedTuple):
+    """What a table of all schedules tells of one."""
+
     name: str
-    tz: str
-    found: Audit
+    slots: int
+    fates: str
+    problems: int
+
+
+class Findings:
+    """What should not be, over all schedules: how much, and the first of it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._named: list[str] = []
+
+    def take(self, name: str, found: Audit) -> int:
+        """Judge a schedule; how many problems it has."""
+        problems = found.problems
+        for fate in problems[: MOST_NAMED - len(self._named)]:
+            self._named.append(f"{name}: slot {instant(fate.scheduled_for)}: {fate.verdict}: {fate.reason}")
+        self._count += len(problems)
+        return len(problems)
+
+    def conclude(self) -> None:
+        """Name what should not be, and end accordingly."""
+        if not self._count:
+            return
+        sys.stdout.flush()
+        for line in self._named:
+            print(f"oncue: {line}", file=sys.stderr)
+        if self._count > len(self._named):
+            print(f"oncue: and {self._count - len(self._named):,} more: --problems lists them", file=sys.stderr)
+        raise typer.Exit(failures.CHECK)
 
 
 def audit_slots(
@@ -51,31 +81,49 @@ def audit_slots(
         raise typer.BadParameter(wanted, param_hint="NAME")
     since, until = values.moment(start, "--from"), values.moment(end, "--to")
     found = find(app, database_url=database_url)
+    findings = Findings()
     with values.naming(start="--from", end="--to"):
-        audits = ask(found, lambda: _audited(found, name, since, until))
-    if as_json:
-        records = [audit_record(a.name, a.found, _chosen(a.found, problems)) for a in audits]
-        output.show_json(records if every else records[0])
-    elif every:
-        _show_all(audits)
-    else:
-        _show_one(audits[0], problems)
-    _judge(audits)
+        if name is not None:
+            tz, audit = ask(found, lambda: _audited(found, name, since, until))
+            findings.take(name, audit)
+            _show_one(name, tz, audit, problems, as_json)
+        elif as_json:
+            ask(found, lambda: _print_all(found, since, until, problems, findings))
+        else:
+            _show_all(ask(found, lambda: _judged(found, since, until, findings)))
+    findings.conclude()
 
 
-async def _audited(app: Oncue, name: str | None, since: values.Moment, until: values.Moment) -> list[Audited]:
+async def _audited(app: Oncue, name: str, since: Moment, until: Moment) -> tuple[str, Audit]:
     now = (await app.connected()).now()
-    start, end = since.at(now), until.at(now)
-    if name is not None:
-        return [Audited(name, await _zone(app, name), await app.audit(name, start, end))]
-    audits: list[Audited] = []
+    return await _zone(app, name), await app.audit(name, since.at(now), until.at(now))
+
+
+async def _all_audited(app: Oncue, since: Moment, until: Moment) -> AsyncIterator[tuple[str, Audit]]:
+    """Every schedule, one at a time: all their slots together may be more than fits."""
+    now, last = (await app.connected()).now(), ""
+    while page := await app.schedules(after=last, limit=PAGE):
+        for schedule in page:
+            yield schedule.name, await app.audit(schedule.name, since.at(now), until.at(now))
+        last = page[-1].name
+
+
+async def _print_all(app: Oncue, since: Moment, until: Moment, problems: bool, findings: Findings) -> None:
+    with output.JsonList() as printed:
+        async for name, found in _all_audited(app, since, until):
+            findings.take(name, found)
+            printed.add(audit_record(name, found, _chosen(found, problems)))
+
+
+async def _judged(app: Oncue, since: Moment, until: Moment, findings: Findings) -> list[Line]:
+    """A line for each schedule; a table is as wide as its widest, so it waits for the last."""
+    lines: list[Line] = []
     with output.progress(known=False) as bar:
-        line = bar.add_task("auditing", total=None)
-        while page := await app.schedules(after=audits[-1].name if audits else "", limit=PAGE):
-            for schedule in page:
-                audits.append(Audited(schedule.name, schedule.tz, await app.audit(schedule.name, start, end)))
-                bar.update(line, completed=len(audits))
-    return audits
+        progress = bar.add_task("auditing", total=None)
+        async for name, found in _all_audited(app, since, until):
+            lines.append(Line(name, _total(found), _totals(found), findings.take(name, found)))
+            bar.update(progress, completed=len(lines))
+    return lines
 
 
 async def _zone(app: Oncue, name: str) -> str:
@@ -93,35 +141,37 @@ def _chosen(found: Audit, problems: bool) -> Sequence[Fate]:
 # --- showing --------------------------------------------------------------------------------------------------------
 
 
-def _show_one(audited: Audited, problems: bool) -> None:
-    found, chosen = audited.found, _chosen(audited.found, problems)
+def _show_one(name: str, tz: str, found: Audit, problems: bool, as_json: bool) -> None:
+    chosen = _chosen(found, problems)
+    if as_json:
+        output.show_json(audit_record(name, found, chosen))
+        return
     if chosen:
-        output.show(slots.table(chosen, audited.tz))
-    span = f"from {_stamp(found.start)} to {_stamp(found.end)}"
-    total = sum(fate.slots for fate in found.fates)
+        output.show(slots.table(chosen, tz))
+    span, total = f"from {_stamp(found.start)} to {_stamp(found.end)}", _total(found)
     if total:
-        output.show(f"{escape(audited.name)} {span}: {_totals(found)}.")
+        output.show(f"{escape(name)} {span}: {_totals(found)}.")
     else:
-        output.show(
-            f"{escape(audited.name)} had no slots {span}. `oncue preview {escape(audited.name)}` shows the next ones."
-        )
+        output.show(f"{escape(name)} had no slots {span}. `oncue preview {escape(name)}` shows the next ones.")
     for note in found.notes:
         output.show(f"[yellow]Note: {escape(note)}.[/]")
     if found.holds and total:
         output.show("[green]Every slot is accounted for, once.[/]")
 
 
-def _show_all(audits: Sequence[Audited]) -> None:
-    if not audits:
+def _show_all(lines: Sequence[Line]) -> None:
+    if not lines:
         output.show("There are no schedules to audit. `oncue schedules add NAME EXPRESSION TASK` makes one.")
         return
     table = output.table("schedule", "slots", "fates", "verdict", right=("slots",))
-    for audited in audits:
-        total = sum(fate.slots for fate in audited.found.fates)
-        bad = len(audited.found.problems)
-        verdict = f"[bold red]{output.plural(bad, 'problem')}[/]" if bad else "[green]holds[/]"
-        table.add_row(escape(audited.name), f"{total:,}", _totals(audited.found), verdict)
+    for line in lines:
+        bad = f"[bold red]{output.plural(line.problems, 'problem')}[/]"
+        table.add_row(escape(line.name), f"{line.slots:,}", line.fates, bad if line.problems else "[green]holds[/]")
     output.show(table)
+
+
+def _total(found: Audit) -> int:
+    return sum(fate.slots for fate in found.fates)
 
 
 def _totals(found: Audit) -> str:
@@ -130,19 +180,6 @@ def _totals(found: Audit) -> str:
 
 def _stamp(moment: datetime) -> str:
     return f"{output.stamp(moment.replace(microsecond=0))} UTC"
-
-
-def _judge(audits: Sequence[Audited]) -> None:
-    """Name what should not be, and end accordingly."""
-    named = [(audited.name, fate) for audited in audits for fate in audited.found.problems]
-    if not named:
-        return
-    sys.stdout.flush()
-    for name, fate in named[:MOST_NAMED]:
-        print(f"oncue: {name}: slot {instant(fate.scheduled_for)}: {fate.verdict}: {fate.reason}", file=sys.stderr)
-    if len(named) > MOST_NAMED:
-        print(f"oncue: and {len(named) - MOST_NAMED:,} more: --problems lists them", file=sys.stderr)
-    raise typer.Exit(failures.CHECK)
 
 
 def register(cli: typer.Typer) -> None:

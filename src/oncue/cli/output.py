@@ -43,6 +43,27 @@ def show_json(document: Any) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 
+class JsonList:
+    """A JSON array that is printed item by item. It looks as if `show_json` had printed the whole; if all went well."""
+
+    def __init__(self) -> None:
+        self._opening = "["
+
+    def __enter__(self) -> JsonList:
+        return self
+
+    def add(self, item: Any) -> None:
+        text = json.dumps(item, indent=2, ensure_ascii=False, default=str)
+        print(self._opening, "\n  ", text.replace("\n", "\n  "), sep="", end="")
+        self._opening = ","
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            print("[]" if self._opening == "[" else "\n]")
+        elif self._opening == ",":
+            print()
+
+
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
     made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in columns:

@@ -17,8 +17,7 @@ from oncue.cli.output import JsonOption
 from oncue.cli.values import INSTANT
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
-from oncue.policy.schedules import TICK
-from oncue.policy.triggers import DST_POLICIES, Rule, cron, swallowed, trigger
+from oncue.policy.triggers import DST_POLICIES, TICK, Rule, cron, swallowed, trigger
 from oncue.scheduling import MOST_PREVIEWED, Fire, fires
 from oncue.server.records import fire_record
 

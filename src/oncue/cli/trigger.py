@@ -14,7 +14,7 @@ from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
 from oncue.cli.values import INSTANT
 from oncue.model import Schedule, Slot
-from oncue.policy.schedules import TICK, trigger_of
+from oncue.policy.triggers import TICK, trigger_of
 from oncue.scheduling import Backfilled
 from oncue.server.records import instant, slot_record
 

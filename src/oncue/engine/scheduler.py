@@ -5,7 +5,7 @@ writes slots, jobs and cursors in one transaction, conditional on this node's ep
 somebody else decided meanwhile is rejected, and that is normal. A pass costs what is due, not what there is.
 
 When more is due than one pass takes, `SlotWriter` writes what a pass has decided while the next one reads: the database
-works on one batch while this process works on another.
+works on one pass while this process works on another.
 
 Before a slot is skipped because a run is in its way, that run is looked at: one that is over its maximum runtime is
 settled first, and the slot is decided by the next pass, which follows at once and sees what is left in its way.
@@ -34,12 +34,12 @@ from oncue.telemetry import Telemetry
 LIMIT = 4000
 AUTHOR = "schedule"
 MOST_SPARE_IDS = 10_000
-MOST_BATCHES = 2
+MOST_PASSES = 2
 
 _log = logging.getLogger("oncue.scheduler")
 
 
-class Batch(NamedTuple):
+class Pass(NamedTuple):
     """What a pass has decided."""
 
     plans: Sequence[Plan]
@@ -64,7 +64,7 @@ class Scheduler:
         self.signal = Signal()
         self.fired = Signal()
         self.handed_over = Signal()
-        self.backlog: deque[Batch] = deque()
+        self.backlog: deque[Pass] = deque()
         """Passes that are still to be written; there are some only while there is more due than one pass takes."""
         self._store = store
         self._node = node
@@ -93,7 +93,7 @@ class Scheduler:
             return now + self._interval
         if self._too_soon(now):
             return self._next_tick(now, (self._looked_at or now) + self._poll)
-        if len(self.backlog) >= MOST_BATCHES:
+        if len(self.backlog) >= MOST_PASSES:
             return now + self._poll  # or when the writer has taken one
         self._looked_at = now
         due = await self._store.due(now, LIMIT, self._read_until)
@@ -127,8 +127,8 @@ class Scheduler:
     def _next_tick(self, now: datetime, later: datetime) -> datetime:
         return later if self._known_next is None else min(max(self._known_next, now), later)
 
-    def _hand_over(self, batch: Batch, last: Due) -> None:
-        self.backlog.append(batch)
+    def _hand_over(self, decided: Pass, last: Due) -> None:
+        self.backlog.append(decided)
         self._read_until = (last.next_run_at, last.id)
         self.handed_over.set()
 
@@ -138,29 +138,29 @@ class Scheduler:
         self.backlog.clear()
 
     async def write_next(self) -> None:
-        """Write the oldest batch of the backlog. If that fails, the whole of what is due is looked at anew."""
-        batch = self.backlog[0]
+        """Write the oldest pass of the backlog. If that fails, the whole of what is due is looked at anew."""
+        oldest = self.backlog[0]
         try:
-            await self.write(batch)
+            await self.write(oldest)
         except BaseException:
             self._start_over()
             raise
-        if self.backlog and self.backlog[0] is batch:  # unless this node was elected anew meanwhile
+        if self.backlog and self.backlog[0] is oldest:  # unless this node was elected anew meanwhile
             self.backlog.popleft()
         self.signal.set()
 
-    async def _decided(self, due: Sequence[Due], epoch: int, now: datetime) -> Batch:
+    async def _decided(self, due: Sequence[Due], epoch: int, now: datetime) -> Pass:
         free = await self._without_overrun(due, now)
-        return Batch([self._planned(schedule, now) for schedule in free], epoch, now)
+        return Pass([self._planned(schedule, now) for schedule in free], epoch, now)
 
-    async def write(self, batch: Batch) -> bool:
+    async def write(self, decided: Pass) -> bool:
         """Write what was decided; whether any of it took. If not, this node may have lost the lead without a word."""
-        ids = await self._ids(sum(planned.fires for planned in batch.plans))
-        steps = [slots.step(planned, ids.pop) for planned in batch.plans]
-        took = await self._store.decide(steps, batch.now, by=AUTHOR, node=self._node, epoch=batch.epoch)
-        for planned, step, won in zip(batch.plans, steps, took, strict=True):
+        ids = await self._ids(sum(planned.fires for planned in decided.plans))
+        steps = [slots.step(planned, ids.pop) for planned in decided.plans]
+        took = await self._store.decide(steps, decided.now, by=AUTHOR, node=self._node, epoch=decided.epoch)
+        for planned, step, won in zip(decided.plans, steps, took, strict=True):
             if won:
-                self._tell(planned, step, batch.now)
+                self._tell(planned, step, decided.now)
         self.fired.set()
         if any(took) or not took:
             return True

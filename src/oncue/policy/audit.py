@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice, zip_longest
 from typing import Literal, TypeAlias
 
 from oncue.model import Revision, Slot, Verdict
 from oncue.policy import triggers
-from oncue.policy.schedules import trigger_of
-from oncue.policy.triggers import Trigger
+from oncue.policy.triggers import TICK, Trigger, trigger_of
 
 Finding: TypeAlias = Literal["pending", "unaccounted", "doubled", "unexpected", "lost"]
-TICK = timedelta(microseconds=1)
 MOST_NAMED = 1000
 """How many missing slots of one gap are named one by one."""
 
@@ -82,7 +80,7 @@ def audit(
         start = horizon
     fates = [_told(row) for row in rows]
     fates += [Fate(slot, "doubled", "it has two jobs") for slot in doubled]
-    fates += _overlapping(rows)
+    fates += _overlapping(revisions, rows)
     for trigger, after, until in _stretches(revisions, start, end):
         inside = [row for row in rows if (row.until or row.scheduled_for) > after and row.scheduled_for <= until]
         fates += _missing(trigger, after, until, inside, cursor)
@@ -140,16 +138,13 @@ def _miscounted(trigger: Trigger, rows: Sequence[Slot]) -> Iterator[Fate]:
                 yield Fate(row.scheduled_for, "unaccounted", reason, row=row)
 
 
-def _overlapping(rows: Sequence[Slot]) -> Iterator[Fate]:
-    """Slots that have a row of their own, and are part of a run of slots too. Runs by hand are no regular slots."""
+def _overlapping(revisions: Sequence[Revision], rows: Sequence[Slot]) -> Iterator[Fate]:
+    """Slots that have a row of their own, and are part of a run of slots too."""
+    terms = {revision.revision: revision for revision in revisions}
     reached: Slot | None = None
     for row in rows:
-        if (
-            reached is not None
-            and reached.until is not None
-            and row.scheduled_for <= reached.until
-            and _is_regular(row)
-        ):
+        inside = reached is not None and reached.until is not None and row.scheduled_for <= reached.until
+        if reached is not None and inside and not _is_beside(row, terms.get(reached.revision)):
             yield Fate(row.scheduled_for, "doubled", f"it is also in the run from {reached.scheduled_for.isoformat()}")
         if row.until is not None and (reached is None or reached.until is None or row.until > reached.until):
             reached = row
@@ -173,5 +168,8 @@ def _asks_for(revision: Revision, ended: datetime | None, row: Slot) -> bool:
     return began_before and ended_after and trigger_of(revision).has(row.scheduled_for)
 
 
-def _is_regular(row: Slot) -> bool:
-    return row.reason != "run_now"
+def _is_beside(row: Slot, revision: Revision | None) -> bool:
+    """Whether a row in the span of a run is none of its slots: a run by hand, or a slot by hand of a later rule."""
+    if row.reason == "run_now":
+        return True
+    return row.verdict == "manual" and revision is not None and not trigger_of(revision).has(row.scheduled_for)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from oncue.errors import InvalidSchedule
 from oncue.model import Decided, Revised, Revision, Schedule
-from oncue.policy import slots, triggers
-from oncue.policy.triggers import Rule, Trigger
+from oncue.policy import slots
+from oncue.policy.triggers import TICK, Trigger, trigger_of
 
 TERMS = (
     "task",
@@ -35,16 +35,10 @@ TERMS = (
 CARRIED = ("description", "options", "max_retries", "max_runtime", "deadline", "declared_by")
 """What may change without a new revision."""
 
-TICK = timedelta(microseconds=1)
-
 UNDECLARED = "its application no longer declares it"
 BY_HAND = "disabled by hand"
 DELETED = "deleted"
 EDITED = "the schedule was changed before this slot was decided"
-
-
-def trigger_of(terms: Schedule | Revision) -> Trigger:
-    return triggers.trigger(Rule(terms.expression, terms.tz, terms.dst), terms.started_at)  # type: ignore[arg-type]
 
 
 def created(wanted: Schedule, now: datetime, by: str) -> Revised:

@@ -25,10 +25,9 @@ from typing import NamedTuple
 
 from oncue.model import Decided, Due, Step, Verdict
 from oncue.policy import triggers
-from oncue.policy.triggers import Rule, Trigger
+from oncue.policy.triggers import TICK, Rule, Trigger, trigger_of
 
 MOST = 1000
-TICK = timedelta(microseconds=1)
 UNANCHORED = datetime(1970, 1, 1, tzinfo=UTC)
 """For rules whose slots do not depend on when their schedule was made."""
 
@@ -59,20 +58,12 @@ def plan(due: Due, now: datetime, punctual: timedelta) -> Plan:
     return _plan_many(due, trigger_of(due), now, punctual)
 
 
-def trigger_of(due: Due) -> Trigger:
-    return _trigger(due.expression, due.tz, due.dst, due.started_at)
-
-
-def _trigger(expression: str, tz: str, dst: str, anchor: datetime) -> Trigger:
-    return triggers.trigger(Rule(expression, tz, dst), anchor)  # type: ignore[arg-type]
-
-
 @lru_cache(maxsize=1024)
 def _next_two(
     expression: str, tz: str, dst: str, anchor: datetime, cursor: datetime
 ) -> tuple[datetime | None, datetime | None]:
     """Schedules that are due together mostly share a rule and a cursor: midnight is midnight for all of them."""
-    trigger = _trigger(expression, tz, dst, anchor)
+    trigger = triggers.trigger(Rule(expression, tz, dst), anchor)  # type: ignore[arg-type]
     first = trigger.after(cursor)
     return first, None if first is None else trigger.after(first)
 

@@ -27,8 +27,10 @@ DstPolicy: TypeAlias = Literal["debian", "once", "all"]
 DST_POLICIES: tuple[DstPolicy, ...] = get_args(DstPolicy)
 DstMark: TypeAlias = Literal["gap", "first", "second"]
 
+TICK = timedelta(microseconds=1)
+"""From one instant to the next: no store tells time more finely."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _SECOND, _MINUTE = 1_000_000, 60_000_000
 _END = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
 _SETTLED = (datetime(2100, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
@@ -43,6 +45,19 @@ class Rule:
     expression: str
     tz: str = "UTC"
     dst: DstPolicy = "debian"
+
+
+class Terms(Protocol):
+    """What has a rule: a schedule, each of its revisions, and what is due of it."""
+
+    @property
+    def expression(self) -> str: ...
+    @property
+    def tz(self) -> str: ...
+    @property
+    def dst(self) -> str: ...
+    @property
+    def started_at(self) -> datetime: ...
 
 
 class Trigger(Protocol):
@@ -78,6 +93,11 @@ def trigger(rule: Rule, anchor: datetime) -> Trigger:
     return Interval(anchor, found) if isinstance(found, timedelta) else found
 
 
+def trigger_of(terms: Terms) -> Trigger:
+    """The slots of a schedule, or of one of its revisions. Raises InvalidSchedule."""
+    return trigger(Rule(terms.expression, terms.tz, terms.dst), terms.started_at)  # type: ignore[arg-type]
+
+
 def between(trigger: Trigger, after: datetime, until: datetime) -> Iterator[datetime]:
     """The slots in (after, until], one by one."""
     slot = trigger.after(after)
@@ -90,9 +110,9 @@ def swallowed(rule: Rule, slot: datetime) -> list[datetime]:
     """The local times, within a gap that ends at this slot, that never came: what a slot marked `gap` stands for."""
     place = ZoneInfo(rule.tz)
     shown = slot.astimezone(place).replace(tzinfo=UTC)
-    jump = slot.astimezone(place).utcoffset() - (slot - _MICROSECOND).astimezone(place).utcoffset()  # type: ignore[operator]
+    jump = slot.astimezone(place).utcoffset() - (slot - TICK).astimezone(place).utcoffset()  # type: ignore[operator]
     local_times = trigger(Rule(rule.expression), slot)
-    times = between(local_times, shown - jump - _MICROSECOND, shown - _MICROSECOND)
+    times = between(local_times, shown - jump - TICK, shown - TICK)
     return [time.replace(tzinfo=None) for time in times]
 
 
@@ -220,7 +240,7 @@ class Interval:
     __slots__ = ("_anchor", "_step")
 
     def __init__(self, anchor: datetime, step: timedelta) -> None:
-        self._step = step // _MICROSECOND
+        self._step = step // TICK
         unit = _MINUTE if self._step % _MINUTE == 0 else _SECOND
         self._anchor = _microseconds(anchor) // unit * unit
 
@@ -261,7 +281,7 @@ def _seconds(instant: datetime) -> int:
 
 
 def _microseconds(instant: datetime) -> int:
-    return (instant - _EPOCH) // _MICROSECOND
+    return (instant - _EPOCH) // TICK
 
 
 def _instant(seconds: int) -> datetime:

@@ -21,7 +21,8 @@ from oncue.model import TERMINAL, Job, Revision, Schedule, Slot
 from oncue.policy import options
 from oncue.policy.audit import audit
 from oncue.policy.lifecycle import POISON
-from oncue.sim.history import Event, micros
+from oncue.policy.triggers import trigger_of
+from oncue.sim.history import Event, micros, moment
 
 FOREVER = 2**62
 OVERRUN = "over its maximum runtime"
@@ -474,15 +475,24 @@ def _drains(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("a slot is decided once")
 def _decided_once(evidence: Evidence) -> Iterator[Broken]:
-    for verdicts in evidence.slots.values():
+    revisions = {books.schedule.id: books.revisions for books in evidence.final.schedules}
+    for schedule, verdicts in evidence.slots.items():
         reached: Event | None = None
         for verdict in sorted(verdicts, key=_place):
-            doubled = reached is not None and verdict.fields["at"] <= reached.fields["until"]
-            extra = verdict.fields["reason"] == "run_now" and reached is not None
-            if doubled and reached is not None and not (extra and verdict.fields["at"] != reached.fields["at"]):
+            inside = reached is not None and verdict.fields["at"] <= reached.fields["until"]
+            if inside and reached is not None and not _is_beside(verdict, reached, revisions.get(schedule, ())):
                 yield Broken(f"slot {verdict.fields['at']} was decided twice", (reached, verdict))
             if reached is None or verdict.fields["until"] > reached.fields["until"]:
                 reached = verdict
+
+
+def _is_beside(verdict: Event, run: Event, revisions: Sequence[Revision]) -> bool:
+    """Whether a verdict by hand in the span of a run is about none of its slots: an extra run, or of a later rule."""
+    at = verdict.fields["at"]
+    if verdict.fields["verdict"] != "manual" or at == run.fields["at"]:
+        return False
+    begun = [revision for revision in revisions if micros(revision.started_at) < run.fields["at"]]
+    return verdict.fields["reason"] == "run_now" or (bool(begun) and not trigger_of(begun[-1]).has(moment(at)))
 
 
 def _place(verdict: Event) -> tuple[int, int]:

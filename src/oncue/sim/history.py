@@ -55,6 +55,10 @@ def micros(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
 
 
+def moment(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND
+
+
 class History:
     """Events in the order in which they happened; with a file, each is written to it at once."""
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.model import Change, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
+from oncue.model import LONGEST_LISTING, Change, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
 
 
 class Ledger(Protocol):
@@ -89,8 +89,12 @@ class Ledger(Protocol):
         """
         ...
 
-    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:
+    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = LONGEST_LISTING) -> list[Slot]:
         """The ledger's rows that touch this span of time, oldest first."""
+        ...
+
+    async def latest_slots(self, schedule_id: int, limit: int) -> list[Slot]:
+        """The ledger's last rows, oldest first."""
         ...
 
     async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:

@@ -10,7 +10,22 @@ from uuid import UUID
 import asyncpg
 
 from oncue.errors import Conflict, NameClash, StoreRefused, StoreUnavailable
-from oncue.model import PARKED, Change, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, State, Step
+from oncue.model import (
+    LONGEST_LISTING,
+    PARKED,
+    Change,
+    Due,
+    Job,
+    Lease,
+    Node,
+    Place,
+    Revised,
+    Revision,
+    Schedule,
+    Slot,
+    State,
+    Step,
+)
 from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.hints import Debounce
@@ -162,8 +177,11 @@ class PostgresLedger:
         self._hints.send()
         return bool(made)
 
-    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:
+    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = LONGEST_LISTING) -> list[Slot]:
         return [Slot(*row) for row in await self._fetch("slots", schedule_id, start, end, limit)]
+
+    async def latest_slots(self, schedule_id: int, limit: int) -> list[Slot]:
+        return [Slot(*row) for row in reversed(await self._fetch("latest_slots", schedule_id, limit))]
 
     async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:
         return [row[0] for row in await self._fetch("doubled", schedule_id, start, end)]

@@ -196,6 +196,13 @@ select {slot} from oncue_slots s
                                      where until >= $2), $2)
  order by s.scheduled_for limit $4;
 
+-- name: latest_slots
+select {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = $1 and s.subject = ''
+ order by s.scheduled_for desc limit $2;
+
 -- name: doubled
 select scheduled_for from oncue_jobs
  where schedule_id = $1 and scheduled_for between $2 and $3 and retry_of is null

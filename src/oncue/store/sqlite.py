@@ -35,7 +35,7 @@ from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
-from oncue.store.sqlite_ledger import SqliteLedger, as_set
+from oncue.store.sqlite_ledger import SqliteLedger, rows_of
 from oncue.store.tables import NAMED_FOR, is_plain, queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
@@ -202,11 +202,11 @@ class SqliteStore(SqliteLedger):
         ]
 
     def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
-        return set(as_set(connection, self._sql["written"], _identity(batch)))
+        return set(rows_of(connection, self._sql["written"], _identity(batch)))
 
     def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, datetime]]:
         parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
-        found = as_set(connection, self._sql["standing"], parameters)
+        found = rows_of(connection, self._sql["standing"], parameters)
         return {key: (job_id, values.instant(created_at)) for key, job_id, created_at in found}
 
     async def job(self, job_id: int) -> Job | None:
@@ -281,7 +281,7 @@ class SqliteStore(SqliteLedger):
         def work(connection: sqlite3.Connection) -> list[Any]:
             taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, suspect))}
             connection.execute(self._sql["take"], taken)
-            return as_set(connection, self._sql["taken"], taken)
+            return rows_of(connection, self._sql["taken"], taken)
 
         claims = values.claims(await self._writer.write(work))
         self._found_some = bool(claims)
@@ -291,9 +291,9 @@ class SqliteStore(SqliteLedger):
         found: list[tuple[int, int, int]] = []
         suspects: list[tuple[int, int, int]] = []
         for (name,) in connection.execute(self._sql["open_queues"], lookup).fetchall():
-            found += as_set(connection, self._sql["best"], {**lookup, "queue": name})
+            found += rows_of(connection, self._sql["best"], {**lookup, "queue": name})
             if suspect:
-                suspects += as_set(connection, self._sql["suspect"], {**lookup, "queue": name})
+                suspects += rows_of(connection, self._sql["suspect"], {**lookup, "queue": name})
         best = sorted(found)[: lookup["limit"]] + sorted(suspects)[:1]
         return [job_id for _, _, job_id in best]
 
@@ -344,7 +344,7 @@ class SqliteStore(SqliteLedger):
         connection.execute(self._sql["history"])
         connection.execute(self._sql["count"])
         connection.execute(self._sql["apply"], {"now": values.micros(now)})
-        return set(as_set(connection, self._sql["took"], {}))
+        return set(rows_of(connection, self._sql["took"], {}))
 
     async def mark_started(self, started: Sequence[Started]) -> None:
         rows = [(mark.id, mark.claim_no, values.micros(mark.started_at)) for mark in started]
@@ -365,7 +365,7 @@ class SqliteStore(SqliteLedger):
         return await self._claims("overdue", before=values.micros(before), limit=limit)
 
     async def _claims(self, name: str, **parameters: Any) -> list[Claim]:
-        rows = await self._reader.read(lambda connection: as_set(connection, self._sql[name], parameters))
+        rows = await self._reader.read(lambda connection: rows_of(connection, self._sql[name], parameters))
         return values.claims(rows)
 
     async def lanes(self) -> list[model.Lane]:
@@ -390,7 +390,7 @@ class SqliteStore(SqliteLedger):
             gone = 0
             for state in sorted(TERMINAL):
                 parameters = {"state": state, "before": values.micros(before), "limit": limit - gone}
-                old = {"ids": json.dumps(as_set(connection, self._sql["pick_old"], parameters))}
+                old = {"ids": json.dumps(rows_of(connection, self._sql["pick_old"], parameters))}
                 connection.execute(self._sql["keep_outcomes"], old)
                 gone += connection.execute(self._sql["prune"], old).rowcount
             connection.execute(self._sql["prune_attempts"], {"before": values.micros(before), "limit": limit})

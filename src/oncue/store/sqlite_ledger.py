@@ -10,7 +10,22 @@ from typing import Any
 from uuid import UUID
 
 from oncue.errors import Conflict, NameClash, StoreRefused
-from oncue.model import PARKED, Change, Decided, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
+from oncue.model import (
+    LONGEST_LISTING,
+    PARKED,
+    Change,
+    Decided,
+    Due,
+    Job,
+    Lease,
+    Node,
+    Place,
+    Revised,
+    Revision,
+    Schedule,
+    Slot,
+    Step,
+)
 from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.lanes import Lane
@@ -105,7 +120,7 @@ class SqliteLedger:
             return set()
         connection.execute(self._sql["tide"], {"now": common["now"]})  # no later process is told an earlier time
         moves = {**common, "steps": json.dumps([_move_row(step) for step in steps])}
-        won = set(as_set(connection, self._sql["current_steps"], moves))
+        won = set(rows_of(connection, self._sql["current_steps"], moves))
         rows = [
             [step.schedule_id, *_decided_row(decided)]
             for step in steps
@@ -123,11 +138,11 @@ class SqliteLedger:
 
     async def release_parked(self, now: datetime, limit: int) -> int:
         with_room = self._sql["with_room"], {"limit": limit}
-        if not await self._reader.read(lambda connection: as_set(connection, *with_room)):
+        if not await self._reader.read(lambda connection: rows_of(connection, *with_room)):
             return 0
 
         def work(connection: sqlite3.Connection) -> int:
-            schedules, released = as_set(connection, *with_room), 0
+            schedules, released = rows_of(connection, *with_room), 0
             connection.execute(self._sql["hold_schedules"], {"ids": json.dumps(schedules)})
             for schedule in schedules:
                 parameters = {"schedule_id": schedule, "now": values.micros(now), "limit": limit - released}
@@ -157,11 +172,15 @@ class SqliteLedger:
     def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
         raise NotImplementedError
 
-    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = 100_000) -> list[Slot]:
+    async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = LONGEST_LISTING) -> list[Slot]:
         rows = await self._rows(
             "slots", schedule_id=schedule_id, start=values.micros(start), end=values.micros(end), limit=limit
         )
         return [values.slot(row) for row in rows]
+
+    async def latest_slots(self, schedule_id: int, limit: int) -> list[Slot]:
+        rows = await self._rows("latest_slots", schedule_id=schedule_id, limit=limit)
+        return [values.slot(row) for row in reversed(rows)]
 
     async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:
         rows = await self._rows("doubled", schedule_id=schedule_id, start=values.micros(start), end=values.micros(end))
@@ -169,11 +188,11 @@ class SqliteLedger:
 
     async def prune_slots(self, before: datetime, limit: int) -> int:
         old_slots = self._sql["old_slots"], {"before": values.micros(before), "limit": limit}
-        if not await self._reader.read(lambda connection: as_set(connection, *old_slots)):
+        if not await self._reader.read(lambda connection: rows_of(connection, *old_slots)):
             return 0
 
         def work(connection: sqlite3.Connection) -> int:
-            parameters = {"before": values.micros(before), "slots": json.dumps(as_set(connection, *old_slots))}
+            parameters = {"before": values.micros(before), "slots": json.dumps(rows_of(connection, *old_slots))}
             connection.execute(self._sql["raise_horizon"], parameters)
             return connection.execute(self._sql["prune_slots"], parameters).rowcount
 
@@ -286,7 +305,7 @@ class SqliteLedger:
         )
 
 
-def as_set(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -> list[Any]:
+def rows_of(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -> list[Any]:
     """The rows of a statement that returns them as one JSON array."""
     rows: list[Any] = json.loads(connection.execute(sql, parameters).fetchone()[0])
     return rows

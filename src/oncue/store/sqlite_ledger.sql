@@ -156,6 +156,13 @@ select {slot} from oncue_slots s
                                      where until >= :start), :start)
  order by s.scheduled_for limit :limit;
 
+-- name: latest_slots
+select {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = :schedule_id and s.subject = ''
+ order by s.scheduled_for desc limit :limit;
+
 -- name: doubled
 select scheduled_for from oncue_jobs
  where schedule_id = :schedule_id and scheduled_for between :start and :end and retry_of is null

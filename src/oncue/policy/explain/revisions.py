@@ -9,8 +9,8 @@ from datetime import datetime
 from oncue.errors import InvalidSchedule
 from oncue.model import Revision, Schedule
 from oncue.policy.explain.remarks import Remark, when
-from oncue.policy.schedules import DELETED, UNDECLARED, trigger_of
-from oncue.policy.triggers import Trigger
+from oncue.policy.schedules import DELETED, UNDECLARED
+from oncue.policy.triggers import Trigger, trigger_of
 
 
 def slots_of(terms: Schedule | Revision) -> Trigger | Remark:

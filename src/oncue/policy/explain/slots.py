@@ -12,8 +12,8 @@ from oncue.policy.explain.cluster import Cluster, no_leader, stand_by
 from oncue.policy.explain.jobs import JobFacts, course_of
 from oncue.policy.explain.remarks import Explanation, Remark, counted, error_line, instant, length, when
 from oncue.policy.explain.revisions import in_force, slots_of, successor, switched_off
+from oncue.policy.ledger import Decisions
 from oncue.policy.schedules import EDITED
-from oncue.policy.triggers import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +31,20 @@ class SlotFacts:
     in_the_way: Job | None = None
     """The job that it was skipped for, if that is still there."""
 
+    @property
+    def row(self) -> Slot | None:
+        """The row that decides the instant. What cannot be worked out is said to be so, not to be decided."""
+        return Decisions(self.rows, self.revisions).row_of(self.at, in_doubt=False)
+
 
 def explain_slot(facts: SlotFacts) -> Explanation:
     subject = f"slot {instant(facts.at)} of schedule {facts.schedule.name}"
-    row = row_of(facts.at, facts.rows, facts.revisions)
+    row = facts.row
     if row is None:
         remarks = _absent(facts)
         return Explanation(subject, remarks[0].code, remarks)
     told = told_of(row, facts.schedule.name, facts.revisions, facts.cluster, facts.in_the_way)
     return Explanation(subject, row.verdict, [_sentence("It", told), *_run(row, facts)])
-
-
-def row_of(at: datetime, rows: Sequence[Slot], revisions: Sequence[Revision]) -> Slot | None:
-    """The row that decides this instant. A run of slots decides only those instants in it that are slots."""
-    for row in rows:
-        if row.scheduled_for == at:
-            return row
-    terms = {revision.revision: revision for revision in revisions}
-    for row in rows:
-        revision = terms.get(row.revision)
-        if row.until is not None and revision is not None and _has(slots_of(revision), at):
-            return row
-    return None
-
-
-def _has(trigger: Trigger | Remark, at: datetime) -> bool:
-    return not isinstance(trigger, Remark) and trigger.has(at)
 
 
 # --- what a row tells -----------------------------------------------------------------------------------------------

@@ -1,0 +1,236 @@
+"""Making schedules and changing them, at run time. What an edit means is in `policy/schedules.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from oncue.checks import (
+    DEFAULT_GRACE,
+    checked_grace,
+    checked_max_instances,
+    checked_missed,
+    checked_name,
+    checked_priority,
+    checked_queue,
+)
+from oncue.errors import Conflict, InvalidSchedule
+from oncue.model import Missed, Revised, Schedule
+from oncue.policy import schedules as policy
+from oncue.policy import triggers
+from oncue.policy.durations import Duration
+from oncue.policy.triggers import TICK, DstPolicy, Rule
+from oncue.reach import Connected
+from oncue.scheduling.common import tried
+from oncue.scheduling.looking import Looking
+from oncue.task import Task
+
+LONGEST_DESCRIPTION = 1000
+_LONG_AGO = datetime.min
+
+
+class Editing(Looking):
+    async def create_schedule(
+        self,
+        name: str,
+        rule: Rule | str,
+        task: Task[Any, Any] | str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        description: str = "",
+        queue: str | None = None,
+        priority: int | None = None,
+        missed: Missed = "latest",
+        grace: Duration = DEFAULT_GRACE,
+        max_instances: int = 1,
+        enabled: bool = True,
+        created_by: str = "system",
+    ) -> Schedule:
+        """Make a schedule. Its first slot is the first one after now. Raises Conflict if the name is taken."""
+        wanted = self._wanted(
+            name, _rule(rule), self._target(task), _checked_args({} if args is None else args), description, queue,
+            priority, missed, grace, max_instances,
+        )  # fmt: skip
+        if not _checked_enabled(enabled):
+            wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
+        connected = await self.connected()
+        by = checked_name(created_by, "created_by")
+
+        async def create() -> Schedule | None:
+            current, now = await connected.store.schedule(wanted.name), connected.now()
+            if current is not None and current.deleted_at is None:
+                raise Conflict(f"there is a schedule {wanted.name!r} already")
+            change = await created_or_revived(connected, current, wanted, now, by)
+            took = change is not None and await written(connected, change, now)
+            return await self.schedule(wanted.name) if took else None
+
+        return await tried(wanted.name, create)
+
+    async def change_schedule(
+        self,
+        name: str,
+        *,
+        rule: Rule | str | None = None,
+        tz: str | None = None,
+        dst: DstPolicy | None = None,
+        task: Task[Any, Any] | str | None = None,
+        args: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        missed: Missed | None = None,
+        grace: Duration | None = None,
+        max_instances: int | None = None,
+        changed_by: str = "system",
+    ) -> Schedule:
+        """Change what is given; the rest stays. The edit is a new revision and starts from now.
+
+        A rule that is only an expression keeps the time zone and the DST policy, unless they are given too.
+        """
+
+        def edit(current: Schedule) -> Schedule:
+            _refuse_code(current)
+            wanted = self._wanted(
+                current.name,
+                _changed_rule(current, rule, tz, dst),
+                self._target(current.task if task is None else task),
+                json.loads(current.args) if args is None else _checked_args(args),
+                current.description if description is None else description,
+                current.queue if queue is None else queue,
+                current.priority if priority is None else priority,
+                current.missed if missed is None else missed,
+                current.grace if grace is None else grace,
+                current.max_instances if max_instances is None else max_instances,
+            )
+            kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
+            return dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
+
+        return await self._edited(name, edit, changed_by)
+
+    async def toggle_schedule(self, name: str, enabled: bool, *, changed_by: str = "system") -> Schedule:
+        """Enable or disable a schedule, one declared in code too. What was due meanwhile is not fired later."""
+
+        def edit(current: Schedule) -> Schedule:
+            if current.enabled == _checked_enabled(enabled):
+                return current
+            # What no code declares any more, and somebody enables, is theirs from now on.
+            declared_by = None if current.reason == policy.UNDECLARED else current.declared_by
+            reason = None if enabled else policy.BY_HAND
+            return dataclasses.replace(current, enabled=enabled, reason=reason, declared_by=declared_by)
+
+        return await self._edited(name, edit, changed_by)
+
+    async def delete_schedule(self, name: str, *, changed_by: str = "system") -> None:
+        """Delete a schedule. Its slots stay in the ledger, so that no later one of its name fires them again."""
+
+        def edit(current: Schedule) -> Schedule:
+            _refuse_code(current)
+            return policy.deleted(current, now())
+
+        now = (await self.connected()).now
+        await self._edited(name, edit, changed_by)
+
+    async def _edited(self, name: str, edit: Callable[[Schedule], Schedule], changed_by: str) -> Schedule:
+        connected = await self.connected()
+        by = checked_name(changed_by, "changed_by")
+
+        async def change() -> Schedule | None:
+            current, now = await self.schedule(name), connected.now()
+            change = await changed(connected, current, edit(current), now, by)
+            if change is None:
+                return current
+            return await self._any(name) if await written(connected, change, now) else None
+
+        return await tried(name, change)
+
+    def _target(self, task: Task[Any, Any] | str) -> Task[Any, Any]:
+        if not isinstance(task, Task | str):
+            raise InvalidSchedule("task", f"expected a task or the name of one, not {task!r}")
+        return self.find(task) if isinstance(task, str) else task
+
+    def _wanted(
+        self, name: str, rule: Rule, task: Task[Any, Any], args: dict[str, Any], description: str,
+        queue: str | None, priority: int | None, missed: Missed, grace: Duration, max_instances: int,
+    ) -> Schedule:  # fmt: skip
+        return Schedule(
+            id=0, name=checked_name(name, "name"), description=_checked_description(description), task=task.name,
+            args=task.arguments.dump_for_slots(args, self.carried(task)["max_args"]),
+            queue=task.queue if queue is None else checked_queue(queue),
+            priority=task.priority if priority is None else checked_priority(priority),
+            expression=rule.expression, tz=rule.tz, dst=rule.dst, missed=checked_missed(missed),
+            grace=checked_grace(grace), max_instances=checked_max_instances(max_instances), enabled=True,
+            options=self.carried(task)["options"], max_retries=task.max_retries,
+            max_runtime=self.carried(task)["max_runtime"], deadline=task.deadline, declared_by=None, reason=None,
+            revision=0, started_at=_LONG_AGO, version=0, cursor=_LONG_AGO, next_run_at=None, last_run_at=None,
+            horizon=None, created_by="", created_at=_LONG_AGO, updated_at=_LONG_AGO, deleted_at=None,
+        )  # fmt: skip
+
+
+# --- the write ------------------------------------------------------------------------------------------------------
+
+
+async def created_or_revived(
+    connected: Connected, current: Schedule | None, wanted: Schedule, now: datetime, by: str
+) -> Revised | None:
+    """The write that makes a schedule, also where a deleted one had its name."""
+    if current is None:
+        return policy.created(wanted, now, by)
+    return await changed(connected, current, wanted, now, by)
+
+
+async def changed(connected: Connected, current: Schedule, wanted: Schedule, now: datetime, by: str) -> Revised | None:
+    """The write that makes a schedule what is wanted, or None if it is that already."""
+    taken = await connected.store.slots(current.id, current.cursor + TICK, max(now, current.cursor))
+    return policy.changed(current, wanted, now, by, [slot.scheduled_for for slot in taken])
+
+
+async def written(connected: Connected, change: Revised, now: datetime) -> bool:
+    """Whether the change took: nobody else had changed the schedule meanwhile."""
+    (took,) = await connected.store.revise([change], now)
+    return took
+
+
+# --- what is handed in ----------------------------------------------------------------------------------------------
+
+
+def _checked_enabled(enabled: bool) -> bool:
+    if not isinstance(enabled, bool):
+        raise InvalidSchedule("enabled", f"expected True or False, not {enabled!r}")
+    return enabled
+
+
+def _checked_args(args: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(args, Mapping):
+        raise InvalidSchedule("args", f"expected the task's arguments by name, not {args!r:.100}")
+    return dict(args)
+
+
+def _checked_description(text: str) -> str:
+    fits = isinstance(text, str) and len(text) <= LONGEST_DESCRIPTION and "\x00" not in text
+    if not fits or text.encode(errors="ignore").decode() != text:  # half a surrogate pair cannot be stored
+        raise InvalidSchedule("description", f"expected a text of at most {LONGEST_DESCRIPTION} characters")
+    return text
+
+
+def _rule(rule: Rule | str) -> Rule:
+    if isinstance(rule, Rule):
+        return triggers.cron(rule.expression, tz=rule.tz, dst=rule.dst)
+    return triggers.cron(rule)
+
+
+def _changed_rule(current: Schedule, rule: Rule | str | None, tz: str | None, dst: DstPolicy | None) -> Rule:
+    stays = Rule(current.expression, current.tz, current.dst)  # type: ignore[arg-type]
+    given = rule if isinstance(rule, Rule) else stays if rule is None else dataclasses.replace(stays, expression=rule)
+    wanted = dataclasses.replace(given, tz=given.tz if tz is None else tz, dst=given.dst if dst is None else dst)
+    return stays if wanted == stays else _rule(wanted)
+
+
+def _refuse_code(schedule: Schedule) -> None:
+    if schedule.declared_by is not None and schedule.reason != policy.UNDECLARED:
+        raise Conflict(
+            f"schedule {schedule.name!r} is declared in the code of {schedule.declared_by!r}: change it there, or "
+            "disable it"
+        )

@@ -1,0 +1,102 @@
+"""Makes the stored schedules what the code declares, with respect for what operators and other versions want."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from oncue.errors import Conflict
+from oncue.model import Schedule
+from oncue.policy import schedules as policy
+from oncue.reach import Connected
+from oncue.scheduling.common import log, tried
+from oncue.scheduling.editing import Editing, changed, created_or_revived, written
+from oncue.task import Task
+
+
+class Synchronising(Editing):
+    async def synchronise(self, connected: Connected | None = None) -> None:
+        """Make the stored schedules what the code declares. Those that it no longer declares are disabled.
+
+        A worker does this when it starts.
+        """
+        connected = connected or await self.connected()
+        declared = [task for task in self.tasks.values() if task.schedule is not None]
+        for task in declared:
+            try:
+                await self._declare(connected, task)
+            except Conflict as error:  # one schedule that cannot be declared does not keep a worker from working
+                log.error("schedule %s cannot be declared: %s", task.name, error)
+                self.telemetry.emit("schedule.error", {}, schedule=task.name, error=error)
+        await self.disown(connected)
+
+    async def disown(self, connected: Connected | None = None) -> None:
+        """Disable what this application declared once and no live worker of any version declares now.
+
+        In a rolling deployment that is when the last worker of the old version is gone, so workers look again and
+        again.
+        """
+        connected = connected or await self.connected()
+        ours = {task.name for task in self.tasks.values() if task.schedule is not None}
+        stored = [one.name for one in await connected.store.declared(self.name) if one.enabled and one.name not in ours]
+        if not stored:
+            return
+        now = connected.now()
+        living = {name for node in await connected.store.nodes() if node.expires_at > now for name in node.schedules}
+        for name in stored:
+            if name not in living:
+                await self._disown(connected, name)
+
+    async def _declare(self, connected: Connected, task: Task[Any, Any]) -> None:
+        assert task.schedule is not None
+        rule, missed, grace, max_instances, description = task.schedule
+        wanted = self._wanted(task.name, rule, task, {}, description, None, None, missed, grace, max_instances)
+        wanted = dataclasses.replace(wanted, declared_by=self.name)
+
+        async def declare() -> bool | None:
+            current, now = await connected.store.schedule(wanted.name), connected.now()
+            allowed = wanted if current is None else _as_operators_left_it(current, wanted)
+            change = await created_or_revived(connected, current, allowed, now, f"code:{self.name}")
+            if change is None:
+                return True
+            if not await written(connected, change, now):
+                return None
+            if change.revision is not None:
+                log.info("schedule %s: %s, revision %d", wanted.name, rule.expression, change.revision.revision)
+            return True
+
+        await tried(wanted.name, declare)
+
+    async def _disown(self, connected: Connected, name: str) -> None:
+        """Disable a schedule that is ours and declared no more. It may fire all the while: try until it holds still."""
+
+        async def disable() -> bool | None:
+            stored, now = await connected.store.schedule(name), connected.now()
+            if stored is None or not stored.enabled or stored.declared_by != self.name:
+                return True
+            disabled = dataclasses.replace(stored, enabled=False, reason=policy.UNDECLARED)
+            change = await changed(connected, stored, disabled, now, f"code:{self.name}")
+            if change is None or not await written(connected, change, now):
+                return None
+            log.warning("schedule %s is disabled: the code of %r no longer declares it", name, self.name)
+            return True
+
+        await tried(name, disable)
+
+
+def _as_operators_left_it(current: Schedule, wanted: Schedule) -> Schedule:
+    """A schedule that was disabled by hand stays so, whatever the code says."""
+    made_in_code = current.created_by.startswith("code:")
+    if current.deleted_at is None and current.declared_by is None and not made_in_code:
+        raise Conflict(
+            f"schedule {current.name!r} was made at run time by {current.created_by}, and the code declares one of the "
+            "same name: delete or rename one of them"
+        )
+    if current.declared_by not in (None, wanted.declared_by):
+        log.warning(
+            "schedule %s was declared by %s and is now declared by %s: if these are two applications, give one of the "
+            "tasks another name", current.name, current.declared_by, wanted.declared_by,
+        )  # fmt: skip
+    if current.deleted_at is None and not current.enabled and current.reason == policy.BY_HAND:
+        return dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
+    return wanted
