@@ -12,6 +12,7 @@ LONGEST_NAME = 128
 LONGEST_KEY = 512
 MOST_RETRIES = 1_000_000
 MOST_INSTANCES = 1_000
+SHORTEST_GRACE = 1.0
 DEFAULT_GRACE = 300.0
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -69,10 +70,14 @@ def checked_missed(missed: Missed) -> Missed:
 
 
 def checked_grace(grace: Duration) -> float:
+    """No slot is decided at its very instant: with hardly any grace, all of them would be missed."""
     try:
-        return seconds(grace, "grace")
+        found = seconds(grace, "grace")
     except ValueError as error:
         raise InvalidSchedule("grace", str(error).removeprefix("grace: ")) from None
+    if found < SHORTEST_GRACE:
+        raise InvalidSchedule("grace", f"expected at least {SHORTEST_GRACE:g} second, not {grace!r}")
+    return found
 
 
 def checked_max_instances(count: int) -> int:

@@ -53,22 +53,46 @@ def process_start() -> str:
 
 def is_gone(pid: int, start: str) -> bool:
     """Whether a process of this host and boot is proved to have ended. `start` is what `process_start` said there."""
-    namespace, _, _ = start.partition(" ")
+    namespace, _, began = start.partition(" ")
     if not start or namespace != _process_namespace():
         return False  # its number means something else in here
-    return _process_start(str(pid)) != start
+    if not _is_taken(pid):
+        return True
+    stat = _stat(str(pid))
+    if stat is None:
+        return False  # there is a process, and which one it is we may not see
+    state, since = stat
+    return state in ("Z", "X") or since != began  # dead, and only waiting for its parent to notice; or another one
+
+
+def _is_taken(pid: int) -> bool:
+    """Whether any process has this number. That cannot be hidden, while what /proc shows can."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
 
 
 def _process_start(pid: str) -> str:
+    stat, namespace = _stat(pid), _process_namespace()
+    return f"{namespace} {stat[1]}" if stat is not None and namespace else ""
+
+
+def _stat(pid: str) -> tuple[str, str] | None:
+    """A process's state and when it began, if the system lets us see."""
     try:
         # The name of the program, in brackets, may contain anything; after it come the state and much else.
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        state, began = fields[0], fields[19]
+        fields = _read_stat(pid).rpartition(")")[2].split()
+        return fields[0], fields[19]
     except (OSError, IndexError):
-        return ""
-    namespace = _process_namespace()
-    is_alive = state not in ("Z", "X")  # dead, and only waiting for its parent to notice
-    return f"{namespace} {began}" if namespace and is_alive else ""
+        return None
+
+
+def _read_stat(pid: str) -> str:
+    return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
 
 
 def _process_namespace() -> str:

@@ -10,11 +10,14 @@ from random import Random
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+
 from oncue.clock import DatabaseClock
 from oncue.engine.node import Pace, WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.outcomes import Limits
-from oncue.model import Batch, Claim, Job, Node
+from oncue.model import Batch, Claim, Job, Lease, Node
 from oncue.policy.options import Options
+from oncue.store.contract import LEADER
 from oncue.store.sqlite import SqliteStore
 from oncue.telemetry import Telemetry
 from tests.engine.stage import PlainHandler, settle
@@ -145,6 +148,38 @@ async def test_a_claim_under_way_is_not_forgotten() -> None:
         await draining
         job = await plant.job(job_id)
         assert (job.state, job.crashes, done) == ("succeeded", 0, [1])
+
+
+class SlowElections(SqliteStore):
+    """Answers a node that stands for leader when it is told to; it is elected by then."""
+
+    answer: asyncio.Event
+    asked = 0
+
+    async def acquire(self, name: str, *rest: Any, **named: Any) -> Lease | None:
+        lease = await super().acquire(name, *rest, **named)
+        if name == LEADER:
+            self.asked += 1
+            await self.answer.wait()
+        return lease
+
+
+@pytest.mark.contract("HOOK-7", "SLOT-16")
+async def test_an_election_under_way_does_not_leave_the_lead_vacant() -> None:
+    """Cut off in the middle, it would leave the lead to a node that is gone, and nobody could take it for a lease."""
+    store = SlowElections(":memory:", inline=True)
+    store.answer = asyncio.Event()
+    async with a_plant(store=store) as plant:
+        await until(lambda: store.asked == 1)
+        draining = asyncio.ensure_future(plant.process.drain(20))
+        await settle()
+        assert "scheduler" not in plant.process._runner._tasks, "it is the first to stop, and waits for nobody"
+        store.answer.set()
+        await draining
+        lease = await store.lease(LEADER)
+        assert lease is not None
+        assert lease.expires_at <= plant.clock.now()
+        assert store.asked == 1
 
 
 async def test_a_stopped_worker_starts_nothing_more() -> None:

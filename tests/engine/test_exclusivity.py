@@ -13,7 +13,7 @@ from oncue.sim.checker import check
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, Member, World, finish
 from oncue.store.contract import EXCLUSIVE
-from tests.engine.rig import audit_holds
+from tests.engine.rig import audit_holds, execute
 
 
 def working(world: World) -> list[str]:
@@ -213,6 +213,24 @@ def test_one_that_slept_and_was_not_missed_goes_on_with_its_jobs() -> None:
 
 
 @pytest.mark.contract("SLOT-2")
+def test_a_lease_that_was_found_after_a_lost_reply_lasts_no_longer_than_the_database_says() -> None:
+    """Somebody ended the lease by hand; the node took it anew and did not hear of it. Then its heart is stuck."""
+    world = World(1)
+    member = world.boot("active", exclusive=True)
+    world.run(0.5)
+    execute(world, "update oncue_leases set expires_at = 0 where name = :name", name=EXCLUSIVE)
+    member.wire.lose_reply("acquire")
+    world.run(PACE.beat * 1.5)
+    member.frozen = frozenset({"exclusivity"})
+    lease = finish(world.store.lease(EXCLUSIVE))
+    assert lease is not None
+    assert (lease.epoch, lease.acquired_at) == (2, lease.renewed_at), "a second look found what the first had taken"
+    assert working(world) == ["active"]
+    world.run((lease.expires_at - world.clock.now()).total_seconds())
+    assert working(world) == []
+
+
+@pytest.mark.contract("SLOT-2")
 def test_never_two_at_once_whatever_happens() -> None:
     for seed in range(15):
         world = World(seed, latency=0.05)
@@ -254,3 +272,14 @@ def test_telemetry_tells_who_is_exclusive() -> None:
     member.wire.down = True
     world.run(PACE.lease)
     assert heard == ["exclusive.taken", "exclusive.lost"]
+
+
+@pytest.mark.contract("SLOT-2")
+def test_a_leader_that_has_to_stand_by_gives_up_the_lead() -> None:
+    world = World(1)
+    world.boot("ordinary")
+    world.run(2.0)
+    assert leading(world) == ["ordinary"]
+    world.boot("only", exclusive=True)
+    world.run(PACE.beat + PACE.lease / 3 + 2 * PACE.poll)
+    assert (working(world), leading(world)) == (["only"], ["only"]), "long before the old lease would have ended"

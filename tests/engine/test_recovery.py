@@ -77,6 +77,31 @@ def test_proof_two_this_node_holds_the_exclusive_lease_now() -> None:
     assert not any(event.fields["accepted"] for event in late)
 
 
+@pytest.mark.contract("SLOT-2", "SLOT-9")
+@pytest.mark.parametrize("deed", ["shut_down", "crash"])
+def test_holding_the_exclusive_lease_proves_nothing_of_one_that_stands_by(deed: str) -> None:
+    """One goes, one of two under its name takes over: the other one has never held the lease, and is alive."""
+    world = World(1)
+    world.boot("first", exclusive=True, known_as="worker")
+    world.run(0.5)
+    heirs = {name: world.boot(name, exclusive=True, known_as="worker") for name in ("second", "third")}
+    world.run(2.0)
+    once = world.enqueue(LONG, options=ONCE, max_retries=0) if deed == "crash" else None
+    world.run(0.5)
+    getattr(world, deed)("first")
+    world.run(3 * PACE.lease)
+    (heir,) = [name for name, member in heirs.items() if member.worker.may_work()]
+    (spare,) = set(heirs) - {heir}
+    assert [event for event in world.history.events if event.kind == "lease.end" and event.node == f"{spare}.1"] == []
+    assert heirs[spare].worker.exclusivity.holder is not None
+    assert heirs[spare].worker.membership.is_alive()
+    if once is not None:
+        assert world.job(once).reason == "worker_startup_recovery", "the one that had the lease is still proved dead"
+    world.shut_down(heir)
+    world.run(PACE.beat)
+    assert heirs[spare].worker.may_work()
+
+
 @pytest.mark.contract("SLOT-9")
 def test_proof_three_its_process_is_gone_from_this_host() -> None:
     world, once, often = with_runs(one_host=True)

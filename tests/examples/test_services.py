@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -40,24 +41,42 @@ def services(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
         services.close()
 
 
-@pytest.mark.contract("SLOT-1", "SLOT-3")
+@pytest.mark.contract("SLOT-1", "SLOT-2", "SLOT-3")
 @pytest.mark.parametrize("services", ["sqlite"], indirect=True)
-def test_four_web_processes_and_still_one_run_per_slot(services: Start) -> None:
+def test_four_web_processes_and_a_worker_that_stands_by_and_still_one_run_per_slot(services: Start) -> None:
     here = services(**ONLY_INGEST)
     web = here.web(workers=4)
-    later = datetime.now(UTC) + timedelta(seconds=2)
-    here.until(lambda: datetime.now(UTC) > later, "two slots have passed")
+    later = datetime.now(UTC) + timedelta(seconds=1)
+    here.until(lambda: datetime.now(UTC) > later, "a slot has passed")
     httpx.get(here.web_url).raise_for_status()
     assert here.nodes_jobs_and_schedules() == ([], [], [])
 
-    worker = here.worker()
-    here.until_run("rss_ingest", "success", 3)
-    assert worker.stop() == 0, worker.said
+    first = here.worker("--name", "first")
+    here.until(lambda: "first is the exclusive worker" in first.said, "the first one is active")
+    spare = here.worker("--name", "spare")
+    here.until(lambda: "spare stands by: first" in spare.said, "the second worker stands by and says for whom")
+    before = len(here.started_runs())
+    here.until(lambda: len(here.started_runs()) > before, "the first goes on")
+    here.until_run("rss_ingest", "success")
+    assert {run.worker_instance for run in here.started_runs()} == {"first"}
+
+    first.kill()
+    here.until(lambda: "spare" in {run.worker_instance for run in succeeded(here)}, "the second has taken over")
+    assert spare.stop() == 0, spare.said
     runs = here.started_runs("rss_ingest")
-    assert {run.worker_instance for run in runs} == {"k2dailybrief-worker"}
     assert max(Counter(run.scheduled_for for run in runs).values()) == 1
-    assert web.said.count("GET /samples/courier.xml") == len(runs)
-    assert "success" in httpx.get(here.web_url).text
+    assert [run.worker_instance for run in runs] == sorted(run.worker_instance for run in runs)
+    fetched = web.said.count("GET /samples/courier.xml")
+    assert len(succeeded(here)) <= fetched <= len(runs), (
+        "once in each run; the one that was killed may not have come so far"
+    )
+    page = httpx.get(here.web_url).text
+    assert "success" in page
+    assert "<td>spare</td>" in page
+
+
+def succeeded(here: Services) -> list[Any]:
+    return [run for run in here.runs() if run.status == "success"]
 
 
 @pytest.mark.contract("SLOT-7", "SLOT-9", "SLOT-13", "SLOT-14", "SLOT-15")
@@ -94,46 +113,23 @@ def is_complete(here: Services) -> bool:
     return sorted(urls) == sorted(expected) and len(rows["cluster_articles"]) == len(expected)
 
 
-@pytest.mark.contract("SLOT-2")
-@pytest.mark.parametrize("services", ["postgres"], indirect=True)
-def test_a_second_worker_stands_by_and_takes_over(services: Start) -> None:
-    here = services(**ONLY_INGEST)
-    here.web()
-    first = here.worker("--name", "first")
-    here.until_run("rss_ingest", "success")
-    spare = here.worker("--name", "spare")
-    here.until(lambda: "spare stands by: first" in spare.said, "the second worker stands by and says for whom")
-    before = len(here.started_runs())
-    here.until(lambda: len(here.started_runs()) > before, "the first goes on")
-    assert {run.worker_instance for run in here.started_runs()} == {"first"}
-
-    first.kill()
-    here.until(lambda: any(run.worker_instance == "spare" for run in here.runs()), "the second has taken over")
-    here.until_run("rss_ingest", "success", after=here.runs()[-1].scheduled_for)
-    assert "<td>spare</td>" in httpx.get(here.web_url).text
-    runs = here.started_runs()
-    assert max(Counter(run.scheduled_for for run in runs).values()) == 1
-    assert [run.worker_instance for run in runs] == sorted(run.worker_instance for run in runs)
-
-
 @pytest.mark.contract("SLOT-11")
 def test_a_first_run_by_hand_fills_the_page(sqlite_url: str, tmp_path: Path) -> None:
-    """What the README tells a newcomer to type."""
+    """What the README tells a newcomer to type, once with a slot and once without."""
     here = Services(sqlite_url, tmp_path, K2_FEEDS="", K2_INGEST_CRON="@daily", K2_CLUSTER_CRON="@daily")
     try:
         here.web()
         worker = here.worker()
         here.until(lambda: "is working on" in worker.said, "the worker is ready")
-        for job in ("rss_ingest", "event_clustering"):
-            triggered = here.oncue("trigger", job)
+        midnight = datetime.now(UTC).strftime("%Y-%m-%dT00:00Z")
+        for job, *slot in (("rss_ingest", "--at", midnight), ("event_clustering",)):
+            triggered = here.oncue("trigger", job, *slot)
             assert triggered.returncode == 0, triggered.stderr
             here.until_run(job, "success")
         page = httpx.get(here.web_url).text
         assert "4 reports" in page
         assert page.count("k2dailybrief-worker") == 2
 
-        midnight = datetime.now(UTC).strftime("%Y-%m-%dT00:00Z")
-        assert here.oncue("trigger", "rss_ingest", "--at", midnight).returncode == 0
         refused = here.oncue("trigger", "rss_ingest", "--at", midnight)
         assert refused.returncode == 1
         assert "was decided" in refused.stderr

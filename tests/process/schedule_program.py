@@ -3,8 +3,8 @@
 `crowd` declares its schedules in code. `app` declares tasks only: a test schedules those that it needs.
 
 The host's clock may be another one than the tests': `TEST_CLOCK` is a file with the seconds that it is off, or the
-word "steps": then it is a day ahead in one half of each second and a day behind in the other. `TEST_STUBBORN` makes
-a leader that never learns that it leads no more.
+word "steps": then it is a day ahead in one half of each second and a day behind in the other. Such a process asks for
+the time more often than others do. `TEST_STUBBORN` makes a leader that never learns that it leads no more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from types import SimpleNamespace
 import oncue.clock
 from oncue import Oncue, cron, current_job
 from oncue.engine.leadership import Leadership
+from oncue.engine.timekeeper import Timekeeper
 from tests.process.program import LOOK_SECONDS, is_open, record
 
 DAY = 86400.0
+ASK_SECONDS = 0.5
 
 _real_time = time.time
 
@@ -136,6 +138,7 @@ def set_host_clock(told: str) -> None:
             file.write(f"{_real_time()} {off}\n")
         return datetime.fromtimestamp(_real_time() + off, tz)
 
+    Timekeeper.__init__.__kwdefaults__["interval"] = ASK_SECONDS
     time.time = lambda: _real_time() + skew(told)
     time.time_ns = lambda: round(time.time() * 1e9)
     # The only module that asks; tests/test_architecture.py sees to that.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from oncue.clock import Clock
@@ -107,16 +108,17 @@ class Exclusivity:
                 self._lose("this node's exclusive lease is about to end and the database does not answer")
             return now + self._beat / 4
         if lease is not None:
-            self._held, self._until = lease, expires_at
+            self._held, self._until = lease, lease.expires_at
         else:
             self._lose("this node is the exclusive worker no more: its lease ended, or another one took it")
         return now + self._beat
 
     async def _renewed(self, held: Lease, now: datetime, expires_at: datetime) -> Lease | None:
         if await self._store.renew(EXCLUSIVE, self._node.id, held.epoch, now, expires_at, respect=None):
-            return held
+            return replace(held, renewed_at=now, expires_at=expires_at)
         # This process may have stood still for longer than its lease, perhaps with its whole host. The next epoch says
-        # that nobody has held it since, so that nothing needs to be stopped.
+        # that nobody has held it since, so that nothing needs to be stopped. If it is there already, the reply was lost
+        # that said so, and it lasts no longer than was asked for then.
         lease = await self._store.acquire(EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None)
         is_ours = lease is not None and lease.holder == self._node.id and lease.epoch == held.epoch + 1
         return lease if is_ours else None

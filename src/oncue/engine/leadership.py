@@ -125,7 +125,9 @@ class Leadership:
         if renewed:
             self._until = expires_at
         else:
-            self._deposed(held, "the lease was not renewed")
+            self._deposed(held, "it has to stand by, or another node leads")
+            # If it is still ours (only we may lead no more), whoever may should not wait for its end.
+            await self._store.yield_lease(LEADER, self._node.id, held.epoch, now)
 
     def _deposed(self, held: Lease, why: str) -> None:
         self._held, self._until = None, None

@@ -189,12 +189,10 @@ class WorkerProcess:
 
     async def drain(self, timeout: float) -> None:
         """Stop in order; nothing that was claimed is lost, whatever happens on the way."""
-        executor = self._node.executor
-        await self._runner.stop(*(service.name for service in self._node.upkeep))
-        with contextlib.suppress(StoreError):
-            await self._node.leadership.resign()
+        executor, upkeep = self._node.executor, self._node.upkeep
+        await self._runner.stop(*(service.name for service in upkeep if service is not self._node.leadership))
         # A claim that is cut off in the middle would leave jobs with a node that is gone: they would be suspects.
-        await self._runner.finish(self._node.claimer.name, within=FINISH_SECONDS)
+        await asyncio.gather(self._step_down(), self._runner.finish(self._node.claimer.name, within=FINISH_SECONDS))
         _log.info("draining: %d running, %d waiting", executor.running, executor.waiting)
         if executor.busy and not await _within(timeout, executor.idle()):
             _log.warning("the drain time is over: %d jobs are given back", executor.busy)
@@ -205,6 +203,12 @@ class WorkerProcess:
             _log.error("%d outcomes could not be written: these jobs will be rescued", len(self._node.hands.ended))
         await self._runner.stop()
         executor.close()
+
+    async def _step_down(self) -> None:
+        """Give up the lead. An election that is cut off in the middle would leave it vacant for a whole lease."""
+        await self._runner.finish(self._node.leadership.name, within=FINISH_SECONDS)
+        with contextlib.suppress(StoreError):
+            await self._node.leadership.resign()
 
     async def _settled(self) -> None:
         flushed = asyncio.Event()

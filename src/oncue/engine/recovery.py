@@ -2,8 +2,9 @@
 
 A worker has a name that outlives its process. If an earlier process of that name is proved dead, its runs need not wait
 for the end of its lease: they end here and now, before anything is scheduled. Proof is one of these: its lease is over;
-it was exclusive and this node holds the exclusive lease now; it ran on this host, since this boot, and its process is
-gone. A process that is not proved dead is never touched, however much its name looks like ours.
+it worked as the exclusive node and this one holds that lease now; it ran on this host, since this boot, and its process
+is gone. A process that is not proved dead is never touched, however much its name looks like ours: nor is one that
+stands by, as this one did.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ class Recovery:
         if not (self._node.exclusive and predecessor.exclusive):
             return False
         lease = await self._store.lease(EXCLUSIVE)
-        return lease is not None and lease.holder == self._node.id and lease.expires_at > now
+        if lease is None or lease.holder != self._node.id or lease.expires_at <= now:
+            return False
+        # Only who held the lease has runs. One that never did may be alive and stand by: our holding it says nothing.
+        return bool(await self._store.held(predecessor.id))
 
     async def _bury(self, predecessor: Node, now: datetime) -> None:
         await self._store.declare_lost(predecessor.id, now)

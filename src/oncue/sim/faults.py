@@ -243,7 +243,7 @@ def _random_schedule(world: World, dice: Random, name: str) -> None:
     world.schedule(
         name, dice.choice(RULES), *acts[dice.choice((0, 1, 1)) :],
         options=_random_options(dice), max_retries=dice.choice((0, 1)),
-        missed=dice.choice(("latest", "each", "none")), grace=dice.choice((0.2, 2.0, 300.0)),
+        missed=dice.choice(("latest", "each", "none")), grace=dice.choice((1.0, 2.0, 300.0)),
         max_instances=dice.choice((1, 1, 2, 50)),
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from oncue.cli import run
 
 APP = "k2_daily_brief.jobs:app"
 NAME = "k2dailybrief-worker"
+DATABASE = "--database-url"
 BAD_CONFIGURATION = 2
 
 
@@ -28,7 +29,18 @@ def _run(arguments: Sequence[str]) -> int:
         return BAD_CONFIGURATION
     os.environ.setdefault("ONCUE_NODE_NAME", NAME)
     if "--help" not in arguments and "-h" not in arguments:
-        migrated = run(["migrate", "--views", "--app", APP])
+        migrated = run(["migrate", "--views", "--app", APP, *_database(arguments)])
         if migrated != 0:
             return migrated
     return run(["worker", "--app", APP, "--exclusive", *arguments])
+
+
+def _database(arguments: Sequence[str]) -> list[str]:
+    """The option that names the database, if it was given: what is worked on is what is migrated."""
+    found: list[str] = []
+    for number, argument in enumerate(arguments):
+        if argument == DATABASE:
+            found = list(arguments[number : number + 2])
+        elif argument.startswith(f"{DATABASE}="):
+            found = [argument]
+    return found
