@@ -281,5 +281,5 @@ def test_a_leader_that_has_to_stand_by_gives_up_the_lead() -> None:
     world.run(2.0)
     assert leading(world) == ["ordinary"]
     world.boot("only", exclusive=True)
-    world.run(PACE.beat + PACE.lease / 3 + 2 * PACE.poll)
+    world.run(2 * PACE.lease / 3 + PACE.poll)
     assert (working(world), leading(world)) == (["only"], ["only"]), "long before the old lease would have ended"
