@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from oncue import __version__, identity, store
-from oncue.checks import DEFAULT_GRACE, checked_name
+from oncue.checks import checked_name
 from oncue.clock import Clock, DatabaseClock
 from oncue.engine.declarations import Declarations
 from oncue.engine.heart import Heart
@@ -110,9 +110,9 @@ class Oncue(Operations, Scheduling, Explaining):
         max_retries: int | None = None,
         delivery: Delivery = "at_least_once",
         schedule: Rule | None = None,
-        missed: Missed = "latest",
-        grace: Duration = DEFAULT_GRACE,
-        max_instances: int = 1,
+        missed: Missed | _Unset = UNSET,
+        grace: Duration | _Unset = UNSET,
+        max_instances: int | _Unset = UNSET,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:

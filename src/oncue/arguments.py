@@ -16,7 +16,8 @@ from typing_extensions import TypedDict
 from oncue.errors import InvalidJob
 
 SLOT = "slot"
-ANY_SLOT = datetime(2000, 1, 1, tzinfo=UTC)
+ANY_SLOT = datetime(2000, 1, 1, 12, 34, 56, tzinfo=UTC)
+NO_DATETIME = "expected a parameter that takes a datetime, which is what a schedule gives it"
 
 
 class Arguments:
@@ -73,7 +74,12 @@ class Arguments:
         """The arguments of a schedule's jobs, as stored: all but the slot, which each job has of its own."""
         if SLOT not in self._names or SLOT in kwargs:
             return self.dump((), kwargs, limit)
-        stored = json.loads(self.dump((), {**kwargs, SLOT: ANY_SLOT}, limit))
+        try:
+            stored = json.loads(self.dump((), {**kwargs, SLOT: ANY_SLOT}, limit))
+        except InvalidJob as error:
+            if error.field.partition(".")[0] != SLOT:
+                raise
+            raise InvalidJob(SLOT, f"{self._name}(slot): {NO_DATETIME}") from None
         del stored[SLOT]
         return json.dumps(stored, separators=(",", ":"))
 
@@ -86,6 +92,20 @@ class Arguments:
                 f"schedule: {self._name} has parameters without a default ({', '.join(needed)}); a schedule gives only "
                 f"`slot: datetime`. Give them defaults, or make schedules with arguments by `app.create_schedule(...)`"
             )
+        if SLOT in self._names and not self._may_take_a_slot():
+            raise ValueError(f"schedule: {self._name}(slot): {NO_DATETIME}")
+
+    def _may_take_a_slot(self) -> bool:
+        """Whether the hint of `slot` takes a datetime. One that cannot be worked out yet is looked at when it is used.
+
+        Only this hint is looked at, and nothing of it is kept: others may become complete after the declaration.
+        """
+        try:
+            hint = get_type_hints(self._function, include_extras=True).get(SLOT, Any)
+            TypeAdapter(hint).validate_python(ANY_SLOT)
+        except Exception as error:
+            return not isinstance(error, ValidationError)
+        return True
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:

@@ -71,7 +71,15 @@ class Explaining:
         return explain.explain_slot(facts)
 
     async def _job_facts(self, store: Store, job: Job, cluster: Cluster) -> JobFacts:
-        facts = JobFacts(job, cluster, await self.attempts(job.id), schedule=await _schedule_of(store, job))
+        attempts = await self.attempts(job.id)
+        workers = {node for node in (job.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
+        facts = JobFacts(
+            job,
+            dataclasses.replace(cluster, names=await store.node_names(sorted(workers))),
+            attempts,
+            schedule=await _schedule_of(store, job),
+            retries=await store.retries(job.id) if job.finished else (),
+        )
         if job.state not in WAITING:
             return facts
         facts = dataclasses.replace(facts, paused_at=await _paused_at(store, job.queue))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from oncue.checks import checked_priority, checked_queue
+from oncue.checks import checked_name, checked_priority, checked_queue
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.identity import job_id_of
 from oncue.model import LONGEST_LISTING, MAX_PRIORITY, STATES, Attempt, Change, Job, JobFilter, Node, Queue, State
@@ -82,34 +82,40 @@ class Operations:
                 return await self.job(job.id)
             await asyncio.sleep(0)
 
-    async def retry(self, ref: int | UUID) -> Job:
+    async def retry(self, ref: int | UUID, *, by: str = "system") -> Job:
         """Start a finished job over, with its whole budget of retries. Raises Conflict if it is not finished.
 
-        The run of an at-most-once slot stays as it is: a new job is made, which says whose retry it is.
+        The run of an at-most-once slot stays as it is: a new job is made, which says whose retry it is, enqueued by
+        `by`. Once one of these has succeeded, there are no more: Conflict.
         """
+        by = checked_name(by, "by")
         connected = await self.connected()
         job, now = await self.job(ref), connected.now()
         if job.finished and job.schedule_id is not None:
-            return await self._rerun(job, job.schedule_id)
+            return await self._rerun(job, job.schedule_id, by)
         change = lifecycle.revive(job, now)
         if change is None or not await self._revived(change, job, now):
             raise Conflict(f"job {job.id} is {(await self.job(job.id)).state}: only finished jobs are retried", job.id)
         return await self.job(job.id)
 
-    async def _rerun(self, job: Job, schedule_id: int) -> Job:
+    async def _rerun(self, job: Job, schedule_id: int, by: str) -> Job:
         """Run a slot's job again. Runs of one schedule do not overlap because of it: its version is the fence."""
         connected = await self.connected()
         store = connected.store
         new_id = (await store.reserve(1))[0] if lifecycle.is_final(job) else None
         while (schedule := await store.schedule_by_id(schedule_id)) is not None:
             unfinished = await store.unfinished(schedule_id, schedule.max_instances)
+            # Asked after what is not finished: no retry can end in between and be seen by neither.
+            done = next((retry.id for retry in await store.retries(job.id) if retry.state == "succeeded"), None)
+            if done is not None:
+                raise Conflict(f"job {job.id} was retried as job {done}, which succeeded", done)
             if len(unfinished) >= schedule.max_instances:
                 raise Conflict(f"job {job.id}: job {unfinished[0]} of the same schedule is not finished", unfinished[0])
             job, now = await self.job(job.id), connected.now()
             again = lifecycle.revive(job, now) if new_id is None else new_id
             if again is None:
                 raise Conflict(f"job {job.id} is {job.state}: only finished jobs are retried", job.id)
-            if await store.rerun(schedule, job, again, now):
+            if await store.rerun(schedule, job, again, now, by=by):
                 return await self.job(new_id or job.id)
             await asyncio.sleep(0)
         raise JobNotFound(f"the schedule of job {job.id} is gone")

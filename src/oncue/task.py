@@ -76,9 +76,9 @@ class Task(Generic[P, R]):
         max_retries: int | None = None,
         delivery: Delivery = "at_least_once",
         schedule: Rule | None = None,
-        missed: Missed = "latest",
-        grace: Duration = DEFAULT_GRACE,
-        max_instances: int = 1,
+        missed: Missed | _Unset = UNSET,
+        grace: Duration | _Unset = UNSET,
+        max_instances: int | _Unset = UNSET,
     ) -> None:
         self.app = app
         self.function = function
@@ -95,7 +95,7 @@ class Task(Generic[P, R]):
         self.max_retries = self._resolved_retries(max_retries, declared=retry is not None)
         self.arguments = Arguments(function, self.name)
         self.bind = self.arguments.bind
-        self.schedule = None if schedule is None else self._declared(schedule, missed, grace, max_instances)
+        self.schedule = self._declared(schedule, missed, grace, max_instances)
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -104,13 +104,24 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.name}>"
 
-    def _declared(self, rule: Rule, missed: Missed, grace: Duration, max_instances: int) -> Declared:
+    def _declared(
+        self, rule: Rule | None, missed: Missed | _Unset, grace: Duration | _Unset, max_instances: int | _Unset
+    ) -> Declared | None:
+        if rule is None:
+            for name, value in {"missed": missed, "grace": grace, "max_instances": max_instances}.items():
+                if not isinstance(value, _Unset):
+                    raise ValueError(f"{name}: only tasks with a schedule= have one")
+            return None
         if not isinstance(rule, Rule):
             raise ValueError(f'schedule: expected cron("0 3 * * *"), not {rule!r}')
         self.arguments.check_for_slots()
         description = (inspect.getdoc(self.function) or "").partition("\n")[0]
         return Declared(
-            rule, checked_missed(missed), checked_grace(grace), checked_max_instances(max_instances), description
+            rule,
+            checked_missed("latest" if isinstance(missed, _Unset) else missed),
+            checked_grace(DEFAULT_GRACE if isinstance(grace, _Unset) else grace),
+            checked_max_instances(1 if isinstance(max_instances, _Unset) else max_instances),
+            description,
         )
 
     # --- enqueueing ---------------------------------------------------------------------------------------------

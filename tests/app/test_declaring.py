@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
-from oncue import BACKGROUND, SCHEDULED, USER_REQUESTED, Exponential, Ladder, Oncue
+from oncue import BACKGROUND, SCHEDULED, USER_REQUESTED, Exponential, InvalidJob, Ladder, Oncue, cron
 from oncue.policy.priorities import CRITICAL_MAX_RETRIES
 
 
@@ -32,6 +33,9 @@ def work() -> None: ...
         ({"delivery": "exactly_once"}, "delivery: expected 'at_least_once' or 'at_most_once', not 'exactly_once'"),
         ({"max_retries": -1}, "max_retries: expected a whole number from 0 to 1,000,000, not -1"),
         ({"retry": "30s"}, r"retry: expected Exponential\(…\), Ladder\(…\) or a function, not '30s'"),
+        ({"missed": "latest"}, "^missed: only tasks with a schedule= have one$"),
+        ({"grace": "5m"}, "^grace: only tasks with a schedule= have one$"),
+        ({"max_instances": 1}, "^max_instances: only tasks with a schedule= have one$"),
         ({"colour": "red"}, "colour"),
     ],
     ids=str,
@@ -74,6 +78,38 @@ async def yields_too() -> AsyncIterator[int]:
 def test_a_function_that_cannot_be_a_task_is_refused(app: Oncue, function: Callable[..., Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         app.task(function)
+
+
+def slot_as_number(slot: int) -> None: ...
+
+
+def slot_as_text(slot: str = "") -> None: ...
+
+
+def slot_as_datetime(slot: datetime | None = None) -> None: ...
+
+
+def slot_as_anything(slot) -> None: ...  # type: ignore[no-untyped-def]
+
+
+def slot_as_what_comes_later(slot: Later, more: Later | None = None) -> None: ...  # type: ignore[name-defined] # noqa: F821
+
+
+@pytest.mark.parametrize("function", [slot_as_number, slot_as_text])
+def test_a_slot_that_is_no_datetime_is_refused(app: Oncue, function: Callable[..., Any]) -> None:
+    name = function.__name__
+    message = rf"schedule: {name}\(slot\): expected a parameter that takes a datetime"
+    with pytest.raises(ValueError, match=message):
+        app.task(schedule=cron("@daily"))(function)
+    assert app.tasks == {}
+    with pytest.raises(InvalidJob, match=message.replace("schedule", "slot")) as refused:
+        app.task(function).arguments.dump_for_slots({}, 1000)
+    assert "2000" not in str(refused.value)
+
+
+@pytest.mark.parametrize("function", [slot_as_datetime, slot_as_anything, slot_as_what_comes_later])
+def test_a_slot_that_may_be_a_datetime_is_accepted(app: Oncue, function: Callable[..., Any]) -> None:
+    assert app.task(schedule=cron("@daily"))(function).schedule is not None
 
 
 def test_two_tasks_cannot_share_a_name(app: Oncue) -> None:

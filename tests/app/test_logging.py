@@ -33,6 +33,20 @@ async def test_start_end_duration_and_rows_of_a_run_are_logged(app: Oncue, caplo
 
 
 @pytest.mark.contract("SLOT-12")
+async def test_the_lines_of_a_slots_job_name_the_slot(app: Oncue, caplog: pytest.LogCaptureFixture) -> None:
+    @app.task
+    async def load() -> None: ...
+
+    await app.create_schedule("loads", "0 0 1 1 *", load)
+    slot = await app.run_now("loads")
+    assert slot.job_id is not None
+    start, end = await logged(app, caplog, slot.job_id)
+    named = f"slot={slot.scheduled_for.isoformat()}"
+    assert start == f"job {slot.job_id} started task=load queue=default attempt=1 {named}"
+    assert f" task=load queue=default attempt=1 {named} duration=" in end
+
+
+@pytest.mark.contract("SLOT-12")
 async def test_the_error_of_a_run_is_logged(app: Oncue, caplog: pytest.LogCaptureFixture) -> None:
     @app.task(retry=Ladder(0))
     def load() -> None:

@@ -8,9 +8,10 @@ from typing import Literal
 
 import pytest
 
-from oncue import Conflict, Job, Oncue
+from oncue import Conflict, InvalidJob, Job, Oncue
 from oncue.model import Decided, Step
 from tests.app.watching import Watcher
+from tests.store.scene import enter, settle, take
 
 
 async def a_failed_run(app: Oncue, delivery: Literal["at_most_once", "at_least_once"]) -> Job:
@@ -99,6 +100,50 @@ async def test_as_many_runs_as_the_schedule_allows(app: Oncue) -> None:
     with pytest.raises(Conflict):
         await app.retry(failed.id)
     assert again.retry_of == failed.id
+
+
+async def succeed(app: Oncue, job_id: int) -> None:
+    """The next run of it goes well, somewhere else."""
+    connection = await app.connected()
+    store, now = connection.store, connection.now()
+    node = await enter(store, started_at=now, expires_at=now + timedelta(minutes=1))
+    claims = await take(store, node, tasks=["report"], now=now)
+    assert [claim.id for claim in claims] == [job_id]
+    assert await settle(store, claims, at=now) == [True]
+
+
+@pytest.mark.contract("SLOT-3")
+async def test_what_was_repeated_with_success_is_not_repeated_again(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    first = await app.retry(failed.id)
+    await app.cancel(first.id)
+    second = await app.retry(first.id)
+    await succeed(app, second.id)
+    for job_id in (failed.id, first.id):
+        with pytest.raises(
+            Conflict, match=f"^job {job_id} was retried as job {second.id}, which succeeded$"
+        ) as refused:
+            await app.retry(job_id)
+        assert refused.value.job_id == second.id
+    assert len(await app.jobs()) == 3
+
+
+async def test_that_it_succeeded_matters_more_than_what_runs_just_now(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    again = await app.retry(failed.id)
+    await succeed(app, again.id)
+    await app.run_now("nightly")
+    with pytest.raises(Conflict, match="which succeeded"):
+        await app.retry(failed.id)
+
+
+async def test_a_retry_says_who_asked_for_it(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    again = await app.retry(failed.id, by="bob")
+    await app.cancel(again.id)
+    assert (again.enqueued_by, (await app.retry(failed.id)).enqueued_by) == ("bob", "system")
+    with pytest.raises(InvalidJob, match="by: expected a printable name"):
+        await app.retry(failed.id, by="")
 
 
 @pytest.mark.contract("SLOT-10")

@@ -12,7 +12,8 @@ from typing import Any
 import asyncpg
 
 from oncue import Oncue
-from oncue.model import TERMINAL
+from oncue.model import TERMINAL, Outcome
+from tests.store.scene import a_node, settle
 
 
 def on_diary(url: str, work: Callable[[Oncue], Awaitable[Any]]) -> Any:
@@ -55,6 +56,37 @@ def worked_off(url: str) -> None:
         async with app.worker():
             while not await _is_idle(app):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+
+    on_diary(url, work)
+
+
+def a_single_run(url: str) -> int:
+    """The job of a slot that may run at most once; it waits."""
+
+    async def work(app: Oncue) -> int:
+        @app.task(delivery="at_most_once", max_retries=0, queue="till")
+        async def charge() -> None: ...
+
+        await app.create_schedule("yearly", "0 0 1 1 *", charge)
+        job_id = (await app.run_now("yearly")).job_id
+        assert job_id is not None
+        return job_id
+
+    job_id: int = on_diary(url, work)
+    return job_id
+
+
+def taken_by(url: str, worker: str, outcome: Outcome) -> None:
+    """Let a worker of this name take that run, end it like this, and die."""
+
+    async def work(app: Oncue) -> None:
+        connection = await app.connected()
+        store, now = connection.store, connection.now()
+        node = a_node(worker, started_at=now, expires_at=now + timedelta(minutes=1))
+        await store.register(node)
+        claims = await store.claim(node.id, ["till"], ["charge"], 1, now, suspect=False)
+        assert await settle(store, claims, outcome, at=now) == [True]
+        assert await store.declare_lost(node.id, now)
 
     on_diary(url, work)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,6 +144,24 @@ def test_an_application_that_cannot_be_found_is_2(oncue: Shell, place: str, comp
     assert answer.code == 2
     assert one_line(answer.err).startswith("oncue: --app: ")
     assert complaint in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("from oncue import cron\n\nrule = cron('soon')\n", "InvalidSchedule: "),
+        ("value = 1\n\nfor\n", "SyntaxError: invalid syntax"),
+    ],
+    ids=["refused by oncue", "no Python"],
+)
+def test_a_broken_application_is_told_where(oncue: Shell, text: str, complaint: str) -> None:
+    path = Path(f"wrong_app_{len(text)}.py").absolute()
+    path.write_text(text)
+    answer = oncue("worker", "--app", path.stem)
+    assert answer.code == 2
+    assert f"importing {path.stem} failed: {complaint}" in one_line(answer.err)
+    assert answer.err.endswith(f" ({path}:3)\n")
+    assert answer.err.count(path.name) == 1
 
 
 def test_a_worker_needs_an_application(oncue: Shell) -> None:

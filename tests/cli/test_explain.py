@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
-from oncue.model import Decided, Failed, Step
+from oncue.model import Decided, Failed, Skipped, Step, Succeeded
 from oncue.store import Store
 from oncue.store.contract import EXCLUSIVE, LEADER
+from tests.cli.agenda import a_single_run, taken_by
 from tests.cli.conftest import Shell, on_database, work_off
 from tests.store.scene import a_node, settle
 
@@ -124,6 +125,28 @@ def test_when_a_job_is_retried(oncue: Shell, shop: str) -> None:
     assert codes(oncue, "1") == ["next_retry", "no_node_knows_task", "attempt"]
     assert "1 of 3 retries are used" in told(oncue, "1")
     assert "Attempt 1 began at" in told(oncue, "1")
+
+
+@pytest.mark.contract("QUE-22", "SLOT-3")
+def test_what_came_of_the_retries_of_a_single_run(oncue: Shell, diary: str) -> None:
+    job_id = str(a_single_run(diary))
+    taken_by(diary, "alpha", Failed("no luck"))
+    answer = told(oncue, job_id)
+    assert " on alpha, in attempt 1: no luck" in answer
+    assert f"`oncue retry {job_id}`" in answer
+    one = oncue("retry", job_id, "--json").json["id"]
+    assert codes(oncue, job_id)[-1] == "retried_as"
+    answer = told(oncue, job_id)
+    assert f"It was retried as job {one} (queued)." in answer
+    assert f"→ `oncue explain {one}` tells how that one stands" in answer
+    assert "oncue retry" not in answer
+    taken_by(diary, "beta", Skipped("not today"))
+    assert f"`oncue retry {job_id}`" in told(oncue, job_id), "that one came to nothing"
+    two = oncue("retry", str(one), "--json").json["id"]
+    taken_by(diary, "gamma", Succeeded())
+    answer = told(oncue, job_id)
+    assert f"It was retried as job {one} (skipped), {two} (succeeded)." in answer
+    assert "oncue retry" not in answer
 
 
 # --- priority not working -------------------------------------------------------------------------------------------
@@ -254,7 +277,7 @@ def test_what_became_of_a_slot(oncue: Shell, shop: str) -> None:
         return "hourly", "--at", (last - hours * HOUR).isoformat()
 
     assert codes(oncue, *at(8)) == ["missed"]
-    assert codes(oncue, *at(7.5)) == ["before_first_revision"]
+    assert codes(oncue, *at(7.5)) == ["never_a_slot", "before_first_revision"]
     assert codes(oncue, *at(5)) == ["coalesced"]
     assert codes(oncue, *at(4))[:2] == ["fired", "too_late"]
     assert codes(oncue, *at(3)) == ["skipped"]

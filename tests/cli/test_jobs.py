@@ -9,6 +9,8 @@ from uuid import uuid4
 import pytest
 
 from oncue import Oncue
+from oncue.model import Failed, Skipped, Succeeded
+from tests.cli.agenda import a_single_run, taken_by
 from tests.cli.conftest import Shell, on_database, work_off
 from tests.store.scene import a_node
 
@@ -101,6 +103,43 @@ def test_retry(oncue: Shell, shop: str) -> None:
     work_off(shop)
     assert oncue("retry", "1").out == "job 1 is queued again\n"
     assert oncue("job", "1", "--json").json["retry_count"] == 0
+
+
+@pytest.mark.contract("SLOT-3")
+def test_the_retries_of_a_single_run_are_shown_until_one_succeeds(oncue: Shell, diary: str) -> None:
+    first = a_single_run(diary)
+    taken_by(diary, "alpha", Failed("no luck"))
+    assert oncue("job", str(first), "--json").json["retried_as"] == []
+    assert "retried as" not in oncue("job", str(first)).out
+    one = oncue("retry", str(first), "--json").json
+    assert (one["retry_of"], one["enqueued_by"]) == (first, "cli")
+    taken_by(diary, "beta", Skipped("not today"))
+    two = oncue("retry", str(first), "--json").json
+    taken_by(diary, "gamma", Succeeded())
+    refused = oncue("retry", str(first))
+    assert (refused.code, refused.err) == (1, f"oncue: job {first} was retried as job {two['id']}, which succeeded\n")
+    assert f"{one['id']} (skipped), {two['id']} (succeeded)" in oncue("job", str(first)).out
+    assert oncue("job", str(first), "--json").json["retried_as"] == [
+        {"id": one["id"], "status": "skipped"}, {"id": two["id"], "status": "succeeded"},
+    ]  # fmt: skip
+
+
+def test_a_job_names_its_schedule_and_its_workers(oncue: Shell, diary: str) -> None:
+    job_id = str(a_single_run(diary))
+    waiting = oncue("job", job_id, "--json").json
+    assert (waiting["schedule"], waiting["worker"], waiting["node_id"]) == ("yearly", None, None)
+    taken_by(diary, "alpha", Failed("no luck"))
+    told = oncue("job", job_id, "--json").json
+    (attempt,) = told["attempt_list"]
+    assert told["worker"] == attempt["worker"] == "alpha"
+    assert told["node_id"] == attempt["node_id"] != "alpha"
+    shown = oncue("job", job_id).out
+    assert "of yearly" in shown
+    assert f"alpha  ({told['node_id']})" in shown
+    assert shown.count("alpha") == 2, "beside the job, and beside its attempt"
+    oncue("enqueue", "note", "text=x")
+    other = oncue("jobs", "--task", "note", "--json").json[0]["id"]
+    assert oncue("job", str(other), "--json").json["schedule"] is None
 
 
 def test_cancel(oncue: Shell, shop: str) -> None:

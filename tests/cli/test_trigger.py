@@ -29,6 +29,18 @@ def test_a_slot_is_claimed_by_its_name_once(oncue: Shell, diary: str) -> None:
     )
 
 
+def test_a_slot_that_is_still_to_come_is_used_up(oncue: Shell, diary: str) -> None:
+    oncue(*DAILY)
+    early = oncue("schedules", "show", "daily", "--json").json["next_run_at"]
+    told = oncue("trigger", "daily", "--at", early, "--json")
+    assert told.json["scheduled_for"] == early
+    assert told.err == ("oncue: this slot is still to come: it is used up now, and will not run again at its time\n")
+    worked_off(diary)
+    assert oncue("trigger", "daily", "--at", SLOT).err == ""
+    worked_off(diary)
+    assert oncue("trigger", "daily").err == ""
+
+
 @pytest.mark.contract("SLOT-11")
 def test_run_now_uses_no_regular_slot(oncue: Shell, diary: str) -> None:
     oncue(*DAILY)

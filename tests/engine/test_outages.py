@@ -162,6 +162,12 @@ def test_a_long_report_says_how_much_it_leaves_out() -> None:
     assert lines[-1] == "outage report:  and 171 more: `oncue audit` tells of each"
 
 
+def test_one_slot_is_not_many() -> None:
+    outage = Outage(NOON, after(hours=1))
+    outage.add("often", Decided(after(minutes=1), "missed", "misfire"))
+    assert record(outage)[0].endswith("(1h); 1 slot came due meanwhile")
+
+
 def test_slots_of_another_time_are_not_its_business() -> None:
     outage = Outage(NOON, after(hours=1))
     outage.add("often", Decided(NOON, "missed"))

@@ -160,10 +160,34 @@ def test_a_log_line_and_telemetry_say_how_many(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING, "oncue.recovery"):
         world.run(0.01)
     lines = [record.message for record in caplog.records]
-    assert lines[0] == f"startup recovery: 2 runs of worker ({dead.id}), which is dead, were ended"
+    assert (
+        lines[0]
+        == f"startup recovery: 2 runs of worker ({dead.id}), which is dead, were ended (worker_startup_recovery)"
+    )
     assert f"startup recovery: job {once} (scripted) is now failed" in lines
     assert f"startup recovery: job {often} (scripted) is now queued" in lines
     assert heard == [("recovery", 2), ("rescue", 0), ("rescue", 0)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "level", "words"),
+    [(0, "INFO", ("0 runs", "were")), (1, "WARNING", ("1 run", "was")), (2, "WARNING", ("2 runs", "were"))],
+)
+def test_one_run_is_not_many(caplog: pytest.LogCaptureFixture, runs: int, level: str, words: tuple[str, str]) -> None:
+    world = World(1, one_host=True)
+    dead = world.boot("worker").worker.node
+    world.run(0.5)
+    for _ in range(runs):
+        world.enqueue(LONG, options=ONCE, max_retries=0)
+    world.run(0.5)
+    world.crash("worker")
+    world.boot("worker")
+    with caplog.at_level(logging.INFO, "oncue.recovery"):
+        world.run(0.01)
+    told = [(record.levelname, record.message) for record in caplog.records if record.name == "oncue.recovery"]
+    counted, verb = words
+    line = f"startup recovery: {counted} of worker ({dead.id}), which is dead, {verb} ended (worker_startup_recovery)"
+    assert told[0] == (level, line)
 
 
 @pytest.mark.contract("SLOT-9")

@@ -59,6 +59,11 @@ def test_json_carries_logger_level_message_and_exception(stream: io.StringIO) ->
             (7, "failed", "send", 0.5, " rows=3", "", " error=ValueError: job=9"),
             {"job": 7, "state": "failed", "task": "send", "duration": 0.5, "rows": 3, "error": "ValueError: job=9"},
         ),
+        (
+            "job %d started task=%s attempt=%d%s",
+            (7, "send", 1, " slot=2030-01-01T03:00:00+00:00"),
+            {"job": 7, "task": "send", "attempt": 1, "slot": "2030-01-01T03:00:00+00:00"},
+        ),
         ("node %s (%s) is lost", ("alpha", "1234"), {"node": "alpha"}),
         ("100 %% of %s", ("them",), {}),
         ("nothing to see", (), {}),

@@ -305,6 +305,25 @@ def test_only_the_last_attempts_are_told() -> None:
     assert told.remarks[1].text == "There were 3 earlier attempts: `oncue job 42` lists them."
 
 
+def test_a_retry_by_hand_is_suggested_until_one_goes_on_or_went_well() -> None:
+    skipped, queued = a_job(id=45, state="skipped"), a_job(id=59)
+    for state, code in (("failed", "no_retries_left"), ("skipped", "settled"), ("cancelled", "settled")):
+        job = ended(state=state, retry_count=3)
+        assert "`oncue retry 42`" in str(suggestion_of(about_job(job, retries=[skipped]), code))
+        for last in (queued, a_job(id=59, state="succeeded")):
+            told = about_job(job, retries=[skipped, last])
+            assert suggestion_of(told, code) is None
+            assert text_of(told, "retried_as") == f"It was retried as job 45 (skipped), 59 ({last.state})."
+            hint = suggestion_of(told, "retried_as")
+            assert hint == ("`oncue explain 59` tells how that one stands" if last is queued else None)
+
+
+def test_a_dead_worker_has_its_name() -> None:
+    told = about_job(ended(state="succeeded"), a_cluster(nodes=[], names={ALPHA: "the late alpha"}))
+    assert "on the late alpha, in attempt 1" in text_of(told, "settled")
+    assert str(ALPHA) in text_of(about_job(ended(state="succeeded"), a_cluster(nodes=[])), "settled")
+
+
 def test_where_it_comes_from() -> None:
     told = about_job(a_job(scheduled_for=NOW, schedule_id=1, retry_of=7), schedule="nightly")
     assert text_of(told, "slot_of") == "It was made for slot 2030-01-01T12:00:00Z of nightly."
@@ -412,6 +431,9 @@ def test_a_run_is_in_the_way_and_its_queue_is_paused() -> None:
     told = about_schedule(unfinished=[7], paused_at=before(hours=1))
     assert told.codes == ["not_due_yet", "paused_queue", "max_instances"]
     assert suggestion_of(told, "max_instances") == "`oncue explain 7`"
+    assert "are not finished (job 7)" in text_of(told, "max_instances")
+    both = about_schedule(a_revision(max_instances=2), unfinished=[7, 9])
+    assert "are not finished (jobs 7, 9)" in text_of(both, "max_instances")
 
 
 # --- slots ----------------------------------------------------------------------------------------------------------
@@ -493,7 +515,27 @@ def test_before_the_schedule_was_made() -> None:
     told = about_slot(before(days=2))
     assert told.codes == ["before_first_revision"]
     assert "made by ada" in text_of(told, "before_first_revision")
+    remedy = "`oncue backfill nightly --from 2029-12-30T12:00:00Z --to 2029-12-30T12:00:00Z`"
+    assert suggestion_of(told, "before_first_revision") == f"run it all the same: {remedy}"
     assert about_slot(before(days=1)).codes == ["before_first_revision"], "a slot at the very start is not its own"
+
+
+def test_an_instant_before_the_schedule_was_made_that_is_no_slot_by_any_of_its_rules() -> None:
+    at = before(days=2, minutes=30)
+    told = about_slot(at)
+    assert (told.codes, told.status) == (["never_a_slot", "before_first_revision"], "never_a_slot")
+    near = "It is no slot; near are 2029-12-30T11:00:00Z and 2029-12-30T12:00:00Z (`0 * * * *` in UTC)."
+    assert text_of(told, "never_a_slot") == near
+    assert suggestion_of(told, "before_first_revision") is None, "a backfill would not make it one"
+    earlier = about_slot(at, a_revision(expression="30 * * * *"), a_revision(2, before(hours=1)))
+    assert earlier.codes == ["before_first_revision"]
+    assert suggestion_of(earlier, "before_first_revision") is None, "a backfill goes by the rule of today"
+    assert about_slot(at, a_revision(tz="Mars/Phobos")).codes == ["before_first_revision"], "nobody can tell"
+
+
+def test_nothing_is_made_up_for_where_the_schedule_is_deleted() -> None:
+    told = about_slot(before(days=2), schedule=a_schedule(deleted_at=NOW))
+    assert suggestion_of(told, "before_first_revision") is None
 
 
 def test_while_it_was_disabled() -> None:

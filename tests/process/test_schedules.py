@@ -363,7 +363,7 @@ def test_a_worker_that_is_restarted_ends_what_its_predecessor_left(cluster: Clus
     later = ledger(cluster, brief.name)[len(decided) :]
     assert later
     assert min(row.decided_at for row in later) >= left.finished_at
-    assert re.search(r"startup recovery: 1 runs of brief \(.*\), which is dead, were ended", second.said)
+    assert re.search(r"startup recovery: 1 run of brief \(.*\), which is dead, was ended", second.said)
 
     # Another one under its name, while it lives, changes nothing.
     third = cluster.started("--name", "brief", program=APP)

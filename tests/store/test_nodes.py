@@ -65,3 +65,13 @@ async def test_a_node_that_left_is_gone(store: Store) -> None:
     assert await store.nodes() == []
     assert not await store.beat(node, NOW, after(seconds=15))
     await store.leave(node, NOW)
+
+
+async def test_names_are_known_of_the_dead_too(store: Store) -> None:
+    alive, left = await enter(store, "alive"), await enter(store, "left")
+    lost = await enter(store, "lost", expires_at=after(seconds=15))
+    await store.leave(left, NOW)
+    await store.bury(after(seconds=15))
+    assert await store.node_names([alive, left, lost, uuid4()]) == {alive: "alive", left: "left", lost: "lost"}
+    assert await store.node_names([lost, lost]) == {lost: "lost"}
+    assert await store.node_names([]) == {}

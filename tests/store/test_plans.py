@@ -133,7 +133,8 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "latest_slots": ("oncue_slots_pkey and oncue_jobs_pkey", [7, batch]),
         "keep_outcomes": ("oncue_slots_live and oncue_jobs_pkey", [jobs]),
         "prune_slots": ("oncue_slots_old and oncue_schedules_pkey", [before(days=400), batch]),
-        "repeat": ("oncue_jobs_pkey", [1, "failed", 1, 2, NOW]),
+        "repeat": ("oncue_jobs_pkey", [1, "failed", 1, 2, NOW, "x"]),
+        "retries": ("oncue_jobs_retry_of and oncue_jobs_pkey", [7]),
         "acquire": ("", ["leader", NODE, "x", NOW, NOW, "exclusive"]),
         "renew": ("", ["leader", NODE, 1, NOW, NOW, "exclusive"]),
     }
@@ -249,6 +250,7 @@ SQLITE_INDEXES = {
     "release_parked": "oncue_jobs_parked",
     "keep_outcomes": "oncue_slots_live",
     "old_slots": "oncue_slots_old",
+    "retries": "oncue_jobs_retry_of",
     "slots": "oncue_slots_ranges",
     "latest_slots": "(schedule_id=? AND subject=?)",
 }

@@ -836,7 +836,7 @@ async def rerun(store: Store, schedule: Schedule, job: Job, again: Change | int,
     """Run a job again, by whoever has just read its schedule."""
     current = await store.schedule_by_id(schedule.id)
     assert current is not None
-    return await store.rerun(current, job, again, now)
+    return await store.rerun(current, job, again, now, by="an operator")
 
 
 # --- again --------------------------------------------------------------------------------------------------------
@@ -852,11 +852,31 @@ async def test_a_repeated_job_is_a_new_one_of_the_same_slot(store: Store) -> Non
     new = await see(store, second)
     assert (new.retry_of, new.state, new.schedule_id, new.scheduled_for) == (first, "queued", schedule.id, at(1))
     assert (new.task, new.args, new.priority, new.options) == (old.task, old.args, old.priority, OPTIONS)
+    assert new.enqueued_by == "an operator"
     assert (new.start_by, new.deadline_at, new.claim_no, new.error, new.node_id) == (None, None, 0, None, None)
     assert {new.created_at, new.visible_at, new.order_at, new.updated_at} == {at(9)}
     assert await see(store, first) == old
     assert await store.doubled(schedule.id, at(0), at(9)) == []
     assert await store.unfinished(schedule.id, 9) == [second]
+
+
+@pytest.mark.contract("SLOT-3")
+async def test_the_retries_of_a_job_are_found_and_theirs_too(store: Store) -> None:
+    schedule = await plan(store, max_retries=0, max_instances=9)
+    first = await see(store, await run_and_settle(store, schedule, at(1), BROKEN))
+    other = await see(store, await run_and_settle(store, schedule, at(2), BROKEN))
+    assert await store.retries(first.id) == []
+    one, two, three, four = await store.reserve(4)
+    assert await rerun(store, schedule, first, two, at(9))
+    assert await rerun(store, schedule, first, one, at(9))
+    assert await rerun(store, schedule, await see(store, one), four, at(9))
+    assert await rerun(store, schedule, other, three, at(9))
+    assert [(job.id, job.retry_of) for job in await store.retries(first.id)] == [
+        (one, first.id), (two, first.id), (four, one),
+    ]  # fmt: skip
+    assert await store.retries(one) == [await see(store, four)]
+    assert [job.id for job in await store.retries(other.id)] == [three]
+    assert await store.retries(77) == []
 
 
 async def test_only_the_job_that_was_seen_is_repeated(store: Store) -> None:
@@ -896,12 +916,12 @@ async def test_nothing_runs_again_for_whoever_read_an_older_schedule(store: Stor
     stale = await store.schedule_by_id(schedule.id)
     assert stale is not None
     one, two = await store.reserve(2)
-    assert await store.rerun(stale, first, one, at(9))
-    assert not await store.rerun(stale, first, two, at(9))
+    assert await store.rerun(stale, first, one, at(9), by="tests")
+    assert not await store.rerun(stale, first, two, at(9), by="tests")
     assert await store.job(two) is None
     over = lifecycle.revive(first, at(9))
     assert over is not None
-    assert not await store.rerun(stale, first, over, at(9))
+    assert not await store.rerun(stale, first, over, at(9), by="tests")
     assert await see(store, first.id) == first
 
 

@@ -124,7 +124,7 @@ async def test_there_is_one_run_for_each_slot_with_a_job_however_often_it_was_tr
     assert first is not None
     current = await viewed.schedule_by_id(schedule.id)
     assert current is not None
-    assert await viewed.rerun(current, first, (await viewed.reserve(1))[0], at(62))
+    assert await viewed.rerun(current, first, (await viewed.reserve(1))[0], at(62), by="tests")
     assert await viewed.prune(at(61.5), 1) == 1
     await put(viewed)
     keys = await query(viewed, "select job_name, scheduled_for, id from job_runs")

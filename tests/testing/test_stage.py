@@ -9,6 +9,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,12 @@ def test_the_applications_own_database_is_untouched(tmp_path: Path) -> None:
     work.enqueue()
     assert [job.id for job in app.wait(app.jobs())] == [1], "afterwards it is back in its place"
     app.close()
+
+
+@pytest.mark.parametrize("now", [datetime(2030, 1, 1), "2030-01-01"])
+def test_a_clock_without_a_time_zone_is_refused(app: Oncue, now: Any) -> None:
+    with pytest.raises(ValueError, match=r"^now: expected a datetime with a time zone, not "), use(app, now=now):
+        pass
 
 
 def test_every_kit_begins_empty(app: Oncue, work: Task[[int], int]) -> None:

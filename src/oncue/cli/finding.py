@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+import oncue
 from oncue.app import Oncue
 from oncue.errors import ConfigError, JobNotFound
 from oncue.settings import app_name
@@ -21,6 +22,7 @@ from oncue.store import SqliteStore
 T = TypeVar("T")
 
 EXPECTED = "expected the place of an application, such as shop.jobs:app"
+OURS = Path(oncue.__file__).parent
 
 AppOption = Annotated[
     str | None,
@@ -91,9 +93,23 @@ def _module(name: str, origin: str) -> Any:
 
 
 def _broken(name: str, origin: str, error: Exception) -> str:
+    what = error.msg if isinstance(error, SyntaxError) else error
+    return f"{origin}: importing {name} failed: {type(error).__name__}: {what}{_where(error)}"
+
+
+def _where(error: Exception) -> str:
+    """The place to look at: the last one that is not oncue's own, which only refused what was written there."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f" ({error.filename}:{error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{origin}: importing {name} failed: {type(error).__name__}: {error}{where}"
+    theirs = [frame for frame in frames if not _is_machinery(frame.filename)]
+    return "".join(f" ({frame.filename}:{frame.lineno})" for frame in (theirs or frames)[-1:])
+
+
+def _is_machinery(filename: str) -> bool:
+    if filename == importlib.__file__ or filename.startswith("<frozen importlib"):
+        return True
+    return Path(filename).is_relative_to(OURS)
 
 
 def ask(app: Oncue, work: Callable[[], Awaitable[T]]) -> T:

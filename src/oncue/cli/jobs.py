@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -18,6 +19,8 @@ from oncue.cli.output import JsonOption
 from oncue.errors import OncueError
 from oncue.model import STATES, Attempt, Job
 from oncue.server.records import ALIASES, attempt_record, job_record
+
+BY = "cli"
 
 Ref = Annotated[str, typer.Argument(metavar="ID", help="The job's id or uid.", show_default=False)]
 Refs = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids or uids of jobs.", show_default=False)]
@@ -92,23 +95,64 @@ def show_job(ref: Ref, as_json: JsonOption = False, app: AppOption = None, datab
     """Show one job with all its attempts."""
     wanted, found = values.reference(ref), find(app, database_url=database_url)
 
-    async def work() -> tuple[Job, list[Attempt], datetime]:
-        job = await found.job(wanted)
-        return job, await found.attempts(job.id), (await found.connected()).now()
-
-    job, attempts, now = ask(found, work)
+    seen = ask(found, lambda: _looked_at(found, wanted))
+    job = seen.job
     if as_json:
-        output.show_json({**job_record(job), "attempt_list": [attempt_record(attempt) for attempt in attempts]})
+        output.show_json(_detail_record(seen))
         return
-    output.show(output.details(_job_lines(job, now)))
-    if attempts:
-        output.show(_attempts_table(attempts, now))
+    output.show(output.details(_job_lines(seen)))
+    if seen.attempts:
+        output.show(_attempts_table(seen))
     for title, text in (("result", _pretty(job.result)), ("error", job.error)):
         if text:
             output.show(f"[bold]{title}[/]\n{escape(text)}")
 
 
-def _job_lines(job: Job, now: datetime) -> list[tuple[str, Any]]:
+@dataclass(frozen=True)
+class _Seen:
+    """One job and what belongs to it."""
+
+    job: Job
+    attempts: list[Attempt]
+    retries: list[Job]
+    schedule: str | None
+    names: dict[UUID, str]
+    now: datetime
+
+    def worker(self, node: UUID | None) -> str | None:
+        """A node's name, whether it lives or not; its id if it is forgotten."""
+        return None if node is None else self.names.get(node, str(node))
+
+
+async def _looked_at(app: Oncue, ref: int | UUID) -> _Seen:
+    connected, job = await app.connected(), await app.job(ref)
+    store, attempts = connected.store, await app.attempts(job.id)
+    nodes = {node for node in (job.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
+    schedule = None if job.schedule_id is None else await store.schedule_by_id(job.schedule_id)
+    return _Seen(
+        job,
+        attempts,
+        await store.retries(job.id),
+        None if schedule is None else schedule.name,
+        await store.node_names(sorted(nodes)),
+        connected.now(),
+    )
+
+
+def _detail_record(seen: _Seen) -> dict[str, Any]:
+    return {
+        **job_record(seen.job),
+        "worker": seen.worker(seen.job.node_id),
+        "schedule": seen.schedule,
+        "retried_as": [{"id": retry.id, "status": retry.state} for retry in seen.retries],
+        "attempt_list": [
+            {**attempt_record(attempt), "worker": seen.worker(attempt.node_id)} for attempt in seen.attempts
+        ],
+    }
+
+
+def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
+    job, now = seen.job, seen.now
     record = job_record(job)
     return [
         ("job", f"{job.id}  ({job.uid})"),
@@ -117,7 +161,7 @@ def _job_lines(job: Job, now: datetime) -> list[tuple[str, Any]]:
         ("status", output.styled(job.state) + (f"  ({escape(job.reason)})" if job.reason else "")),
         ("queue", escape(job.queue)),
         ("priority", job.priority),
-        ("slot", output.full(job.scheduled_for, now)),
+        ("slot", _slot(seen)),
         ("key", None if job.key is None else escape(job.key)),
         ("enqueued by", escape(job.enqueued_by)),
         ("created", output.full(job.created_at, now)),
@@ -131,21 +175,34 @@ def _job_lines(job: Job, now: datetime) -> list[tuple[str, Any]]:
         ("attempts", job.attempt),
         ("retries", f"{job.retry_count} of {job.max_retries} used"),
         ("crashes", job.crashes or None),
-        ("node", job.node_id),
+        ("node", _node(seen)),
         ("cancel asked", output.full(job.cancel_requested_at, now)),
         ("retry of", job.retry_of),
+        ("retried as", ", ".join(f"{retry.id} ({output.styled(retry.state)})" for retry in seen.retries)),
     ]
 
 
-def _attempts_table(attempts: list[Attempt], now: datetime) -> Any:
+def _slot(seen: _Seen) -> str | None:
+    slot = output.full(seen.job.scheduled_for, seen.now)
+    return slot if slot is None or seen.schedule is None else f"{slot}  of {escape(seen.schedule)}"
+
+
+def _node(seen: _Seen) -> str | None:
+    node = seen.job.node_id
+    if node is None:
+        return None
+    return f"{escape(seen.names[node])}  ({node})" if node in seen.names else str(node)
+
+
+def _attempts_table(seen: _Seen) -> Any:
     table = output.table("attempt", "outcome", "started", "took", "node", "error", right=("attempt", "took"))
-    for attempt in attempts:
+    for attempt in seen.attempts:
         record = attempt_record(attempt)
         took = None if record["duration_ms"] is None else record["duration_ms"] / 1000
         last_line = (attempt.error or "").rstrip().rsplit("\n", 1)[-1]
         table.add_row(
-            str(attempt.attempt), attempt.outcome, output.when(attempt.started_at, now), output.took(took),
-            str(attempt.node_id or "")[-12:], escape(last_line),
+            str(attempt.attempt), attempt.outcome, output.when(attempt.started_at, seen.now), output.took(took),
+            escape(seen.worker(attempt.node_id) or ""), escape(last_line),
         )  # fmt: skip
     return table
 
@@ -162,7 +219,7 @@ def retry_jobs(
 ) -> None:
     """Start finished jobs over, each with its whole budget of retries."""
     found = find(app, database_url=database_url)
-    _change(found, refs, as_json, found.retry, _retried)
+    _change(found, refs, as_json, lambda ref: found.retry(ref, by=BY), _retried)
 
 
 def _retried(job: Job) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from typing import Annotated
 
@@ -43,14 +44,18 @@ def trigger_slot(
     wanted = None if at is None else values.moment(at, "--at")
     found = find(app, database_url=database_url)
 
-    async def work() -> tuple[Schedule, Slot]:
+    async def work() -> tuple[Schedule, Slot, bool]:
         schedule, now = await found.schedule(name), (await found.connected()).now()
         if wanted is None:
-            return schedule, await found.run_now(name, by=BY)
-        return schedule, await found.trigger(name, wanted.at(now), by=BY)
+            return schedule, await found.run_now(name, by=BY), False
+        slot = await found.trigger(name, wanted.at(now), by=BY)
+        return schedule, slot, slot.scheduled_for > now
 
     with values.naming(at="--at"):
-        schedule, slot = ask(found, work)
+        schedule, slot, is_early = ask(found, work)
+    if is_early:
+        note = "this slot is still to come: it is used up now, and will not run again at its time"
+        print(f"oncue: {note}", file=sys.stderr)
     if as_json:
         output.show_json({"schedule": name, **slot_record(slot)})
         return

@@ -326,9 +326,11 @@ class Executor:
 
     def _tell_start(self, claim: Claim, started: float) -> None:
         if _log.isEnabledFor(logging.INFO):
+            slot = "" if claim.scheduled_for is None else f" slot={claim.scheduled_for.isoformat()}"
             _log.info(
-                "job %d started task=%s queue=%s attempt=%d", claim.id, claim.task, claim.queue, claim.attempt + 1
-            )
+                "job %d started task=%s queue=%s attempt=%d%s",
+                claim.id, claim.task, claim.queue, claim.attempt + 1, slot,
+            )  # fmt: skip
         if self._telemetry.wants("job.start"):
             ready_at = max(claim.created_at, claim.visible_at)
             wait = (self._clock.at(started) - ready_at).total_seconds()

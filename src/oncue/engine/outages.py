@@ -33,8 +33,9 @@ class Outage:
     def report(self, log: logging.Logger) -> None:
         length = describe(round((self.until - self.since) / timedelta(seconds=1)))
         log.warning(
-            "outage report: nobody led from %s to %s (%s); %d slots came due meanwhile",
+            "outage report: nobody led from %s to %s (%s); %d %s came due meanwhile",
             self.since.isoformat(timespec="seconds"), self.until.isoformat(timespec="seconds"), length, self.slots,
+            "slot" if self.slots == 1 else "slots",
         )  # fmt: skip
         for line in self._lines:
             log.warning("outage report:%s", line)

@@ -69,13 +69,12 @@ class Recovery:
         claims = [claim for claim in claims if (claim.id, claim.claim_no) in numbers]
         changes = [settle(lost(claim, now, CAUSE), self._dice) for claim in claims]
         took = await self._store.apply(changes, now) if changes else []
+        runs, were = ("run", "was") if sum(took) == 1 else ("runs", "were")
         _log.log(
             logging.WARNING if any(took) else logging.INFO,
-            "startup recovery: %d runs of %s (%s), which is dead, were ended",
-            sum(took),
-            predecessor.name,
-            predecessor.id,
-        )
+            "startup recovery: %d %s of %s (%s), which is dead, %s ended (%s)",
+            sum(took), runs, predecessor.name, predecessor.id, were, CAUSE,
+        )  # fmt: skip
         self._telemetry.emit("recovery", {"jobs": sum(took)}, node=self._node, predecessor=predecessor)
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:

@@ -286,12 +286,13 @@ class Settler:
 
 def _log_end(ended: Ended, change: Change, duration: float) -> None:
     claim = ended.claim
+    slot = "" if claim.scheduled_for is None else f" slot={claim.scheduled_for.isoformat()}"
     rows = "" if ended.rows is None else f" rows={ended.rows}"
     why = f" reason={change.reason}" if change.reason else ""
     last_line = change.error.rstrip().rsplit("\n", 1)[-1] if change.error else ""
     error = f" error={last_line}" if last_line else ""
     _log.log(
         logging.WARNING if change.state == "failed" else logging.INFO,
-        "job %d %s task=%s queue=%s attempt=%d duration=%.3fs%s%s%s",
-        claim.id, change.state, claim.task, claim.queue, change.attempt, duration, rows, why, error,
+        "job %d %s task=%s queue=%s attempt=%d%s duration=%.3fs%s%s%s",
+        claim.id, change.state, claim.task, claim.queue, change.attempt, slot, duration, rows, why, error,
     )  # fmt: skip

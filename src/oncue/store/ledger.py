@@ -81,12 +81,17 @@ class Ledger(Protocol):
         """
         ...
 
-    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime) -> bool:
+    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str) -> bool:
         """Run a finished job of this schedule again, if the schedule is still as it was read.
 
-        `again` is the change that starts it over in place, or the id of a new job like it; then it stays as it is.
+        `again` is the change that starts it over in place, or the id of a new job like it, which `by` has enqueued;
+        then it stays as it is.
         Raises Conflict if its key is taken.
         """
+        ...
+
+    async def retries(self, job_id: int) -> list[Job]:
+        """The jobs that were made to repeat this one, and those that repeat them; oldest first."""
         ...
 
     async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = LONGEST_LISTING) -> list[Slot]:
@@ -134,6 +139,10 @@ class Ledger(Protocol):
 
     async def namesakes(self, node: Node) -> list[Node]:
         """Other nodes of the same name that did not leave in good order and may still hold jobs."""
+        ...
+
+    async def node_names(self, ids: Sequence[UUID]) -> dict[UUID, str]:
+        """What these nodes are called, the dead ones too; without those that are forgotten."""
         ...
 
     async def declare_lost(self, node: UUID, now: datetime) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -15,7 +14,6 @@ import asyncpg
 
 from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
-    STATES,
     TERMINAL,
     Attempt,
     Batch,
@@ -36,7 +34,7 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
-from oncue.store.postgres_ledger import PostgresLedger, node_of
+from oncue.store.postgres_ledger import PostgresLedger, job_of, node_of
 from oncue.store.tables import NAMED_FOR, is_plain, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
@@ -226,12 +224,12 @@ class PostgresStore(PostgresLedger):
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._fetch("job", job_id)
-        return _job(rows[0]) if rows else None
+        return job_of(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
         states = list(wanted.states) or None
         rows = await self._fetch("jobs", states, wanted.queue, wanted.task, wanted.key, wanted.before, wanted.limit)
-        return [_job(row) for row in rows]
+        return [job_of(row) for row in rows]
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         return [Attempt(*row) for row in await self._fetch("attempts", job_id)]
@@ -461,13 +459,3 @@ def _columns(changes: Sequence[Change]) -> tuple[str, list[list[Any]]]:
         fences = [change.claim_no for change in changes]
         return "apply_plain", [ids, fences, [c.started_at for c in changes], [c.ended_at for c in changes]]
     return "apply", [list(column) for column in zip(*changes, strict=True)]
-
-
-def _job(row: asyncpg.Record) -> Job:
-    values = dict(row)
-    assert values["state"] in STATES
-    values["args"] = json.loads(values["args"])
-    values["result"] = None if values["result"] is None else json.loads(values["result"])
-    if values["max_runtime"] is not None:
-        values["max_runtime"] = values["max_runtime"].total_seconds()
-    return Job(**values)

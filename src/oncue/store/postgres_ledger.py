@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from oncue.errors import Conflict, NameClash, StoreRefused, StoreUnavailable
 from oncue.model import (
     LONGEST_LISTING,
     PARKED,
+    STATES,
     Change,
     Due,
     Job,
@@ -161,13 +163,14 @@ class PostgresLedger:
         self._hints.send()
         return int(status.split()[-1])
 
-    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime) -> bool:
+    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str) -> bool:
         try:
             async with self._connections.use() as connection, connection.transaction():
                 if not await connection.fetchval(self._sql["hold_version"], schedule.id, schedule.version):
                     return False
                 if isinstance(again, int):
-                    made = await connection.fetchval(self._sql["repeat"], job.id, job.state, job.claim_no, again, now)
+                    seen = (job.id, job.state, job.claim_no)
+                    made = await connection.fetchval(self._sql["repeat"], *seen, again, now, by)
                 else:
                     made = await connection.fetchval(self._sql["apply"], now, *([value] for value in again))
         except StoreRefused as error:
@@ -176,6 +179,9 @@ class PostgresLedger:
             raise
         self._hints.send()
         return bool(made)
+
+    async def retries(self, job_id: int) -> list[Job]:
+        return [job_of(row) for row in await self._fetch("retries", job_id)]
 
     async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = LONGEST_LISTING) -> list[Slot]:
         return [Slot(*row) for row in await self._fetch("slots", schedule_id, start, end, limit)]
@@ -219,6 +225,9 @@ class PostgresLedger:
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [node_of(row) for row in await self._fetch("namesakes", node.name, node.id)]
+
+    async def node_names(self, ids: Sequence[UUID]) -> dict[UUID, str]:
+        return {row[0]: row[1] for row in await self._fetch("node_names", list(ids))}
 
     async def declare_lost(self, node: UUID, now: datetime) -> bool:
         return bool(await self._fetch("declare_lost", node, now))
@@ -290,3 +299,13 @@ def node_of(row: asyncpg.Record) -> Node:
     for name in ("queues", "tasks", "schedules"):
         values[name] = tuple(values[name])
     return Node(**values)
+
+
+def job_of(row: asyncpg.Record) -> Job:
+    values = dict(row)
+    assert values["state"] in STATES
+    values["args"] = json.loads(values["args"])
+    values["result"] = None if values["result"] is None else json.loads(values["result"])
+    if values["max_runtime"] is not None:
+        values["max_runtime"] = values["max_runtime"].total_seconds()
+    return Job(**values)

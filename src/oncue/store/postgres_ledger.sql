@@ -179,10 +179,18 @@ update oncue_schedules set version = version + 1 where id = $1 and version = $2 
 -- name: repeat
 insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
                         options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
-select $4, 'queued', $5, $5, $5, $5, id, task, args, queue, priority, options, max_retries, max_runtime, enqueued_by, key,
+select $4, 'queued', $5, $5, $5, $5, id, task, args, queue, priority, options, max_retries, max_runtime, $6, key,
        schedule_id, scheduled_for
   from oncue_jobs where id = $1 and state = $2 and claim_no = $3
 returning id;
+
+-- name: retries
+with recursive again (id) as (
+    select id from oncue_jobs where retry_of = $1
+    union
+    select j.id from again cross join lateral (select id from oncue_jobs where retry_of = again.id offset 0) as j
+)
+select {job} from oncue_jobs where id = any(array(select id from again)) order by id;
 
 -- name: slots
 select {slot} from oncue_slots s
@@ -258,6 +266,9 @@ select {node} from oncue_nodes
  where name = $1 and id <> $2 and left_at is null
    and (lost_at is null or exists (select from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
  order by started_at;
+
+-- name: node_names
+select id, name from oncue_nodes where id = any($1::uuid[]);
 
 -- name: declare_lost
 -- Nor can it go on with what it held alone: its epoch is over.

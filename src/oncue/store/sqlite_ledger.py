@@ -151,7 +151,7 @@ class SqliteLedger:
 
         return await self._writer.write(work)
 
-    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime) -> bool:
+    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
             guard = {"id": schedule.id, "version": schedule.version}
             if not connection.execute(self._sql["hold_version"], guard).rowcount:
@@ -159,7 +159,7 @@ class SqliteLedger:
             if not isinstance(again, int):
                 return bool(self._applied(connection, [again], now))
             parameters = {"id": job.id, "state": job.state, "claim_no": job.claim_no}
-            new = {"new_id": again, "now": values.micros(now)}
+            new = {"new_id": again, "now": values.micros(now), "by": by}
             return connection.execute(self._sql["repeat"], {**parameters, **new}).rowcount == 1
 
         try:
@@ -171,6 +171,9 @@ class SqliteLedger:
 
     def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
         raise NotImplementedError
+
+    async def retries(self, job_id: int) -> list[Job]:
+        return [values.job(row) for row in await self._rows("retries", job_id=job_id)]
 
     async def slots(self, schedule_id: int, start: datetime, end: datetime, limit: int = LONGEST_LISTING) -> list[Slot]:
         rows = await self._rows(
@@ -248,6 +251,10 @@ class SqliteLedger:
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [values.node(row) for row in await self._rows("namesakes", name=node.name, node=str(node.id))]
+
+    async def node_names(self, ids: Sequence[UUID]) -> dict[UUID, str]:
+        rows = await self._rows("node_names", ids=json.dumps([str(node) for node in ids]))
+        return {UUID(node): name for node, name in rows}
 
     async def declare_lost(self, node: UUID, now: datetime) -> bool:
         parameters = {"node": str(node), "now": values.micros(now)}

@@ -140,8 +140,16 @@ update oncue_schedules set version = version + 1 where id = :id and version = :v
 insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
                         options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
 select :new_id, 'queued', :now, :now, :now, :now, id, task, args, queue, priority, options, max_retries, max_runtime,
-       enqueued_by, key, schedule_id, scheduled_for
+       :by, key, schedule_id, scheduled_for
   from oncue_jobs where id = :id and state = :state and claim_no = :claim_no;
+
+-- name: retries
+with recursive again (id) as (
+    select id from oncue_jobs where retry_of = :job_id
+    union
+    select j.id from again cross join oncue_jobs j on j.retry_of = again.id
+)
+select {job} from oncue_jobs where id in (select id from again) order by id;
 
 -- name: slots
 select {slot} from oncue_slots s
@@ -220,6 +228,9 @@ select {node} from oncue_nodes
  where name = :name and id <> :node and left_at is null
    and (lost_at is null or exists (select 1 from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
  order by started_at;
+
+-- name: node_names
+select id, name from oncue_nodes where id in (select value from json_each(:ids));
 
 -- name: declare_lost
 update oncue_nodes set lost_at = :now where id = :node and lost_at is null;

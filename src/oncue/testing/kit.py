@@ -32,7 +32,7 @@ ENDLESS = 10_000
 @contextmanager
 def use(app: Oncue, *, now: datetime | None = None) -> Iterator[Kit]:
     """Put an application on a store in memory for the length of a `with` block. `now` is where its clock begins."""
-    stage = Stage(Clock(now or wall()))
+    stage = Stage(Clock(wall() if now is None else _checked_now(now)))
     at_once(stage.store.open())
     kit = Kit(app, stage)
     try:
@@ -41,6 +41,12 @@ def use(app: Oncue, *, now: datetime | None = None) -> Iterator[Kit]:
     finally:
         kit.end()
         at_once(stage.store.close())
+
+
+def _checked_now(now: datetime) -> datetime:
+    if not isinstance(now, datetime) or now.tzinfo is None:
+        raise ValueError(f"now: expected a datetime with a time zone, not {now!r}")
+    return now
 
 
 class Kit:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -19,6 +19,8 @@ class Cluster:
     nodes: Sequence[Node]
     leader: Lease | None
     exclusive: Lease | None
+    names: Mapping[UUID, str] = field(default_factory=dict)
+    """What other nodes are called, dead ones too, as far as they matter."""
 
     @property
     def alive(self) -> list[Node]:
@@ -43,8 +45,10 @@ class Cluster:
         return [node for node in self.workers if queue in node.queues and task in node.tasks]
 
     def name_of(self, node: UUID | None) -> str:
-        """A node as people know it; one that is gone has only its id left."""
-        return next((known.name for known in self.nodes if known.id == node), str(node))
+        """A node as people know it; one that is forgotten has only its id left."""
+        if node is None:
+            return "an unknown node"
+        return next((known.name for known in self.nodes if known.id == node), self.names.get(node, str(node)))
 
 
 def _standing(lease: Lease | None, now: datetime) -> Lease | None:

@@ -35,6 +35,8 @@ class JobFacts:
     schedule: str | None = None
     in_turn: Sequence[int] = ()
     """The jobs of its schedule that run before a parked one."""
+    retries: Sequence[Job] = ()
+    """The jobs that were made by hand to repeat it, oldest first."""
 
 
 def explain_job(facts: JobFacts) -> Explanation:
@@ -45,7 +47,7 @@ def explain_job(facts: JobFacts) -> Explanation:
 
 def course_of(facts: JobFacts) -> list[Remark]:
     """How a job stands, and how it came to that."""
-    return [*_BY_STATE[facts.job.state](facts), *_history(facts)]
+    return [*_BY_STATE[facts.job.state](facts), *_retried(facts), *_history(facts)]
 
 
 def _origin(facts: JobFacts) -> list[Remark]:
@@ -250,7 +252,7 @@ def _succeeded(facts: JobFacts) -> list[Remark]:
 def _failed(facts: JobFacts) -> list[Remark]:
     job = facts.job
     settled = Remark("settled", f"It failed{_ending(facts)}{error_line(job.error)}")
-    return [settled, Remark(*_why_not_retried(job), f"start it over with `oncue retry {job.id}`")]
+    return [settled, Remark(*_why_not_retried(job), _again(facts, "start it over"))]
 
 
 def _why_not_retried(job: Job) -> tuple[str, str]:
@@ -271,7 +273,7 @@ def _why_not_retried(job: Job) -> tuple[str, str]:
 def _cancelled(facts: JobFacts) -> list[Remark]:
     reason = "" if facts.job.reason in (None, "cancelled") else f": {facts.job.reason}"
     by = "while it ran" if facts.job.started_at is not None else "before it ran"
-    return [Remark("settled", f"It was cancelled{_ending(facts)}, {by}{reason}.", _again(facts.job))]
+    return [Remark("settled", f"It was cancelled{_ending(facts)}, {by}{reason}.", _again(facts, "run it after all"))]
 
 
 def _skipped(facts: JobFacts) -> list[Remark]:
@@ -281,7 +283,7 @@ def _skipped(facts: JobFacts) -> list[Remark]:
         why = "it was over its maximum runtime, and may run at most once"
         if job.error == "node_lost":
             why = "its node was lost while it ran, and it may run at most once"
-    return [Remark("settled", f"It was skipped{_ending(facts)}: {why}.", _again(job))]
+    return [Remark("settled", f"It was skipped{_ending(facts)}: {why}.", _again(facts, "run it after all"))]
 
 
 _SKIPPED = {
@@ -291,8 +293,20 @@ _SKIPPED = {
 }
 
 
-def _again(job: Job) -> str:
-    return f"run it after all with `oncue retry {job.id}`"
+def _again(facts: JobFacts, words: str) -> str | None:
+    """How to repeat it, unless that was done, and still goes on or went well."""
+    if any(not retry.finished or retry.state == "succeeded" for retry in facts.retries):
+        return None
+    return f"{words} with `oncue retry {facts.job.id}`"
+
+
+def _retried(facts: JobFacts) -> list[Remark]:
+    if not facts.retries:
+        return []
+    known = ", ".join(f"{retry.id} ({retry.state})" for retry in facts.retries)
+    waiting = next((retry.id for retry in facts.retries if not retry.finished), None)
+    suggestion = None if waiting is None else f"`oncue explain {waiting}` tells how that one stands"
+    return [Remark("retried_as", f"It was retried as job {known}.", suggestion)]
 
 
 def _ending(facts: JobFacts) -> str:

@@ -72,7 +72,7 @@ def _too_many(facts: ScheduleFacts) -> list[Remark]:
     most, unfinished = facts.schedule.max_instances, facts.unfinished
     if len(unfinished) < most:
         return []
-    jobs = ", ".join(map(str, unfinished[:5]))
+    jobs = ("job " if len(unfinished) == 1 else "jobs ") + ", ".join(map(str, unfinished[:5]))
     text = f"As many jobs of it as max_instances ({most}) allows are not finished ({jobs}): its slots are skipped."
     return [Remark("max_instances", text, f"`oncue explain {unfinished[0]}`")]
 

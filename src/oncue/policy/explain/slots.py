@@ -14,6 +14,7 @@ from oncue.policy.explain.remarks import Explanation, Remark, counted, error_lin
 from oncue.policy.explain.revisions import in_force, slots_of, successor, switched_off
 from oncue.policy.ledger import Decisions
 from oncue.policy.schedules import EDITED
+from oncue.policy.triggers import Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def _absent(facts: SlotFacts) -> list[Remark]:
         return [Remark("past_horizon", text)]
     revision = in_force(facts.revisions, at)
     if revision is None:
-        return [_before_the_first(facts)]
+        return [*_never_a_slot(facts), _before_the_first(facts)]
     if not revision.enabled:
         off = switched_off(schedule.name, facts.revisions, revision, now)
         return [off if at > now else _then(off), *_strange(at, revision)]
@@ -189,7 +190,28 @@ def _before_the_first(facts: SlotFacts) -> Remark:
     first = facts.revisions[0]
     began = when(first.started_at, facts.cluster.now)
     text = f"The schedule is from {began}, made by {first.changed_by}: its first slot is one after that."
-    return Remark("before_first_revision", text)
+    return Remark("before_first_revision", text, _made_up_for(facts))
+
+
+def _made_up_for(facts: SlotFacts) -> str | None:
+    """How to run it all the same, if it is a slot by the rule of today."""
+    trigger = slots_of(facts.schedule)
+    if facts.schedule.deleted_at is not None or isinstance(trigger, Remark) or not trigger.has(facts.at):
+        return None
+    day = instant(facts.at)
+    return f"run it all the same: `oncue backfill {shlex.quote(facts.schedule.name)} --from {day} --to {day}`"
+
+
+def _never_a_slot(facts: SlotFacts) -> list[Remark]:
+    """That the instant is no slot by any rule that the schedule ever had, with the nearest ones of today's."""
+    known = (slots_of(revision) for revision in facts.revisions)
+    triggers = [trigger for trigger in known if not isinstance(trigger, Remark)]
+    in_doubt = not triggers or len(triggers) < len(facts.revisions)
+    if in_doubt or any(trigger.has(facts.at) for trigger in triggers):
+        return []
+    revision = facts.revisions[-1]
+    text = f"It is no slot; near are {_near(facts.at, triggers[-1])} (`{revision.expression}` in {revision.tz})."
+    return [Remark("never_a_slot", text)]
 
 
 def _then(off: Remark) -> Remark:
@@ -204,10 +226,13 @@ def _strange(at: datetime, revision: Revision) -> list[Remark]:
         return [trigger]
     if trigger.has(at):
         return []
-    near = [instant(slot) for slot in (trigger.latest(at), trigger.after(at)) if slot is not None]
     rule = f"`{revision.expression}` in {revision.tz}, revision {revision.revision}"
-    text = f"It never was a slot of the rule of its time ({rule}); near are {' and '.join(near) or 'none'}."
+    text = f"It never was a slot of the rule of its time ({rule}); near are {_near(at, trigger)}."
     return [Remark("never_a_slot", text)]
+
+
+def _near(at: datetime, trigger: Trigger) -> str:
+    return " and ".join(instant(slot) for slot in (trigger.latest(at), trigger.after(at)) if slot is not None) or "none"
 
 
 def _undecided(facts: SlotFacts, revision: Revision) -> Remark:

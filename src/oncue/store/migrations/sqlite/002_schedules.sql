@@ -117,6 +117,8 @@ create index oncue_jobs_schedule on oncue_jobs (schedule_id, visible_at, id)
 create index oncue_jobs_parked on oncue_jobs (schedule_id, scheduled_for)
     where schedule_id is not null and state = 'scheduled'
       and visible_at = 253370764800000000;
+-- What was made by hand to repeat a job.
+create index oncue_jobs_retry_of on oncue_jobs (retry_of) where retry_of is not null;
 
 -- Which process a node was, so that its successor on the same host can prove that it is gone.
 alter table oncue_nodes add column process_start text not null default '';
