@@ -33,7 +33,7 @@ demo: $(READY)
 	@$(BIN)/oncue demo $(if $(FOR),--for $(FOR))
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .
