@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -141,6 +142,8 @@ class Process:
             env={**os.environ, "PYTHONPATH": str(ROOT), "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment},
             stdout=self._log,
             stderr=self._log,
+            # Tests that run in the background inherit a Ctrl-C that is ignored; what they start must hear it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     @property
