@@ -21,7 +21,6 @@ from oncue.engine.timekeeper import Timekeeper
 from oncue.errors import IdTaken, InvalidJob, StoreUnavailable, UnknownTask
 from oncue.explaining import Explaining
 from oncue.model import DEFAULT_QUEUE, Batch, Delivery, Missed, Node, Receipt
-from oncue.operations import Operations
 from oncue.policy.durations import Duration
 from oncue.policy.lifecycle import entry_state
 from oncue.policy.retry import Policy
@@ -48,7 +47,7 @@ FURTHEST = timedelta(days=36525)
 _log = logging.getLogger("oncue")
 
 
-class Oncue(Operations, Scheduling, Explaining):
+class Oncue(Scheduling, Explaining):
     """An application: its tasks and schedules, and the database that its jobs live in.
 
     Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. Two

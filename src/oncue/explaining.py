@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from oncue.checks import checked_moment
-from oncue.errors import ScheduleNotFound
-from oncue.model import PARKED, WAITING, Attempt, Job, Schedule, Slot
+from oncue.model import PARKED, WAITING, Job
+from oncue.operations import Operations
 from oncue.policy import explain
 from oncue.policy.explain import Cluster, Explanation, JobFacts, ScheduleFacts, SlotFacts
 from oncue.policy.explain.jobs import MOST_COUNTED
 from oncue.policy.explain.schedules import MOST_SHOWN
 from oncue.reach import Connected
+from oncue.scheduling.looking import Looking
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 
 MOST_ASKED = 20
@@ -21,20 +22,8 @@ MOST_ASKED = 20
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Explaining:
+class Explaining(Operations, Looking):
     """Why is that so? In plain code: `app.wait(app.explain_job(7))`."""
-
-    async def connected(self) -> Connected:
-        raise NotImplementedError
-
-    async def job(self, ref: int | UUID) -> Job:
-        raise NotImplementedError
-
-    async def attempts(self, job_id: int) -> list[Attempt]:
-        raise NotImplementedError
-
-    async def latest_slots(self, name: str, count: int = 10) -> list[Slot]:
-        raise NotImplementedError
 
     async def explain_job(self, ref: int | UUID) -> Explanation:
         """Why a job waits, runs or ended as it did. Raises JobNotFound."""
@@ -44,7 +33,7 @@ class Explaining:
     async def explain_schedule(self, name: str) -> Explanation:
         """Why a schedule does not fire, or when it will. Raises ScheduleNotFound."""
         connected = await self.connected()
-        schedule, store = await _schedule(connected.store, name), connected.store
+        schedule, store = await self._any(name), connected.store
         revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
         facts = ScheduleFacts(
             schedule,
@@ -60,7 +49,7 @@ class Explaining:
         """What became of one slot of a schedule, and why. Raises ScheduleNotFound."""
         at = checked_moment(at, "at")
         connected = await self.connected()
-        schedule, store = await _schedule(connected.store, name), connected.store
+        schedule, store = await self._any(name), connected.store
         revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
         facts = SlotFacts(schedule, revisions, at, cluster, await store.slots(schedule.id, at, at))
         row = facts.row
@@ -100,14 +89,6 @@ async def _cluster(connected: Connected) -> Cluster:
     store = connected.store
     nodes, leader, exclusive = await store.nodes(), await store.lease(LEADER), await store.lease(EXCLUSIVE)
     return Cluster(connected.now(), nodes, leader, exclusive)
-
-
-async def _schedule(store: Store, name: str) -> Schedule:
-    """A deleted one too: its ledger is still there."""
-    found = await store.schedule(name)
-    if found is None:
-        raise ScheduleNotFound(f"there is no schedule {name!r}")
-    return found
 
 
 async def _schedule_of(store: Store, job: Job) -> str | None:

@@ -291,6 +291,46 @@ def test_more_schedules_than_one_pass_takes(monkeypatch: pytest.MonkeyPatch) -> 
     assert len({job.id for job in world.jobs()}) == 10
 
 
+def test_what_waits_to_be_written_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "LIMIT", 3)
+    world = World(1)
+    for number in range(7):
+        world.schedule(f"one {number}", "0 * * * *")
+    leader, reads = Leader(world, "leader"), []
+    leader.tick()
+    ask = leader.store.due
+
+    async def due(*asked: Any) -> Sequence[Any]:
+        reads.append(await ask(*asked))
+        return reads[-1]
+
+    leader.scheduler._store = leader.store = Answering(leader.store, due=due)
+    leader.tick(world.clock.now() + timedelta(hours=1))
+    leader.tick()
+    assert (len(leader.scheduler.backlog), [len(read) for read in reads]) == (2, [3, 3])
+    leader.tick()
+    assert len(reads) == 2, "two passes wait: that is enough"
+    finish(leader.scheduler.write_next())
+    leader.tick()
+    leader.tick()
+    assert [len(read) for read in reads] == [3, 3, 1], "one pass is still to be written, and would be read once more"
+    finish(leader.scheduler.write_next())
+    leader.tick()
+    assert [len(read) for read in reads] == [3, 3, 1, 0]
+    assert [len(fired(world, f"one {number}")) for number in range(7)] == [1] * 7
+
+
+class Answering:
+    """A store of which some verbs are answered by somebody else."""
+
+    def __init__(self, store: Any, **verbs: Any) -> None:
+        self._store = store
+        self.__dict__.update(verbs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
 @pytest.mark.contract("HOOK-15")
 def test_what_is_cut_is_logged_and_follows(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(slots, "MOST", 10)

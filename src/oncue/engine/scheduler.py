@@ -93,7 +93,7 @@ class Scheduler:
             return now + self._interval
         if self._too_soon(now):
             return self._next_tick(now, (self._looked_at or now) + self._poll)
-        if len(self.backlog) >= MOST_PASSES:
+        if self._waits_for_writer():
             return now + self._poll  # or when the writer has taken one
         self._looked_at = now
         due = await self._store.due(now, LIMIT, self._read_until)
@@ -105,12 +105,16 @@ class Scheduler:
         if due and not await self.write(await self._decided(due, epoch, now)):
             return now + self._poll
         if self.backlog:
-            self._more = True  # what is still to be written is still due: it would only be read again
+            self._more = True
             return now + self._poll
         self._known_next = await self._store.next_run()
         if self._known_next is None or self._known_next > now:
             self._report_outage()
         return self._next_tick(now, now + self._interval)
+
+    def _waits_for_writer(self) -> bool:
+        """What is still to be written is still due: reading from the beginning, one would only read it again."""
+        return len(self.backlog) >= (MOST_PASSES if self._read_until is not None else 1)
 
     def _report_outage(self) -> None:
         """Everything that came due in it is decided by now."""
