@@ -6,6 +6,7 @@ READY  := $(VENV)/.ready
 FOR    ?=
 QUICK  ?=
 PEERS  ?=
+SEED   ?=
 
 # Debian and Ubuntu keep Python's venv module in a package of its own.
 INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
@@ -13,7 +14,7 @@ INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 	  else echo "python's venv module is missing: as root, apt-get install python3-venv"; exit 1; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench dst clean
+.PHONY: help demo test check bench dst fuzz clean
 
 help:
 	@echo "make demo [FOR=20s]     oncue at work on the embedded default: three workers, one of them killed"
@@ -21,6 +22,7 @@ help:
 	@echo "make check              ruff and mypy --strict"
 	@echo "make bench [QUICK=1] [PEERS=all]   the figures, as ratios within one run"
 	@echo "make dst [QUICK=1]      schedules across every clock change from 2020 to 2040, in every time zone"
+	@echo "make fuzz [QUICK=1] [SEED=1]   20,000 requests that nobody should send, to the admin API"
 
 $(READY): pyproject.toml $(wildcard examples/*/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -45,6 +47,9 @@ bench: $(READY)
 
 dst: $(READY)
 	QUICK=$(QUICK) $(BIN)/python -m dst
+
+fuzz: $(READY)
+	QUICK=$(QUICK) SEED=$(SEED) $(BIN)/python -m fuzz
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

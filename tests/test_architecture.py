@@ -15,17 +15,19 @@ import oncue
 ROOT = Path(oncue.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 
-BASE = {"model", "errors", "identity"}
+BASE = {"model", "control", "errors", "identity"}
 OUTER = {"server", "cli", "testing", "sim"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "identity": set(),
     "model": {"identity"},
+    "control": set(),
     "clock": set(),
     "telemetry": set(),
     "policy": BASE | {"policy"},
     "store": BASE | {"clock", "store"},
     "engine": BASE | {"clock", "telemetry", "policy", "engine", "store.contract"},
+    "client": BASE | {"policy", "client"},
 }
 """What each part may use of oncue. A part that is not named may use everything but the outermost ones."""
 
@@ -161,7 +163,10 @@ PUBLIC = [
     "BACKGROUND",
     "SCHEDULED",
     "USER_REQUESTED",
+    "ApiError",
+    "AsyncClient",
     "Cancel",
+    "Client",
     "ConfigError",
     "Conflict",
     "Exponential",
@@ -171,6 +176,8 @@ PUBLIC = [
     "JobContext",
     "JobNotFound",
     "Ladder",
+    "NewJob",
+    "NotAllowed",
     "Oncue",
     "OncueError",
     "Receipt",
@@ -183,6 +190,7 @@ PUBLIC = [
     "StoreUnavailable",
     "Task",
     "UnknownTask",
+    "Unreachable",
     "cron",
     "current_job",
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncue import cron
+from oncue.cli import run
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -45,15 +46,12 @@ def test_jobs_are_enqueued_as_shown(shop: Path, monkeypatch: pytest.MonkeyPatch)
     subprocess.run([sys.executable, "enqueue.py"], check=True, timeout=60)
 
 
-def test_every_command_that_the_readme_names_exists(shop: Path) -> None:
+def test_every_command_that_the_readme_names_exists(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each is asked for its help: a command or an option that is gone would be refused."""
-    commands = {command for block in blocks("") for command in re.findall(r"(?:^|  )oncue ([a-z]+)", block, re.M)}
-    assert {"worker", "enqueue", "jobs", "retry", "doctor"} <= commands
+    commands = {command for block in blocks("") for command in re.findall(r"(?:^|  )oncue ([a-z-]+)", block, re.M)}
+    assert {"worker", "enqueue", "jobs", "retry", "set-status", "doctor"} <= commands
     for command in sorted(commands):
-        shown = subprocess.run(
-            [sys.executable, "-m", "oncue", command, "--help"], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert shown.returncode == 0, (command, shown.stderr)
+        assert run([command, "--help"]) == 0, (command, capsys.readouterr().err)
 
 
 def test_a_wrong_argument_is_refused_as_the_readme_says(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

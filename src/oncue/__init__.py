@@ -8,14 +8,19 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
+    from oncue.client.awaiting import AsyncClient
+    from oncue.client.jobs import NewJob
+    from oncue.client.plain import Client
     from oncue.engine.context import JobContext, current_job
     from oncue.errors import (
+        ApiError,
         Cancel,
         ConfigError,
         Conflict,
         InvalidJob,
         InvalidSchedule,
         JobNotFound,
+        NotAllowed,
         OncueError,
         Retry,
         ScheduleNotFound,
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
         StoreBusy,
         StoreUnavailable,
         UnknownTask,
+        Unreachable,
     )
     from oncue.model import Job, Receipt
     from oncue.policy.priorities import BACKGROUND, SCHEDULED, USER_REQUESTED
@@ -36,7 +42,10 @@ __all__ = [
     "BACKGROUND",
     "SCHEDULED",
     "USER_REQUESTED",
+    "ApiError",
+    "AsyncClient",
     "Cancel",
+    "Client",
     "ConfigError",
     "Conflict",
     "Exponential",
@@ -46,6 +55,8 @@ __all__ = [
     "JobContext",
     "JobNotFound",
     "Ladder",
+    "NewJob",
+    "NotAllowed",
     "Oncue",
     "OncueError",
     "Receipt",
@@ -58,12 +69,16 @@ __all__ = [
     "StoreUnavailable",
     "Task",
     "UnknownTask",
+    "Unreachable",
     "cron",
     "current_job",
 ]
 
 _HOMES = {
     "app": ("Oncue",),
+    "client.awaiting": ("AsyncClient",),
+    "client.jobs": ("NewJob",),
+    "client.plain": ("Client",),
     "engine.context": ("JobContext", "current_job"),
     "model": ("Job", "Receipt"),
     "policy.priorities": ("BACKGROUND", "SCHEDULED", "USER_REQUESTED"),

@@ -5,49 +5,52 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from oncue import __version__, identity, store
+from oncue import __version__, identity, logs, store
 from oncue.checks import checked_name
 from oncue.clock import Clock, DatabaseClock
 from oncue.engine.declarations import Declarations
 from oncue.engine.heart import Heart
+from oncue.engine.messages import Setup
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.timekeeper import Timekeeper
-from oncue.errors import IdTaken, InvalidJob, StoreUnavailable, UnknownTask
+from oncue.enqueueing import Enqueueing
+from oncue.errors import UnknownTask
 from oncue.explaining import Explaining
-from oncue.model import DEFAULT_QUEUE, Batch, Delivery, Missed, Node, Receipt
+from oncue.model import DEFAULT_QUEUE, Delivery, Missed, Node
 from oncue.policy.durations import Duration
-from oncue.policy.lifecycle import entry_state
 from oncue.policy.retry import Policy
 from oncue.policy.triggers import Rule
 from oncue.reach import Connection, DatabaseReach, Reach
 from oncue.scheduling import Scheduling
 from oncue.settings import Settings, load
+from oncue.store.callers import Callers
 from oncue.store.contract import Store
-from oncue.task import UNSET, Call, RetryRule, Task, _Unset
+from oncue.task import UNSET, RetryRule, Task, _Unset
 from oncue.telemetry import Telemetry
+from oncue.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from starlette.types import ASGIApp
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-ENQUEUE_PATIENCE_SECONDS = 5.0
-ASK_AGAIN_SECONDS = 0.2
-MOST_RESERVATIONS = 10
-FURTHEST = timedelta(days=36525)
+NO_TASKS = ", nor any other: this process was started without an application (--app), or that declares none"
 
 _log = logging.getLogger("oncue")
 
 
-class Oncue(Scheduling, Explaining):
+class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
     """An application: its tasks and schedules, and the database that its jobs live in.
 
     Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. Two
@@ -70,6 +73,7 @@ class Oncue(Scheduling, Explaining):
         self.telemetry = Telemetry()
         self._dice, self._dice_pid = dice or Random(), os.getpid()
         self._options: dict[str, tuple[str, float | None]] = {}
+        self._callers = Callers()
         self._reach: Reach = DatabaseReach(self.make_store)
 
     @property
@@ -112,13 +116,14 @@ class Oncue(Scheduling, Explaining):
         missed: Missed | _Unset = UNSET,
         grace: Duration | _Unset = UNSET,
         max_instances: int | _Unset = UNSET,
+        process: bool = False,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
         """Declare a function, plain or `async`, as a task."""
 
         def declare(function: Callable[..., Any]) -> Task[Any, Any]:
-            task: Task[Any, Any] = Task(self, function, **options)
+            task: Task[Any, Any] = Task(self, function, declared_in=_caller(), **options)
             if task.name in self.tasks:
                 raise ValueError(f"name: a task {task.name!r} is declared already; give one of them another name=")
             self.tasks[task.name] = task
@@ -131,8 +136,8 @@ class Oncue(Scheduling, Explaining):
         try:
             return self.tasks[name]
         except KeyError:
-            known = ", ".join(sorted(self.tasks)) or "none"
-            raise UnknownTask(f"no task {name!r} is declared; declared are: {known}") from None
+            known = f"; declared are: {', '.join(sorted(self.tasks))}" if self.tasks else NO_TASKS
+            raise UnknownTask(f"no task {name!r} is declared{known}") from None
 
     # --- enqueueing ---------------------------------------------------------------------------------------------
 
@@ -140,100 +145,11 @@ class Oncue(Scheduling, Explaining):
         """Run any of the asynchronous verbs from plain code."""
         return self._reach.wait(awaitable)
 
-    async def write(self, call: Call[Any], rows: Sequence[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> list[Receipt]:
-        """Write jobs for these arguments, all or none."""
-        if not rows:
-            return []
-        limit = self.settings.max_args_bytes
-        args = [_dumped(call.task, row, number, limit) for number, row in enumerate(rows, 1)]
-        keys = None if call.key is None else [call.key_of(*row) for row in rows]
-        connection = await self.connected()
-        batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
-        created = sum(receipt.created for receipt in receipts)
-        self.telemetry.emit(
-            "enqueue", {"jobs": created, "duplicates": len(receipts) - created},
-            task=batch.task, queue=batch.queue, batch=batch, receipts=receipts,
-        )  # fmt: skip
-        return receipts
-
-    async def _written_under_new_ids(
-        self, connection: Connection, call: Call[Any], args: list[str], keys: list[Any] | None
-    ) -> tuple[Batch, list[Receipt]]:
-        """Write jobs. If the database hands ids out again that it had given away before a fail-over, take others."""
-        for _ in range(MOST_RESERVATIONS):
-            ids = connection.spare_ids(len(args))
-            if ids is None:
-                ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
-            batch = self._batch(call, ids, args, keys, connection.now())
-            try:
-                return batch, await self._written(connection, batch)
-            except IdTaken as error:
-                _log.warning("%s: reserving others", error)
-                connection.forget_ids()
-        raise IdTaken("the database hands out ids that are taken: has its sequence oncue_job_ids been set back?")
-
-    def _batch(self, call: Call[Any], ids: list[int], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
-        options, max_runtime = self._resolved(call.task)
-        if call.at is not None and call.at - now > FURTHEST:
-            raise InvalidJob("at", "expected an instant within the next hundred years")
-        visible_at = max(call.at or now + timedelta(seconds=call.delay or 0.0), now)
-        return Batch(
-            task=call.task.name,
-            queue=call.queue,
-            priority=call.priority,
-            state=entry_state(visible_at, now),
-            options=options,
-            max_retries=call.max_retries,
-            max_runtime=max_runtime,
-            created_at=now,
-            visible_at=visible_at,
-            deadline_at=None if call.deadline is None else now + timedelta(seconds=call.deadline),
-            enqueued_by=call.enqueued_by,
-            retry_of=None,
-            ids=ids,
-            args=args,
-            keys=keys,
-        )
-
-    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
-        options, max_runtime = self._resolved(task)
-        return {"options": options, "max_runtime": max_runtime, "max_args": self.settings.max_args_bytes}
-
     def _own_dice(self) -> Random:
         """A forked child must not repeat its parent's throws."""
         if self._dice_pid != os.getpid():
             self._dice, self._dice_pid = Random(), os.getpid()
         return self._dice
-
-    def _resolved(self, task: Task[Any, Any]) -> tuple[str, float | None]:
-        if task.name not in self._options:
-            options = task.options(self.settings.max_runtime)
-            self._options[task.name] = (options.stored(), options.max_runtime)
-        return self._options[task.name]
-
-    async def _written(self, connection: Connection, batch: Batch) -> list[Receipt]:
-        """Write a batch. When the reply is lost nobody knows: ask again under the same ids, which writes it once."""
-        more = " …" if len(batch.ids) > 1 else ""
-        return await self._patiently(
-            connection,
-            lambda in_doubt: connection.store.enqueue([batch], in_doubt=in_doubt),
-            f"it is unknown whether the {len(batch.ids)} jobs of {batch.task} were written (id {batch.ids[0]}{more})",
-        )
-
-    async def _patiently(self, connection: Connection, ask: Callable[[bool], Awaitable[T]], otherwise: str) -> T:
-        """Ask the database, again and again while it does not answer; `ask` is told whether an answer was lost."""
-        give_up = float("inf")
-        in_doubt = False
-        while True:
-            try:
-                return await ask(in_doubt)
-            except StoreUnavailable as error:
-                now = connection.clock.monotonic()
-                if now > give_up:
-                    raise StoreUnavailable(f"{error}; {otherwise}") from error
-                give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
-                in_doubt = True
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     # --- connecting ---------------------------------------------------------------------------------------------
 
@@ -268,6 +184,19 @@ class Oncue(Scheduling, Explaining):
     def close(self) -> None:
         """Close what plain code has opened."""
         self._reach.close()
+
+    # --- answering ----------------------------------------------------------------------------------------------
+
+    def asgi(self, *, require_token: bool = True, on_loopback: bool = False) -> ASGIApp:
+        """The admin API, to be mounted in any ASGI application, or served by any ASGI server.
+
+        Everything but `/health` needs a token (`oncue token create`). An application that lets in only whom it knows
+        says `require_token=False`. One whose server listens on a loopback address alone may say `on_loopback=True`:
+        then it is open to this machine until somebody makes a token, as `oncue serve` is.
+        """
+        from oncue.server.mounting import mountable
+
+        return mountable(self, require_token=require_token, on_loopback=on_loopback)
 
     # --- working ------------------------------------------------------------------------------------------------
 
@@ -326,8 +255,11 @@ class Oncue(Scheduling, Explaining):
 
         node = WorkerNode(
             main, beats, self._new_node(clock.now(), address), clock, self._own_dice(), self.telemetry, settings.pace,
-            handlers_executor(self.tasks, clock, self.telemetry, settings.concurrency, settings.limits),
-            lapsed=lapsed, is_gone=_is_gone,
+            handlers_executor(
+                self.tasks, clock, self.telemetry, settings.concurrency, settings.limits, settings.processes,
+                Setup(settings, logs.chosen()),
+            ),
+            lapsed=lapsed, is_gone=_is_gone, in_processes=[task.name for task in self.tasks.values() if task.process],
         )  # fmt: skip
         return node
 
@@ -353,16 +285,14 @@ class Oncue(Scheduling, Explaining):
         )
 
 
+def _caller() -> str | None:
+    """The module whose code declares a task. A child process imports it to find a process task again."""
+    frame = sys._getframe(2)
+    name: str | None = frame.f_globals.get("__name__")
+    return name
+
+
 def _is_gone(node: Node) -> bool:
     """Whether a node that ran on this host, since this boot, is proved to be dead."""
     here = node.host == identity.host() and node.boot_id != "" and node.boot_id == identity.boot_id()
     return here and identity.is_gone(node.pid, node.process_start)
-
-
-def _dumped(task: Task[Any, Any], row: tuple[tuple[Any, ...], Mapping[str, Any]], number: int, limit: int) -> str:
-    try:
-        return task.arguments.dump(*row, limit)
-    except InvalidJob as error:
-        if number > 1:
-            raise InvalidJob(error.field, f"{str(error).removeprefix(f'{error.field}: ')} (row {number})") from None
-        raise

@@ -57,7 +57,15 @@ class Arguments:
         try:
             return self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise InvalidJob("arguments", f"{self._name}{self.signature} {error}") from None
+            raise InvalidJob("arguments", f"{self._name}{self.signature} {error}", self._misfit(args, kwargs)) from None
+
+    def _misfit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        """The first argument that nobody takes, or else the first that is missing."""
+        parameters = self.signature.parameters
+        unknown = [name for name in kwargs if name not in parameters]
+        left = [one for one in list(parameters.values())[len(args) :] if one.name not in kwargs]
+        missing = [one.name for one in left if one.default is one.empty]
+        return next(iter(unknown + missing), None)
 
     def bind(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
         """Stored arguments as Python values, checked against the type hints of today.

@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from oncue.errors import InvalidJob, InvalidSchedule
-from oncue.model import MAX_PRIORITY, Delivery, Missed
+from oncue.model import MAX_PRIORITY, Delivery, Missed, State
 from oncue.policy.durations import Duration, seconds
+from oncue.policy.statuses import state_named
 
 LONGEST_NAME = 128
 LONGEST_KEY = 512
 MOST_RETRIES = 1_000_000
 MOST_INSTANCES = 1_000
+LARGEST_LIMIT = 1_000_000
 SHORTEST_GRACE = 1.0
 DEFAULT_GRACE = 300.0
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
@@ -20,6 +22,13 @@ EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo
 def checked_name(name: str, field: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
         raise InvalidJob(field, f"expected a printable name of 1 to {LONGEST_NAME} characters, not {name!r}")
+    return name
+
+
+def checked_schedule_name(name: str) -> str:
+    """A schedule's name is not a number: over HTTP a number is a schedule's id."""
+    if checked_name(name, "name").isascii() and name.isdecimal():
+        raise InvalidSchedule("name", f"expected a name that is not a number, not {name!r}")
     return name
 
 
@@ -34,6 +43,20 @@ def checked_priority(priority: int) -> int:
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
         raise InvalidJob("priority", f"expected a whole number from 0 to {MAX_PRIORITY}, not {priority!r}")
     return priority
+
+
+def checked_status(status: str) -> State:
+    """A state by its name, or by the name that the crawler's operators know."""
+    try:
+        return state_named(status if isinstance(status, str) else repr(status))
+    except ValueError as error:
+        raise InvalidJob("status", str(error)) from None
+
+
+def checked_limit(limit: int, field: str) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LARGEST_LIMIT:
+        raise InvalidJob(field, f"expected a whole number from 1 to {LARGEST_LIMIT:,}, or None, not {limit!r}")
+    return limit
 
 
 def checked_key(key: str) -> str:

@@ -18,11 +18,15 @@ class ConfigError(OncueError):
 
 
 class InvalidJob(OncueError, ValueError):
-    """An enqueue was refused before anything was written: `field` names what is wrong."""
+    """An enqueue was refused before anything was written: `field` names what is wrong.
 
-    def __init__(self, field: str, message: str) -> None:
+    `argument` is the one that is missing or that the task does not have, where `field` is all of them.
+    """
+
+    def __init__(self, field: str, message: str, argument: str | None = None) -> None:
         super().__init__(f"{field}: {message}")
         self.field = field
+        self.argument = argument
 
 
 class InvalidSchedule(OncueError, ValueError):
@@ -54,6 +58,10 @@ class ScheduleNotFound(OncueError, LookupError):
     """There is no such schedule."""
 
 
+class TokenNotFound(OncueError, LookupError):
+    """There is no such API token."""
+
+
 class SlotTaken(Conflict):
     """This slot was decided already: a slot is decided once, for ever."""
 
@@ -64,6 +72,10 @@ class StoreError(OncueError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached. What was asked may or may not have happened: the answer is unknown."""
+
+
+class Unreachable(StoreUnavailable):
+    """The server of a `Client` does not answer at all. A change may or may not have happened: the message tells."""
 
 
 class StoreBusy(StoreError):
@@ -88,6 +100,24 @@ class NameClash(StoreError):
 
 class SchemaMismatch(StoreError):
     """The database's tables are older or newer than this version of oncue: run `oncue migrate`."""
+
+
+class ApiError(OncueError):
+    """The server of a `Client` refused something, for a reason that has no exception of its own."""
+
+    def __init__(self, status: int, title: str, detail: str = "") -> None:
+        super().__init__(f"{status} {title}" + (f": {detail}" if detail else ""))
+        self.status = status
+        self.title = title
+        self.detail = detail
+
+
+class NotAllowed(ApiError):
+    """The server asks for a token, does not know this one, or wants one with the scope `needed_scope`."""
+
+    def __init__(self, status: int, title: str, detail: str = "", *, needed_scope: str | None = None) -> None:
+        super().__init__(status, title, detail)
+        self.needed_scope = needed_scope
 
 
 class Signal(Exception):

@@ -98,7 +98,7 @@ async def _schedule_of(store: Store, job: Job) -> str | None:
 
 
 async def _paused_at(store: Store, queue: str) -> datetime | None:
-    return next((found.paused_at for found in await store.queues() if found.name == queue), None)
+    return next((found.paused_at for found in await store.queues(peek=True) if found.name == queue), None)
 
 
 async def _held(store: Store, job: Job, cluster: Cluster) -> int:

@@ -29,6 +29,12 @@ def job_id_of(uid: UUID) -> int:
     return uid.int & _ID_MASK
 
 
+def job_created_at(uid: UUID) -> datetime:
+    """The instant inside a job's public name."""
+    milliseconds, rest = uid.int >> 80, (uid.int >> 64) & 0xFFF
+    return _EPOCH + (milliseconds * 1000 + rest) * _MICROSECOND
+
+
 def new_node_id(dice: Random) -> UUID:
     """A process is a fresh random UUID."""
     return UUID(int=dice.getrandbits(128), version=4)

@@ -20,6 +20,8 @@ from oncue.model import STATES
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
+_chosen: tuple[str, Literal["text", "json"]] | None = None
+
 _PLACEHOLDER = re.compile(r"(?:\b(\w+)=|\b(job|node) )?%[-+ #0]*\d*(?:\.\d+)?[sdrfg]")
 _FRAGMENT = re.compile(r" (\w+)=(.*)", re.DOTALL)
 
@@ -35,6 +37,13 @@ def configure(level: str, style: Literal["text", "json"], stream: TextIO | None 
     root.setLevel(LEVELS[level])
     # uvicorn tells of every start and stop; the worker tells that itself.
     logging.getLogger("uvicorn").setLevel(max(LEVELS[level], logging.WARNING))
+    global _chosen
+    _chosen = (level, style)
+
+
+def chosen() -> tuple[str, Literal["text", "json"]] | None:
+    """What this process was last configured to, if it was: its children are, too."""
+    return _chosen
 
 
 def timestamp(record: logging.LogRecord) -> str:

@@ -241,6 +241,9 @@ class Job:
     schedule_id: int | None = None
     scheduled_for: datetime | None = None
     start_by: datetime | None = None
+    progress: float | None = None
+    """How far its latest attempt has come, from 0 to 1, if its handler says so."""
+    progress_note: str | None = None
 
     @property
     def uid(self) -> UUID:
@@ -321,6 +324,10 @@ class Queue:
     failed: int
     cancelled: int
     skipped: int
+    global_limit: int | None = None
+    node_limit: int | None = None
+    counted_at: datetime | None = None
+    """When what waits was counted, if that was some time ago; None is just now."""
 
 
 class Lane(NamedTuple):
@@ -446,7 +453,7 @@ class Step(NamedTuple):
 
 
 class Revised(NamedTuple):
-    """One conditional write of a schedule itself: the guard (name, version), 0 for one that does not exist yet.
+    """One conditional write of a schedule itself: the guard (id, version), 0 for one that does not exist yet.
 
     `decided` accounts for slots of the former rule that were due and not decided. `revision` is None if the write
     changes nothing that a slot depends on.
@@ -492,3 +499,4 @@ class JobFilter:
     key: str | None = None
     before: int | None = None
     limit: int = 100
+    offset: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError
 from typing import TypeVar
 
@@ -78,6 +78,19 @@ def refuse_inside_loop(awaitable: Awaitable[object]) -> None:
     if isinstance(awaitable, Coroutine):
         awaitable.close()
     raise RuntimeError("this would block the running event loop: use `await` (for enqueue: `aenqueue`)")
+
+
+def at_once(awaitable: Awaitable[T], otherwise: str = "this waits for something, where nothing may be waited for") -> T:
+    """Run something that never really waits, without an event loop; raise a RuntimeError if it does."""
+    steps: Generator[object, None, T] = awaitable.__await__()
+    try:
+        while next(steps) is None:  # a bare `sleep(0)`: nobody else is here to be let through
+            pass
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    steps.close()
+    raise RuntimeError(otherwise)
 
 
 async def _awaited(awaitable: Awaitable[T]) -> T:

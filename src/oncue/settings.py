@@ -53,6 +53,7 @@ class Settings(BaseModel):
     app: str | None = None
     queues: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_names)] = ("default",)
     concurrency: int = Field(64, ge=1, le=10_000)
+    processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1000)
     node_name: str | None = Field(None, max_length=128)
     exclusive: bool = False
     http_addr: str | None = None

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
+from oncue import places
 from oncue.arguments import Arguments
 from oncue.checks import (
     DEFAULT_GRACE,
@@ -22,6 +23,7 @@ from oncue.checks import (
     checked_priority,
     checked_queue,
     checked_retries,
+    checked_schedule_name,
 )
 from oncue.errors import InvalidJob
 from oncue.model import DEFAULT_QUEUE, Delivery, Failed, Missed, Receipt
@@ -79,6 +81,8 @@ class Task(Generic[P, R]):
         missed: Missed | _Unset = UNSET,
         grace: Duration | _Unset = UNSET,
         max_instances: int | _Unset = UNSET,
+        process: bool = False,
+        declared_in: str | None = None,
     ) -> None:
         self.app = app
         self.function = function
@@ -87,6 +91,8 @@ class Task(Generic[P, R]):
         self.priority = checked_priority(priority)
         self.deadline = None if deadline is None else seconds(deadline, "deadline")
         self.is_async = inspect.iscoroutinefunction(function)
+        self.process = _checked_process(process)
+        self.place = places.declare(self, declared_in) if process else None
         self._rule = retry if callable(retry) else None
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
         self._max_runtime = _seconds_or_unset(max_runtime)
@@ -114,6 +120,7 @@ class Task(Generic[P, R]):
             return None
         if not isinstance(rule, Rule):
             raise ValueError(f'schedule: expected cron("0 3 * * *"), not {rule!r}')
+        checked_schedule_name(self.name)
         self.arguments.check_for_slots()
         description = (inspect.getdoc(self.function) or "").partition("\n")[0]
         return Declared(
@@ -151,8 +158,13 @@ class Task(Generic[P, R]):
         deadline: Duration | None = None,
         max_retries: int | None = None,
         enqueued_by: str = "system",
+        on: object | None = None,
     ) -> Call[P]:
-        """The same task with other options for the jobs enqueued through it."""
+        """The same task with other options for the jobs enqueued through it.
+
+        `on` is a connection or session of the caller's: the jobs become part of its transaction. They are there when
+        it commits, and never were if it rolls back.
+        """
         if delay is not None and at is not None:
             raise InvalidJob("at", "give either `delay` or `at`, not both")
         call = Call(
@@ -165,6 +177,7 @@ class Task(Generic[P, R]):
             deadline=None if deadline is None else checked_duration(deadline, "deadline"),
             max_retries=None if max_retries is None else checked_retries(max_retries),
             enqueued_by=checked_name(enqueued_by, "enqueued_by"),
+            on=on,
         )
         options = {"queue": queue, "priority": priority, "delay": delay, "at": at, "key": key}
         call.chosen = frozenset(name for name, value in options.items() if value is not None)
@@ -211,6 +224,7 @@ class Call(Generic[P]):
         deadline: float | None = None,
         max_retries: int | None = None,
         enqueued_by: str = "system",
+        on: object | None = None,
     ) -> None:
         self.task = task
         self.queue = task.queue if queue is None else queue
@@ -221,14 +235,19 @@ class Call(Generic[P]):
         self.deadline = task.deadline if deadline is None else deadline
         self.max_retries = task.max_retries if max_retries is None else max_retries
         self.enqueued_by = enqueued_by
+        self.on = on
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
+        if self.on is not None:
+            return self.task.app.write_here(self, [(args, kwargs)])[0]
         return self.task.app.wait(self.aenqueue(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         return (await self.task.app.write(self, [(args, kwargs)]))[0]
 
     def enqueue_many(self, rows: Iterable[Any]) -> list[Receipt]:
+        if self.on is not None:
+            return self.task.app.write_here(self, [_row(row) for row in rows])
         return self.task.app.wait(self.aenqueue_many(rows))
 
     async def aenqueue_many(self, rows: Iterable[Any]) -> list[Receipt]:
@@ -249,6 +268,12 @@ def _row(row: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def _seconds_or_unset(value: Duration | _Unset | None) -> float | _Unset | None:
     return value if value is None or isinstance(value, _Unset) else seconds(value, "max_runtime")
+
+
+def _checked_process(process: bool) -> bool:
+    if not isinstance(process, bool):
+        raise ValueError(f"process: expected True or False, not {process!r}")
+    return process
 
 
 def _checked_policy(retry: Policy | RetryRule | None) -> Policy:

@@ -34,6 +34,7 @@ EVENTS: dict[str, str] = {
     "node.lost": "a node's lease ended: node",
     "node.beat": "a lease was renewed: duration (s); node",
     "queue.depth": "a sample of what waits: depth; queue, priorities",
+    "survey": "what a look at the whole database found: survey",
     "in_flight": "attempts running in this process: in_flight, buffered, concurrency; node",
     "age": "waiting jobs gained priority: jobs",
     "prune": "finished jobs were deleted: jobs",

@@ -36,6 +36,8 @@ def work() -> None: ...
         ({"missed": "latest"}, "^missed: only tasks with a schedule= have one$"),
         ({"grace": "5m"}, "^grace: only tasks with a schedule= have one$"),
         ({"max_instances": 1}, "^max_instances: only tasks with a schedule= have one$"),
+        ({"name": "12", "schedule": cron("@daily")}, "^name: expected a name that is not a number, not '12'$"),
+        ({"process": "yes"}, "^process: expected True or False, not 'yes'$"),
         ({"colour": "red"}, "colour"),
     ],
     ids=str,

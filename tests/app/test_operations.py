@@ -69,6 +69,17 @@ async def test_jobs_are_listed_newest_first_page_by_page(app: Oncue, work: Task[
     assert [job.id for job in first + second] == ids[:0:-1]
 
 
+@pytest.mark.contract("QUE-11")
+async def test_a_listing_may_leave_out_the_first_ones(app: Oncue, work: Task[[int], int]) -> None:
+    ids = [receipt.id for receipt in await work.aenqueue_many(range(5))]
+    assert [job.id for job in await app.jobs(limit=2, offset=1)] == [ids[3], ids[2]]
+    assert [job.id for job in await app.jobs(["queued"], limit=2, offset=4)] == [ids[0]]
+    assert await app.jobs(offset=100_000) == []
+    for offset in (-1, 100_001, 1.5, True, "1"):
+        with pytest.raises(ValueError, match="offset: expected a whole number from 0 to 100,000"):
+            await app.jobs(offset=offset)  # type: ignore[arg-type]
+
+
 async def test_a_listing_is_narrowed_down(app: Oncue, work: Task[[int], int]) -> None:
     plain = await work.aenqueue(1)
     keyed = await work.using(key="k").aenqueue(2)
@@ -97,6 +108,7 @@ async def test_a_waiting_job_is_cancelled_at_once_and_for_good(
     assert conflict.value.job_id == receipt.id
 
 
+@pytest.mark.contract("QUE-14")
 async def test_a_failed_job_starts_over_with_its_whole_budget(app: Oncue, work: Task[[int], int]) -> None:
     (job_id,) = await finished(app, work, -1)
     assert (await app.job(job_id)).state == "failed"
@@ -115,7 +127,7 @@ async def test_a_retry_is_refused_while_another_job_holds_the_key(app: Oncue, wo
     assert conflict.value.job_id == new.id
 
 
-@pytest.mark.contract("QUE-1")
+@pytest.mark.contract("QUE-1", "QUE-13")
 async def test_priorities_are_set_and_boosted_within_their_bounds(app: Oncue, work: Task[[int], int]) -> None:
     receipt = await work.aenqueue(1)
     assert (await app.job(receipt.id)).priority == 0
@@ -133,11 +145,11 @@ async def test_a_priority_out_of_bounds_is_refused(app: Oncue, work: Task[[int],
         await app.prioritize(receipt.id, priority)
 
 
-@pytest.mark.parametrize("by", ["much", 1.5, True])
-async def test_a_boost_is_a_whole_number(app: Oncue, work: Task[[int], int], by: int) -> None:
+@pytest.mark.parametrize("amount", ["much", 1.5, True])
+async def test_a_boost_is_a_whole_number(app: Oncue, work: Task[[int], int], amount: int) -> None:
     receipt = await work.aenqueue(1)
     with pytest.raises(InvalidJob, match="boost: expected a whole number"):
-        await app.boost(receipt.id, by)
+        await app.boost(receipt.id, amount)
 
 
 async def test_the_priority_of_a_finished_job_matters_no_more(app: Oncue, work: Task[[int], int]) -> None:

@@ -792,3 +792,17 @@ async def test_a_worker_fires_slots_and_runs_a_backfill(app: Oncue) -> None:
     assert past == sorted(past)
     assert len(past) == len(filled.jobs) == 3
     assert (await app.audit("often")).holds
+
+
+@pytest.mark.contract("QUE-16")
+async def test_a_schedule_may_get_another_name(app: Oncue, report: Task[..., None]) -> None:
+    first = await made(app)
+    await app.create_schedule("second", YEARLY, "report")
+    with pytest.raises(Conflict, match="name of schedule"):
+        await app.change_schedule("nightly", new_name="second", priority=9)
+    renamed = await app.change_schedule("nightly", new_name="third", priority=7, enabled=False)
+    assert (renamed.id, renamed.name, renamed.priority, renamed.enabled) == (first.id, "third", 7, False)
+    assert [revision.revision for revision in await app.revisions("third")] == [1, 2], "one edit, one revision"
+    with pytest.raises(ScheduleNotFound):
+        await app.schedule("nightly")
+    assert (await app.change_schedule("third", new_name="nightly")).id == first.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def test_without_anything_the_defaults_hold(tmp_path: Path) -> None:
     settings = load(environment={}, folder=tmp_path)
     assert settings == Settings()
     assert settings.database_url == "sqlite:///oncue.db"
+    assert settings.processes == os.cpu_count()
     assert {settings.origin(field) for field in Settings.model_fields} == {"default"}
 
 
@@ -47,6 +49,7 @@ def test_each_source_wins_over_the_next_and_is_remembered(tmp_path: Path) -> Non
         ("MAX_RUNTIME_THRESHOLD", "15m", "max_runtime", 900.0),
         ("ONCUE_QUEUES", "mail, default", "queues", ("mail", "default")),
         ("ONCUE_PG_LISTEN", "false", "pg_listen", False),
+        ("ONCUE_PROCESSES", "3", "processes", 3),
         ("ONCUE_POLL_INTERVAL", "5s", "poll_interval", 5.0),
     ],
 )

@@ -197,7 +197,7 @@ def test_a_worker_is_exclusive_if_it_is_told_so(
     seen: list[tuple[bool, float]] = []
     monkeypatch.setattr(
         "oncue.cli.worker.run_worker",
-        lambda app, listening: seen.append((app.settings.exclusive, app.settings.tick_interval)),
+        lambda app, listening, **_: seen.append((app.settings.exclusive, app.settings.tick_interval)),
     )
     monkeypatch.setattr("oncue.logs.configure", lambda level, format: None)
     assert oncue("worker").code == 0

@@ -14,7 +14,8 @@ import pytest
 from oncue import Oncue
 from oncue.cli.doctor import checks
 from oncue.cli.doctor.checks import Scene
-from oncue.model import Job, Queue
+from oncue.control import Token
+from oncue.model import Job, Lease, Queue
 from oncue.store import SqliteStore
 from tests.cli.conftest import Shell, on_database
 from tests.store.scene import NOW, a_node, put, see
@@ -125,3 +126,33 @@ def test_stuck_things(a_job: Job) -> None:
     old = replace(a_job, created_at=NOW - timedelta(hours=3), visible_at=NOW - timedelta(hours=2))
     (starving,) = checks.stuck(replace(QUIET, waiting=[old]))
     assert (starving.status, starving.detail) == ("warn", "1 job due for over an hour, the oldest for 2.0 h")
+
+
+def test_who_leads() -> None:
+    lease = Lease("leader", a_node().id, "alpha", 3, NOW, NOW, NOW + timedelta(seconds=15))
+    soon, late = NOW + timedelta(minutes=5), NOW - timedelta(minutes=2)
+    led, over = replace(QUIET, leader=lease), replace(QUIET, leader=replace(lease, expires_at=NOW))
+    assert checks.leader(QUIET).status == checks.leader(led).status == "ok"
+    assert checks.leader(replace(led, next_run=soon)).detail == "alpha leads; the next slot comes in 5.0 min"
+    assert checks.leader(replace(over, next_run=soon)).status == "warn"
+    found = checks.leader(replace(QUIET, next_run=late))
+    assert (found.status, found.detail) == ("fail", "nobody leads: a slot has been due for 2.0 min")
+
+
+def test_tokens_that_are_there_and_that_soon_are_not() -> None:
+    lasting = Token("aaaaaaaa", "shop", "", ("read",), "ada", NOW)
+    short = replace(lasting, id="bbbbbbbb", name="script", expires_at=NOW + timedelta(days=30))
+    revoked = replace(lasting, revoked_at=NOW)
+
+    def found(*tokens: Token) -> tuple[str, str]:
+        check = checks.tokens(replace(QUIET, tokens=tokens))
+        return check.status, check.detail
+
+    assert found()[0] == "ok"
+    assert "open on a loopback address" in found()[1]
+    assert found(lasting, revoked) == ("ok", "1 token valid")
+    assert found(lasting, short) == ("ok", "2 tokens valid; script (bbbbbbbb) is the next to expire, in 30.0 d")
+    assert found(lasting, replace(short, expires_at=NOW + timedelta(days=6)))[0] == "warn"
+    assert found(revoked, replace(short, expires_at=NOW)) == (
+        "warn", "none of 2 tokens is valid: nobody can use the API",
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from oncue import Oncue
+from oncue.cli.actor import actor
 from oncue.model import Failed, Skipped, Succeeded
 from tests.cli.agenda import a_single_run, taken_by
 from tests.cli.conftest import Shell, on_database, work_off
@@ -112,7 +113,7 @@ def test_the_retries_of_a_single_run_are_shown_until_one_succeeds(oncue: Shell, 
     assert oncue("job", str(first), "--json").json["retried_as"] == []
     assert "retried as" not in oncue("job", str(first)).out
     one = oncue("retry", str(first), "--json").json
-    assert (one["retry_of"], one["enqueued_by"]) == (first, "cli")
+    assert (one["retry_of"], one["enqueued_by"]) == (first, actor())
     taken_by(diary, "beta", Skipped("not today"))
     two = oncue("retry", str(first), "--json").json
     taken_by(diary, "gamma", Succeeded())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncue import Oncue
+from oncue.cli.actor import actor
 from tests.cli.agenda import at, made_ago, on_diary, synchronised, worked_off
 from tests.cli.conftest import Shell, on_database
 
@@ -53,7 +54,7 @@ def test_adding_one(oncue: Shell, diary: str) -> None:
     assert (made["missed"], made["grace"], made["max_instances"]) == ("each", 7200.0, 4)
     assert (made["queue"], made["priority"], made["description"]) == ("paper", 20, "what to buy")
     assert made["args"] == {"text": "42", "copies": 3}, "a text where the task wants one"
-    assert (made["enabled"], made["revision"], made["created_by"]) == (True, 1, "cli")
+    assert (made["enabled"], made["revision"], made["created_by"]) == (True, 1, actor())
     assert made["created_at"] < made["next_run_at"]
     assert oncue("schedules", "--json").json == [made]
 
@@ -125,6 +126,9 @@ def test_an_edit_keeps_what_is_not_given(oncue: Shell, diary: str) -> None:
     assert replaced["args"] == {"text": "bye"}
     same = oncue("schedules", "edit", "hourly", "--tz", "UTC")
     assert "is as it was: nothing was changed (revision 4)" in same.out
+    assert "a name that is not a number, not '12'" in oncue("schedules", "edit", "hourly", "--rename", "12").err
+    assert "schedule hourly is now called often (" in oncue("schedules", "edit", "hourly", "--rename", "often").out
+    assert oncue("schedules", "edit", "often", "--rename", "hourly").code == 0
     refused = oncue("schedules", "edit", "hourly", "--expression", "61 * * * *")
     assert (refused.code, "position 1" in refused.err) == (2, True)
 
@@ -145,7 +149,7 @@ def test_enabling_and_disabling(oncue: Shell, diary: str) -> None:
     assert enabled.startswith("schedule hourly is enabled (revision 3).\nNext run: ")
     revisions = oncue("schedules", "show", "hourly", "--json").json["revision_list"]
     assert [(revision["revision"], revision["enabled"]) for revision in revisions] == [(1, True), (2, False), (3, True)]
-    assert {revision["changed_by"] for revision in revisions} == {"cli"}
+    assert {revision["changed_by"] for revision in revisions} == {actor()}
 
 
 def test_removing_leaves_a_tombstone(oncue: Shell, diary: str) -> None:

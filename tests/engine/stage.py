@@ -12,10 +12,12 @@ from typing import Any
 
 from oncue.clock import VirtualClock
 from oncue.engine.executor import Executor
+from oncue.engine.messages import Setup
 from oncue.engine.outcomes import Limits
 from oncue.model import Claim, Failed, Outcome
 from oncue.policy.lifecycle import Ended
 from oncue.policy.options import Options
+from oncue.task import Task
 from oncue.telemetry import Telemetry
 
 
@@ -26,6 +28,8 @@ class PlainHandler:
     name: str
     function: Callable[..., Any]
     rule: Callable[[int, Exception], float | None] | None = None
+    process = False
+    place = None
 
     @property
     def is_async(self) -> bool:
@@ -45,14 +49,22 @@ class PlainHandler:
 class Stage:
     """An executor and what came of the jobs that it was given."""
 
-    def __init__(self, *functions: Callable[..., Any], concurrency: int = 4, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        *functions: Callable[..., Any],
+        concurrency: int = 4,
+        limits: Limits | None = None,
+        processes: int = 2,
+        setup: Setup | None = None,
+    ) -> None:
         self.clock = VirtualClock()
         self.telemetry = Telemetry()
         self.ended: dict[int, Ended] = {}
         self.order: list[int] = []
-        self.handlers = {function.__name__: PlainHandler(function.__name__, function) for function in functions}
+        self.handlers = {handler.name: handler for handler in map(_handler, functions)}
         self.executor = Executor(
-            self.handlers, self.clock, self.telemetry, concurrency, limits or Limits(), self._take  # type: ignore[arg-type]
+            self.handlers, self.clock, self.telemetry, concurrency, limits or Limits(), self._take,
+            processes=processes, setup=setup,
         )  # fmt: skip
         self._numbers = iter(range(1, 10_000))
 
@@ -106,6 +118,10 @@ class Stage:
     @property
     def now(self) -> datetime:
         return self.clock.now()
+
+
+def _handler(function: Callable[..., Any]) -> Any:
+    return function if isinstance(function, Task) else PlainHandler(function.__name__, function)
 
 
 async def settle(turns: int = 20) -> None:

@@ -67,7 +67,7 @@ class Services:
         self.url = url
         self.engine = database.connect(url)
         self._folder = folder
-        self._port = _free_port()
+        self._port = free_port()
         self.web_url = f"http://127.0.0.1:{self._port}"
         ours = {
             "DATABASE_URL": url,
@@ -75,7 +75,7 @@ class Services:
             "K2_WEB_URL": self.web_url,
             "K2_FEEDS": ",".join(f"{self.web_url}/samples/{name}.xml" for name in (*FEEDS, "broken")),
         }
-        self._environment = {**_clean_environment(), **ours, **environment}
+        self._environment = {**clean_environment(), **ours, **environment}
         self._services: list[Service] = []
 
     def close(self) -> None:
@@ -161,14 +161,14 @@ class Services:
         return "\n".join([*map(str, self.runs()), *logs])
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port: int = listening.getsockname()[1]
         return port
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     ours = set(BARE_NAMES.values())
     return {
         name: value for name, value in os.environ.items() if not name.startswith(("ONCUE_", "K2_")) and name not in ours

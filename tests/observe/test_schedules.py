@@ -107,9 +107,14 @@ def test_who_leads_and_who_is_exclusive(meter: Meter) -> None:
     assert [meter.value(name) for name in counts] == [1, 1, 1, 1]
 
 
-def a_standing(node: Node, *, epoch: int | None = None, holder: Any = None, may_work: bool = True) -> Any:
-    exclusivity = SimpleNamespace(holder=holder, may_work=lambda: may_work)
-    return SimpleNamespace(node=node, leadership=SimpleNamespace(epoch=epoch), exclusivity=exclusivity)
+def a_standing(node: Node, *, epoch: int | None = None, holder: Any = None, alive: bool = True) -> Any:
+    return SimpleNamespace(
+        node=node,
+        membership=SimpleNamespace(is_alive=lambda: alive),
+        seating=SimpleNamespace(allowed={"mail": 3}),
+        leadership=SimpleNamespace(epoch=epoch),
+        exclusivity=SimpleNamespace(holder=holder, may_work=lambda: True),
+    )
 
 
 @pytest.mark.contract("SLOT-2")

@@ -4,7 +4,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
-from time import perf_counter
+from time import thread_time
 
 import pytest
 from hypothesis import given, settings
@@ -323,10 +323,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["9" * 1_000_000, " " * 1_000_000, "*," * 500_000, "@every " + "1s" * 500_000])
 def test_a_megabyte_is_refused_at_once(text: str) -> None:
-    started = perf_counter()
+    started = thread_time()
     with pytest.raises(InvalidSchedule):
         parse(text)
-    assert perf_counter() - started < 0.01
+    assert thread_time() - started < 0.01
 
 
 MATCHERS: list[tuple[str, Callable[[datetime], bool]]] = [
@@ -394,6 +394,6 @@ def test_the_calendar_ends() -> None:
 @given(st.dates(date(1970, 1, 1), date(2400, 1, 1)), st.sampled_from(["0 0 29 2 */7", "0 0 * 2 MON#5", "0 0 29 FEB *"]))
 def test_rare_days_are_found_quickly(day: date, expression: str) -> None:
     matcher, at = fields(expression), local(datetime.combine(day, datetime.min.time()))
-    started = perf_counter()
+    started = thread_time()
     matcher.ceil(at)
-    assert perf_counter() - started < 0.05
+    assert thread_time() - started < 0.05

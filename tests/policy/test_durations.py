@@ -58,6 +58,14 @@ def test_what_is_no_duration_is_refused_by_name(value: object) -> None:
         seconds(value, "delay")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("many", [10**400, 10**5000, -(10**5000), "9" * 400 + "d"], ids=["400", "5000", "less", "text"])
+def test_a_number_that_fits_into_no_float_is_refused_like_any_other(many: Duration) -> None:
+    with pytest.raises(
+        ValueError, match=r"^delay: expected a duration between 0 and 100 years, not a number of that size$"
+    ):
+        seconds(many, "delay")
+
+
 @pytest.mark.parametrize(
     ("total", "text"),
     [

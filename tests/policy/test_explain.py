@@ -264,6 +264,7 @@ def test_success() -> None:
         ({"max_retries": 0}, "no_retries_left", "max_retries=0"),
         ({"retry_count": 1}, "given_up", "had 2 left"),
         ({"reason": "poison", "crashes": 3}, "poison", "3 processes died"),
+        ({"reason": "by_hand"}, "by_hand", "`oncue audit-log --subject job:42` tells who"),
         ({"reason": "worker_startup_recovery"}, "at_most_once", "its worker died"),
     ],
 )

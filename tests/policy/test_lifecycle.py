@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncue.errors import Conflict
 from oncue.model import (
     STATES,
     TERMINAL,
@@ -243,6 +244,99 @@ def test_a_job_that_never_started_leaves_no_attempt_when_revived() -> None:
     change = lifecycle.revive(a_job("cancelled", started_at=None), ENDED)
     assert change is not None
     assert change.outcome is None
+
+
+WAITS, RUNS, ENDED_STATES = sorted(WAITING), ["running"], sorted(TERMINAL)
+BY_HAND: dict[tuple[str, str], str] = {
+    **{(state, wanted): "changed" for state in WAITS for wanted in ("succeeded", "failed")},
+    **{(state, "queued"): "unchanged" for state in WAITS},
+    **{("running", wanted): "changed" for wanted in ("queued", "succeeded", "failed")},
+    **{(state, "queued"): "changed" for state in ENDED_STATES},
+    **{(state, state): "unchanged" for state in (*WAITS, *ENDED_STATES)},
+}
+"""From which state to which; what is not here is a conflict."""
+
+
+def handled(job: Job, wanted: State) -> tuple[str, Change | None]:
+    try:
+        change = lifecycle.by_hand(job, wanted, ENDED)
+    except Conflict:
+        return "conflict", None
+    return ("unchanged" if change is None else "changed"), change
+
+
+@pytest.mark.contract("QUE-12")
+@pytest.mark.parametrize("wanted", STATES)
+@pytest.mark.parametrize("state", STATES)
+def test_every_status_by_hand(state: State, wanted: State) -> None:
+    outcome, _ = handled(a_job(state), wanted)
+    assert outcome == BY_HAND.get((state, wanted), "conflict")
+
+
+@pytest.mark.contract("QUE-12")
+def test_whoever_wants_what_cannot_be_is_told_what_can() -> None:
+    for state, wanted, words in (
+        ("queued", "running", "a status by hand is never running; only a worker that claims a job makes it so"),
+        ("running", "running", "a status by hand is never running"),
+        ("queued", "skipped", "by hand it becomes queued, succeeded or failed, not skipped"),
+        ("running", "cancelled", "cancel it instead"),
+        ("succeeded", "failed", "that is final; it can only be queued again"),
+    ):
+        with pytest.raises(Conflict, match=f"job 1 is {state}: .*{words}"):
+            lifecycle.by_hand(a_job(state), wanted, ENDED)  # type: ignore[arg-type]
+
+
+@pytest.mark.contract("QUE-12")
+def test_what_was_asked_to_stop_or_may_run_once_is_not_queued_again_while_it_runs() -> None:
+    asked = a_job("running", cancel_requested_at=NOW)
+    once = a_job("running", schedule_id=7, options=Options(delivery="at_most_once").stored())
+    for job in (asked, once):
+        with pytest.raises(Conflict, match="set it to failed, then retry it"):
+            lifecycle.by_hand(job, "queued", ENDED)
+        assert lifecycle.by_hand(job, "failed", ENDED) is not None
+    repeatable = a_job("running", schedule_id=7, options=Options().stored())
+    assert lifecycle.by_hand(repeatable, "queued", ENDED) is not None
+
+
+@pytest.mark.contract("QUE-12")
+@given(
+    state=st.sampled_from(STATES),
+    wanted=st.sampled_from(STATES),
+    outcome=st.sampled_from([outcome for outcome, _, _ in TABLE]),
+    started_at=st.sampled_from([None, NOW]),
+    numbers=st.tuples(*[st.integers(0, 9)] * 4),
+    cancel_requested_at=st.sampled_from([None, NOW]),
+)
+def test_a_change_by_hand_fences_whatever_is_under_way(
+    state: State,
+    wanted: State,
+    outcome: Outcome,
+    started_at: datetime | None,
+    numbers: tuple[int, ...],
+    cancel_requested_at: datetime | None,
+) -> None:
+    claim_no, attempt, retry_count, crashes = numbers
+    job = a_job(
+        state, claim_no=claim_no, attempt=attempt, retry_count=retry_count, crashes=crashes, claimed_at=NOW,
+        started_at=started_at, cancel_requested_at=cancel_requested_at,
+    )  # fmt: skip
+    _, change = handled(job, wanted)
+    if change is None:
+        return
+    assert (change.id, change.from_state, change.claim_no) == (job.id, state, claim_no)
+    assert change.state == wanted in ("queued", "succeeded", "failed")
+    assert change.reason == (None if wanted == "queued" else "by_hand")
+    assert (change.ended_at is not None) or state in TERMINAL
+    if state == "running":
+        late = lifecycle.settle(lifecycle.Ended(a_claim(claim_no=claim_no), outcome, NOW, ENDED), Random(1))
+        assert (late.from_state, late.claim_no) != (change.state, change.claim_no), "its guard holds no more"
+        assert (change.attempt, change.started_at, change.retry_count) == (attempt + 1, NOW, retry_count)
+        assert change.outcome == ("by_hand" if wanted == "queued" else wanted)
+        assert change.crashes == crashes
+    elif state in WAITING:
+        assert (change.attempt, change.started_at, change.outcome) == (attempt, None, None)
+    else:
+        assert change == lifecycle.revive(job, ENDED)
 
 
 @given(

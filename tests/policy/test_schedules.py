@@ -23,7 +23,7 @@ OTHER: dict[str, Any] = {
     "task": "another", "args": '{"a":1}', "queue": "slow", "priority": 7, "expression": "@hourly",
     "tz": "Europe/Berlin", "dst": "all", "missed": "each", "grace": 5.0, "max_instances": 3, "enabled": False,
     "reason": "because", "description": "words", "options": '{"timeout":3}', "max_retries": 9, "max_runtime": 1.0,
-    "deadline": 2.0, "declared_by": "app",
+    "deadline": 2.0, "declared_by": "app", "name": "another",
 }  # fmt: skip
 """Another value for everything that somebody may change."""
 
@@ -118,7 +118,7 @@ def test_what_is_only_carried_makes_none(field: str) -> None:
 
 def test_everything_that_a_schedule_is_made_of_is_a_term_or_carried_or_kept_in_the_books() -> None:
     books = {
-        "id", "name", "revision", "started_at", "version", "cursor", "next_run_at", "last_run_at", "horizon",
+        "id", "revision", "started_at", "version", "cursor", "next_run_at", "last_run_at", "horizon",
         "created_by", "created_at", "updated_at", "deleted_at",
     }  # fmt: skip
     fields = {field.name for field in dataclasses.fields(Schedule)}
@@ -129,10 +129,10 @@ def test_everything_that_a_schedule_is_made_of_is_a_term_or_carried_or_kept_in_t
 def test_an_edit_leaves_the_books_alone() -> None:
     current = standing(last_run_at=after(minutes=1), horizon=after(days=-9), cursor=after(minutes=1))
     now = after(minutes=1, seconds=1)
-    strange = wanted(name="x", created_by="mallory", created_at=now, expression="@hourly", version=99, revision=99)
+    strange = wanted(created_by="mallory", created_at=now, expression="@hourly", version=99, revision=99)
     change = changed(current, strange, now, "bob")
     assert change is not None
-    for kept in ("id", "name", "last_run_at", "horizon", "created_by", "created_at"):
+    for kept in ("id", "last_run_at", "horizon", "created_by", "created_at"):
         assert getattr(change.schedule, kept) == getattr(current, kept)
     assert (change.schedule.version, change.schedule.revision) == (2, 2)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from time import perf_counter
+from time import thread_time
 from typing import Any
 from uuid import UUID
 
@@ -137,9 +137,9 @@ def test_without_grace_only_the_very_instant_is_on_time() -> None:
 @pytest.mark.contract("SLOT-16")
 @pytest.mark.parametrize("missed", ["latest", "none"])
 def test_an_outage_of_thirty_days_costs_a_few_rows_and_no_time(missed: Missed) -> None:
-    began = perf_counter()
+    began = thread_time()
     made = plan(due(SECONDLY, missed=missed), after(days=30), PUNCTUAL)
-    assert perf_counter() - began < 0.5
+    assert thread_time() - began < 0.5
     assert sum(row.slots for row in made.decided) == 30 * 86400
     assert len(made.decided) <= 33
     assert made.decided[0].slots >= 30 * 86400 - 301

@@ -4,7 +4,7 @@ import struct
 from datetime import UTC, datetime
 from io import BytesIO
 from itertools import pairwise
-from time import perf_counter
+from time import thread_time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -135,10 +135,10 @@ def test_what_is_remembered_is_bounded() -> None:
     ids=lambda name: repr(name[:30]),
 )  # fmt: skip
 def test_other_names_are_refused(name: str) -> None:
-    started = perf_counter()
+    started = thread_time()
     with pytest.raises(InvalidSchedule, match="there is no time zone") as caught:
         zone(name)
-    assert perf_counter() - started < 0.05
+    assert thread_time() - started < 0.05
     assert caught.value.field == "tz"
     assert caught.value.position is None
     assert len(str(caught.value)) < 250

@@ -31,6 +31,15 @@ def test_what_is_not_an_address(text: str) -> None:
     assert refused.value.exit_code == 2
 
 
+def test_what_only_this_machine_can_reach() -> None:
+    for host, is_here in (("127.0.0.1", True), ("localhost", True), ("", False), ("0.0.0.0", False)):
+        with address.listen(Address(host, 0)) as listening:
+            assert address.is_loopback(listening) is is_here
+    here = ("127.9.9.9", "::1", "LocalHost", "localhost.", "::ffff:127.0.0.1")
+    elsewhere = ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "", "127.1", "::ffff:10.0.0.1")
+    assert [address.leads_here(name) for name in (*here, *elsewhere)] == [True] * len(here) + [False] * len(elsewhere)
+
+
 def test_listening_everywhere_and_somewhere() -> None:
     with address.listen(Address("", 0)) as everywhere:
         port = everywhere.getsockname()[1]

@@ -14,16 +14,18 @@ import pytest
 from oncue import Oncue
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import address
+from oncue.server.api import Door, process_api
 from oncue.server.health import Readiness
-from oncue.server.http import HttpServer, process_api
+from oncue.server.http import HttpServer
 from oncue.settings import load
 
 
 @asynccontextmanager
-async def served(app: Oncue, readiness: Readiness) -> AsyncIterator[httpx.AsyncClient]:
+async def served(app: Oncue, readiness: Readiness, door: Door = Door.LOOPBACK) -> AsyncIterator[httpx.AsyncClient]:
+    """What a worker answers."""
     listening = address.listen(address.Address("127.0.0.1", 0))
     url = address.url(listening, "here")
-    server = HttpServer(process_api(readiness, PrometheusMetrics(app.telemetry).registry), listening)
+    server = HttpServer(process_api(app, readiness, PrometheusMetrics(app.telemetry).registry, door), listening)
     await server.start()
     async with httpx.AsyncClient(base_url=url) as client:
         try:
@@ -142,3 +144,21 @@ async def test_metrics(sqlite_url: str) -> None:
         assert "oncue_claimed_jobs_total 3.0" in reply.text
         modern = await client.get("/metrics", headers={"accept": "application/openmetrics-text"})
         assert modern.text.endswith("# EOF\n")
+        assert (await client.head("/metrics", params={"name[]": "x"})).status_code == 200
+        assert (await client.get("/api/admin/jobs")).status_code == 404, "a worker's port has no API"
+    await app.aclose()
+
+
+@pytest.mark.contract("HOOK-14")
+async def test_elsewhere_a_probe_shows_a_token(sqlite_url: str) -> None:
+    app = Oncue(sqlite_url)
+    async with served(app, Readiness(app), Door.TOKEN) as client:
+        assert (await client.get("/health")).status_code == 200
+        assert (await client.head("/health")).status_code == 200
+        for path in ("/health/ready", "/metrics", "/nowhere"):
+            assert (await client.get(path)).status_code == 401
+        _, token = await app.create_token("probe", ["read"])
+        client.headers["Authorization"] = f"Bearer {token}"
+        assert (await client.get("/health/ready")).json()["status"] == "ready"
+        assert "oncue_is_leader" in (await client.get("/metrics")).text
+    await app.aclose()

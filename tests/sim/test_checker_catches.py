@@ -195,8 +195,8 @@ def test_failing_with_retries_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_suspects_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     real = SqliteStore.claim
 
-    async def trusting(self: SqliteStore, node: UUID, *rest: Any, suspect: bool) -> list[Claim]:
-        return await real(self, node, *rest, suspect=True)
+    async def trusting(self: SqliteStore, node: UUID, *rest: Any, suspect: bool, **options: Any) -> list[Claim]:
+        return await real(self, node, *rest, suspect=True, **options)
 
     monkeypatch.setattr(SqliteStore, "claim", trusting)
     assert caught() == {"suspects run one at a time"}

@@ -10,6 +10,7 @@ import pytest
 from oncue.errors import IdTaken, StoreError
 from oncue.model import JobFilter
 from oncue.store import PostgresStore, Store
+from oncue.store.postgres_batches import insert
 from tests.conftest import MakeStore
 from tests.store.scene import BROKEN, NOW, OPTIONS, a_batch, after, enter, put, see, settle, take
 
@@ -164,7 +165,7 @@ async def test_a_call_that_was_still_committing_when_it_was_asked_about_is_found
     connection = await postgres_store._connections.connect()
     transaction = connection.transaction()
     await transaction.start()
-    await postgres_store._insert(connection, batch, 0, 1)
+    await insert(connection, batch, 0, 1)
     again = asyncio.create_task(postgres_store.enqueue([batch], in_doubt=True))
     done, _ = await asyncio.wait([again], timeout=0.2)
     assert not done, "it waits for the first to come to its end"

@@ -72,7 +72,8 @@ COMMANDS = (
     *("enqueue",) * 8,
     *("claim",) * 8,
     *("settle",) * 8,
-    *("settle_again_too_late", "rescue", "promote", "cancel", "revive", "age", "fold", "read_attempts") * 2,
+    *("settle_again_too_late", "rescue", "promote", "cancel", "revive", "set_by_hand", "age", "fold", "read_attempts")
+    * 2,
     *("beat", "bury", "leave", "register", "cut_off_what_overran", "prioritize", "pause_or_resume", "wait", "prune"),
 )
 OUTCOMES: tuple[Outcome, ...] = (
@@ -227,6 +228,8 @@ class Model:
         row.crashes, row.started_at, row.run_until = change.crashes, change.started_at, None
         row.finished_at = change.ended_at if ended else None
         row.cancel_requested = row.cancel_requested and change.from_state == "running"
+        if change.from_state in TERMINAL:
+            self.totals[row.queue, change.from_state] -= 1
         if ended:
             self.totals[row.queue, change.state] += 1
         elif change.outcome is not None:
@@ -427,8 +430,18 @@ class Lives(RuleBasedStateMachine):
             self.apply([change])
         else:
             asked = self.everywhere(lambda store: store.request_cancel(job.id, job.claim_no, self.now))
-            assert asked == (job.state == "running")
-            self.model.jobs[job.id].cancel_requested |= asked
+            row = self.model.jobs[job.id]
+            assert asked == (job.state == "running" and not row.cancel_requested)
+            row.cancel_requested |= asked
+
+    def set_by_hand(self, data: st.DataObject) -> None:
+        """What runs is taken away from its node: whatever that settles later is rejected."""
+        job, wanted = self.chosen(data), data.draw(st.sampled_from(lifecycle.HAND_MADE))
+        if job is None or job.state in TERMINAL or (job.cancel_requested_at is not None and wanted == "queued"):
+            return
+        change = lifecycle.by_hand(job, wanted, self.now)
+        if change is not None:
+            self.apply([change])
 
     def revive(self, data: st.DataObject) -> None:
         finished = [row.id for row in self.model.jobs.values() if row.state in TERMINAL]
@@ -445,10 +458,11 @@ class Lives(RuleBasedStateMachine):
     def prioritize(self, data: st.DataObject) -> None:
         if (job := self.chosen(data)) is None:
             return
-        row, value, add = self.model.jobs[job.id], *data.draw(st.tuples(st.sampled_from([-20, 0, 10]), st.booleans()))
-        expected = min(max((row.priority if add else 0) + value, 0), 100) if row.state in UNFINISHED else None
-        assert self.everywhere(lambda store: store.prioritize(row.id, value, add=add, now=self.now)) == expected
-        row.priority = row.priority if expected is None else expected
+        row, value, known = self.model.jobs[job.id], *data.draw(st.tuples(st.sampled_from([0, 10, 50]), st.booleans()))
+        guard = row.priority if known else row.priority + 1
+        took = self.everywhere(lambda store: store.prioritize(row.id, guard, value, self.now))
+        assert took == (known and row.state in UNFINISHED)
+        row.priority = value if took else row.priority
 
     def chosen(self, data: st.DataObject) -> Job | None:
         if not self.model.jobs:

@@ -20,31 +20,20 @@ from tests.store.scene import (
 
 
 @pytest.mark.contract("QUE-13")
-@pytest.mark.parametrize(
-    ("start", "value", "add", "result"),
-    [
-        (5, 50, False, 50),
-        (5, 500, False, 100),
-        (5, -3, False, 0),
-        (5, 10, True, 15),
-        (95, 10, True, 100),
-        (5, -9, True, 0),
-    ],
-)
-async def test_a_priority_is_set_or_raised_between_0_and_100(
-    store: Store, start: int, value: int, add: bool, result: int
-) -> None:
-    (job_id,) = await put(store, priority=start)
-    assert await store.prioritize(job_id, value, add=add, now=after(seconds=1)) == result
+async def test_a_priority_is_changed_by_whoever_knows_it(store: Store) -> None:
+    (job_id,) = await put(store, priority=5)
+    assert not await store.prioritize(job_id, 4, 50, after(seconds=1))
+    assert (await see(store, job_id)).priority == 5
+    assert await store.prioritize(job_id, 5, 50, after(seconds=1))
     job = await see(store, job_id)
-    assert (job.priority, job.updated_at) == (result, after(seconds=1))
+    assert (job.priority, job.updated_at) == (50, after(seconds=1))
 
 
 @pytest.mark.contract("QUE-13", "QUE-1")
 async def test_a_raised_job_comes_first(store: Store) -> None:
     node = await enter(store)
     first, second = await put(store, 2)
-    await store.prioritize(second, 1, add=True, now=NOW)
+    assert await store.prioritize(second, 0, 1, NOW)
     assert [claim.id for claim in await take(store, node)] == [second, first]
 
 
@@ -52,14 +41,14 @@ async def test_a_finished_or_unknown_job_has_no_priority_to_set(store: Store) ->
     node = await enter(store)
     (job_id,) = await put(store)
     await settle(store, await take(store, node))
-    assert await store.prioritize(job_id, 50, add=False, now=NOW) is None
-    assert await store.prioritize(job_id + 1, 50, add=False, now=NOW) is None
+    assert not await store.prioritize(job_id, 0, 50, NOW)
+    assert not await store.prioritize(job_id + 1, 0, 50, NOW)
     assert (await see(store, job_id)).priority == 0
 
 
 async def test_a_senseless_value_is_refused_and_not_taken_for_an_outage(store: Store) -> None:
     with pytest.raises((StoreError, OverflowError)) as caught:
-        await store.prioritize(10**30, 50, add=False, now=NOW)
+        await store.prioritize(10**30, 0, 50, NOW)
     assert not isinstance(caught.value, StoreUnavailable)
 
 
@@ -72,6 +61,8 @@ async def test_a_running_job_is_asked_to_stop_by_its_claim(store: Store) -> None
     assert await store.request_cancel(job_id, claim.claim_no, after(seconds=1))
     job = await see(store, job_id)
     assert (job.state, job.cancel_requested_at) == ("running", after(seconds=1))
+    assert not await store.request_cancel(job_id, claim.claim_no, after(seconds=9)), "once is enough"
+    assert (await see(store, job_id)).cancel_requested_at == after(seconds=1)
 
 
 async def test_only_a_running_job_can_be_asked_to_stop(store: Store) -> None:
@@ -84,12 +75,14 @@ async def test_only_a_running_job_can_be_asked_to_stop(store: Store) -> None:
 
 
 async def test_pausing_keeps_the_first_instant_and_resuming_ends_it(store: Store) -> None:
-    await store.pause("mail", NOW)
-    await store.pause("mail", after(hours=1))
+    assert await store.pause("mail", NOW)
+    assert not await store.pause("mail", after(hours=1))
     assert [queue.paused_at for queue in await store.queues()] == [NOW]
-    await store.resume("mail", after(hours=2))
+    assert await store.resume("mail", after(hours=2))
+    assert not await store.resume("mail", after(hours=3))
     assert [queue.paused_at for queue in await store.queues()] == [None]
-    await store.resume("never-seen", NOW)
+    assert not await store.resume("never-seen", NOW)
+    assert await store.pause("mail", after(hours=4)), "a queue that is known, and open, is paused again"
 
 
 async def test_queues_show_what_waits_runs_and_finished(store: Store) -> None:

@@ -90,7 +90,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     states = ["running"] * batch
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
     return {
-        "claim": ("oncue_jobs_claimable", [NODE, queues, tasks, batch, NOW, True]),
+        "claim": ("oncue_jobs_claimable", [NODE, queues, tasks, batch, NOW, True, [None] * len(queues)]),
         "promote": ("oncue_jobs_later", [NOW, batch]),
         "next_due": ("oncue_jobs_later", []),
         "apply": ("oncue_jobs_pkey", [NOW, *change, instants, instants, ["{}"] * batch, texts]),
@@ -100,7 +100,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "stranded": ("oncue_jobs_running", [NOW, batch]),
         "overdue": ("oncue_jobs_running", [NOW, batch]),
         "forget_nodes": ("oncue_jobs_running", [NOW]),
-        "pick_old": ("oncue_jobs_finished", ["failed", NOW, batch]),
+        "pick_old": ("oncue_jobs_finished", [NOW, batch]),
         "prune": ("oncue_jobs_pkey", [ids]),
         "lanes": ("oncue_jobs_claimable", []),
         "age": ("oncue_jobs_claimable", [1, "mail", 50, NOW, 10, NOW, batch]),
@@ -256,7 +256,7 @@ SQLITE_INDEXES = {
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.
-LISTINGS = {"jobs", "schedules", "declared", "doubled"}
+LISTINGS = {"jobs", "jobs_with_key", "schedules", "declared", "doubled"}
 
 FILL_SQLITE = f"""
 with recursive numbered (n) as (select 1 union all select n + 1 from numbered where n < 20000)
@@ -305,7 +305,7 @@ async def pages(connection: asyncpg.Connection) -> int:
     transaction = connection.transaction()
     await transaction.start()
     try:
-        arguments = [NODE, ["default"], ["send"], 100, NOW, False]
+        arguments = [NODE, ["default"], ["send"], 100, NOW, False, [None]]
         plan = await explained(connection, "claim", arguments, "analyze, buffers,")
     finally:
         await transaction.rollback()

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from oncue.model import Holding, Started
+from oncue.model import Holding, JobFilter, Started, Succeeded
 from oncue.store import Store
 from tests.store.scene import NOW, after, enter, put, see, settle, states, take
 
@@ -124,3 +124,12 @@ async def test_a_settled_job_is_neither_stranded_nor_overdue(store: Store) -> No
     await store.leave(node, NOW)
     assert await store.stranded(after(days=9), 10) == []
     assert await store.overdue(after(days=9), 10) == []
+
+
+async def test_a_result_with_thousands_of_digits_does_not_hide_its_job(store: Store) -> None:
+    """Python writes such a number and refuses to read it."""
+    (job_id,) = await put(store)
+    await settle(store, await take(store, await enter(store)), Succeeded("[1, " + "9" * 5000 + "]"))
+    (first, last) = (await see(store, job_id)).result
+    assert (first, str(last)) == (1, "9" * 5000)
+    assert [job.id for job in await store.jobs(JobFilter())] == [job_id]

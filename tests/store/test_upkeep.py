@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from oncue.model import TERMINAL, Depth, JobFilter, Released, Skipped
+from oncue.policy import lifecycle
 from oncue.store import Store
 from tests.store.scene import (
     BROKEN,
@@ -211,6 +212,21 @@ async def test_folding_adds_to_what_was_folded_before(store: Store) -> None:
         await settle(store, await take(store, node))
         assert await store.fold_counters(100) == 1
     assert (await store.queues())[0].succeeded == 7
+
+
+async def test_a_job_that_starts_over_is_not_counted_where_it_had_ended(store: Store) -> None:
+    node = await enter(store)
+    (job_id,) = await put(store, max_retries=0)
+    await settle(store, await take(store, node), BROKEN)
+    assert (await store.queues())[0].failed == 1
+    again = lifecycle.revive(await see(store, job_id), NOW)
+    assert again is not None
+    await store.apply([again], NOW)
+    await store.fold_counters(100)
+    assert (await store.queues())[0].failed == 0
+    await settle(store, await take(store, node))
+    (queue,) = await store.queues()
+    assert (queue.failed, queue.succeeded) == (0, 1)
 
 
 async def test_totals_outlive_the_jobs(store: Store) -> None:

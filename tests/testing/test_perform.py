@@ -105,3 +105,13 @@ def test_the_job_that_holds_the_key_is_the_one_that_runs(app: Oncue, kit: Kit) -
     standing = work.using(key="k").enqueue(1)
     job = kit.perform(work.using(key="k"), 2)
     assert (job.id, job.result) == (standing.id, 1)
+
+
+def test_progress_is_kept_with_the_job(app: Oncue, kit: Kit) -> None:
+    @app.task
+    def crawl(pages: int) -> None:
+        for page in range(1, pages + 1):
+            current_job().progress(page / pages, f"page {page}")
+
+    job = kit.perform(crawl, 4)
+    assert (job.progress, job.progress_note) == (1.0, "page 4")

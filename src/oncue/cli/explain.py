@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -11,6 +11,7 @@ from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
 from oncue.policy.explain import Explanation
+from oncue.server.records import explanation_record
 
 
 def explain(
@@ -41,7 +42,7 @@ def explain(
     with values.naming(at="--at"):
         explanation = ask(found, work)
     if as_json:
-        output.show_json(record(explanation))
+        output.show_json(explanation_record(explanation))
     else:
         _show(explanation)
 
@@ -52,17 +53,6 @@ def _is_job(what: str) -> bool:
     except typer.BadParameter:
         return False
     return True
-
-
-def record(explanation: Explanation) -> dict[str, Any]:
-    return {
-        "subject": explanation.subject,
-        "status": explanation.status,
-        "remarks": [
-            {"code": remark.code, "text": remark.text, "suggestion": remark.suggestion}
-            for remark in explanation.remarks
-        ],
-    }
 
 
 def _show(explanation: Explanation) -> None:

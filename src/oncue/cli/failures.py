@@ -20,6 +20,7 @@ from oncue.errors import (
     JobNotFound,
     OncueError,
     ScheduleNotFound,
+    TokenNotFound,
     UnknownTask,
 )
 from oncue.store.addresses import hidden
@@ -33,7 +34,7 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 def exit_code(error: Exception) -> int:
     if isinstance(error, ConfigError):
         return error.exit_code
-    if isinstance(error, JobNotFound | ScheduleNotFound | UnknownTask):
+    if isinstance(error, JobNotFound | ScheduleNotFound | TokenNotFound | UnknownTask):
         return NOT_FOUND
     if isinstance(error, InvalidJob | InvalidSchedule | _UsageProblem):
         return USAGE

@@ -1,9 +1,8 @@
-"""`oncue jobs`, `job`, `retry`, `cancel`, `priority`, `boost`: looking at jobs and changing their fate."""
+"""`oncue jobs` and `oncue job`: looking at jobs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -13,20 +12,18 @@ import typer
 from rich.markup import escape
 
 from oncue.app import Oncue
-from oncue.cli import failures, output, values
+from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
-from oncue.errors import OncueError
 from oncue.model import STATES, Attempt, Job
-from oncue.server.records import ALIASES, attempt_record, job_record
-
-BY = "cli"
+from oncue.operations import LARGEST_OFFSET
+from oncue.policy.statuses import ALIASES
+from oncue.server.records import attempt_record, job_record
 
 Ref = Annotated[str, typer.Argument(metavar="ID", help="The job's id or uid.", show_default=False)]
-Refs = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids or uids of jobs.", show_default=False)]
 
 
-def _complete_status(incomplete: str) -> list[str]:
+def complete_status(incomplete: str) -> list[str]:
     return [word for word in (*STATES, *ALIASES) if word.startswith(incomplete)]
 
 
@@ -34,7 +31,7 @@ Statuses = Annotated[
     list[str] | None,
     typer.Option(
         "--status", "-s", metavar="STATUS", help="Only these; repeat it, or separate by commas.",
-        autocompletion=_complete_status, show_default=False,
+        autocompletion=complete_status, show_default=False,
     ),
 ]  # fmt: skip
 
@@ -46,6 +43,7 @@ def list_jobs(
     key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")] = 50,
     before: Annotated[int | None, typer.Option("--before", metavar="ID", help="Older than this job.")] = None,
+    offset: Annotated[int, typer.Option("--offset", min=0, max=LARGEST_OFFSET, help="Leave out so many.")] = 0,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
@@ -54,7 +52,7 @@ def list_jobs(
     states, found = values.states(status or []), find(app, database_url=database_url)
 
     async def work() -> tuple[list[Job], datetime]:
-        jobs = await found.jobs(states, queue=queue, task=task, key=key, before=before, limit=limit)
+        jobs = await found.jobs(states, queue=queue, task=task, key=key, before=before, limit=limit, offset=offset)
         return jobs, (await found.connected()).now()
 
     jobs, now = ask(found, work)
@@ -63,7 +61,7 @@ def list_jobs(
     elif jobs:
         _show_jobs(jobs, now, full=len(jobs) == limit)
     else:
-        filtered = bool(states or queue or task or key or before)
+        filtered = bool(states or queue or task or key or before or offset)
         output.show("No job matches." if filtered else "There are no jobs yet. `oncue enqueue TASK` makes one.")
 
 
@@ -72,13 +70,19 @@ def _show_jobs(jobs: list[Job], now: datetime, *, full: bool) -> None:
     table = output.table(*columns, right=("id", "prio", "tries", "took"))
     for job in jobs:
         table.add_row(
-            str(job.id), escape(job.task), escape(_short(job.args)), escape(job.queue), output.styled(job.state),
+            str(job.id), escape(job.task), escape(_short(job.args)), escape(job.queue), _status(job),
             str(job.priority), str(job.attempt), output.when(job.created_at, now),
             output.when(_moment(job), now), output.took(job.duration),
         )  # fmt: skip
     output.show(table)
     if full:
         output.show(f"[dim]There may be more: --before {jobs[-1].id}[/]")
+
+
+def _status(job: Job) -> str:
+    """A running job says how far it has come, if its handler does."""
+    told = job.state == "running" and job.progress is not None
+    return output.styled(job.state) + (f" {job.progress:.0%}" if told else "")
 
 
 def _moment(job: Job) -> datetime:
@@ -159,6 +163,7 @@ def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
         ("task", escape(job.task)),
         ("arguments", escape(json.dumps(job.args, ensure_ascii=False))),
         ("status", output.styled(job.state) + (f"  ({escape(job.reason)})" if job.reason else "")),
+        ("progress", _progress(job)),
         ("queue", escape(job.queue)),
         ("priority", job.priority),
         ("slot", _slot(seen)),
@@ -180,6 +185,12 @@ def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
         ("retry of", job.retry_of),
         ("retried as", ", ".join(f"{retry.id} ({output.styled(retry.state)})" for retry in seen.retries)),
     ]
+
+
+def _progress(job: Job) -> str | None:
+    if job.progress is None:
+        return None
+    return f"{output.bar(job.progress)} {job.progress:.0%}  {escape(job.progress_note or '')}".rstrip()
 
 
 def _slot(seen: _Seen) -> str | None:
@@ -211,114 +222,6 @@ def _pretty(result: Any) -> str | None:
     return None if result is None else json.dumps(result, indent=2, ensure_ascii=False)
 
 
-# --- changing -------------------------------------------------------------------------------------------------------
-
-
-def retry_jobs(
-    refs: Refs, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
-) -> None:
-    """Start finished jobs over, each with its whole budget of retries."""
-    found = find(app, database_url=database_url)
-    _change(found, refs, as_json, lambda ref: found.retry(ref, by=BY), _retried)
-
-
-def _retried(job: Job) -> str:
-    """The one run of an at-most-once slot stays as it is; its retry is a job of its own."""
-    again = "again" if job.retry_of is None else f"as a retry of job {job.retry_of}"
-    return f"job {job.id} is {job.state} {again}"
-
-
-def cancel_jobs(
-    refs: Refs, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
-) -> None:
-    """Cancel jobs that wait, and ask those that run to stop."""
-    found = find(app, database_url=database_url)
-    _change(found, refs, as_json, found.cancel, _cancelled)
-
-
-def _cancelled(job: Job) -> str:
-    return f"job {job.id} is cancelled" if job.finished else f"job {job.id} runs and was asked to stop"
-
-
-def _change(
-    app: Oncue,
-    refs: list[str],
-    as_json: bool,
-    verb: Callable[[int | UUID], Awaitable[Job]],
-    sentence: Callable[[Job], str],
-) -> None:
-    """Do something to each job, whatever becomes of the others. The exit code is that of the first that failed."""
-    wanted = [values.reference(ref) for ref in refs]
-
-    async def work() -> list[Job | OncueError]:
-        return [await _tried(verb, ref) for ref in wanted]
-
-    answers = ask(app, work)
-    if len(answers) == 1 and isinstance(answers[0], OncueError):
-        raise answers[0]
-    if as_json:
-        told = [_told(ref, answer) for ref, answer in zip(refs, answers, strict=True)]
-        output.show_json(told if len(told) > 1 else told[0])
-    else:
-        for answer in answers:
-            output.show(sentence(answer) if isinstance(answer, Job) else f"[red]{escape(str(answer))}[/]")
-    codes = [failures.exit_code(answer) for answer in answers if isinstance(answer, OncueError)]
-    raise typer.Exit(codes[0] if codes else 0)
-
-
-async def _tried(verb: Callable[[int | UUID], Awaitable[Job]], ref: int | UUID) -> Job | OncueError:
-    try:
-        return await verb(ref)
-    except OncueError as error:
-        return error
-
-
-def _told(ref: str, answer: Job | OncueError) -> dict[str, Any]:
-    return job_record(answer) if isinstance(answer, Job) else {"ref": ref, "refused": str(answer)}
-
-
-def set_priority(
-    ref: Ref,
-    priority: Annotated[int, typer.Argument(help="From 0 to 100.", show_default=False)],
-    as_json: JsonOption = False,
-    app: AppOption = None,
-    database_url: DatabaseOption = None,
-) -> None:
-    """Set the priority of an unfinished job."""
-    found = find(app, database_url=database_url)
-    _reprioritize(found, ref, as_json, lambda job_id: found.prioritize(job_id, priority))
-
-
-def boost_job(
-    ref: Ref,
-    by: Annotated[int, typer.Argument(help="How much to add; 100 is the highest.")] = 10,
-    as_json: JsonOption = False,
-    app: AppOption = None,
-    database_url: DatabaseOption = None,
-) -> None:
-    """Raise the priority of an unfinished job."""
-    found = find(app, database_url=database_url)
-    _reprioritize(found, ref, as_json, lambda job_id: found.boost(job_id, by))
-
-
-def _reprioritize(app: Oncue, ref: str, as_json: bool, verb: Callable[[int], Awaitable[int]]) -> None:
-    wanted = values.reference(ref)
-
-    async def work() -> tuple[int, int]:
-        job = await app.job(wanted)
-        return job.id, await verb(job.id)
-
-    job_id, priority = ask(app, work)
-    if as_json:
-        output.show_json({"id": job_id, "priority": priority})
-    else:
-        output.show(f"job {job_id} has priority {priority}")
-
-
 def register(cli: typer.Typer) -> None:
     cli.command("jobs")(list_jobs)
     cli.command("job")(show_job)
-    cli.command("retry")(retry_jobs)
-    cli.command("cancel")(cancel_jobs)
-    cli.command("priority")(set_priority)
-    cli.command("boost")(boost_job)

@@ -21,6 +21,7 @@ from oncue.model import State
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 PIPED_WIDTH = 200
+BAR_WIDTH = 24
 STYLES: dict[State, str] = {
     "scheduled": "cyan",
     "queued": "blue",
@@ -92,6 +93,12 @@ def progress(*, known: bool) -> Progress:
     columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn()]
     columns += [MofNCompleteColumn(), TimeRemainingColumn()] if known else [TextColumn("{task.completed:,}")]
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def bar(fraction: float) -> str:
+    """How far something has come, for those who would rather see it."""
+    done = round(fraction * BAR_WIDTH)
+    return f"[green]{'█' * done}[/]{'░' * (BAR_WIDTH - done)}"
 
 
 def styled(state: State) -> str:

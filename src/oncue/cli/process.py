@@ -25,10 +25,17 @@ from typing import Any
 from oncue import identity
 from oncue.app import Oncue
 from oncue.engine.node import WorkerNode
+from oncue.errors import OncueError
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 PATIENCE_SECONDS = 1.0
 TOGETHER_SECONDS = 0.5
+LOOK_SECONDS = 5.0
+
+SHUT = (
+    "http: %s can be reached from elsewhere and there is no token yet: everything but /health is refused; "
+    "`oncue token create NAME --scope read` makes one"
+)
 
 _log = logging.getLogger("oncue.process")
 
@@ -62,14 +69,14 @@ class Stop:
         self._event.set()
 
 
-def run_worker(app: Oncue, listening: socket.socket | None) -> None:
+def run_worker(app: Oncue, listening: socket.socket | None, *, with_api: bool = False) -> None:
     """Work until a signal says stop, and answer over HTTP if there is somewhere to listen."""
-    _run(_work(app, None if listening is None else Front(app, listening)))
+    _run(_work(app, None if listening is None else Front(app, listening, with_api=with_api)))
 
 
 def run_web(app: Oncue, listening: socket.socket) -> None:
     """Answer over HTTP until a signal says stop. Nothing is scheduled and no job is run."""
-    _run(_answer(app, Front(app, listening)))
+    _run(_answer(app, Front(app, listening, with_api=True)))
 
 
 def _run(life: Coroutine[Any, Any, None]) -> None:
@@ -119,28 +126,50 @@ async def _answer(app: Oncue, front: Front) -> None:
 
 
 class Front:
-    """What a process shows over HTTP: health, readiness and metrics."""
+    """What a process shows over HTTP: health, readiness and metrics, and the API if it is asked to."""
 
-    def __init__(self, app: Oncue, listening: socket.socket) -> None:
+    def __init__(self, app: Oncue, listening: socket.socket, *, with_api: bool) -> None:
         # Imported only by a process that was asked to answer, and before it works: FastAPI takes half a second.
         from oncue.observe.prometheus import PrometheusMetrics
-        from oncue.server import address, health, http
+        from oncue.server import address, api, health, http, sampling
 
         self.url = address.url(listening, identity.host())
         self.readiness = health.Readiness(app)
         self._metrics = PrometheusMetrics(app.telemetry)
+        self._metrics.expect((task.name, task.queue) for task in app.tasks.values())
+        self._sampler = sampling.Sampler(app, app.telemetry)
         self._buffer = app.settings.buffer
-        self._server = http.HttpServer(http.process_api(self.readiness, self._metrics.registry), listening)
+        # Nobody but this machine can reach a loopback address: there it needs no token until one is made.
+        door = api.Door.LOOPBACK if address.is_loopback(listening) else api.Door.TOKEN
+        self._app, self._needs_token = app, door is api.Door.TOKEN
+        self._looking: asyncio.Task[None] | None = None
+        make = api.admin_api if with_api else api.process_api
+        self._server = http.HttpServer(make(app, self.readiness, self._metrics.registry, door), listening)
 
     async def open(self, node: WorkerNode | None = None) -> None:
         """Begin to answer, for a worker if there is one in this process."""
         if node is not None:
             self.readiness.node = node
             self._metrics.follow(node.executor, self._buffer, node)
+        else:
+            self._sampler.start()  # a worker looks at the database by itself
         await self._server.start()
         _log.info("http: listening on %s", self.url)
+        if self._needs_token:
+            self._looking = asyncio.create_task(self._warn_if_shut(), name="oncue-door")
+
+    async def _warn_if_shut(self) -> None:
+        """Say so if nobody can come in. While the database is away nobody knows, and nothing waits for it."""
+        with contextlib.suppress(OncueError, TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                if not await (await self._app.connected()).store.has_tokens():
+                    _log.warning(SHUT, self.url)
 
     async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._sampler.close()
         await self._server.close()
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from oncue.cli import output, values
+from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
 from oncue.policy.durations import describe, seconds
@@ -30,7 +31,7 @@ def prune_jobs(
     async def work() -> int:
         with output.progress(known=False) as bar:
             line = bar.add_task("deleting", total=None)
-            return await found.prune(age, lambda total: bar.update(line, completed=total))
+            return await found.prune(age, lambda total: bar.update(line, completed=total), by=actor())
 
     total = ask(found, work)
     if as_json:

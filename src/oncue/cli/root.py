@@ -11,7 +11,10 @@ import typer
 
 from oncue import __version__
 from oncue.cli import (
+    alerts,
     audit,
+    audit_log,
+    changing,
     demo,
     doctor,
     enqueue,
@@ -25,6 +28,7 @@ from oncue.cli import (
     queues,
     schedules,
     serve,
+    tokens,
     trigger,
     worker,
 )
@@ -43,8 +47,8 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    worker, serve, enqueue, jobs, schedules, trigger, preview, audit, explain, queues, nodes, prune, migrate,
-    doctor, demo,
+    worker, serve, enqueue, jobs, changing, schedules, trigger, preview, audit, explain, queues, nodes, tokens,
+    audit_log, prune, migrate, doctor, alerts, demo,
 )  # fmt: skip
 for commands in COMMANDS:
     commands.register(cli)

@@ -14,6 +14,7 @@ from rich.table import Table
 from oncue.app import Oncue
 from oncue.checks import DEFAULT_GRACE
 from oncue.cli import arguments, output, slots, values
+from oncue.cli.actor import actor
 from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
@@ -25,7 +26,6 @@ from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
 from oncue.server.records import revision_record, schedule_record, slot_record
 from oncue.task import Task
 
-BY = "cli"
 DST_HELP = f"At clock changes: {', '.join(DST_POLICIES)}."
 MISSED_HELP = "Slots found late: latest, each or none."
 
@@ -247,7 +247,7 @@ def add_schedule(
             grace=DEFAULT_GRACE if grace is None else values.duration(grace, "--grace"),
             max_instances=1 if max_instances is None else max_instances,
             enabled=not disabled,
-            created_by=BY,
+            created_by=actor(),
         ),
     )
     _show_changed(made, f"schedule {escape(name)} is made", as_json)
@@ -270,6 +270,7 @@ def edit_schedule(
     queue: QueueOption = None,
     priority: Priority = None,
     description: Description = None,
+    rename: Annotated[str | None, typer.Option("--rename", metavar="NAME", help="Its new name.")] = None,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
@@ -296,13 +297,16 @@ def edit_schedule(
             missed=_missed(missed),
             grace=None if grace is None else values.duration(grace, "--grace"),
             max_instances=max_instances,
-            changed_by=BY,
+            new_name=rename,
+            changed_by=actor(),
         )
         return before, after
 
     before, after = ask(found, work)
     changed = "is as it was: nothing was changed" if before == after else "is changed"
-    _show_changed(after, f"schedule {escape(name)} {changed}", as_json)
+    if before.name != after.name:
+        changed = f"is now called {escape(after.name)}"
+    _show_changed(after, f"schedule {escape(before.name)} {changed}", as_json)
 
 
 def _policy(dst: str | None) -> DstPolicy | None:
@@ -364,7 +368,7 @@ def _toggled(name: str, enabled: bool, app: str | None, database_url: str | None
 
     async def work() -> tuple[Schedule, Schedule]:
         before = await _known(found, name)
-        return before, await found.toggle_schedule(name, enabled, changed_by=BY)
+        return before, await found.toggle_schedule(name, enabled, changed_by=actor())
 
     return ask(found, work)
 
@@ -382,7 +386,7 @@ def remove_schedule(
 
     async def work() -> None:
         await _known(found, name)
-        await found.delete_schedule(name, changed_by=BY)
+        await found.delete_schedule(name, changed_by=actor())
 
     ask(found, work)
     if as_json:

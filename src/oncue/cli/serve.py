@@ -10,7 +10,7 @@ import typer
 from oncue import logs
 from oncue.cli.finding import AppOption, DatabaseOption, find
 from oncue.cli.process import run_web
-from oncue.cli.worker import BARE, WithBareHttp, work
+from oncue.cli.worker import BARE, WithBareHttp, begin, work
 from oncue.server import address
 
 
@@ -31,10 +31,12 @@ def serve(
     app: AppOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """Answer /health, /health/ready and /metrics until SIGINT or SIGTERM. Nothing is scheduled and no job is run.
+    """Answer the admin API, /health, /health/ready and /metrics until SIGINT or SIGTERM. No job is run.
 
-    It starts without its database, and is not ready until that answers. The exit code is 0; a second signal stops at
-    once, with 130 (SIGINT) or 143 (SIGTERM).
+    On a loopback address the API is open until a token is made (`oncue token create`); on any other, and from then on,
+    everything but /health needs one. Over HTTP only tasks of --app can be enqueued. It starts without its database, and
+    is not ready until that answers. The exit code is 0; a second signal stops at once, with 130 (SIGINT) or 143
+    (SIGTERM).
     """  # fmt: skip
     found = find(
         app, may_create=True, database_url=database_url, http_addr=None if http == BARE else http,
@@ -49,12 +51,13 @@ def serve(
 
 @wraps(work)  # the options of a worker, whatever they are
 def run(http: str | None = None, **options: Any) -> None:
-    work(http=http or BARE, **options)
+    begin(http=http or BARE, with_api=True, **options)
 
 
-run.__doc__ = f"""Work on jobs and answer over HTTP, in one process, until SIGINT or SIGTERM.
+run.__doc__ = f"""Work on jobs and answer the admin API, in one process, until SIGINT or SIGTERM.
 
-    The same as `oncue worker --http`: without an address it listens on HTTP_ADDR, or on {address.DEFAULT}.
+    What `oncue worker` and `oncue serve` do together. Without an address it listens on HTTP_ADDR, or on
+    {address.DEFAULT}.
     """
 
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from oncue.app import Oncue
 from oncue.cli import output, values
+from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption
 from oncue.cli.values import INSTANT
@@ -18,8 +19,6 @@ from oncue.model import Schedule, Slot
 from oncue.policy.triggers import TICK, trigger_of
 from oncue.scheduling import Backfilled
 from oncue.server.records import instant, slot_record
-
-BY = "cli"
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]
 From = Annotated[str, typer.Option("--from", metavar="INSTANT", help=f"The first slot: {INSTANT}.")]
@@ -47,8 +46,8 @@ def trigger_slot(
     async def work() -> tuple[Schedule, Slot, bool]:
         schedule, now = await found.schedule(name), (await found.connected()).now()
         if wanted is None:
-            return schedule, await found.run_now(name, by=BY), False
-        slot = await found.trigger(name, wanted.at(now), by=BY)
+            return schedule, await found.run_now(name, by=actor()), False
+        slot = await found.trigger(name, wanted.at(now), by=actor())
         return schedule, slot, slot.scheduled_for > now
 
     with values.naming(at="--at"):
@@ -104,7 +103,7 @@ async def _backfilled(app: Oncue, name: str, start: datetime, end: datetime) -> 
     with output.progress(known=True) as bar:
         line = bar.add_task("backfilling", total=None)
         return await app.backfill(
-            name, start, end, by=BY, told=lambda seen, total: bar.update(line, completed=seen, total=total)
+            name, start, end, by=actor(), told=lambda seen, total: bar.update(line, completed=seen, total=total)
         )
 
 

@@ -10,10 +10,12 @@ from uuid import UUID
 
 import typer
 
-from oncue.errors import InvalidSchedule
+from oncue.checks import checked_limit
+from oncue.errors import InvalidJob, InvalidSchedule
 from oncue.model import State
 from oncue.policy import durations
-from oncue.server.records import state_named
+from oncue.policy.statuses import state_named
+from oncue.task import UNSET, _Unset
 
 
 def duration(text: str, option: str) -> str:
@@ -21,7 +23,8 @@ def duration(text: str, option: str) -> str:
     try:
         durations.seconds(text, "")
     except ValueError as error:
-        raise typer.BadParameter(str(error).removeprefix(": "), param_hint=option) from None
+        said = str(error).removeprefix(": ").replace("or None", "or `none` for no limit")
+        raise typer.BadParameter(said, param_hint=option) from None
     return text
 
 
@@ -94,8 +97,27 @@ def reference(text: str) -> int | UUID:
 
 def states(texts: list[str]) -> tuple[State, ...]:
     """Statuses, repeated or separated by commas."""
-    try:
-        found = [state_named(word) for text in texts for word in text.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--status") from None
+    found = [state(word, "--status") for text in texts for word in text.split(",")]
     return tuple(dict.fromkeys(found))
+
+
+def state(word: str, option: str) -> State:
+    try:
+        return state_named(word)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def limit(text: str | None, option: str) -> int | _Unset | None:
+    """A limit: a number, `none` to lift it, or nothing to leave it."""
+    if text is None:
+        return UNSET
+    if text.strip().lower() == "none":
+        return None
+    if not text.strip().isdecimal():
+        raise typer.BadParameter(f"expected a whole number, or `none` for no limit, not {text!r}", param_hint=option)
+    try:
+        return checked_limit(int(text), "")
+    except InvalidJob as error:
+        said = str(error).removeprefix(": ").replace("or None", "or `none` for no limit")
+        raise typer.BadParameter(said, param_hint=option) from None

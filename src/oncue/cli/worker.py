@@ -40,6 +40,9 @@ def work(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", "-c", help="Attempts at once. \\[default: 64]")
     ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", help="Attempts of process tasks at once. \\[default: one per CPU]")
+    ] = None,
     name: Annotated[
         str | None, typer.Option("--name", "--node-name", help="A label for people. \\[default: host:pid]")
     ] = None,
@@ -85,17 +88,23 @@ def work(
     Then no more is claimed, what runs may finish within the drain time, the rest is given back uncharged, and the exit
     code is 0. A second signal stops at once, with 130 (SIGINT) or 143 (SIGTERM).
     """  # fmt: skip
-    found = find(
-        app, needs_tasks=True, may_create=True, database_url=database_url, queues=queues, concurrency=concurrency,
-        node_name=name, exclusive=exclusive, tick_interval=tick_interval,
-        http_addr=None if http == BARE else http, drain_timeout=drain_timeout, lease=lease, log_level=log_level,
-        log_format=log_format,
+    begin(
+        app, http, name, with_api=False, database_url=database_url, queues=queues, concurrency=concurrency,
+        processes=processes, exclusive=exclusive, tick_interval=tick_interval, drain_timeout=drain_timeout, lease=lease,
+        log_level=log_level, log_format=log_format,
     )  # fmt: skip
+
+
+def begin(app: str | None, http: str | None, name: str | None, *, with_api: bool, **flags: Any) -> None:
+    """Find the application, with these flags over its settings, and work until a signal says stop."""
+    found = find(
+        app, needs_tasks=True, may_create=True, http_addr=None if http == BARE else http, node_name=name, **flags
+    )
     settings = found.settings
     where = _address(settings, bare=http == BARE)
     listening = None if where is None else address.listen(where)
     logs.configure(settings.log_level, settings.log_format)
-    run_worker(found, listening)
+    run_worker(found, listening, with_api=with_api)
 
 
 def _address(settings: Settings, *, bare: bool) -> address.Address | None:

@@ -7,7 +7,10 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from oncue.engine.outcomes import bounded
 from oncue.model import Claim
+
+LONGEST_NOTE = 200
 
 
 class RunningJob(Protocol):
@@ -15,6 +18,7 @@ class RunningJob(Protocol):
 
     claim: Claim
     row_count: int | None
+    progress: tuple[float, str | None] | None
     cancel_requested: bool
 
 
@@ -29,7 +33,10 @@ class JobContext:
 
     @property
     def cancel_requested(self) -> bool:
-        """True once somebody wants this job to stop. A plain function should look at it now and then."""
+        """True once somebody wants this job to stop. A plain function should look at it now and then.
+
+        A process task need not: a signal interrupts it.
+        """
         return self._running.cancel_requested
 
     @property
@@ -66,6 +73,23 @@ class JobContext:
     def rows(self, count: int) -> None:
         """Say how many rows this attempt has processed so far; the log and the metrics show it."""
         self._running.row_count = count
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """Say how far this attempt has come: a number from 0 to 1, and a note of up to 200 characters.
+
+        Both are shown on the job while it runs. Call it as often as you like: about once a second the latest is saved.
+        """
+        self._running.progress = (_checked_fraction(fraction), None if note is None else bounded(note, LONGEST_NOTE))
+
+
+def _checked_fraction(fraction: float) -> float:
+    try:
+        checked = float(fraction)
+    except (TypeError, ValueError):
+        checked = -1.0
+    if not 0.0 <= checked <= 1.0:
+        raise ValueError(f"fraction: expected a number from 0 to 1, not {fraction!r}")
+    return checked
 
 
 current: ContextVar[RunningJob] = ContextVar("oncue_current_job")

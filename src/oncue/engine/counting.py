@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import datetime, timedelta
 
+from oncue.control import PEEK_LIMIT, Sample, cut_off
 from oncue.engine.service import Signal
-from oncue.store.contract import Store
+from oncue.store.contract import DEPTH_LIMIT, Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 1000
@@ -25,6 +26,34 @@ class Folding:
     async def tick(self, now: datetime) -> datetime:
         folded = await self._store.fold_counters(LIMIT)
         return now if folded >= LIMIT else now + self._interval
+
+
+class Sampling:
+    """Counts what waits, so that nobody who asks for it has to."""
+
+    name = "sampling"
+
+    def __init__(self, store: Store, *, interval: float = 5.0) -> None:
+        self.signal = Signal()
+        self._store = store
+        self._interval = timedelta(seconds=interval)
+
+    async def tick(self, now: datetime) -> datetime:
+        await self.sample(now)
+        return now + self._interval
+
+    async def sample(self, now: datetime) -> None:
+        counts = await self._store.count(DEPTH_LIMIT)
+        if cut_off(counts):  # what is less is counted anew whenever somebody asks
+            await self._store.keep_sample(Sample(now, counts))
+
+    async def stand_in(self, now: datetime, patience: timedelta) -> None:
+        """Count for a leader that does not, since there is none: nobody has for so long, and whoever asks cannot."""
+        if not cut_off(await self._store.count(PEEK_LIMIT)):
+            return
+        last = await self._store.last_sample()
+        if last is None or now - last.at > patience:
+            await self.sample(now)
 
 
 class DepthGauge:

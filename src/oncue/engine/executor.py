@@ -6,7 +6,9 @@ still running when the loop comes round has suspended, and the next may start be
 variables retires its seat, so that nothing leaks into the next job.
 
 Plain functions run in threads. A thread cannot be stopped: one that is over its time is reported and fenced at once,
-and keeps its seat until it really ends.
+and keeps its seat until it really ends. Process tasks run in child processes, which can be stopped (`children`).
+
+Queues may be limited, and processes are: which claims may take a seat is for the `Line` to say.
 """
 
 from __future__ import annotations
@@ -14,17 +16,23 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from oncue.clock import Clock
+from oncue.control import Progress
+from oncue.engine import children
+from oncue.engine.attempt import Attempt, Handler
+from oncue.engine.children import Child, Children
 from oncue.engine.context import current
+from oncue.engine.line import PROCESSES, Line
+from oncue.engine.messages import Begun, News, Setup, Work
 from oncue.engine.outcomes import SUCCESS, Limits, failure, kept
 from oncue.engine.service import Signal
-from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, TimedOut
+from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.telemetry import Telemetry
@@ -34,51 +42,6 @@ SWEEP_SECONDS = 1.0
 GRACE_SECONDS = 2.0
 
 _log = logging.getLogger("oncue.job")
-
-
-class Handler(Protocol):
-    """What the executor needs to know of a task."""
-
-    name: str
-    is_async: bool
-    function: Callable[..., Any]
-
-    def bind(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
-        """The arguments, and the slot if the function wants it, checked against its type hints."""
-        ...
-
-    def on_error(self, error: Exception, retry_count: int) -> Failed | None:
-        """The word of a custom retry policy."""
-        ...
-
-
-class Attempt:
-    """An attempt that runs in this process, with what the outside did to it."""
-
-    __slots__ = (
-        "cancel_requested",
-        "claim",
-        "cut",
-        "cut_at",
-        "deadline",
-        "marked",
-        "reported",
-        "row_count",
-        "started",
-        "task",
-    )
-
-    def __init__(self, claim: Claim, started: float, deadline: float | None) -> None:
-        self.claim = claim
-        self.started = started
-        self.deadline = deadline
-        self.task: asyncio.Task[None] | None = None
-        self.cut: Outcome | None = None
-        self.cut_at = 0.0
-        self.cancel_requested = False
-        self.reported = False
-        self.marked = False
-        self.row_count: int | None = None
 
 
 class Executor:
@@ -92,7 +55,15 @@ class Executor:
         concurrency: int,
         limits: Limits,
         ended: Callable[[Ended], None],
+        *,
+        processes: int = 1,
+        setup: Setup | None = None,
     ) -> None:
+        if children.in_child:
+            raise RuntimeError(
+                "a child process of a worker cannot be a worker itself; in a program that declares process tasks, "
+                'start the worker under `if __name__ == "__main__":`'
+            )
         self.signal = Signal()
         self.concurrency = concurrency
         self.started_total = 0
@@ -101,10 +72,16 @@ class Executor:
         self._telemetry = telemetry
         self._limits = limits
         self._ended = ended
-        self._waiting: deque[Claim] = deque()
+        self._line = Line(frozenset(name for name, handler in handlers.items() if handler.process))
+        self._limited = self._line.allowed
+        self._processes = processes
+        self._children = Children(processes, setup or Setup())
+        if any(handler.process for handler in handlers.values()):
+            self._line.allow(PROCESSES, processes, 0)
         self._running: dict[tuple[int, int], Attempt] = {}
         self._seats: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
+        self._turn_ends: float | None = None
         self._next_sweep = float("inf")
         self._closed = False
         self._tells_starts = True
@@ -116,7 +93,7 @@ class Executor:
     @property
     def busy(self) -> int:
         """Jobs that are running or wait for a seat."""
-        return len(self._running) + len(self._waiting)
+        return len(self._running) + self._line.length
 
     @property
     def running(self) -> int:
@@ -124,20 +101,60 @@ class Executor:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return self._line.length
 
     def submit(self, claims: list[Claim]) -> None:
         if not claims:
             return
         self._tells_starts = _log.isEnabledFor(logging.INFO) or self._telemetry.wants("job.start")
-        self._waiting.extend(claims)
+        self._line.waiting.extend(claims)
         self._idle.clear()
         self._open_seats(1)
 
     def claims(self) -> list[tuple[int, int]]:
         """The (job, claim_no) of everything that runs or waits here and was not given up."""
         running = [place for place, attempt in self._running.items() if not attempt.reported]
-        return running + [(claim.id, claim.claim_no) for claim in self._waiting]
+        return running + [(claim.id, claim.claim_no) for claim in self._line]
+
+    def allow(self, queue: str, most: int | None) -> None:
+        """From now on at most so many attempts of this queue run here at once; None for no limit.
+
+        A larger allowance starts what is held back. A smaller one stops nothing that runs.
+        """
+        self._line.allow(queue, most, self.running_in(queue))
+        self._open_seats(1)
+
+    def running_in(self, queue: str) -> int:
+        """How many attempts of a queue have a seat, those included that were given up and have not ended."""
+        counted = self._line.running_in(queue)
+        if counted is None:
+            return sum(attempt.claim.queue == queue for attempt in self._running.values())
+        return counted
+
+    def held_in(self, queue: str) -> int:
+        """How many claims of a queue wait here."""
+        return self._line.waiting_in(queue)
+
+    def process_room(self) -> int:
+        """How many more jobs of process tasks could start if they were claimed now."""
+        taken = (self._line.running_in(PROCESSES) or 0) + self._line.waiting_in(PROCESSES)
+        return max(self._processes - taken, 0)
+
+    def progressed(self) -> list[Progress]:
+        """What attempts have said of their progress since it was last `saved`; only the latest counts."""
+        now = self._clock.now()
+        return [
+            Progress(*place, *attempt.progress, now)
+            for place, attempt in self._running.items()
+            if attempt.progress is not None and attempt.progress != attempt.saved and not attempt.reported
+        ]
+
+    def saved(self, progress: list[Progress]) -> None:
+        """The database shows this."""
+        for told in progress:
+            attempt = self._running.get((told.job_id, told.claim_no))
+            if attempt is not None:
+                attempt.saved = (told.fraction, told.note)
 
     def newly_started(self, before: float) -> list[Started]:
         """Attempts that began before this reading of the monotonic clock and were not marked yet."""
@@ -152,7 +169,7 @@ class Executor:
                 attempt.marked = True
 
     def cancel(self, job_id: int, claim_no: int) -> None:
-        """An operator wants this attempt to stop: a coroutine is cancelled, a thread is asked to."""
+        """An operator wants this attempt to stop: a coroutine or a process is cut off, a thread is asked to stop."""
         attempt = self._running.get((job_id, claim_no))
         if attempt is not None and not attempt.cancel_requested:
             attempt.cancel_requested = True
@@ -165,15 +182,14 @@ class Executor:
         if attempt is not None:
             attempt.cancel_requested = True
             self._cut(attempt, Released("fenced"))
-        for claim in [claim for claim in self._waiting if (claim.id, claim.claim_no) == (job_id, claim_no)]:
-            self._waiting.remove(claim)
+        for claim in self._line.remove(job_id, claim_no):
             self._give_back(claim, "fenced")
+        self._note_idle()
 
     def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
         """Give back what has not started: everything, or what was claimed too long ago."""
-        waiting = self._waiting
-        while waiting and (claimed_before is None or waiting[0].claimed_at <= claimed_before):
-            self._give_back(waiting.popleft(), cause)
+        for claim in self._line.drop(claimed_before):
+            self._give_back(claim, cause)
         self._note_idle()
 
     def _give_back(self, claim: Claim, cause: str) -> None:
@@ -191,9 +207,10 @@ class Executor:
 
     def close(self) -> None:
         self._closed = True
-        self._waiting.clear()  # a seat that is stopped must not take the next one
+        self._line.drop()  # a seat that is stopped must not take the next one
         for seat in tuple(self._seats):
             seat.cancel()
+        self._children.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -212,6 +229,8 @@ class Executor:
         if attempt.cut is not None:
             if not attempt.reported and reading >= attempt.cut_at + GRACE_SECONDS:
                 self._report(attempt, attempt.cut, reading)
+                if isinstance(attempt.task, Child):
+                    attempt.task.kill()
             return float("inf") if attempt.reported else attempt.cut_at + GRACE_SECONDS
         if attempt.deadline is None:
             return float("inf")
@@ -234,31 +253,33 @@ class Executor:
 
     def _open_seats(self, count: int) -> None:
         """Open up to `count` seats, and look again when the loop comes round: twice as many each time."""
-        free = self.concurrency - len(self._seats)
-        for _ in range(min(count, free, len(self._waiting))):
+        free, ready = self.concurrency - len(self._seats), self._line.ready()
+        for _ in range(min(count, free, ready)):
             # An empty context of its own: nothing of whoever happened to wake us reaches a job.
             seat = asyncio.get_running_loop().create_task(self._sit(), context=contextvars.Context())
             self._seats.add(seat)
             seat.add_done_callback(self._left)
-        if len(self._waiting) > count and free > count:
+        if ready > count and free > count:
             asyncio.get_running_loop().call_soon(self._open_seats, count * 2)
 
     def _left(self, seat: asyncio.Task[None]) -> None:
         self._seats.discard(seat)
-        if self._waiting:
+        if self._line.ready():
             self._open_seats(1)
         self._note_idle()
 
     def _note_idle(self) -> None:
-        if not self._waiting and not self._running:
+        if not self._running and not self._line.length:
             self._idle.set()
 
     async def _sit(self) -> None:
-        waiting, task = self._waiting, asyncio.current_task()
+        line, task = self._line, asyncio.current_task()
+        waiting, limited = line.waiting, line.allowed
         now = self._clock.monotonic()
-        turn_ends = now + SLICE_SECONDS
-        while waiting:
-            claim = waiting.popleft()
+        while waiting or limited:
+            claim = line.take() if limited else waiting.popleft()
+            if claim is None:
+                return
             attempt = self._begin(claim, now)
             if attempt is None:
                 continue
@@ -267,22 +288,34 @@ class Executor:
             now = await self._run(attempt, self._handlers[claim.task], task)
             if contextvars.copy_context() != untouched:
                 return
-            if now >= turn_ends:
+            if self._turn_ends is None:
+                self._begin_turn(now)
+            elif now >= self._turn_ends:
                 await asyncio.sleep(0)
                 now = self._clock.monotonic()
-                turn_ends = now + SLICE_SECONDS
+
+    def _begin_turn(self, now: float) -> None:
+        """All seats together keep the loop for a moment only; a seat that was suspended has let go of it already."""
+        self._turn_ends = now + SLICE_SECONDS
+        asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_ends = None
 
     async def _run(self, attempt: Attempt, handler: Handler, seat: asyncio.Task[None] | None) -> float:
         """Run an attempt to its end, in this seat; when it ended."""
         outcome: Outcome
         try:
-            keyword_arguments = handler.bind(attempt.claim.args, attempt.claim.scheduled_for)
-            if handler.is_async:
-                attempt.task = seat
-                result = await handler.function(**keyword_arguments)
+            if handler.process:
+                outcome = await self._in_process(attempt, handler)
             else:
-                result = await self._in_thread(handler.function, keyword_arguments)
-            outcome = SUCCESS if result is None else kept(result, self._limits)
+                keyword_arguments = handler.bind(attempt.claim.args, attempt.claim.scheduled_for)
+                if handler.is_async:
+                    attempt.task = seat
+                    result = await handler.function(**keyword_arguments)
+                else:
+                    result = await self._in_thread(handler.function, keyword_arguments)
+                outcome = SUCCESS if result is None else kept(result, self._limits)
         except asyncio.CancelledError:
             outcome = self._cancelled(attempt)
         except BaseException as error:
@@ -293,6 +326,8 @@ class Executor:
         if attempt.deadline is not None and ended > attempt.deadline and attempt.cut is None:
             outcome = self._blocked(attempt, ended)
         del self._running[attempt.claim.id, attempt.claim.claim_no]
+        if self._limited:
+            self._line.left(attempt.claim)
         if not attempt.reported:
             self._report(attempt, outcome, ended)
         return ended
@@ -313,16 +348,21 @@ class Executor:
             refused = refusal(claim, now)
             if refused is not None:
                 self._ended(Ended(claim, refused, None, now))
+                if self._limited:
+                    self._line.left(claim)
                 return None
         deadline = self._deadline(claim, started)
         attempt = self._running[claim.id, claim.claim_no] = Attempt(claim, started, deadline)
         self.started_total += 1
         if deadline is not None and deadline < self._next_sweep:
-            self._next_sweep = deadline
-            self.signal.set()
+            self._sweep_at(deadline)
         if self._tells_starts:
             self._tell_start(claim, started)
         return attempt
+
+    def _sweep_at(self, reading: float) -> None:
+        self._next_sweep = reading
+        self.signal.set()
 
     def _tell_start(self, claim: Claim, started: float) -> None:
         if _log.isEnabledFor(logging.INFO):
@@ -352,6 +392,32 @@ class Executor:
             self._threads, lambda: context.run(_called, function, keyword_arguments)
         )
         return await call
+
+    async def _in_process(self, attempt: Attempt, handler: Handler) -> Outcome:
+        """Run an attempt in a child. Loading the code for the first time may take long: only then its time begins."""
+        assert handler.place is not None
+        attempt.deadline, attempt.task = None, (child := self._children.take())
+        loop = asyncio.get_running_loop()
+
+        def hear(message: Begun | News) -> None:
+            if isinstance(message, News):
+                attempt.row_count, attempt.progress = message
+            else:
+                with suppress(RuntimeError):  # the loop may have been closed by now
+                    loop.call_soon_threadsafe(self._begun, attempt)
+
+        done = await self._children.perform(child, Work(handler.place, attempt.claim, self._limits), hear)
+        attempt.row_count, attempt.progress = done.news
+        if attempt.cut is None or isinstance(done.outcome, Succeeded):
+            return done.outcome
+        return attempt.cut
+
+    def _begun(self, attempt: Attempt) -> None:
+        if attempt.cut is None:
+            attempt.started = self._clock.monotonic()
+            attempt.deadline = self._deadline(attempt.claim, attempt.started)
+            if attempt.deadline is not None and attempt.deadline < self._next_sweep:
+                self._sweep_at(attempt.deadline)
 
     def _cancelled(self, attempt: Attempt) -> Outcome:
         """A coroutine was cancelled: by us, because the executor is closed, or by its own doing."""

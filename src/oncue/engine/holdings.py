@@ -1,7 +1,8 @@
 """Compares what this node holds with what the database believes that it holds.
 
 The two can differ: a claim's reply was lost (rows that nobody runs: given back), somebody took an attempt away (it is
-stopped here), an operator wants one to stop. The pass also shows on the rows when long attempts began.
+stopped here), an operator wants one to stop. The pass also shows on the rows when long attempts began and how
+far they have come.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from oncue.clock import Clock
+from oncue.control import Progress
 from oncue.engine.service import Signal
 from oncue.engine.worker import Claimer, Hands
 from oncue.model import Holding, Released, Started
@@ -29,6 +31,10 @@ class Attempts(Protocol):
     def newly_started(self, before: float) -> list[Started]: ...
 
     def mark(self, started: list[Started]) -> None: ...
+
+    def progressed(self) -> list[Progress]: ...
+
+    def saved(self, progress: list[Progress]) -> None: ...
 
     def cancel(self, job_id: int, claim_no: int) -> None: ...
 
@@ -83,6 +89,7 @@ class Holdings:
                 self._attempts.cancel(row.id, row.claim_no)
         await self._give_back_strays(rows, now)
         await self._mark_started()
+        await self._save_progress()
         return now + self._interval
 
     async def _give_back_strays(self, rows: list[Holding], now: datetime) -> None:
@@ -111,3 +118,9 @@ class Holdings:
         if fresh:
             await self._store.mark_started(fresh)
             self._attempts.mark(fresh)
+
+    async def _save_progress(self) -> None:
+        told = self._attempts.progressed()
+        if told:
+            await self._store.report_progress(told)
+            self._attempts.saved(told)

@@ -72,8 +72,10 @@ class Leadership:
             # A hint may come a hundred times a second; whether the leader is gone is asked only so often.
             if self._looked_at is not None and self._looked_at <= now < self._looked_at + self._poll:
                 return self._looked_at + self._poll
+            self._looked_at = None  # a look that fails is none
+            again_at = await self._stand(now)
             self._looked_at = now
-            return await self._stand(now)
+            return again_at
         return now + self._lease / 3
 
     async def resign(self) -> None:

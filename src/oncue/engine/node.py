@@ -2,10 +2,11 @@
 
     membership, recovery, exclusivity, timekeeper    in a thread of their own, on a store of their own
     claimer, executor, settler                       the hot path
+    seating                                          how many jobs of limited queues may run here
     holdings                                         this node's books against the database's
     leadership                                       who leads
     scheduler, backfilling, aging, pruning, folding  on the leader only
-    rescue, depth                                    on every node: a rescue must not wait for a leader
+    rescue, depth, survey                            on every node: a rescue must not wait for a leader
 
 Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what is in hand may finish
 within the drain time, the rest is given back uncharged, the last outcomes are written, the leases are ended.
@@ -16,27 +17,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
 from oncue.clock import Clock
 from oncue.engine.aging import Aging
+from oncue.engine.attempt import Handler
 from oncue.engine.backfilling import Backfilling
-from oncue.engine.counting import DepthGauge, Folding
+from oncue.engine.counting import DepthGauge, Folding, Sampling
 from oncue.engine.exclusivity import Exclusivity
-from oncue.engine.executor import Executor, Handler
+from oncue.engine.executor import Executor
 from oncue.engine.holdings import Attempts, Holdings
 from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
+from oncue.engine.messages import Setup
 from oncue.engine.outcomes import Limits
 from oncue.engine.pruning import Pruning
 from oncue.engine.recovery import Recovery
 from oncue.engine.rescue import Rescue
 from oncue.engine.runner import Runner
 from oncue.engine.scheduler import Scheduler, SlotWriter
+from oncue.engine.seating import Room, Seating
 from oncue.engine.service import Service
+from oncue.engine.survey import Surveying
 from oncue.engine.worker import Claimer, Hands, Seats, Settler
 from oncue.errors import StoreError
 from oncue.model import Node
@@ -71,7 +76,7 @@ class Pace:
         return max(self.lease / 6, min(1.0, self.lease / 2))
 
 
-class Runs(Seats, Attempts, Service, Protocol):
+class Runs(Seats, Room, Attempts, Service, Protocol):
     """An executor: real, or scripted by the simulator."""
 
     def release_running(self, cause: str) -> None: ...
@@ -99,6 +104,7 @@ class WorkerNode:
         make_executor: ExecutorFactory,
         lapsed: Callable[[str], None] | None = None,
         is_gone: Callable[[Node], bool] = lambda _: False,
+        in_processes: Collection[str] = (),
     ) -> None:
         self.node = node
         self.hands = Hands()
@@ -112,10 +118,15 @@ class WorkerNode:
             beat_store, node, clock, telemetry, lapsed or self.abandon, self.recovery.recover,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
         )  # fmt: skip
+        self.seating = Seating(
+            store, node.id, node.queues, node.tasks, self.executor, self.may_work,
+            poll=pace.poll, in_processes=in_processes,
+        )  # fmt: skip
         self.claimer = Claimer(
             store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.may_work,
-            poll=pace.poll, buffer=pace.buffer,
+            self.seating.allowed, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
         )  # fmt: skip
+        self.seating.raised.listen(self.claimer.signal.set)
         self.settler = Settler(store, node.id, self.executor, self.hands, dice, telemetry, idle=60.0)
         self.holdings = Holdings(
             store, node.id, self.executor, self.hands, self.claimer, clock, dice, telemetry,
@@ -128,10 +139,11 @@ class WorkerNode:
         )
         self.scheduler.fired.listen(self.claimer.signal.set)
         self.heart: list[Service] = [self.membership, self.recovery, self.exclusivity]
-        self.hot_path: list[Service] = [self.claimer, self.executor, self.settler, self.holdings]
+        self.hot_path: list[Service] = [self.seating, self.claimer, self.executor, self.settler, self.holdings]
         self.upkeep: list[Service] = [
             Rescue(store, dice, telemetry, self.membership.steady, interval=pace.lease / 3, grace=pace.lease),
             DepthGauge(store, telemetry),
+            Surveying(store, telemetry),
             self.leadership,
             self.scheduler,
             SlotWriter(self.scheduler, interval=pace.schedules),
@@ -142,6 +154,7 @@ class WorkerNode:
                     Pruning(store, telemetry, retention=pace.retention, ledger_retention=pace.ledger_retention),
                     Backfilling(store, interval=pace.poll),
                     Folding(store),
+                    Sampling(store),
                 )
             ),
         ]
@@ -158,6 +171,7 @@ class WorkerNode:
     def abandon(self, why: str) -> None:
         """The lease is over: stop everything; whoever holds the jobs next is not disturbed by us."""
         _log.error("%s: all its jobs are stopped and given back", why)
+        self.seating.forget()
         self.executor.release_waiting("lease_lost")
         self.executor.release_running("lease_lost")
 
@@ -166,6 +180,7 @@ class WorkerNode:
         if sooner:
             self.claimer.look_again()
         self.claimer.signal.set()
+        self.seating.wake()
         (self.leadership if self.leadership.epoch is None else self.scheduler).signal.set()
 
     async def farewell(self) -> None:
@@ -190,6 +205,7 @@ class WorkerProcess:
     async def drain(self, timeout: float) -> None:
         """Stop in order; nothing that was claimed is lost, whatever happens on the way."""
         executor, upkeep = self._node.executor, self._node.upkeep
+        self._node.seating.rest()
         await self._runner.stop(*(service.name for service in upkeep if service is not self._node.leadership))
         # A claim that is cut off in the middle would leave jobs with a node that is gone: they would be suspects.
         await asyncio.gather(self._step_down(), self._runner.finish(self._node.claimer.name, within=FINISH_SECONDS))
@@ -232,7 +248,15 @@ async def _within(timeout: float, awaitable: Any) -> bool:
 
 
 def handlers_executor(
-    handlers: Mapping[str, Handler], clock: Clock, telemetry: Telemetry, concurrency: int, limits: Limits
+    handlers: Mapping[str, Handler],
+    clock: Clock,
+    telemetry: Telemetry,
+    concurrency: int,
+    limits: Limits,
+    processes: int = 1,
+    setup: Setup | None = None,
 ) -> ExecutorFactory:
     """The executor of production."""
-    return lambda ended: Executor(handlers, clock, telemetry, concurrency, limits, ended)
+    return lambda ended: Executor(
+        handlers, clock, telemetry, concurrency, limits, ended, processes=processes, setup=setup
+    )

@@ -9,6 +9,8 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 1000
+REQUESTS_KEPT = timedelta(days=1)
+"""How long an idempotency key is remembered."""
 
 
 class Pruning:
@@ -30,4 +32,6 @@ class Pruning:
         if gone:
             self._telemetry.emit("prune", {"jobs": gone})
         slots = await self._store.prune_slots(now - self._ledger_retention, LIMIT)
-        return now if gone >= LIMIT or slots >= LIMIT else now + self._interval
+        noted = await self._store.prune_audit_log(now - self._ledger_retention, LIMIT)
+        asked = await self._store.prune_requests(now - REQUESTS_KEPT, LIMIT)
+        return now if max(gone, slots, noted, asked) >= LIMIT else now + self._interval

@@ -68,7 +68,7 @@ class Runner:
             try:
                 again_at = await service.tick(self._clock.now())
                 if failures:
-                    _log.warning("%s: works again, after %d failures", service.name, failures)
+                    _log.warning("%s: works again, after %s", service.name, _times(failures))
                 failures = 0
             except Exception as error:
                 failures += 1
@@ -101,3 +101,7 @@ class Runner:
         finally:
             signal.listen(None)
         signal.take()
+
+
+def _times(failures: int) -> str:
+    return "1 failure" if failures == 1 else f"{failures} failures"

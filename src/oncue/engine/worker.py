@@ -9,7 +9,8 @@ work in batches without waiting for them to fill: while one write is on its way,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import Protocol
@@ -49,6 +50,14 @@ class Seats(Protocol):
 
     def submit(self, claims: list[Claim]) -> None: ...
 
+    def running_in(self, queue: str) -> int: ...
+
+    def held_in(self, queue: str) -> int: ...
+
+    def process_room(self) -> int:
+        """How many more jobs that run in processes of their own could be taken on."""
+        ...
+
 
 class Hands:
     """The claims of this node that are not settled yet, and the outcomes that wait to be."""
@@ -80,6 +89,31 @@ class Hands:
         self.ended.append(ended)
 
 
+class Flow:
+    """How fast jobs have been ending, and so how many of them to hold ready: a burst of long ones needs none.
+
+    Few seats make a rate that jumps: there the window is wide, and whoever ends no more jobs in it than it has seats
+    has long ones.
+    """
+
+    def __init__(self, most: int, window: float = prefetch.AHEAD_SECONDS / 5) -> None:
+        self._most = most
+        self._window = window
+        self._measured_at: datetime | None = None
+        self._measured_ends = 0
+        self._target = 0
+
+    def target(self, ended: int, now: datetime, seats: int = 0) -> int:
+        elapsed = 0.0 if self._measured_at is None else (now - self._measured_at).total_seconds()
+        if self._measured_at is None or elapsed >= self._window:
+            if self._measured_at is not None:
+                ends = ended - self._measured_ends
+                per_window = ends * self._window / elapsed
+                self._target = prefetch.buffer_target(ends, elapsed, self._most) if per_window > seats else 0
+            self._measured_at, self._measured_ends = now, ended
+        return self._target
+
+
 class Claimer:
     name = "claimer"
 
@@ -93,38 +127,70 @@ class Claimer:
         hands: Hands,
         telemetry: Telemetry,
         alive: Callable[[], bool],
+        allowed: Mapping[str, int],
         *,
         poll: float,
         buffer: int,
+        in_processes: Collection[str] = (),
     ) -> None:
         self.signal = Signal()
         self._alive = alive
+        self._allowed = allowed
         self.claiming_since: datetime | None = None
         self._store = store
         self._node = node
         self._queues = list(queues)
-        self._tasks = list(tasks)
+        self._tasks = [task for task in tasks if task not in in_processes]
+        self._process_tasks = [task for task in tasks if task in in_processes]
         self._seats = seats
         self._hands = hands
         self._telemetry = telemetry
         self._poll = timedelta(seconds=poll)
         self._buffer = buffer
         self._promote_at: datetime | None = None
-        self._measured_at: datetime | None = None
-        self._measured_ends = 0
-        self._target = 0
+        self._flow = Flow(buffer)
+        self._flows: dict[str, Flow] = {}
+        self._taken: Counter[str] = Counter()
         self.more = True
         """Whether the last claim found all that it asked for: then a free seat is worth another."""
 
     async def tick(self, now: datetime) -> datetime:
         next_due = await self._promoted(now)
-        wanted = min(prefetch.shortage(self._seats.concurrency, self._seats.busy, self._aim(now)), CLAIM_LIMIT)
+        target = self._flow.target(self._seats.started_total - self._seats.running, now)
+        wanted = min(prefetch.shortage(self._seats.concurrency, self._seats.busy, target), CLAIM_LIMIT)
         if wanted <= 0 or not self._alive():
             self.more = True  # whatever woke us up is still to be looked at
             return now + self._poll
-        claims = await self._claimed(wanted, now)
-        self.more = len(claims) >= wanted
-        return now if self.more else min(now + self._poll, next_due)
+        self.more = again = False
+        for tasks, most in self._kinds(wanted):
+            again |= await self._claim(tasks, most, now)
+        self.more |= again
+        return now if again else min(now + self._poll, next_due)
+
+    def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
+        """What to claim: jobs that run in processes of their own are claimed apart, since they have fewer seats."""
+        if not self._process_tasks:
+            return [(self._tasks, wanted)]
+        return [(self._tasks, wanted), (self._process_tasks, min(wanted, self._seats.process_room()))]
+
+    async def _claim(self, tasks: list[str], wanted: int, now: datetime) -> bool:
+        """Claim what there is room for. Whether it found all that it asked for, in some queue at least."""
+        rooms = {queue: self._room(queue, most, now) for queue, most in self._allowed.items()}
+        queues = [queue for queue in self._queues if rooms.get(queue, 1) > 0] if rooms else self._queues
+        if len(queues) < len(self._queues) or wanted <= 0:
+            self.more = True  # there may be more, once there is room again
+        if not tasks or not queues or wanted <= 0:
+            return False
+        claims = await self._claimed(queues, tasks, wanted, rooms, now)
+        taken: Mapping[str, int] = Counter(claim.queue for claim in claims) if rooms else {}
+        self._taken.update(taken)
+        return len(claims) >= wanted or any(taken[queue] >= rooms.get(queue, wanted) for queue in taken)
+
+    def _room(self, queue: str, most: int, now: datetime) -> int:
+        """How many jobs to claim from a limited queue: it has a buffer of its own."""
+        in_hand = self._seats.running_in(queue) + self._seats.held_in(queue)
+        flow = self._flows.setdefault(queue, Flow(self._buffer, prefetch.AHEAD_SECONDS))
+        return prefetch.shortage(most, in_hand, flow.target(self._taken[queue] - in_hand, now, most)) if most else 0
 
     def look_again(self) -> None:
         """What is known of the next due job may be out of date."""
@@ -137,21 +203,13 @@ class Claimer:
             self._promote_at = now + self._poll if due is None else min(max(due, now), now + self._poll)
         return self._promote_at
 
-    def _aim(self, now: datetime) -> int:
-        """The size of the buffer, from how fast jobs have been ending: a burst of long ones needs none."""
-        ended = self._seats.started_total - self._seats.running
-        elapsed = 0.0 if self._measured_at is None else (now - self._measured_at).total_seconds()
-        if self._measured_at is None or elapsed >= prefetch.AHEAD_SECONDS / 5:
-            if self._measured_at is not None:
-                self._target = prefetch.buffer_target(ended - self._measured_ends, elapsed, self._buffer)
-            self._measured_at, self._measured_ends = now, ended
-        return self._target
-
-    async def _claimed(self, wanted: int, now: datetime) -> list[Claim]:
+    async def _claimed(
+        self, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime
+    ) -> list[Claim]:
         self.claiming_since = now
         try:
             claims = await self._store.claim(
-                self._node, self._queues, self._tasks, wanted, now, suspect=self._hands.suspects == 0
+                self._node, queues, tasks, wanted, now, suspect=self._hands.suspects == 0, rooms=rooms
             )
         finally:
             self.claiming_since = None

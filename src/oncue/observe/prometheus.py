@@ -6,14 +6,14 @@ Here the two hot events only bisect and add up plain numbers, 0.9 µs a job toge
 turns them into metrics when somebody asks. They come from one thread, that of the event loop; what may come from
 others is counted by prometheus_client (rare.py).
 
-What is about the whole database (depth and priorities of what waits) is told by every node alike: take the maximum
-over the nodes, not the sum.
+What is about the whole database is in cluster.py, what is about schedules in slots.py, and a node's standing in
+standing.py.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Info, ProcessCollector
@@ -23,9 +23,11 @@ from prometheus_client.registry import Collector
 from oncue import __version__
 from oncue.model import TERMINAL
 from oncue.observe.buckets import BOUNDS, cumulated, empty
+from oncue.observe.cluster import ClusterMetrics
 from oncue.observe.rare import LABELS, RareEvents
 from oncue.observe.slots import SlotMetrics
 from oncue.observe.standing import Standing, StandingMetrics
+from oncue.policy.slots import MISFIRE
 from oncue.telemetry import Telemetry
 
 
@@ -44,7 +46,7 @@ class Seats(Protocol):
 class Series:
     """What is counted for one task in one queue."""
 
-    __slots__ = ("durations", "ends", "total_duration", "total_wait", "waits")
+    __slots__ = ("durations", "ends", "misfires", "total_duration", "total_wait", "waits")
 
     def __init__(self) -> None:
         self.waits = empty()
@@ -52,6 +54,7 @@ class Series:
         self.durations = empty()
         self.total_duration = 0.0
         self.ends: dict[tuple[str, str | None, bool], int] = {}
+        self.misfires = 0
 
 
 class PrometheusMetrics(Collector):
@@ -60,18 +63,16 @@ class PrometheusMetrics(Collector):
     def __init__(self, telemetry: Telemetry) -> None:
         self.registry = CollectorRegistry()
         self._series: dict[tuple[str, str], Series] = {}
-        self._depths: dict[str, Mapping[int, int]] = {}
         self._seats: Seats | None = None
         self._buffer = 0
         self._told: Mapping[str, float] = {}
         self._standing = StandingMetrics(telemetry)
-        for collector in (self, SlotMetrics(telemetry), self._standing):
+        for collector in (self, SlotMetrics(telemetry), self._standing, ClusterMetrics(telemetry)):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         Info("oncue_build", "The version that runs here.", registry=self.registry).info({"version": __version__})
         telemetry.subscribe(self._job_started, "job.start")
         telemetry.subscribe(self._job_stopped, "job.stop")
-        telemetry.subscribe(self._depth_sampled, "queue.depth")
         telemetry.subscribe(self._seats_told, "in_flight")
         telemetry.subscribe(self._taken_away, "rescue", "overrun")
         RareEvents(self.registry).subscribe(telemetry)
@@ -81,6 +82,12 @@ class PrometheusMetrics(Collector):
         self._seats, self._buffer = seats, buffer
         if standing is not None:
             self._standing.follow(standing)
+
+    def expect(self, tasks: Iterable[tuple[str, str]]) -> None:
+        """Show the counters of these tasks (each with its queue) from the start: one that is born with its first
+        failure looks to Prometheus as if nothing had happened yet."""
+        for task, queue in tasks:
+            self._new_series(task, queue)
 
     # --- the hot path -------------------------------------------------------------------------------------------
 
@@ -98,6 +105,8 @@ class PrometheusMetrics(Collector):
             duration = measurements["duration"]
             series.durations[bisect_left(BOUNDS, duration)] += 1
             series.total_duration += duration
+        elif change.reason == MISFIRE:
+            series.misfires += 1
         end = (change.state, change.outcome, claim.retry_count > 0)
         series.ends[end] = series.ends.get(end, 0) + 1
 
@@ -105,9 +114,6 @@ class PrometheusMetrics(Collector):
         return self._series.setdefault((task, queue), Series())
 
     # --- now and then -------------------------------------------------------------------------------------------
-
-    def _depth_sampled(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
-        self._depths[metadata["queue"]] = metadata["priorities"]
 
     def _seats_told(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         self._told = measurements
@@ -124,15 +130,15 @@ class PrometheusMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._histograms()
         yield from self._ends()
-        yield from self._waiting()
         yield from self._here()
 
     def _histograms(self) -> Iterator[Metric]:
         waits = HistogramMetricFamily("oncue_job_wait_seconds", "From due to started.", labels=LABELS)
         durations = HistogramMetricFamily("oncue_job_duration_seconds", "From started to ended.", labels=LABELS)
         for labels, series in tuple(self._series.items()):
-            waits.add_metric(labels, cumulated(series.waits), series.total_wait)
-            durations.add_metric(labels, cumulated(series.durations), series.total_duration)
+            if any(series.waits) or any(series.durations):
+                waits.add_metric(labels, cumulated(series.waits), series.total_wait)
+                durations.add_metric(labels, cumulated(series.durations), series.total_duration)
         yield waits
         yield durations
 
@@ -146,25 +152,18 @@ class PrometheusMetrics(Collector):
             labels=(*LABELS, "outcome", "retry"),
         )
         retries = CounterMetricFamily("oncue_retries", "Attempts that failed and will be repeated.", labels=LABELS)
+        misfires = CounterMetricFamily(
+            "oncue_misfired_jobs", "Jobs of slots that could not start within their grace.", labels=LABELS
+        )
         for labels, series in tuple(self._series.items()):
-            for name, jobs in _summed(series, lambda state, outcome, retry: state if state in TERMINAL else None):
-                finished.add_metric((*labels, name), jobs)
+            ends = dict(_summed(series, lambda state, outcome, retry: state))
+            for state in sorted(TERMINAL):
+                finished.add_metric((*labels, state), ends.get(state, 0))
             for name, jobs in _summed(series, lambda state, outcome, retry: outcome and (outcome, _word(retry))):
                 attempts.add_metric((*labels, *name), jobs)
-            retries.add_metric(labels, sum(jobs for end, jobs in series.ends.items() if end[0] == "retrying"))
-        yield finished
-        yield attempts
-        yield retries
-
-    def _waiting(self) -> Iterator[Metric]:
-        depth = GaugeMetricFamily("oncue_queue_depth", "Jobs that are due and wait, sampled.", labels=("queue",))
-        spread = GaugeMetricFamily("oncue_queue_priority_jobs", "The same by priority.", labels=("queue", "priority"))
-        for queue, priorities in tuple(self._depths.items()):
-            depth.add_metric((queue,), sum(priorities.values()))
-            for priority, jobs in priorities.items():
-                spread.add_metric((queue, str(priority)), jobs)
-        yield depth
-        yield spread
+            retries.add_metric(labels, ends.get("retrying", 0))
+            misfires.add_metric(labels, series.misfires)
+        yield from (finished, attempts, retries, misfires)
 
     def _here(self) -> Iterator[Metric]:
         told, seats = self._told, self._seats

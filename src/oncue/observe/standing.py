@@ -1,4 +1,4 @@
-"""Metrics of a node's standing: whether it leads, is the exclusive worker, or stands by for another one.
+"""Metrics of a node's standing: whether it lives, leads, is the exclusive worker, or stands by for another one.
 
 Over all nodes, `sum(oncue_is_leader)` is 1 unless nobody leads; for a moment it may be 2, which does no harm.
 """
@@ -27,11 +27,26 @@ class Excludes(Protocol):
     def may_work(self) -> bool: ...
 
 
+class Lives(Protocol):
+    def is_alive(self) -> bool: ...
+
+
+class Sits(Protocol):
+    @property
+    def allowed(self) -> Mapping[str, int]: ...
+
+
 class Standing(Protocol):
     """A worker node, read when somebody asks."""
 
     @property
     def node(self) -> Node: ...
+
+    @property
+    def membership(self) -> Lives: ...
+
+    @property
+    def seating(self) -> Sits: ...
 
     @property
     def leadership(self) -> Leads: ...
@@ -72,3 +87,17 @@ class StandingMetrics(Collector):
         yield GaugeMetricFamily(
             "oncue_standing_by", "1 while this node stands by, since another one is exclusive.", int(stands_by)
         )
+        yield from self._of_a_node()
+
+    def _of_a_node(self) -> Iterator[Metric]:
+        """What only a process with a worker has: one without must not look like a node that is lost."""
+        alive = GaugeMetricFamily("oncue_node_alive", "1 while this node holds its lease, and may work.")
+        seats = GaugeMetricFamily(
+            "oncue_queue_seats", "Jobs of a limited queue that this node may run at once.", labels=("queue",)
+        )
+        if self._node is not None:
+            alive.add_metric((), int(self._node.membership.is_alive()))
+            for queue, most in tuple(self._node.seating.allowed.items()):
+                seats.add_metric((queue,), most)
+        yield alive
+        yield seats

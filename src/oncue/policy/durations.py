@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from math import inf
 from typing import TypeAlias
 
 Duration: TypeAlias = str | float | timedelta
@@ -18,7 +19,8 @@ def seconds(value: Duration, field: str = "duration") -> float:
     """How many seconds a duration has. Raises ValueError, naming the field, for anything that is not one."""
     total = _total(value, field)
     if not 0 <= total <= _LONGEST:
-        raise ValueError(f"{field}: expected a duration between 0 and 100 years, not {value!r}")
+        shown = "a number of that size" if total == inf else f"{value!r:.100}"
+        raise ValueError(f"{field}: expected a duration between 0 and 100 years, not {shown}")
     return total
 
 
@@ -26,10 +28,17 @@ def _total(value: Duration, field: str) -> float:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        return _float(value)
     if isinstance(value, str):
         return _parsed(value.strip(), field)
-    raise ValueError(f"{field}: expected a duration such as '30s', 90 or timedelta(minutes=5), not {value!r}")
+    raise ValueError(f"{field}: expected a duration such as '30s', 90 or timedelta(minutes=5), not {value!r:.100}")
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # a whole number may be larger than any float
+        return inf
 
 
 def _parsed(text: str, field: str) -> float:
@@ -42,7 +51,7 @@ def _parsed(text: str, field: str) -> float:
     if at == 0 or at != len(text):
         raise ValueError(
             f"{field}: expected a duration such as '30s', '10m' or '1h30m' (units ns, us, ms, s, m, h, d), "
-            f"not {text!r} (at position {at + 1})"
+            f"not {text!r:.100} (at position {at + 1})"
         )
     return total
 

@@ -8,7 +8,7 @@
 A claim belongs to one node and carries a `claim_no`, which grows with every claim and is never given back. When an
 attempt ends, `settle` turns its outcome into a `Change`: a write that takes effect only if the row is still in the
 state, and under the claim_no, that the node knew. Whoever comes late changes nothing. A lost node is settled by the
-same function as a failed attempt.
+same function as a failed attempt. Operators change a job by the same kind of write: `cancel`, `revive`, `by_hand`.
 
 Three numbers are kept apart. `claim_no` is the fence. `retry_count` is the budget that failures use up; releases,
 snoozes and lost nodes do not touch it. `attempt` counts the attempts that started and ended, for people.
@@ -24,6 +24,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any, NamedTuple
 
+from oncue.errors import Conflict
 from oncue.model import (
     TERMINAL,
     WAITING,
@@ -44,6 +45,10 @@ from oncue.model import (
 from oncue.policy import options
 
 POISON = 3
+BY_HAND = "by_hand"
+"""Why a job ended, or its attempt did: somebody said so."""
+HAND_MADE: tuple[State, ...] = ("queued", "succeeded", "failed")
+"""The states that a job can be given by hand."""
 
 
 class Ended(NamedTuple):
@@ -108,6 +113,52 @@ def revive(job: Job, now: datetime) -> Change | None:
     return _by_hand(
         job, "queued", now, outcome=outcome, started_at=job.started_at, ended_at=ended_at, retry_count=0, crashes=0
     )
+
+
+def by_hand(job: Job, state: State, now: datetime) -> Change | None:
+    """What gives a job a state that somebody wants it to have; None if it has it. Raises Conflict if it must not.
+
+        scheduled, queued, retrying  ->  succeeded, failed              wanted as queued, they are that already
+        running                      ->  queued, succeeded, failed      whatever its attempt comes to is rejected
+        any finished state           ->  queued                         as `revive` has it
+
+    The rest is refused: only a claim makes a job run, and what is final stays.
+    """
+    if state != "running" and (job.state == state or (state == "queued" and job.state in WAITING)):
+        return None
+    refusal = _why_not(job, state)
+    if refusal is not None:
+        raise Conflict(f"job {job.id} is {job.state}: {refusal}", job.id)
+    if job.state in TERMINAL:
+        return revive(job, now)
+    if job.state == "running":
+        return _taken_away(job, state, now)
+    return _by_hand(job, state, now, reason=BY_HAND, started_at=None, ended_at=now)
+
+
+def _why_not(job: Job, state: State) -> str | None:
+    """Why a job cannot become what somebody wants, if so."""
+    if state == "running":
+        return "a status by hand is never running; only a worker that claims a job makes it so"
+    if state not in HAND_MADE:
+        instead = "; cancel it instead" if state == "cancelled" and job.state not in TERMINAL else ""
+        return f"by hand it becomes queued, succeeded or failed, not {state}{instead}"
+    if job.state in TERMINAL and state != "queued":
+        return "that is final; it can only be queued again"
+    if job.state == "running" and state == "queued" and job.cancel_requested_at is not None:
+        return "it was asked to stop, so queued again it would be cancelled; set it to failed, then retry it"
+    if job.state == "running" and state == "queued" and is_final(job):
+        return "it is the one run that its slot was promised; set it to failed, then retry it"
+    return None
+
+
+def _taken_away(job: Job, state: State, now: datetime) -> Change:
+    """End a running attempt in its node's stead. The claim_no stays: the next claim raises it."""
+    began = job.started_at or job.claimed_at
+    outcome = BY_HAND if state == "queued" else state
+    reason = None if state == "queued" else BY_HAND
+    change = _by_hand(job, state, now, reason=reason, outcome=outcome, started_at=began, ended_at=now)
+    return change._replace(attempt=job.attempt + 1)
 
 
 def _by_hand(

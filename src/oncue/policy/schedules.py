@@ -32,7 +32,7 @@ TERMS = (
 )
 """What a revision is made of. A description, and what the task's own options say of its jobs, is not part of it."""
 
-CARRIED = ("description", "options", "max_retries", "max_runtime", "deadline", "declared_by")
+CARRIED = ("name", "description", "options", "max_retries", "max_runtime", "deadline", "declared_by")
 """What may change without a new revision."""
 
 UNDECLARED = "its application no longer declares it"
@@ -61,25 +61,31 @@ def changed(
         if all(getattr(current, name) == getattr(wanted, name) for name in CARRIED):
             return None
         carried = {name: getattr(wanted, name) for name in CARRIED}
-        kept = dataclasses.replace(current, **carried, version=current.version + 1, updated_at=now)
+        author = _author(current, wanted, by)
+        kept = dataclasses.replace(current, **carried, created_by=author, version=current.version + 1, updated_at=now)
         return Revised(kept, current.version, None)
-    schedule = _begun(_carried_over(current, wanted), now)
+    schedule = _begun(_carried_over(current, wanted, by), now)
     return Revised(schedule, current.version, _revision(schedule, by), _overtaken(current, now, taken))
 
 
-def _carried_over(current: Schedule, wanted: Schedule) -> Schedule:
+def _carried_over(current: Schedule, wanted: Schedule, by: str) -> Schedule:
     """What an edit does not choose."""
     return dataclasses.replace(
         wanted,
         id=current.id,
-        name=current.name,
         revision=current.revision + 1,
         version=current.version + 1,
         last_run_at=current.last_run_at,
         horizon=current.horizon,
-        created_by=current.created_by,
+        created_by=_author(current, wanted, by),
         created_at=current.created_at,
     )
+
+
+def _author(current: Schedule, wanted: Schedule, by: str) -> str:
+    """Whose schedule it is. One that code made is whoever's gave it another name: code knows it by the old one."""
+    renamed = wanted.name != current.name
+    return by if renamed and current.created_by.startswith("code:") else current.created_by
 
 
 def _begun(schedule: Schedule, now: datetime) -> Schedule:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from oncue.checks import checked_moment, checked_name
 from oncue.errors import Conflict, InvalidSchedule, SlotTaken
 from oncue.model import Decided, Schedule, Slot, Step
-from oncue.policy import triggers
+from oncue.policy import notes, triggers
 from oncue.policy.ledger import Decisions
 from oncue.policy.schedules import extra_slot
 from oncue.policy.triggers import TICK, trigger_of
@@ -60,7 +60,9 @@ class ByHand(Looking):
             slot = await _free(connected.store, schedule, at, start, standing)
             await _refuse_running(connected.store, schedule)
             step = _step(schedule, [Decided(slot, "manual", reason, job_id)])
-            await connected.store.decide([step], now, by=by)
+            facts = {"scheduled_for": slot.isoformat(), "reason": reason, "job": job_id}
+            note = notes.of_slots("schedule.trigger", by, schedule, facts)
+            await connected.store.decide([step], now, by=by, notes=[note])
             return _made_as(job_id, await connected.store.slots(schedule.id, start, end))
 
         return await tried(name, claim, in_doubt=True)
@@ -79,6 +81,7 @@ class ByHand(Looking):
         They run oldest first, as many at once as `max_instances` allows. `told` hears how many slots are done, of how
         many.
         """
+        by = checked_name(by, "by")
         connected, schedule = await self.connected(), await self.schedule(name)
         total, batches = _batches(schedule, start, end, connected.now())
         made: list[int] = []
@@ -108,7 +111,9 @@ class ByHand(Looking):
                 return []
             jobs = await connected.ids(len(absent))
             decided = [Decided(slot, "manual", BACKFILL, job) for slot, job in zip(absent, jobs, strict=True)]
-            (took,) = await connected.store.decide([_step(schedule, decided)], now, by=by, parked=True)
+            facts = {"from": absent[0].isoformat(), "to": absent[-1].isoformat(), "jobs": len(jobs)}
+            note = notes.of_slots("schedule.backfill", by, schedule, facts)
+            (took,) = await connected.store.decide([_step(schedule, decided)], now, by=by, parked=True, notes=[note])
             return jobs if took else None
 
         return await tried(name, fill)

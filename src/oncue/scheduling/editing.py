@@ -16,11 +16,13 @@ from oncue.checks import (
     checked_name,
     checked_priority,
     checked_queue,
+    checked_schedule_name,
 )
-from oncue.errors import Conflict, InvalidSchedule
+from oncue.control import Note
+from oncue.errors import Conflict, InvalidSchedule, StoreRefused
 from oncue.model import Missed, Revised, Schedule
+from oncue.policy import notes, triggers
 from oncue.policy import schedules as policy
-from oncue.policy import triggers
 from oncue.policy.durations import Duration
 from oncue.policy.triggers import TICK, DstPolicy, Rule
 from oncue.reach import Connected
@@ -28,6 +30,7 @@ from oncue.scheduling.common import tried
 from oncue.scheduling.looking import Looking
 from oncue.task import Task
 
+CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
 LONGEST_DESCRIPTION = 1000
 _LONG_AGO = datetime.min
 
@@ -51,8 +54,8 @@ class Editing(Looking):
     ) -> Schedule:
         """Make a schedule. Its first slot is the first one after now. Raises Conflict if the name is taken."""
         wanted = self._wanted(
-            name, _rule(rule), self._target(task), _checked_args({} if args is None else args), description, queue,
-            priority, missed, grace, max_instances,
+            checked_schedule_name(name), _rule(rule), self._target(task), _checked_args({} if args is None else args),
+            description, queue, priority, missed, grace, max_instances,
         )  # fmt: skip
         if not _checked_enabled(enabled):
             wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
@@ -64,7 +67,7 @@ class Editing(Looking):
             if current is not None and current.deleted_at is None:
                 raise Conflict(f"there is a schedule {wanted.name!r} already")
             change = await created_or_revived(connected, current, wanted, now, by)
-            took = change is not None and await written(connected, change, now)
+            took = change is not None and await written(connected, change, now, _note(CREATE, by, None, change))
             return await self.schedule(wanted.name) if took else None
 
         return await tried(wanted.name, create)
@@ -84,17 +87,20 @@ class Editing(Looking):
         missed: Missed | None = None,
         grace: Duration | None = None,
         max_instances: int | None = None,
+        enabled: bool | None = None,
+        new_name: str | None = None,
         changed_by: str = "system",
     ) -> Schedule:
         """Change what is given; the rest stays. The edit is a new revision and starts from now.
 
-        A rule that is only an expression keeps the time zone and the DST policy, unless they are given too.
+        A rule that is only an expression keeps the time zone and the DST policy, unless they are given too. Under a new
+        name it stays the same schedule, with its revisions and its slots. Raises Conflict if that is another's.
         """
 
         def edit(current: Schedule) -> Schedule:
             _refuse_code(current)
             wanted = self._wanted(
-                current.name,
+                current.name if new_name is None else new_name,
                 _changed_rule(current, rule, tz, dst),
                 self._target(current.task if task is None else task),
                 json.loads(current.args) if args is None else _checked_args(args),
@@ -106,22 +112,23 @@ class Editing(Looking):
                 current.max_instances if max_instances is None else max_instances,
             )
             kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
-            return dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
+            edited = dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
+            return edited if enabled is None else _toggled(edited, enabled)
 
-        return await self._edited(name, edit, changed_by)
+        if new_name not in (None, name):
+            await self._refuse_taken(str(new_name))
+        return await self._edited(name, edit, changed_by, UPDATE)
+
+    async def _refuse_taken(self, name: str) -> None:
+        taken = await (await self.connected()).store.schedule(checked_schedule_name(name))
+        if taken is not None:
+            deleted = "" if taken.deleted_at is None else ", which was deleted: its slots keep its name"
+            raise Conflict(f"name: {name!r} is the name of schedule {taken.id}{deleted}")
 
     async def toggle_schedule(self, name: str, enabled: bool, *, changed_by: str = "system") -> Schedule:
         """Enable or disable a schedule, one declared in code too. What was due meanwhile is not fired later."""
 
-        def edit(current: Schedule) -> Schedule:
-            if current.enabled == _checked_enabled(enabled):
-                return current
-            # What no code declares any more, and somebody enables, is theirs from now on.
-            declared_by = None if current.reason == policy.UNDECLARED else current.declared_by
-            reason = None if enabled else policy.BY_HAND
-            return dataclasses.replace(current, enabled=enabled, reason=reason, declared_by=declared_by)
-
-        return await self._edited(name, edit, changed_by)
+        return await self._edited(name, lambda current: _toggled(current, enabled), changed_by, TOGGLE)
 
     async def delete_schedule(self, name: str, *, changed_by: str = "system") -> None:
         """Delete a schedule. Its slots stay in the ledger, so that no later one of its name fires them again."""
@@ -131,9 +138,9 @@ class Editing(Looking):
             return policy.deleted(current, now())
 
         now = (await self.connected()).now
-        await self._edited(name, edit, changed_by)
+        await self._edited(name, edit, changed_by, DELETE)
 
-    async def _edited(self, name: str, edit: Callable[[Schedule], Schedule], changed_by: str) -> Schedule:
+    async def _edited(self, name: str, edit: Callable[[Schedule], Schedule], changed_by: str, action: str) -> Schedule:
         connected = await self.connected()
         by = checked_name(changed_by, "changed_by")
 
@@ -142,7 +149,13 @@ class Editing(Looking):
             change = await changed(connected, current, edit(current), now, by)
             if change is None:
                 return current
-            return await self._any(name) if await written(connected, change, now) else None
+            try:
+                took = await written(connected, change, now, _note(action, by, current, change))
+            except StoreRefused as error:
+                if change.schedule.name == current.name:
+                    raise
+                raise Conflict(f"name: {change.schedule.name!r} has just been taken") from error
+            return await self._any(change.schedule.name) if took else None
 
         return await tried(name, change)
 
@@ -169,6 +182,15 @@ class Editing(Looking):
         )  # fmt: skip
 
 
+def _toggled(current: Schedule, enabled: bool) -> Schedule:
+    if current.enabled == _checked_enabled(enabled):
+        return current
+    # What no code declares any more, and somebody enables, is theirs from now on.
+    declared_by = None if current.reason == policy.UNDECLARED else current.declared_by
+    reason = None if enabled else policy.BY_HAND
+    return dataclasses.replace(current, enabled=enabled, reason=reason, declared_by=declared_by)
+
+
 # --- the write ------------------------------------------------------------------------------------------------------
 
 
@@ -187,10 +209,15 @@ async def changed(connected: Connected, current: Schedule, wanted: Schedule, now
     return policy.changed(current, wanted, now, by, [slot.scheduled_for for slot in taken])
 
 
-async def written(connected: Connected, change: Revised, now: datetime) -> bool:
-    """Whether the change took: nobody else had changed the schedule meanwhile."""
-    (took,) = await connected.store.revise([change], now)
+async def written(connected: Connected, change: Revised, now: datetime, note: Note | None = None) -> bool:
+    """Whether the change took: nobody else had changed the schedule meanwhile. One that code makes has no note."""
+    store = connected.store
+    (took,) = await (store.revise([change], now) if note is None else store.revise([change], now, [note]))
     return took
+
+
+def _note(action: str, by: str, before: Schedule | None, change: Revised) -> Note:
+    return notes.of_schedule(action, by, before, None if action == DELETE else change.schedule)
 
 
 # --- what is handed in ----------------------------------------------------------------------------------------------

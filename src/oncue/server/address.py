@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import socket
 from typing import NamedTuple
@@ -37,7 +38,10 @@ def parse(text: str, name: str = "HTTP_ADDR") -> Address:
 def listen(address: Address) -> socket.socket:
     """A socket that listens there, so that a taken address is known before anything else starts."""
     try:
-        return _listening(address)
+        listening = _listening(address)
+        # What is accepted inherits it: an answer in two parts would otherwise wait for the first to be acknowledged.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
     except OSError as error:
         where = f"{address.host}:{address.port}"
         raise CannotListen(f"HTTP_ADDR: cannot listen on {where}: {_reason(error)}") from error
@@ -62,3 +66,19 @@ def url(listening: socket.socket, host: str) -> str:
     bound, port = listening.getsockname()[:2]
     name = host if bound in ("::", "0.0.0.0") else bound
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def is_loopback(listening: socket.socket) -> bool:
+    """Whether a listening socket can be reached from this machine alone."""
+    return leads_here(str(listening.getsockname()[0]))
+
+
+def leads_here(host: str) -> bool:
+    """Whether a name or address leads only to the machine that uses it."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

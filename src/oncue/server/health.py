@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+from starlette.responses import JSONResponse
 
 from oncue.engine.node import WorkerNode
 from oncue.errors import StoreError
 from oncue.model import Lease, Queue
 from oncue.operations import Operations
+from oncue.server.api.documents import PROBLEM, REASONS
+from oncue.server.api.models.control import Health, Ready
+from oncue.server.api.problems import MEDIA_TYPE
+from oncue.server.api.routing import PUBLIC, Routes
 from oncue.server.records import instant
 from oncue.store.contract import EXCLUSIVE, LEADER
 
@@ -94,7 +97,7 @@ class Readiness:
     async def _asked(self) -> Known:
         began = time.monotonic()
         connected = await self._app.connected()
-        queues = await connected.store.queues()
+        queues = await connected.store.queues(peek=True)
         leader, exclusive = await connected.store.lease(LEADER), await connected.store.lease(EXCLUSIVE)
         return Known(connected.now(), queues, leader, exclusive, time.monotonic() - began)
 
@@ -106,7 +109,7 @@ def _silent(silence: Silence) -> dict[str, Any]:
 def _told(known: Known) -> dict[str, Any]:
     told = {
         "database": {"status": "ok", "latency_ms": round(known.latency * 1000, 1)},
-        "leader": _leader(known.leader, known.at),
+        "leader": leader_record(known.leader, known.at),
         "backlog": _backlog(known.queues),
     }
     exclusive = _standing(known.exclusive, known.at)
@@ -117,7 +120,7 @@ def _standing(lease: Lease | None, now: datetime) -> Lease | None:
     return lease if lease is not None and lease.expires_at > now else None
 
 
-def _leader(lease: Lease | None, now: datetime) -> dict[str, Any]:
+def leader_record(lease: Lease | None, now: datetime) -> dict[str, Any]:
     """Who leads; or that nobody does, and since when: for ever, if nobody ever has."""
     if lease is None:
         return {"name": None, "none_since": None}
@@ -163,16 +166,30 @@ def _node(node: WorkerNode) -> dict[str, Any]:
     }
 
 
-def health_router(readiness: Readiness) -> APIRouter:
-    router = APIRouter(tags=["health"])
+def away(error: str) -> JSONResponse:
+    """What is answered to whom nobody can let in, since the database is away."""
+    return JSONResponse({"status": "database_unavailable", **_silent(Silence(error))}, 503)
 
-    @router.api_route("/health", methods=["GET", "HEAD"])
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
 
-    @router.api_route("/health/ready", methods=["GET", "HEAD"])
+def add(routes: Routes, readiness: Readiness) -> None:
+    @routes.probe(
+        "/health", needs=PUBLIC, tags=["health"], summary="Is the process there?", response_model=Health,
+    )  # fmt: skip
+    async def health() -> JSONResponse:
+        """Answers whoever asks, without a token."""
+        return JSONResponse({"status": "ok"})
+
+    @routes.probe(
+        "/health/ready", needs="read", when_away=away, tags=["health"], summary="May it be given work?",
+        response_model=Ready, responses={**_refusals(), 503: {"model": Ready, "description": "Not ready."}},
+    )  # fmt: skip
     async def ready() -> JSONResponse:
+        """The database, who leads, the backlog, and the worker in this process if there is one."""
         is_ready, body = await readiness.report()
         return JSONResponse(body, 200 if is_ready else 503)
 
-    return router
+
+def _refusals() -> dict[int | str, dict[str, Any]]:
+    return {
+        status: {"description": REASONS[status], "content": {MEDIA_TYPE: {"schema": PROBLEM}}} for status in (401, 403)
+    }

@@ -8,22 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
-
-from oncue import __version__
-from oncue.server.health import Readiness, health_router
-from oncue.server.metrics import metrics_router
+from starlette.types import ASGIApp
 
 CLOSE_SECONDS = 2
-
-
-def process_api(readiness: Readiness, registry: CollectorRegistry) -> FastAPI:
-    """What every process answers, worker or web: health and metrics, nothing that changes anything."""
-    api = FastAPI(title="oncue", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    api.include_router(health_router(readiness))
-    api.include_router(metrics_router(registry))
-    return api
 
 
 class _Server(uvicorn.Server):
@@ -43,7 +30,7 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    def __init__(self, api: FastAPI, listening: socket.socket) -> None:
+    def __init__(self, api: ASGIApp, listening: socket.socket) -> None:
         self._listening = listening
         self._server = _Server(
             uvicorn.Config(

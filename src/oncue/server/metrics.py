@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from oncue.server.api.documents import refusals
+from oncue.server.api.routing import Routes
+
+OPEN = "application/openmetrics-text"
+"""Whoever accepts it gets it; the rest get plain text."""
 
 
-def metrics_router(registry: CollectorRegistry) -> APIRouter:
-    router = APIRouter(tags=["metrics"])
-
-    @router.get("/metrics")
+def add(routes: Routes, registry: CollectorRegistry) -> None:
+    @routes.probe(
+        "/metrics", needs="read", tags=["health"], summary="Metrics for Prometheus", response_class=PlainTextResponse,
+        responses={**refusals(), 200: {"content": {OPEN: {"schema": {"type": "string"}}}}},
+    )  # fmt: skip
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"Content-Type": content_type})
-
-    return router

@@ -7,20 +7,14 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from oncue.model import STATES, Attempt, Job, Lease, Node, Queue, Revision, Schedule, Slot, State
+from oncue.control import AuditEntry, Stats, Token
+from oncue.model import Attempt, Job, Lease, Node, Queue, Revision, Schedule, Slot
+from oncue.operations import Handled
 from oncue.policy.audit import Audit, Fate
+from oncue.policy.explain import Explanation
+from oncue.policy.statuses import ALIASES as ALIASES
+from oncue.policy.statuses import state_named as state_named
 from oncue.scheduling import Fire
-
-ALIASES: dict[str, State] = {"crawling": "running", "success": "succeeded"}
-
-
-def state_named(name: str) -> State:
-    """A state by its name, or by the name that the crawler's operators know. Raises ValueError."""
-    word = name.strip().lower()
-    for state in STATES:
-        if word in (state, *(alias for alias, meant in ALIASES.items() if meant == state)):
-            return state
-    raise ValueError(f"expected one of {', '.join((*STATES, *ALIASES))}, not {name!r}")
 
 
 def instant(moment: datetime | None) -> str | None:
@@ -62,6 +56,8 @@ def job_record(job: Job) -> dict[str, Any]:
         "retry_of": job.retry_of,
         "schedule_id": job.schedule_id,
         "scheduled_for": instant(job.scheduled_for),
+        "progress": job.progress,
+        "progress_note": job.progress_note,
         "result": job.result,
         "error": job.error,
     }
@@ -93,6 +89,9 @@ def queue_record(queue: Queue) -> dict[str, Any]:
         "failed": queue.failed,
         "cancelled": queue.cancelled,
         "skipped": queue.skipped,
+        "global_limit": queue.global_limit,
+        "node_limit": queue.node_limit,
+        "counted_at": instant(queue.counted_at),
     }
 
 
@@ -113,6 +112,68 @@ def node_record(node: Node, now: datetime, leases: Iterable[Lease] = ()) -> dict
         "started_at": instant(node.started_at),
         "beat_at": instant(node.beat_at),
         "expires_at": instant(node.expires_at),
+    }
+
+
+# --- operators ------------------------------------------------------------------------------------------------------
+
+
+def token_record(token: Token) -> dict[str, Any]:
+    """A token as anybody may see it: nothing of its secret, not even the digest."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scopes": list(token.scopes),
+        "created_by": token.created_by,
+        "created_at": instant(token.created_at),
+        "expires_at": instant(token.expires_at),
+        "revoked_at": instant(token.revoked_at),
+        "last_used_at": instant(token.last_used_at),
+    }
+
+
+def audit_entry_record(entry: AuditEntry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "at": instant(entry.at),
+        "actor": entry.actor,
+        "action": entry.action,
+        "subject": entry.subject,
+        "before": entry.before,
+        "after": entry.after,
+    }
+
+
+def stats_record(stats: Stats) -> dict[str, Any]:
+    return {
+        "queued": stats.queued,
+        "running": stats.running,
+        "failed": stats.failed,
+        "completed": stats.completed,
+        "cancelled": stats.cancelled,
+        "skipped": stats.skipped,
+        "counted_at": instant(stats.counted_at),
+    }
+
+
+def handled_record(handled: Handled) -> dict[str, Any]:
+    """What a verb on many jobs did to one of them."""
+    return {
+        "id": handled.id if isinstance(handled.id, int) else str(handled.id),
+        "outcome": handled.outcome,
+        "message": handled.message,
+        "status": handled.state,
+    }
+
+
+def explanation_record(explanation: Explanation) -> dict[str, Any]:
+    return {
+        "subject": explanation.subject,
+        "status": explanation.status,
+        "remarks": [
+            {"code": remark.code, "text": remark.text, "suggestion": remark.suggestion}
+            for remark in explanation.remarks
+        ],
     }
 
 

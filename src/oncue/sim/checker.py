@@ -350,6 +350,19 @@ def _lease_end(evidence: Evidence, start: Event) -> int:
     return until
 
 
+@promise("a limited queue keeps its limit")
+def _limit_kept(evidence: Evidence) -> Iterator[Broken]:
+    """Attempts count from their start to their end, or to the end of their node's lease."""
+    most = next((event.fields["globally"] for event in evidence.events if event.kind == "limit"), FOREVER)
+    starts = [(start, story) for story in evidence.jobs.values() for start in story.starts]
+    running: list[Span] = []
+    for start, story in sorted(starts, key=lambda pair: evidence.position(pair[0])) if most < FOREVER else ():
+        span = _span(evidence, story, start)
+        running = [other for other in running if other.end > start.at] + [span] * (span.end > start.at)
+        if len(running) > most:
+            yield Broken(f"{len(running)} attempts ran at once, {most} may", tuple(other.start for other in running))
+
+
 @promise("retries keep to their policy")
 def _retries(evidence: Evidence) -> Iterator[Broken]:
     for story in evidence.jobs.values():
@@ -437,9 +450,8 @@ def _totals(evidence: Evidence) -> Iterator[Broken]:
     if totals is None:
         return
     for state in sorted(TERMINAL):
-        written = sum(
-            change.fields["state"] == state for story in evidence.jobs.values() for change in story.changes
-        )  # fmt: skip
+        changes = [change.fields for story in evidence.jobs.values() for change in story.changes]
+        written = sum((change["state"] == state) - (change["from_state"] == state) for change in changes)
         rows = sum(job.state == state for job in evidence.final.jobs)
         if (evidence.complete and totals[state] != written) or totals[state] < rows:
             yield Broken(f"{totals[state]} jobs are counted as {state}; {written} were written, {rows} are there")

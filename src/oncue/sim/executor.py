@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from oncue.clock import Clock
+from oncue.control import Progress
+from oncue.engine.line import Line
 from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Started, TimedOut
 from oncue.policy import options
@@ -57,14 +58,14 @@ class ScriptedExecutor:
         self._schedule = schedule
         self._crash = crash
         self._ended = ended
-        self._waiting: deque[Claim] = deque()
+        self._line = Line()
         self._running: dict[tuple[int, int], _Attempt] = {}
 
     # --- what the worker asks -----------------------------------------------------------------------------------
 
     @property
     def busy(self) -> int:
-        return len(self._running) + len(self._waiting)
+        return len(self._running) + self._line.length
 
     @property
     def running(self) -> int:
@@ -72,15 +73,35 @@ class ScriptedExecutor:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return self._line.length
 
     def submit(self, claims: list[Claim]) -> None:
-        self._waiting.extend(claims)
+        self._line.waiting.extend(claims)
         self._fill_seats()
 
     def claims(self) -> list[tuple[int, int]]:
         running = [place for place, attempt in self._running.items() if not attempt.reported]
-        return running + [(claim.id, claim.claim_no) for claim in self._waiting]
+        return running + [(claim.id, claim.claim_no) for claim in self._line]
+
+    def allow(self, queue: str, most: int | None) -> None:
+        self._line.allow(queue, most, self.running_in(queue))
+        self._fill_seats()
+
+    def running_in(self, queue: str) -> int:
+        return sum(attempt.claim.queue == queue for attempt in self._running.values())
+
+    def held_in(self, queue: str) -> int:
+        return self._line.waiting_in(queue)
+
+    def process_room(self) -> int:
+        """Nothing runs in processes here."""
+        return self.concurrency
+
+    def progressed(self) -> list[Progress]:
+        """Nothing in a script tells how far it has come."""
+        return []
+
+    def saved(self, progress: list[Progress]) -> None: ...
 
     def newly_started(self, before: float) -> list[Started]:
         fresh = [a for a in self._running.values() if not a.marked and not a.reported and a.started <= before]
@@ -102,13 +123,12 @@ class ScriptedExecutor:
         attempt = self._running.get((job_id, claim_no))
         if attempt is not None:
             self._cut(attempt, Released("fenced"))
-        for claim in [claim for claim in self._waiting if (claim.id, claim.claim_no) == (job_id, claim_no)]:
-            self._waiting.remove(claim)
+        for claim in self._line.remove(job_id, claim_no):
             self._tell(claim, Released("fenced"), None)
 
     def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
-        while self._waiting and (claimed_before is None or self._waiting[0].claimed_at <= claimed_before):
-            self._tell(self._waiting.popleft(), Released(cause), None)
+        for claim in self._line.drop(claimed_before):
+            self._tell(claim, Released(cause), None)
 
     def release_running(self, cause: str) -> None:
         for attempt in list(self._running.values()):
@@ -119,7 +139,7 @@ class ScriptedExecutor:
             raise RuntimeError("the simulator does not wait: run the world until nothing is busy")
 
     def close(self) -> None:
-        self._waiting.clear()
+        self._line.drop()
 
     async def tick(self, now: datetime) -> datetime:
         """Time-outs are events of their own here."""
@@ -128,12 +148,13 @@ class ScriptedExecutor:
     # --- seats --------------------------------------------------------------------------------------------------
 
     def _fill_seats(self) -> None:
-        while self._waiting and len(self._running) < self.concurrency:
-            self._start(self._waiting.popleft())
+        while len(self._running) < self.concurrency and (claim := self._line.take()) is not None:
+            self._start(claim)
 
     def _start(self, claim: Claim) -> None:
         refused = refusal(claim, self._clock.now())
         if refused is not None:
+            self._line.left(claim)
             self._tell(claim, refused, None)
             return
         attempt = _Attempt(claim, self._script(claim), self._clock.monotonic())
@@ -188,6 +209,7 @@ class ScriptedExecutor:
         if not attempt.over:
             attempt.over = True
             del self._running[attempt.claim.id, attempt.claim.claim_no]
+            self._line.left(attempt.claim)
             self._fill_seats()
 
     def _tell(self, claim: Claim, outcome: Outcome, started_at: datetime | None) -> None:

@@ -138,7 +138,7 @@ DISTURBED = 20.0
 RECOVERY = 180.0
 
 
-def simulate(seed: int, *, nodes: int = 3, jobs: int = 25) -> tuple[World, list[Violation]]:
+def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = None) -> tuple[World, list[Violation]]:
     """A cluster under random work and random faults, and then in peace; what was not kept of the promises."""
     dice = Random(f"plan {seed}")
     world = World(
@@ -148,6 +148,8 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25) -> tuple[World, list[
         latency=dice.choice((0.0, 0.0, 0.02, 0.3)),
     )
     names = [f"node{number}" for number in range(nodes)]
+    if limit is not None:
+        world.limit(limit)
     for name in names:
         world.boot(name)
     for fault in random_faults(dice, names, DISTURBED):

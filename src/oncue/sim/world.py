@@ -322,6 +322,11 @@ class World:
             if self.hints >= 1 or self.dice.random() < self.hints:
                 member.worker.wake()
 
+    def limit(self, globally: int) -> None:
+        """From here on at most so many jobs run at once, on all nodes together."""
+        finish(self.operator.limit("default", globally=globally))
+        self.history.add("world", "limit", queue="default", globally=globally)
+
     def operate(self, job: Job) -> None:
         """An operator's hand: what is unfinished is cancelled, what is finished is revived."""
         with contextlib.suppress(Conflict):

@@ -13,11 +13,12 @@ Each change of a job is conditional on what its author knew of it, so that whoev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
+from oncue.control import Note
 from oncue.model import (
     Attempt,
     Batch,
@@ -33,6 +34,7 @@ from oncue.model import (
     Receipt,
     Started,
 )
+from oncue.store.desk import Desk
 from oncue.store.ledger import Ledger
 
 DEPTH_LIMIT = 100_000
@@ -42,7 +44,7 @@ LEADER, EXCLUSIVE = "leader", "exclusive"
 Wake: TypeAlias = Callable[[bool], None]
 
 
-class Store(Ledger, Protocol):
+class Store(Ledger, Desk, Protocol):
     dialect: str
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -102,8 +104,12 @@ class Store(Ledger, Protocol):
         now: datetime,
         *,
         suspect: bool,
+        rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
         """Take up to `limit` queued jobs of these queues and tasks: priority first, then age.
+
+        `rooms` are the limited queues that the node knows of, and how many jobs it has room for in each. From a
+        limited queue that it does not know of it gets none.
 
         Nothing comes from a paused queue, and nothing goes to a node whose lease is over or that has to stand by
         because another one is exclusive. Jobs under suspicion
@@ -112,8 +118,11 @@ class Store(Ledger, Protocol):
         """
         ...
 
-    async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
-        """Write each change whose guard holds. True where it did, in order. Raises Conflict if a key is taken."""
+    async def apply(self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+        """Write each change whose guard holds. True where it did, in order. Raises Conflict if a key is taken.
+
+        `notes`, if there are any, are as many as the changes; those of the changes that took are written with them.
+        """
         ...
 
     async def mark_started(self, started: Sequence[Started]) -> None:
@@ -147,11 +156,12 @@ class Store(Ledger, Protocol):
         """Raise up to `limit` jobs of a lane that have waited since then, once per round. How many were raised."""
         ...
 
-    async def prune(self, before: datetime, limit: int) -> int:
+    async def prune(self, before: datetime, limit: int, *, noted: tuple[Note, datetime] | None = None) -> int:
         """Delete up to `limit` jobs that finished before this instant, with their attempts. How many.
 
         The ledger keeps what became of a slot's job. As many attempts that ended before this instant go too, of jobs
-        that are still not finished.
+        that are still not finished. `noted` is the note of whoever wants this, if anything goes, and when; how many
+        went is added to it.
         """
         ...
 
@@ -165,23 +175,34 @@ class Store(Ledger, Protocol):
 
     # --- operators ----------------------------------------------------------------------------------------------
 
-    async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
-        """Set the priority of an unfinished job, or add to it, between 0 and 100. The new one, or None."""
+    async def prioritize(
+        self, job_id: int, known: int, priority: int, now: datetime, *, note: Note | None = None
+    ) -> bool:
+        """Set the priority of an unfinished job that still has the one that is known."""
         ...
 
     async def ahead(self, job: Job, limit: int) -> int:
         """How many queued jobs of its queue are claimed before this one; the count ends at `limit`."""
         ...
 
-    async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
-        """Ask the node that runs this claim to stop it."""
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
+        """Ask the node that runs this claim to stop it, if nobody has asked yet."""
         ...
 
-    async def pause(self, queue: str, now: datetime) -> None: ...
+    async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        """Pause a queue that is not paused."""
+        ...
 
-    async def resume(self, queue: str, now: datetime) -> None: ...
+    async def resume(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        """Open a queue that is paused."""
+        ...
 
-    async def queues(self) -> list[Queue]: ...
+    async def queues(self, *, peek: bool = False) -> list[Queue]:
+        """All queues, with what waits in them counted up to DEPTH_LIMIT.
+
+        Whoever only wants to `peek` counts PEEK_LIMIT of a kind at most; where there is more, it gets the last sample.
+        """
+        ...
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

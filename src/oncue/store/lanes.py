@@ -49,7 +49,10 @@ def translated(error: BaseException) -> BaseException:
 def _ours(error: sqlite3.Error) -> StoreError:
     text = str(error)
     if "locked" in text or "busy" in text:
-        return StoreBusy("SQLite stayed locked: a write transaction is held open, by this caller or by another program")
+        return StoreBusy(
+            "SQLite stayed locked: a write transaction is held open, by this caller (an enqueue can join it: "
+            "`using(on=connection)`) or by another program"
+        )
     if "full" in text:
         return StoreFull(f"SQLite has no room left: {text}")
     if isinstance(error, sqlite3.OperationalError) and ("unable to open" in text or "disk I/O" in text):

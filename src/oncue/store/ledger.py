@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from oncue.control import Note
 from oncue.model import LONGEST_LISTING, Change, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
 
 
@@ -34,8 +35,11 @@ class Ledger(Protocol):
         """The schedules that the code of this application declared at some time, and that are not deleted."""
         ...
 
-    async def revise(self, changes: Sequence[Revised], now: datetime) -> list[bool]:
-        """Write schedules whose guard holds, each with its revision and the slots that it gives up on."""
+    async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+        """Write schedules whose guard holds, each with its revision and the slots that it gives up on.
+
+        `notes`, if there are any, are as many as the changes; those of the changes that took are written with them.
+        """
         ...
 
     async def revisions(self, schedule_id: int) -> list[Revision]:
@@ -61,11 +65,12 @@ class Ledger(Protocol):
         node: UUID | None = None,
         epoch: int | None = None,
         parked: bool = False,
+        notes: Sequence[Note | None] = (),
     ) -> list[bool]:
         """Move each schedule whose guard holds, write its slots, and make their jobs: all in one transaction.
 
         With an epoch, nothing is written unless `node` still leads under it. A fired job must start within its grace.
-        Parked jobs are not due until `release_parked` says so.
+        Parked jobs are not due until `release_parked` says so. `notes` are as in `revise`, one for each step.
         """
         ...
 
@@ -81,7 +86,9 @@ class Ledger(Protocol):
         """
         ...
 
-    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str) -> bool:
+    async def rerun(
+        self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
+    ) -> bool:
         """Run a finished job of this schedule again, if the schedule is still as it was read.
 
         `again` is the change that starts it over in place, or the id of a new job like it, which `by` has enqueued;

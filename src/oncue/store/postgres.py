@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
+from oncue.control import PEEK_LIMIT, Note
 from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
-    TERMINAL,
+    STATES,
     Attempt,
     Batch,
     Change,
@@ -34,8 +35,10 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
-from oncue.store.postgres_ledger import PostgresLedger, job_of, node_of
-from oncue.store.tables import NAMED_FOR, is_plain, queue_rows
+from oncue.store.postgres_batches import common, insert, receipts_of
+from oncue.store.postgres_desk import PostgresDesk
+from oncue.store.postgres_ledger import job_of, node_of
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
 CHANNEL = "oncue"
@@ -50,7 +53,7 @@ MIGRATION_LOCK = 0x6F6E637565
 _log = logging.getLogger("oncue.store")
 
 
-class PostgresStore(PostgresLedger):
+class PostgresStore(PostgresDesk):
     dialect = "postgres"
 
     def __init__(
@@ -144,11 +147,11 @@ class PostgresStore(PostgresLedger):
         tell = batch.state == "queued" and self._hints.take()
         async with self._connections.use() as connection:
             if len(batch.ids) == 1 and batch.keys is None and not tell:
-                await connection.execute(self._sql["enqueue_one"], batch.ids[0], batch.args[0], *_common(batch))
+                await connection.execute(self._sql["enqueue_one"], batch.ids[0], batch.args[0], *common(batch))
                 written = set(batch.ids)
             else:
-                written = await self._insert(connection, batch, 0, len(batch.ids), tell=tell)
-            receipts = await self._receipts(connection, batch, written)
+                written = await insert(connection, batch, 0, len(batch.ids), tell=tell)
+            receipts = await receipts_of(connection, batch, written)
         if written and not tell:
             (self._hints if batch.state == "queued" else self._later_hints).send()
         return receipts
@@ -160,75 +163,34 @@ class PostgresStore(PostgresLedger):
                 written = await self._touched(connection, batch) if in_doubt else set()
                 for start in range(0, len(batch.ids), ROWS_PER_STATEMENT):
                     end = start + ROWS_PER_STATEMENT
-                    written |= await self._insert(connection, batch, start, end, skip=written)
-                receipts += await self._receipts(connection, batch, written)
+                    written |= await insert(connection, batch, start, end, skip=written)
+                receipts += await receipts_of(connection, batch, written)
             await connection.execute("select pg_notify($1, $2)", CHANNEL, LATER)
         return receipts
-
-    async def _insert(
-        self,
-        connection: Connection,
-        batch: Batch,
-        start: int,
-        end: int,
-        *,
-        tell: bool = False,
-        skip: set[int] | None = None,
-    ) -> set[int]:
-        ids, args = batch.ids[start:end], batch.args[start:end]
-        keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(ids)
-        if skip:
-            kept = [row for row in zip(ids, args, keys, strict=True) if row[0] not in skip]
-            if not kept:
-                return set()
-            ids, args, keys = (list(column) for column in zip(*kept, strict=True))
-        rows = await connection.fetch(
-            self._sql["enqueue"],
-            ids,
-            args,
-            keys,
-            *_common(batch)[:-1],
-            tell,
-            batch.retry_of,
-        )
-        return {row[0] for row in rows}
 
     async def _touched(self, connection: Connection, batch: Batch) -> set[int]:
         rows = await connection.fetch(self._sql["touch"], batch.ids, batch.created_at, batch.task)
         return {row[0] for row in rows}
-
-    async def _receipts(self, connection: Connection, batch: Batch, written: set[int]) -> list[Receipt]:
-        if len(written) == len(batch.ids):
-            return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
-        return await self._receipts_of_duplicates(connection, batch, written)
-
-    async def _receipts_of_duplicates(self, connection: Connection, batch: Batch, written: set[int]) -> list[Receipt]:
-        keys = batch.keys or []
-        standing: dict[str, tuple[int, datetime]] = {}
-        while True:
-            left = [n for n, job_id in enumerate(batch.ids) if job_id not in written and keys[n] not in standing]
-            if not left:
-                break
-            rows = await connection.fetch(self._sql["standing"], batch.task, [keys[n] for n in left])
-            standing |= {row[2]: (row[0], row[1]) for row in rows}
-            # The job in the way may have finished between the two statements: then the way is free.
-            for n in left:
-                if keys[n] not in standing:
-                    written |= await self._insert(connection, batch, n, n + 1)
-        # In doubt, the job that stands may be the very one that the lost call has written meanwhile.
-        made = written.union(job_id for job_id, _ in standing.values())
-        return [
-            Receipt(job_id, batch.created_at, True) if job_id in made else Receipt(*standing[keys[n]], False)
-            for n, job_id in enumerate(batch.ids)
-        ]
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._fetch("job", job_id)
         return job_of(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
-        states = list(wanted.states) or None
-        rows = await self._fetch("jobs", states, wanted.queue, wanted.task, wanted.key, wanted.before, wanted.limit)
+        states, before = list(wanted.states or STATES), wanted.before or LARGEST_ID
+        match listing(wanted):
+            case "jobs":
+                rows = await self._fetch("jobs", wanted.before, wanted.limit, wanted.offset)
+            case "jobs_of_kinds":
+                last = wanted.offset + wanted.limit
+                rows = await self._fetch(
+                    "jobs_of_kinds", states, wanted.queue, wanted.task, before, last, wanted.offset
+                )
+            case "job_with_key":
+                rows = await self._fetch("job_with_key", wanted.task, wanted.key)
+            case name:
+                sought = (states, wanted.queue, wanted.task, wanted.key, before, wanted.limit, wanted.offset)
+                rows = await self._fetch(name, *sought)
         return [job_of(row) for row in rows]
 
     async def attempts(self, job_id: int) -> list[Attempt]:
@@ -255,20 +217,30 @@ class PostgresStore(PostgresLedger):
         now: datetime,
         *,
         suspect: bool,
+        rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
-        rows = await self._fetch("claim", node, queues, tasks, limit, now, suspect)
+        known = rooms or {}
+        rows = await self._fetch(
+            "claim", node, queues, tasks, limit, now, suspect, [known.get(queue) for queue in queues]
+        )
         return [Claim(*row) for row in rows]
 
-    async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
+    async def apply(self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         if not changes:
             return []
         # In the order of their ids, so that two batches that meet (a result and a rescue) never lock each other up.
         places = sorted(range(len(changes)), key=lambda place: changes[place].id)
         ordered = [changes[place] for place in places]
         name, columns = _columns(ordered)
+        took: list[int]
         try:
             async with self._connections.use() as connection:
-                took: list[int] = await connection.fetchval(self._sql[name], now, *columns)
+                if not notes:
+                    took = await connection.fetchval(self._sql[name], now, *columns)
+                else:
+                    async with connection.transaction():
+                        took = await connection.fetchval(self._sql[name], now, *columns)
+                        await self._add_notes(connection, [notes[places[ordinal - 1]] for ordinal in sorted(took)], now)
         except StoreError as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
@@ -317,24 +289,27 @@ class PostgresStore(PostgresLedger):
             )
         return int(status.split()[-1])
 
-    async def prune(self, before: datetime, limit: int) -> int:
-        gone = 0
+    async def prune(self, before: datetime, limit: int, *, noted: tuple[Note, datetime] | None = None) -> int:
         async with self._connections.use() as connection:
-            for state in sorted(TERMINAL):
-                gone += await self._pruned(connection, state, before, limit - gone)
+            gone = await self._pruned(connection, before, limit, noted)
             await connection.execute(self._sql["prune_attempts"], before, limit)
             if gone < limit:  # else there are older jobs yet, whose slots will ask for the name of their worker
                 await connection.execute(self._sql["forget_nodes"], before - NAMED_FOR)
         return gone
 
-    async def _pruned(self, connection: Connection, state: State, before: datetime, limit: int) -> int:
+    async def _pruned(
+        self, connection: Connection, before: datetime, limit: int, noted: tuple[Note, datetime] | None
+    ) -> int:
         async with connection.transaction():
-            old = await connection.fetch(self._sql["pick_old"], state, before, limit)
+            old = await connection.fetch(self._sql["pick_old"], before, limit)
             of_slots = [job_id for job_id, scheduled in old if scheduled]
             if of_slots:
                 await connection.execute(self._sql["keep_outcomes"], of_slots)
             status = await connection.execute(self._sql["prune"], [job_id for job_id, _ in old])
-        return int(status.split()[-1])
+            gone = int(status.split()[-1])
+            if gone and noted is not None:
+                await self._add_notes(connection, [noted[0]._replace(after={"jobs": gone})], noted[1])
+        return gone
 
     async def fold_counters(self, limit: int) -> int:
         async with self._connections.use() as connection:
@@ -346,27 +321,30 @@ class PostgresStore(PostgresLedger):
 
     # --- operators ----------------------------------------------------------------------------------------------
 
-    async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
-        rows = await self._fetch("prioritize", job_id, priority, add, now)
-        return rows[0][0] if rows else None
+    async def prioritize(
+        self, job_id: int, known: int, priority: int, now: datetime, *, note: Note | None = None
+    ) -> bool:
+        return await self._noted("prioritize", now, note, job_id, known, priority, now)
 
-    async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
-        asked = bool(await self._fetch("request_cancel", job_id, claim_no, now))
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
+        asked = await self._noted("request_cancel", now, note, job_id, claim_no, now)
         self._hints.send()
         return asked
 
-    async def pause(self, queue: str, now: datetime) -> None:
-        await self._fetch("pause", queue, now)
+    async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        return await self._noted("pause", now, note, queue, now)
 
-    async def resume(self, queue: str, now: datetime) -> None:
-        await self._fetch("resume", queue)
+    async def resume(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        opened = await self._noted("resume", now, note, queue)
         self._hints.send()
+        return opened
 
-    async def queues(self) -> list[Queue]:
+    async def queues(self, *, peek: bool = False) -> list[Queue]:
         return queue_rows(
             await self._fetch("queues"),
-            await self._fetch("live_counts", DEPTH_LIMIT),
+            await self.count(PEEK_LIMIT if peek else DEPTH_LIMIT),
             await self._fetch("totals"),
+            await self.last_sample() if peek else None,
         )
 
     # --- nodes --------------------------------------------------------------------------------------------------
@@ -441,15 +419,6 @@ class PostgresStore(PostgresLedger):
         with contextlib.suppress(StoreUnavailable):
             async with self._connections.use() as connection:
                 await connection.execute("select pg_notify($1, $2)", CHANNEL, what)
-
-
-def _common(batch: Batch) -> tuple[Any, ...]:
-    """What all jobs of a batch share, in the order of the statements."""
-    max_runtime = None if batch.max_runtime is None else timedelta(seconds=batch.max_runtime)
-    return (
-        *(batch.task, batch.queue, batch.priority, batch.state, batch.options, batch.max_retries, max_runtime),
-        *(batch.created_at, batch.visible_at, batch.deadline_at, batch.enqueued_by, batch.retry_of),
-    )
 
 
 def _columns(changes: Sequence[Change]) -> tuple[str, list[list[Any]]]:

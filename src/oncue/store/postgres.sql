@@ -33,10 +33,62 @@ select id, created_at, key from oncue_jobs
 select {job} from oncue_jobs where id = $1;
 
 -- name: jobs
+select {job} from oncue_jobs where $1::bigint is null or id < $1 order by id desc limit $2 offset $3;
+
+-- name: jobs_of_kinds
+-- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each. The
+-- newest of every kind that is wanted, then the newest of those: it costs what there are kinds, not what there are jobs.
+with recursive waiting (queue, task, state) as (
+    (select queue, task, state from oncue_jobs where state in ('scheduled', 'queued', 'retrying')
+      order by queue, task, state limit 1)
+    union all
+    select next.* from waiting cross join lateral (
+           select j.queue, j.task, j.state from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying')
+              and (j.queue, j.task, j.state) > (waiting.queue, waiting.task, waiting.state)
+            order by j.queue, j.task, j.state limit 1) as next
+), ended (queue, task, state) as (
+    (select queue, task, state from oncue_jobs where state in ('succeeded', 'failed', 'cancelled', 'skipped')
+      order by queue, task, state limit 1)
+    union all
+    select next.* from ended cross join lateral (
+           select j.queue, j.task, j.state from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped')
+              and (j.queue, j.task, j.state) > (ended.queue, ended.task, ended.state)
+            order by j.queue, j.task, j.state limit 1) as next
+), found as (
+    select newest.id from waiting k cross join lateral (
+           select j.id from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $4
+            order by j.id desc limit (select $5::int)) as newest
+     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+    union all
+    select newest.id from ended k cross join lateral (
+           select j.id from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $4
+            order by j.id desc limit (select $5::int)) as newest
+     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+    union all
+    select id from oncue_jobs
+     where state = 'running' and 'running' = any($1::text[]) and ($2::text is null or queue = $2)
+       and ($3::text is null or task = $3) and id < $4
+)
 select {job} from oncue_jobs
- where ($1::text[] is null or state = any($1)) and ($2::text is null or queue = $2)
-   and ($3::text is null or task = $3) and ($4::text is null or key = $4) and ($5::bigint is null or id < $5)
- order by id desc limit $6;
+ where id = any(array(select id from found order by id desc limit (select $5::int - $6::int) offset $6::int)) order by id desc;
+
+-- name: job_with_key
+-- Among the unfinished jobs of a task a key is unique.
+select {job} from oncue_jobs
+ where task = $1 and key = $2 and state in ('scheduled', 'queued', 'running', 'retrying');
+
+-- name: jobs_with_key
+-- Of finished jobs nobody keeps an index of keys: this walks.
+select {job} from oncue_jobs
+ where key = $4 and state = any($1::text[]) and ($2::text is null or queue = $2) and ($3::text is null or task = $3)
+   and id < $5
+ order by id desc limit $6 offset $7;
 
 -- name: attempts
 select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error
@@ -64,13 +116,15 @@ with claimed as (
        set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5, run_until = $5 + max_runtime,
            updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null
      where id = any(
-               array(select best.id from unnest($2::text[]) as wanted (queue)
+               array(select best.id from unnest($2::text[], $7::int[]) as wanted (queue, room)
                       cross join lateral (
                             select id, priority, order_at from oncue_jobs
                              where state = 'queued' and crashes = 0 and queue = wanted.queue and task = any($3::text[])
-                             order by priority desc, order_at, id limit (select $4::int)
+                             order by priority desc, order_at, id limit (select least($4::int, wanted.room))
                                for update skip locked) as best
-                      where not exists (select from oncue_queues where name = wanted.queue and paused_at is not null)
+                      where not exists (select from oncue_queues
+                                         where name = wanted.queue and (paused_at is not null or (
+                                               wanted.room is null and (global_limit is not null or node_limit is not null))))
                         and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
                         and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1
                                         and expires_at > $5)
@@ -78,7 +132,10 @@ with claimed as (
                || array(select id from oncue_jobs
                          where state = 'queued' and crashes > 0 and queue = any($2::text[]) and task = any($3::text[])
                            and not exists (select from oncue_queues
-                                            where name = oncue_jobs.queue and paused_at is not null)
+                                             join unnest($2::text[], $7::int[]) as wanted (queue, room)
+                                               on name = wanted.queue
+                                            where name = oncue_jobs.queue and (paused_at is not null or (
+                                                  room is null and (global_limit is not null or node_limit is not null))))
                            and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
                            and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1
                                            and expires_at > $5)
@@ -112,15 +169,19 @@ with change as (
       from change c
      where j.id = any($2::bigint[]) and j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
-              c.error, c.ordinal
+              c.error, c.ordinal, c.from_state
 ), history as (
     insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
     select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error from done
      where outcome is not null and state in ('scheduled', 'queued', 'retrying')
 ), counted as (
+    -- A job counts where it has ended; one that starts over counts there no more.
     insert into oncue_counter_deltas (queue, task, state, jobs)
     select queue, task, state, count(*) from done where state in ('succeeded', 'failed', 'cancelled', 'skipped')
      group by queue, task, state
+    union all
+    select queue, task, from_state, -count(*) from done
+     where from_state in ('succeeded', 'failed', 'cancelled', 'skipped') group by queue, task, from_state
 )
 select coalesce(array_agg(ordinal), '{}') from done;
 
@@ -191,11 +252,12 @@ update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, upda
 
 -- name: pick_old
 select id, schedule_id is not null from oncue_jobs
- where state = $1 and state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $2
- order by finished_at limit (select $3::int) for update skip locked;
+ where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $1
+ order by finished_at limit (select $2::int) for update skip locked;
 
 -- name: prune
-delete from oncue_jobs where id = any($1::bigint[]) and state in ('succeeded', 'failed', 'cancelled', 'skipped');
+-- `state || ''` keeps the planner from the index of finished jobs, which it would read from end to end.
+delete from oncue_jobs where id = any($1::bigint[]) and state || '' in ('succeeded', 'failed', 'cancelled', 'skipped');
 
 -- name: prune_attempts
 delete from oncue_attempts
@@ -222,23 +284,24 @@ select queue, priority, count(*) from (
  group by queue, priority order by queue, priority;
 
 -- name: prioritize
-update oncue_jobs set priority = least(greatest(case when $3 then priority else 0 end + $2, 0), 100), updated_at = $4
- where id = $1 and state in ('scheduled', 'queued', 'running', 'retrying')
-returning priority;
+update oncue_jobs set priority = $3, updated_at = $4
+ where id = $1 and state in ('scheduled', 'queued', 'running', 'retrying') and priority = $2
+returning id;
 
 -- name: request_cancel
 update oncue_jobs set cancel_requested_at = $3, updated_at = $3
- where id = $1 and state = 'running' and claim_no = $2 returning id;
+ where id = $1 and state = 'running' and claim_no = $2 and cancel_requested_at is null returning id;
 
 -- name: pause
 insert into oncue_queues (name, paused_at) values ($1, $2)
-    on conflict (name) do update set paused_at = coalesce(oncue_queues.paused_at, excluded.paused_at);
+    on conflict (name) do update set paused_at = excluded.paused_at where oncue_queues.paused_at is null
+returning name;
 
 -- name: resume
-update oncue_queues set paused_at = null where name = $1;
+update oncue_queues set paused_at = null where name = $1 and paused_at is not null returning name;
 
 -- name: queues
-select name, paused_at from oncue_queues;
+select name, paused_at, global_limit, node_limit from oncue_queues;
 
 -- name: live_counts
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
@@ -247,7 +310,8 @@ select queue, 'queued' as state, count(*) from (
     union all
     (select queue from oncue_jobs where state = 'queued' and crashes > 0 limit $1)) as waiting group by queue
 union all
-select queue, 'running', count(*) from oncue_jobs where state = 'running' group by queue
+select queue, 'running', count(*) from (
+    select queue from oncue_jobs where state = 'running' limit $1) as running group by queue
 union all
 select queue, 'later', count(*) from (
     select queue from oncue_jobs where state in ('scheduled', 'retrying') limit $1) as later group by queue;
@@ -258,6 +322,8 @@ select queue, state, sum(jobs)::bigint from (
  group by queue, state;
 
 -- name: register
+-- Seats that a node held before it was declared lost may be others' by now.
+with freed as (delete from oncue_seats where node_id = $1)
 insert into oncue_nodes ({node})
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
     on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from oncue.control import Note
 from oncue.errors import Conflict, NameClash, StoreRefused, StoreUnavailable
 from oncue.model import (
     LONGEST_LISTING,
@@ -31,7 +31,7 @@ from oncue.model import (
 from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.hints import Debounce
-from oncue.store.tables import BEGINNING, is_plain_step
+from oncue.store.tables import BEGINNING, is_plain_step, loaded
 
 T = TypeVar("T")
 
@@ -59,9 +59,12 @@ class PostgresLedger:
     async def declared(self, application: str) -> list[Schedule]:
         return [_schedule(row) for row in await self._fetch("declared", application)]
 
-    async def revise(self, changes: Sequence[Revised], now: datetime) -> list[bool]:
+    async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         async with self._connections.use() as connection, connection.transaction():
             took = [await self._revised(connection, change, now) for change in changes]
+            if notes:
+                written = [note for note, wrote in zip(notes, took, strict=True) if wrote]
+                await self._add_notes(connection, written, now)
         self._hints.send()
         return took
 
@@ -70,7 +73,8 @@ class PostgresLedger:
         if change.version == 0:
             schedule_id = await connection.fetchval(self._sql["create_schedule"], *fields)
         else:
-            schedule_id = await connection.fetchval(self._sql["change_schedule"], *fields, change.version)
+            guard = (change.version, change.schedule.id)
+            schedule_id = await connection.fetchval(self._sql["change_schedule"], *fields, *guard)
         if schedule_id is None:
             return False
         if change.revision is not None:
@@ -106,16 +110,18 @@ class PostgresLedger:
         node: UUID | None = None,
         epoch: int | None = None,
         parked: bool = False,
+        notes: Sequence[Note | None] = (),
     ) -> list[bool]:
         if not steps:
             return []
         ordered = sorted(steps, key=lambda step: step.schedule_id)
         author = (now, node, epoch)
-        if not parked and all(map(is_plain_step, ordered)):
+        if not parked and not notes and all(map(is_plain_step, ordered)):
             won = await _untangled(lambda: self._decided_plainly(ordered, author, by))
         else:
             entry: tuple[State, datetime] = ("scheduled", PARKED) if parked else ("queued", now)
-            won = await _untangled(lambda: self._decided(ordered, author, by, entry))
+            by_schedule = {step.schedule_id: note for step, note in zip(steps, notes, strict=True)} if notes else {}
+            won = await _untangled(lambda: self._decided(ordered, author, by, entry, by_schedule))
         if won and any(decided.job_id is not None for step in steps for decided in step.decided):
             self._hints.send()
         return [step.schedule_id in won for step in steps]
@@ -136,16 +142,24 @@ class PostgresLedger:
         return set(won)
 
     async def _decided(
-        self, steps: Sequence[Step], author: tuple[Any, ...], by: str, entry: tuple[State, datetime]
+        self,
+        steps: Sequence[Step],
+        author: tuple[Any, ...],
+        by: str,
+        entry: tuple[State, datetime],
+        notes: Mapping[int, Note | None] | None = None,
     ) -> set[int]:
         ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
         fires = [any(decided.job_id is not None for decided in step.decided) for step in steps]
         rows = [(step.schedule_id, *decided) for step in steps for decided in step.decided]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
+        parameters = (*author, ids, versions, cursors, next_runs, fires, by, *columns, *entry)
         async with self._connections.use() as connection:
-            won = await connection.fetchval(
-                self._sql["decide"], *author, ids, versions, cursors, next_runs, fires, by, *columns, *entry
-            )
+            if not notes:
+                return set(await connection.fetchval(self._sql["decide"], *parameters))
+            async with connection.transaction():
+                won = await connection.fetchval(self._sql["decide"], *parameters)
+                await self._add_notes(connection, [notes[schedule_id] for schedule_id in won], author[0])
         return set(won)
 
     async def unfinished(self, schedule_id: int, limit: int) -> list[int]:
@@ -163,7 +177,9 @@ class PostgresLedger:
         self._hints.send()
         return int(status.split()[-1])
 
-    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str) -> bool:
+    async def rerun(
+        self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
+    ) -> bool:
         try:
             async with self._connections.use() as connection, connection.transaction():
                 if not await connection.fetchval(self._sql["hold_version"], schedule.id, schedule.version):
@@ -173,6 +189,8 @@ class PostgresLedger:
                     made = await connection.fetchval(self._sql["repeat"], *seen, again, now, by)
                 else:
                     made = await connection.fetchval(self._sql["apply"], now, *([value] for value in again))
+                if made:
+                    await self._add_notes(connection, [note], now)
         except StoreRefused as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
@@ -252,6 +270,9 @@ class PostgresLedger:
                 await connection.execute(script)
         return list(views)
 
+    async def _add_notes(self, connection: Connection, notes: Sequence[Note | None], now: datetime) -> None:
+        raise NotImplementedError
+
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
             return await connection.fetch(self._sql[name], *parameters)
@@ -304,8 +325,7 @@ def node_of(row: asyncpg.Record) -> Node:
 def job_of(row: asyncpg.Record) -> Job:
     values = dict(row)
     assert values["state"] in STATES
-    values["args"] = json.loads(values["args"])
-    values["result"] = None if values["result"] is None else json.loads(values["result"])
+    values["args"], values["result"] = loaded(values["args"]), loaded(values["result"])
     if values["max_runtime"] is not None:
         values["max_runtime"] = values["max_runtime"].total_seconds()
     return Job(**values)

@@ -23,7 +23,7 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 update oncue_schedules
    set ({schedule_fields}) = ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
                               $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)
- where name = $1 and version = $31 returning id;
+ where id = $32 and version = $31 returning id;
 
 -- name: add_revision
 insert into oncue_revisions ({revision})

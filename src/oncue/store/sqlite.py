@@ -7,7 +7,7 @@ import contextlib
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from uuid import UUID
 
 from oncue import model
 from oncue.clock import wall
+from oncue.control import PEEK_LIMIT, Note
 from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
-    TERMINAL,
+    STATES,
     Attempt,
     Batch,
     Change,
@@ -35,8 +36,9 @@ from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
-from oncue.store.sqlite_ledger import SqliteLedger, rows_of
-from oncue.store.tables import NAMED_FOR, is_plain, queue_rows
+from oncue.store.sqlite_desk import SqliteDesk
+from oncue.store.sqlite_ledger import rows_of
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
@@ -52,7 +54,7 @@ create temp table if not exists change (
 """
 
 
-class SqliteStore(SqliteLedger):
+class SqliteStore(SqliteDesk):
     """One file, any number of processes on one host. `inline` keeps everything in the caller's thread."""
 
     dialect = "sqlite"
@@ -170,60 +172,51 @@ class SqliteStore(SqliteLedger):
             raise
 
     def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
-        rows = list(zip(batch.ids, batch.args, _keys(batch), strict=True))
+        there: set[int] = set()
         if in_doubt:
-            connection.execute(self._sql["touch"], _identity(batch))
+            connection.execute(self._sql["touch"], values.identity(batch))
             there = self._written(connection, batch)
-            rows = [row for row in rows if row[0] not in there]
-        connection.execute(
-            self._sql["enqueue"],
-            {
-                "jobs": json.dumps(rows),
-                "task": batch.task,
-                "queue": batch.queue,
-                "priority": batch.priority,
-                "state": batch.state,
-                "options": batch.options,
-                "max_retries": batch.max_retries,
-                "max_runtime": None if batch.max_runtime is None else round(batch.max_runtime * 1e6),
-                "created_at": values.micros(batch.created_at),
-                "visible_at": values.micros(batch.visible_at),
-                "deadline_at": values.micros_or_none(batch.deadline_at),
-                "enqueued_by": batch.enqueued_by,
-                "retry_of": batch.retry_of,
-            },
-        )
+        connection.execute(self._sql["enqueue"], values.batch(batch, skip=there))
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
-        written, standing = self._written(connection, batch), self._standing(connection, batch)
-        return [
-            Receipt(job_id, batch.created_at, True) if job_id in written else Receipt(*standing[key], False)
-            for job_id, key in zip(batch.ids, batch.keys, strict=True)
-        ]
+        standing = rows_of(connection, self._sql["standing"], values.keys(batch))
+        return values.receipts(batch, self._written(connection, batch), standing)
 
     def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
-        return set(rows_of(connection, self._sql["written"], _identity(batch)))
-
-    def _standing(self, connection: sqlite3.Connection, batch: Batch) -> dict[str, tuple[int, datetime]]:
-        parameters = {"task": batch.task, "keys": json.dumps(batch.keys)}
-        found = rows_of(connection, self._sql["standing"], parameters)
-        return {key: (job_id, values.instant(created_at)) for key, job_id, created_at in found}
+        return set(rows_of(connection, self._sql["written"], values.identity(batch)))
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._rows("job", job_id=job_id)
         return values.job(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
-        rows = await self._rows(
-            "jobs",
-            states=json.dumps(wanted.states) if wanted.states else None,
-            queue=wanted.queue,
-            task=wanted.task,
-            key=wanted.key,
-            before=wanted.before,
-            limit=wanted.limit,
-        )
-        return [values.job(row) for row in rows]
+        return [values.job(row) for row in await self._reader.read(lambda connection: self._listed(connection, wanted))]
+
+    def _listed(self, connection: sqlite3.Connection, wanted: JobFilter) -> list[Any]:
+        last = wanted.offset + wanted.limit
+        parameters = {
+            "states": json.dumps(wanted.states or STATES),
+            "queue": wanted.queue,
+            "task": wanted.task,
+            "key": wanted.key,
+            "before": wanted.before or LARGEST_ID,
+            "limit": wanted.limit,
+            "offset": wanted.offset,
+        }
+        match listing(wanted):
+            case "jobs_of_kinds":
+                return self._of_kinds(connection, parameters, wanted.offset, last)
+            case name:
+                return connection.execute(self._sql[name], parameters).fetchall()
+
+    def _of_kinds(self, connection: sqlite3.Connection, parameters: dict[str, Any], first: int, last: int) -> list[Any]:
+        connection.execute("savepoint listing")  # so that both statements see the same
+        try:
+            kinds = connection.execute(self._sql["newest_of_kinds"], {**parameters, "limit": last}).fetchall()
+            ids = sorted((job_id for (kind,) in kinds for job_id in json.loads(kind)), reverse=True)[first:last]
+            return connection.execute(self._sql["jobs_by_ids"], {"ids": json.dumps(ids)}).fetchall()
+        finally:
+            connection.execute("release listing")
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         rows = await self._rows("attempts", job_id=job_id)
@@ -264,22 +257,26 @@ class SqliteStore(SqliteLedger):
         now: datetime,
         *,
         suspect: bool,
+        rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
+        rooms = rooms or {}
         lookup = {
             "node": str(node),
             "now": values.micros(now),
             "queues": json.dumps(list(queues)),
             "tasks": json.dumps(list(tasks)),
-            "limit": limit,
+            "rooms": json.dumps(rooms),
         }
         # Looking costs no lock: an idle worker writes nothing. While claims find something, it need not look first.
         if not self._found_some:
-            self._found_some = bool(await self._reader.read(lambda connection: self._best(connection, lookup, suspect)))
+            self._found_some = bool(
+                await self._reader.read(lambda connection: self._best(connection, lookup, limit, rooms, suspect))
+            )
         if not self._found_some:
             return []
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, suspect))}
+            taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, limit, rooms, suspect))}
             connection.execute(self._sql["take"], taken)
             return rows_of(connection, self._sql["taken"], taken)
 
@@ -287,24 +284,36 @@ class SqliteStore(SqliteLedger):
         self._found_some = bool(claims)
         return claims
 
-    def _best(self, connection: sqlite3.Connection, lookup: dict[str, Any], suspect: bool) -> list[int]:
+    def _best(
+        self,
+        connection: sqlite3.Connection,
+        lookup: dict[str, Any],
+        limit: int,
+        rooms: Mapping[str, int],
+        suspect: bool,
+    ) -> list[int]:
         found: list[tuple[int, int, int]] = []
         suspects: list[tuple[int, int, int]] = []
         for (name,) in connection.execute(self._sql["open_queues"], lookup).fetchall():
-            found += rows_of(connection, self._sql["best"], {**lookup, "queue": name})
+            few = {**lookup, "queue": name, "limit": min(limit, rooms.get(name, limit))}
+            found += rows_of(connection, self._sql["best"], few)
             if suspect:
-                suspects += rows_of(connection, self._sql["suspect"], {**lookup, "queue": name})
-        best = sorted(found)[: lookup["limit"]] + sorted(suspects)[:1]
+                suspects += rows_of(connection, self._sql["suspect"], few)
+        best = sorted(found)[:limit] + sorted(suspects)[:1]
         return [job_id for _, _, job_id in best]
 
-    async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
+    async def apply(self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         if not changes:
             return []
 
         def work(connection: sqlite3.Connection) -> set[int]:
             if all(map(is_plain, changes)) and self._applied_plain(connection, changes, now):
-                return set(range(len(changes)))
-            return self._applied(connection, changes, now)
+                took = set(range(len(changes)))
+            else:
+                took = self._applied(connection, changes, now)
+            if notes:
+                self._add_notes(connection, [notes[ordinal] for ordinal in sorted(took)], now)
+            return took
 
         try:
             took = await self._writer.write(work)
@@ -385,14 +394,14 @@ class SqliteStore(SqliteLedger):
             priority=lane.priority,
         )
 
-    async def prune(self, before: datetime, limit: int) -> int:
+    async def prune(self, before: datetime, limit: int, *, noted: tuple[Note, datetime] | None = None) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            gone = 0
-            for state in sorted(TERMINAL):
-                parameters = {"state": state, "before": values.micros(before), "limit": limit - gone}
-                old = {"ids": json.dumps(rows_of(connection, self._sql["pick_old"], parameters))}
-                connection.execute(self._sql["keep_outcomes"], old)
-                gone += connection.execute(self._sql["prune"], old).rowcount
+            parameters = {"before": values.micros(before), "limit": limit}
+            old = {"ids": json.dumps(rows_of(connection, self._sql["pick_old"], parameters))}
+            connection.execute(self._sql["keep_outcomes"], old)
+            gone = connection.execute(self._sql["prune"], old).rowcount
+            if gone and noted is not None:
+                self._add_notes(connection, [noted[0]._replace(after={"jobs": gone})], noted[1])
             connection.execute(self._sql["prune_attempts"], {"before": values.micros(before), "limit": limit})
             if gone < limit:  # else there are older jobs yet, whose slots will ask for the name of their worker
                 connection.execute(self._sql["forget_nodes"], {"before": values.micros(before - NAMED_FOR)})
@@ -412,51 +421,58 @@ class SqliteStore(SqliteLedger):
 
     # --- operators ----------------------------------------------------------------------------------------------
 
-    async def prioritize(self, job_id: int, priority: int, *, add: bool, now: datetime) -> int | None:
-        parameters = {"job_id": job_id, "priority": priority, "add": add, "now": values.micros(now)}
+    async def prioritize(
+        self, job_id: int, known: int, priority: int, now: datetime, *, note: Note | None = None
+    ) -> bool:
+        return await self._noted(
+            "prioritize", now, note, job_id=job_id, known=known, priority=priority, now=values.micros(now)
+        )
 
-        def work(connection: sqlite3.Connection) -> int | None:
-            rows = connection.execute(self._sql["prioritize"], parameters).fetchall()
-            return rows[0][0] if rows else None
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
+        return await self._noted("request_cancel", now, note, job_id=job_id, claim_no=claim_no, now=values.micros(now))
 
-        return await self._writer.write(work)
+    async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        return await self._noted("pause", now, note, queue=queue, now=values.micros(now))
 
-    async def request_cancel(self, job_id: int, claim_no: int, now: datetime) -> bool:
-        asked = await self._write("request_cancel", job_id=job_id, claim_no=claim_no, now=values.micros(now))
-        return asked == 1
+    async def resume(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        return await self._noted("resume", now, note, queue=queue)
 
-    async def pause(self, queue: str, now: datetime) -> None:
-        await self._write("pause", queue=queue, now=values.micros(now))
-
-    async def resume(self, queue: str, now: datetime) -> None:
-        await self._write("resume", queue=queue)
-
-    async def queues(self) -> list[Queue]:
-        known = [(name, values.instant_or_none(paused_at)) for name, paused_at in await self._rows("queues")]
-        return queue_rows(known, await self._rows("live_counts", limit=DEPTH_LIMIT), await self._rows("totals"))
+    async def queues(self, *, peek: bool = False) -> list[Queue]:
+        rows = await self._rows("queues")
+        return queue_rows(
+            [(name, values.instant_or_none(paused_at), *limits) for name, paused_at, *limits in rows],
+            await self.count(PEEK_LIMIT if peek else DEPTH_LIMIT),
+            await self._rows("totals"),
+            await self.last_sample() if peek else None,
+        )
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
     async def register(self, node: Node) -> None:
-        await self._write(
-            "register",
-            id=str(node.id),
-            name=node.name,
-            host=node.host,
-            pid=node.pid,
-            boot_id=node.boot_id,
-            version=node.version,
-            queues=json.dumps(node.queues),
-            tasks=json.dumps(node.tasks),
-            concurrency=node.concurrency,
-            address=node.address,
-            started_at=values.micros(node.started_at),
-            beat_at=values.micros(node.beat_at),
-            expires_at=values.micros(node.expires_at),
-            process_start=node.process_start,
-            exclusive=node.exclusive,
-            schedules=json.dumps(node.schedules),
-        )
+        parameters = {
+            "id": str(node.id),
+            "name": node.name,
+            "host": node.host,
+            "pid": node.pid,
+            "boot_id": node.boot_id,
+            "version": node.version,
+            "queues": json.dumps(node.queues),
+            "tasks": json.dumps(node.tasks),
+            "concurrency": node.concurrency,
+            "address": node.address,
+            "started_at": values.micros(node.started_at),
+            "beat_at": values.micros(node.beat_at),
+            "expires_at": values.micros(node.expires_at),
+            "process_start": node.process_start,
+            "exclusive": node.exclusive,
+            "schedules": json.dumps(node.schedules),
+        }
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(self._sql["free_own_seats"], parameters)
+            connection.execute(self._sql["register"], parameters)
+
+        await self._writer.write(work)
 
     async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
@@ -517,14 +533,6 @@ def _log_ahead(connection: sqlite3.Connection, patience: float) -> None:
                 raise
             threading.Event().wait(BUSY_PAUSE)
     connection.execute("pragma journal_mode = wal")
-
-
-def _keys(batch: Batch) -> Sequence[str | None]:
-    return batch.keys or [None] * len(batch.ids)
-
-
-def _identity(batch: Batch) -> dict[str, Any]:
-    return {"ids": json.dumps(batch.ids), "task": batch.task, "created_at": values.micros(batch.created_at)}
 
 
 def _version(connection: sqlite3.Connection) -> int:

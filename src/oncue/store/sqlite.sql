@@ -32,10 +32,76 @@ select json_group_array(json_array(key, id, created_at)) from oncue_jobs
 select {job} from oncue_jobs where id = :job_id;
 
 -- name: jobs
+select {job} from oncue_jobs where id < :before order by id desc limit :limit offset :offset;
+
+-- name: jobs_by_ids
+select {job} from oncue_jobs where id in (select value from json_each(:ids)) order by id desc;
+
+-- name: newest_of_kinds
+-- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each. The
+-- newest of every kind that is wanted: it costs what there are kinds, not what there are jobs.
+with recursive waiting (queue, task, state) as (
+    select * from (select queue, task, state from oncue_jobs indexed by oncue_jobs_waiting
+                    where state in ('scheduled', 'queued', 'retrying') order by queue, task, state limit 1)
+    union all
+    select j.queue, j.task, j.state from waiting k join oncue_jobs j on j.id = coalesce(
+        (select id from oncue_jobs indexed by oncue_jobs_waiting
+          where state in ('scheduled', 'queued', 'retrying') and queue = k.queue and task = k.task
+            and state > k.state order by state limit 1),
+        (select id from oncue_jobs indexed by oncue_jobs_waiting
+          where state in ('scheduled', 'queued', 'retrying') and queue = k.queue and task > k.task
+          order by task, state limit 1),
+        (select id from oncue_jobs indexed by oncue_jobs_waiting
+          where state in ('scheduled', 'queued', 'retrying') and queue > k.queue
+          order by queue, task, state limit 1))
+), ended (queue, task, state) as (
+    select * from (select queue, task, state from oncue_jobs indexed by oncue_jobs_ended
+                    where state in ('succeeded', 'failed', 'cancelled', 'skipped') order by queue, task, state limit 1)
+    union all
+    select j.queue, j.task, j.state from ended k join oncue_jobs j on j.id = coalesce(
+        (select id from oncue_jobs indexed by oncue_jobs_ended
+          where state in ('succeeded', 'failed', 'cancelled', 'skipped') and queue = k.queue and task = k.task
+            and state > k.state order by state limit 1),
+        (select id from oncue_jobs indexed by oncue_jobs_ended
+          where state in ('succeeded', 'failed', 'cancelled', 'skipped') and queue = k.queue and task > k.task
+          order by task, state limit 1),
+        (select id from oncue_jobs indexed by oncue_jobs_ended
+          where state in ('succeeded', 'failed', 'cancelled', 'skipped') and queue > k.queue
+          order by queue, task, state limit 1))
+)
+select (select json_group_array(id) from (
+            select j.id from oncue_jobs j indexed by oncue_jobs_waiting
+             where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+               and j.state = k.state and j.id < :before
+             order by j.id desc limit :limit))
+  from waiting k
+ where k.state in (select value from json_each(:states)) and (:queue is null or k.queue = :queue)
+   and (:task is null or k.task = :task)
+union all
+select (select json_group_array(id) from (
+            select j.id from oncue_jobs j indexed by oncue_jobs_ended
+             where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue
+               and j.task = k.task and j.state = k.state and j.id < :before
+             order by j.id desc limit :limit))
+  from ended k
+ where k.state in (select value from json_each(:states)) and (:queue is null or k.queue = :queue)
+   and (:task is null or k.task = :task)
+union all
+select json_group_array(id) from oncue_jobs indexed by oncue_jobs_running
+ where state = 'running' and 'running' in (select value from json_each(:states))
+   and (:queue is null or queue = :queue) and (:task is null or task = :task) and id < :before;
+
+-- name: job_with_key
+-- Among the unfinished jobs of a task a key is unique.
 select {job} from oncue_jobs
- where (:states is null or state in (select value from json_each(:states))) and (:queue is null or queue = :queue)
-   and (:task is null or task = :task) and (:key is null or key = :key) and (:before is null or id < :before)
- order by id desc limit :limit;
+ where task = :task and key = :key and state in ('scheduled', 'queued', 'running', 'retrying');
+
+-- name: jobs_with_key
+-- Of finished jobs nobody keeps an index of keys: this walks.
+select {job} from oncue_jobs
+ where key = :key and state in (select value from json_each(:states)) and (:queue is null or queue = :queue)
+   and (:task is null or task = :task) and id < :before
+ order by id desc limit :limit offset :offset;
 
 -- name: attempts
 select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error
@@ -51,7 +117,10 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 
 -- name: open_queues
 select value from json_each(:queues) as wanted
- where not exists (select 1 from oncue_queues where name = wanted.value and paused_at is not null)
+ where not exists (select 1 from oncue_queues
+                     where name = wanted.value and (paused_at is not null or (
+                           (global_limit is not null or node_limit is not null)
+                           and name not in (select key from json_each(:rooms)))))
    and exists (select 1 from oncue_nodes where id = :node and expires_at > :now and lost_at is null)
    and not exists (select 1 from oncue_leases where name = 'exclusive' and holder <> :node and expires_at > :now);
 
@@ -115,9 +184,13 @@ select c.id, c.attempt, c.claim_no, j.node_id, c.started_at, c.ended_at, c.outco
  where c.outcome is not null and c.state in ('scheduled', 'queued', 'retrying');
 
 -- name: count
+-- A job counts where it has ended; one that starts over counts there no more.
 insert into oncue_counter_deltas (queue, task, state, jobs)
 select j.queue, j.task, c.state, count(*) from temp.change c join oncue_jobs j on j.id = c.id
- where c.state in ('succeeded', 'failed', 'cancelled', 'skipped') group by j.queue, j.task, c.state;
+ where c.state in ('succeeded', 'failed', 'cancelled', 'skipped') group by j.queue, j.task, c.state
+union all
+select j.queue, j.task, c.from_state, -count(*) from temp.change c join oncue_jobs j on j.id = c.id
+ where c.from_state in ('succeeded', 'failed', 'cancelled', 'skipped') group by j.queue, j.task, c.from_state;
 
 -- name: apply
 update oncue_jobs
@@ -193,7 +266,7 @@ update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_
 -- The literal states are those of the index: without them SQLite would read the whole table.
 select json_group_array(id) from (
     select id from oncue_jobs
-     where state = :state and state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < :before
+     where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < :before
      order by finished_at limit :limit);
 
 -- name: prune
@@ -228,23 +301,22 @@ select queue, priority, count(*) from (
  group by queue, priority order by queue, priority;
 
 -- name: prioritize
-update oncue_jobs
-   set priority = min(max(case when :add then priority else 0 end + :priority, 0), 100), updated_at = :now
- where id = :job_id and state in ('scheduled', 'queued', 'running', 'retrying') returning priority;
+update oncue_jobs set priority = :priority, updated_at = :now
+ where id = :job_id and state in ('scheduled', 'queued', 'running', 'retrying') and priority = :known;
 
 -- name: request_cancel
 update oncue_jobs set cancel_requested_at = :now, updated_at = :now
- where id = :job_id and state = 'running' and claim_no = :claim_no;
+ where id = :job_id and state = 'running' and claim_no = :claim_no and cancel_requested_at is null;
 
 -- name: pause
 insert into oncue_queues (name, paused_at) values (:queue, :now)
-    on conflict (name) do update set paused_at = coalesce(paused_at, excluded.paused_at);
+    on conflict (name) do update set paused_at = excluded.paused_at where paused_at is null;
 
 -- name: resume
-update oncue_queues set paused_at = null where name = :queue;
+update oncue_queues set paused_at = null where name = :queue and paused_at is not null;
 
 -- name: queues
-select name, paused_at from oncue_queues;
+select name, paused_at, global_limit, node_limit from oncue_queues;
 
 -- name: live_counts
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
@@ -255,7 +327,8 @@ select queue, 'queued', count(*) from (
     select * from (select queue from oncue_jobs indexed by oncue_jobs_suspects
                     where state = 'queued' and crashes > 0 limit :limit)) group by queue
 union all
-select queue, 'running', count(*) from oncue_jobs indexed by oncue_jobs_running where state = 'running' group by queue
+select queue, 'running', count(*) from (
+    select queue from oncue_jobs indexed by oncue_jobs_running where state = 'running' limit :limit) group by queue
 union all
 select queue, 'later', count(*) from (
     select queue from oncue_jobs indexed by oncue_jobs_later
@@ -265,6 +338,10 @@ select queue, 'later', count(*) from (
 select queue, state, sum(jobs) from (
     select queue, state, jobs from oncue_counters union all select queue, state, jobs from oncue_counter_deltas)
  group by queue, state;
+
+-- name: free_own_seats
+-- Seats that a node held before it was declared lost may be others' by now.
+delete from oncue_seats where node_id = :id;
 
 -- name: register
 insert into oncue_nodes ({node})

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from oncue.control import Note
 from oncue.errors import Conflict, NameClash, StoreRefused
 from oncue.model import (
     LONGEST_LISTING,
@@ -57,14 +58,18 @@ class SqliteLedger:
     async def declared(self, application: str) -> list[Schedule]:
         return [values.schedule(row) for row in await self._rows("declared", application=application)]
 
-    async def revise(self, changes: Sequence[Revised], now: datetime) -> list[bool]:
-        return await self._writer.write(
-            lambda connection: [self._revised(connection, change, now) for change in changes]
-        )
+    async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+        def work(connection: sqlite3.Connection) -> list[bool]:
+            took = [self._revised(connection, change, now) for change in changes]
+            if notes:
+                self._add_notes(connection, [note for note, wrote in zip(notes, took, strict=True) if wrote], now)
+            return took
+
+        return await self._writer.write(work)
 
     def _revised(self, connection: sqlite3.Connection, change: Revised, now: datetime) -> bool:
         statement = "change_schedule" if change.version else "create_schedule"
-        parameters = {**values.fields(change.schedule), "expected": change.version}
+        parameters = {**values.fields(change.schedule), "id": change.schedule.id, "expected": change.version}
         if not connection.execute(self._sql[statement], parameters).rowcount:
             return False
         name = change.schedule.name
@@ -100,6 +105,7 @@ class SqliteLedger:
         node: UUID | None = None,
         epoch: int | None = None,
         parked: bool = False,
+        notes: Sequence[Note | None] = (),
     ) -> list[bool]:
         if not steps:
             return []
@@ -112,7 +118,15 @@ class SqliteLedger:
             "state": "scheduled" if parked else "queued",
             "visible_at": _PARKED if parked else values.micros(now),
         }
-        won = await self._writer.write(lambda connection: self._decided(connection, steps, common))
+
+        def work(connection: sqlite3.Connection) -> set[int]:
+            won = self._decided(connection, steps, common)
+            if notes:
+                written = [note for step, note in zip(steps, notes, strict=True) if step.schedule_id in won]
+                self._add_notes(connection, written, now)
+            return won
+
+        won = await self._writer.write(work)
         return [step.schedule_id in won for step in steps]
 
     def _decided(self, connection: sqlite3.Connection, steps: Sequence[Step], common: dict[str, Any]) -> set[int]:
@@ -151,8 +165,10 @@ class SqliteLedger:
 
         return await self._writer.write(work)
 
-    async def rerun(self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str) -> bool:
-        def work(connection: sqlite3.Connection) -> bool:
+    async def rerun(
+        self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
+    ) -> bool:
+        def made(connection: sqlite3.Connection) -> bool:
             guard = {"id": schedule.id, "version": schedule.version}
             if not connection.execute(self._sql["hold_version"], guard).rowcount:
                 return False
@@ -162,6 +178,12 @@ class SqliteLedger:
             new = {"new_id": again, "now": values.micros(now), "by": by}
             return connection.execute(self._sql["repeat"], {**parameters, **new}).rowcount == 1
 
+        def work(connection: sqlite3.Connection) -> bool:
+            took = made(connection)
+            if took:
+                self._add_notes(connection, [note], now)
+            return took
+
         try:
             return await self._writer.write(work)
         except StoreRefused as error:
@@ -170,6 +192,9 @@ class SqliteLedger:
             raise
 
     def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
+        raise NotImplementedError
+
+    def _add_notes(self, connection: sqlite3.Connection, notes: Sequence[Note | None], now: datetime) -> None:
         raise NotImplementedError
 
     async def retries(self, job_id: int) -> list[Job]:

@@ -25,7 +25,7 @@ update oncue_schedules
        (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
         :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
         :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at)
- where name = :name and version = :expected;
+ where id = :id and version = :expected;
 
 -- name: add_revision
 insert into oncue_revisions ({revision})

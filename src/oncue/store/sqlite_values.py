@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from oncue.model import Change, Claim, Due, Job, Lease, Node, Revision, Schedule, Slot
+from oncue.model import Batch, Change, Claim, Due, Job, Lease, Node, Receipt, Revision, Schedule, Slot
 from oncue.store import statements
+from oncue.store.tables import loaded
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -33,6 +34,44 @@ def instant_or_none(micros: int | None) -> datetime | None:
 
 def uuid(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
+
+
+def batch(batch: Batch, skip: set[int] | None = None) -> dict[str, Any]:
+    """The parameters that write a batch of jobs, without those that are there already."""
+    keys: Sequence[str | None] = batch.keys or [None] * len(batch.ids)
+    jobs = zip(batch.ids, batch.args, keys, strict=True)
+    return {
+        "jobs": json.dumps([job for job in jobs if not skip or job[0] not in skip]),
+        "task": batch.task,
+        "queue": batch.queue,
+        "priority": batch.priority,
+        "state": batch.state,
+        "options": batch.options,
+        "max_retries": batch.max_retries,
+        "max_runtime": None if batch.max_runtime is None else round(batch.max_runtime * 1e6),
+        "created_at": micros(batch.created_at),
+        "visible_at": micros(batch.visible_at),
+        "deadline_at": micros_or_none(batch.deadline_at),
+        "enqueued_by": batch.enqueued_by,
+        "retry_of": batch.retry_of,
+    }
+
+
+def identity(batch: Batch) -> dict[str, Any]:
+    return {"ids": json.dumps(batch.ids), "task": batch.task, "created_at": micros(batch.created_at)}
+
+
+def keys(batch: Batch) -> dict[str, Any]:
+    return {"task": batch.task, "keys": json.dumps(batch.keys)}
+
+
+def receipts(batch: Batch, written: set[int], standing: Sequence[tuple[str, int, int]]) -> list[Receipt]:
+    """What became of each job of a batch with keys: it was written, or another one stands in its way."""
+    others = {key: Receipt(job_id, instant(created_at), False) for key, job_id, created_at in standing}
+    return [
+        Receipt(job_id, batch.created_at, True) if job_id in written else others[key]
+        for job_id, key in zip(batch.ids, batch.keys or (), strict=True)
+    ]
 
 
 def change_row(change: Change) -> list[Any]:
@@ -71,8 +110,7 @@ def job(row: Sequence[Any]) -> Job:
     for name in _JOB_INSTANTS:
         values[name] = instant_or_none(values[name])
     values["node_id"] = uuid(values["node_id"])
-    values["args"] = json.loads(values["args"])
-    values["result"] = None if values["result"] is None else json.loads(values["result"])
+    values["args"], values["result"] = loaded(values["args"]), loaded(values["result"])
     values["max_runtime"] = None if values["max_runtime"] is None else values["max_runtime"] / 1e6
     return Job(**values)
 

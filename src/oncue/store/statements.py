@@ -13,7 +13,13 @@ JOB_COLUMNS = (
     "id, task, queue, priority, state, reason, args, options, key, enqueued_by, created_at, updated_at, "
     "order_at, visible_at, deadline_at, max_runtime, max_retries, retry_count, attempt, crashes, claim_no, node_id, "
     "claimed_at, run_until, started_at, finished_at, cancel_requested_at, result, error, retry_of, schedule_id, "
-    "scheduled_for, start_by"
+    "scheduled_for, start_by, progress, progress_note"
+)
+# How far its latest attempt has come is kept apart from the job, and few jobs say it.
+_PROGRESS = "(select {0} from oncue_progress p where p.job_id = oncue_jobs.id and p.claim_no = oncue_jobs.claim_no)"
+JOB_SOURCE = JOB_COLUMNS.replace(
+    "progress, progress_note",
+    f"{_PROGRESS.format('fraction')} as progress, {_PROGRESS.format('note')} as progress_note",
 )
 CLAIM_COLUMNS = (
     "id, task, queue, priority, args, options, created_at, visible_at, deadline_at, claimed_at, started_at, "
@@ -40,9 +46,11 @@ SLOT_COLUMNS = (
     "coalesce(s.started_at, j.started_at), coalesce(s.finished_at, j.finished_at), "
     "coalesce(s.worker, n.name, cast(j.node_id as text)), coalesce(s.error, j.error)"
 )
+TOKEN_COLUMNS = "id, name, digest, scopes, created_by, created_at, expires_at, revoked_at, last_used_at"
+AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
 _COLUMNS = {
-    "{job}": JOB_COLUMNS,
+    "{job}": JOB_SOURCE,
     "{claim}": CLAIM_SOURCE,
     "{claim_out}": CLAIM_COLUMNS,
     "{node}": NODE_COLUMNS,
@@ -51,6 +59,8 @@ _COLUMNS = {
     "{revision}": REVISION_COLUMNS,
     "{slot}": SLOT_COLUMNS,
     "{lease}": LEASE_COLUMNS,
+    "{token}": TOKEN_COLUMNS,
+    "{audit}": AUDIT_COLUMNS,
 }
 
 
@@ -58,7 +68,8 @@ _COLUMNS = {
 def load(dialect: str) -> Mapping[str, str]:
     """The statements of one dialect by name."""
     folder = files("oncue.store")
-    text = "".join(folder.joinpath(name).read_text("utf-8") for name in (f"{dialect}.sql", f"{dialect}_ledger.sql"))
+    names = (f"{dialect}.sql", f"{dialect}_ledger.sql", f"{dialect}_desk.sql")
+    text = "".join(folder.joinpath(name).read_text("utf-8") for name in names)
     for placeholder, columns in _COLUMNS.items():
         text = text.replace(placeholder, columns)
     return _blocks(text)

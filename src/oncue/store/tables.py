@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from oncue.model import Change, Place, Queue, Step
+from oncue.control import KINDS, Count, Limits, Note, Sample, Seat, Seating, known
+from oncue.model import UNFINISHED, Change, JobFilter, Place, Queue, Step
+
+LARGEST_ID = 2**63 - 1
 
 NAMED_FOR = timedelta(days=1)
 """How much longer than finished jobs a node is kept that is gone: its last jobs may have been settled after its end."""
@@ -15,15 +19,64 @@ BEGINNING: Place = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 
 
 def queue_rows(
-    known: Iterable[Iterable[Any]], live: Iterable[Iterable[Any]], totals: Iterable[Iterable[Any]]
+    rows: Iterable[Iterable[Any]], live: Sequence[Count], totals: Iterable[Iterable[Any]], sample: Sample | None
 ) -> list[Queue]:
     """The queues that were ever used, from what is set for them, what waits in them and what finished."""
-    paused: dict[str, datetime | None] = {name: paused_at for name, paused_at in known}  # noqa: C416
-    counts: dict[str, dict[str, int]] = {name: {} for name in paused}
-    for queue, state, jobs in (*live, *totals):
-        counts.setdefault(queue, {})[state] = jobs
-    fields = ("queued", "running", "later", "succeeded", "failed", "cancelled", "skipped")
-    return [Queue(name, paused.get(name), *(counts[name].get(field, 0) for field in fields)) for name in sorted(counts)]
+    settings = {name: (paused_at, *limits) for name, paused_at, *limits in rows}
+    counts: dict[str, dict[str, int]] = {name: {} for name in settings}
+    waiting, counted_at = known(live, sample)
+    for queue, kind, jobs in (*waiting, *totals):
+        counts.setdefault(queue, {})[kind] = jobs
+    return [_queue(name, counts[name], settings.get(name, (None, None, None)), counted_at) for name in sorted(counts)]
+
+
+def _queue(name: str, counts: dict[str, int], settings: Sequence[Any], counted_at: datetime | None) -> Queue:
+    fields = (*KINDS, "succeeded", "failed", "cancelled", "skipped")
+    paused_at, globally, per_node = settings
+    numbers = {field: counts.get(field, 0) for field in fields}
+    return Queue(name, paused_at, **numbers, global_limit=globally, node_limit=per_node, counted_at=counted_at)
+
+
+def listing(wanted: JobFilter) -> str:
+    """The statement that answers a listing without reading what it does not show, where there is one."""
+    if wanted.key is not None:
+        elsewhere = wanted.queue is not None or wanted.before is not None or wanted.offset
+        holder = wanted.task is not None and set(wanted.states) == UNFINISHED and not elsewhere
+        return "job_with_key" if holder else "jobs_with_key"
+    return "jobs_of_kinds" if wanted.states or wanted.queue or wanted.task else "jobs"
+
+
+def seatings(rows: Iterable[Sequence[Any]]) -> list[Seating]:
+    """Limited queues with their seats, from rows that come queue by queue."""
+    found: dict[str, Seating] = {}
+    for name, globally, per_node, version, waiting, node, seats, wanted in rows:
+        known = found.get(name) or Seating(name, Limits(globally, per_node), version, (), waiting)
+        held = known.seats if node is None else (*known.seats, Seat(node, seats, wanted))
+        found[name] = Seating(name, known.limits, version, held, waiting)
+    return list(found.values())
+
+
+def loaded(text: str | None) -> Any:
+    """A stored document. A whole number that Python refuses to read, for having thousands of digits, stays text."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(text, parse_int=_number)
+
+
+def _number(digits: str) -> int | str:
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
+def note_row(note: Note) -> list[str | None]:
+    """A line of the audit log as it is stored."""
+    facts = (None if fact is None else json.dumps(fact, ensure_ascii=False) for fact in (note.before, note.after))
+    return [note.actor, note.action, note.subject, *facts]
 
 
 def is_plain(change: Change) -> bool:

@@ -13,11 +13,12 @@ from uuid import UUID
 from oncue.clock import wall
 from oncue.model import Job, JobFilter, Receipt, State
 from oncue.policy.durations import Duration, seconds
+from oncue.portal import at_once
 from oncue.task import Call, Task
 from oncue.testing import schedules
 from oncue.testing.clock import Clock
 from oncue.testing.matching import Expected, called, listing
-from oncue.testing.stage import Stage, at_once
+from oncue.testing.stage import Stage
 from oncue.testing.worker import PAGE, InlineWorker
 
 if TYPE_CHECKING:

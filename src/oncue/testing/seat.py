@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oncue.clock import Clock
+from oncue.control import Progress
+from oncue.engine.attempt import Handler
 from oncue.engine.context import current
-from oncue.engine.executor import Handler
 from oncue.engine.outcomes import Limits, failure, kept
 from oncue.model import Claim, Failed, Outcome, Succeeded, TimedOut
 from oncue.policy import options
@@ -30,6 +31,7 @@ class Running:
 
     claim: Claim
     row_count: int | None = None
+    progress: tuple[float, str | None] | None = None
     cancel_requested: bool = False
 
 
@@ -39,6 +41,8 @@ class Seat:
     def __init__(self, handlers: Mapping[str, Handler], clock: Clock, telemetry: Telemetry, limits: Limits) -> None:
         self.started_total = 0
         self.busy = self.running = self.waiting = 0
+        self.progress: Progress | None = None
+        """What the latest attempt has told of itself."""
         self._handlers = handlers
         self._clock = clock
         self._telemetry = telemetry
@@ -47,8 +51,18 @@ class Seat:
     def submit(self, claims: list[Claim]) -> None:
         raise NotImplementedError("a test hands its jobs over one by one, with `attempt`")
 
+    def running_in(self, queue: str) -> int:
+        return 0
+
+    def held_in(self, queue: str) -> int:
+        return 0
+
+    def process_room(self) -> int:
+        """A process task runs here like any other."""
+        return 1
+
     async def attempt(self, claim: Claim) -> Ended:
-        started_at = self._clock.now()
+        started_at, self.progress = self._clock.now(), None
         refused = refusal(claim, started_at)
         if refused is not None:
             return Ended(claim, refused, None, started_at)
@@ -57,6 +71,8 @@ class Seat:
         self._tell_start(claim)
         outcome = await asyncio.get_running_loop().create_task(self._outcome(claim), context=context)
         ended_at = self._clock.now()
+        told = running.progress
+        self.progress = None if told is None else Progress(claim.id, claim.claim_no, *told, ended_at)
         if (ended_at - started_at).total_seconds() > self._allowed(claim):
             outcome = TimedOut(f"timed out: cut off after {self._allowed(claim):g} s")
         return Ended(claim, outcome, started_at, ended_at, running.row_count)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from typing import TypeVar
 
-from oncue.portal import refuse_inside_loop
+from oncue.portal import at_once, refuse_inside_loop
 from oncue.reach import Connection
 from oncue.store import SqliteStore
 from oncue.testing.clock import Clock
 
 T = TypeVar("T")
+
+ONLY_OURS = "inside the test kit `app.wait` runs oncue's own verbs only"
 
 
 class StageConnection(Connection):
@@ -35,22 +37,9 @@ class Stage:
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         refuse_inside_loop(awaitable)
-        return at_once(awaitable)
+        return at_once(awaitable, f"{ONLY_OURS}: this one waits for something else")
 
     async def aclose(self) -> None:
         """The store outlives what the code under test closes: the test still wants to look at it."""
 
     def close(self) -> None: ...
-
-
-def at_once(awaitable: Awaitable[T]) -> T:
-    """Run something that never really waits, without an event loop."""
-    steps: Generator[object, None, T] = awaitable.__await__()
-    try:
-        while next(steps) is None:  # a bare `sleep(0)`: nobody else is here to be let through
-            pass
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    steps.close()
-    raise RuntimeError("inside the test kit `app.wait` runs oncue's own verbs only: this one waits for something else")

@@ -60,7 +60,10 @@ class InlineWorker:
             await self._run(claim)
 
     async def _run(self, claim: Claim) -> None:
-        await self._settle(await self._seat.attempt(claim))
+        ended = await self._seat.attempt(claim)
+        if self._seat.progress is not None:
+            await self._store.report_progress([self._seat.progress])
+        await self._settle(ended)
 
     async def _settle(self, ended: Ended) -> None:
         self._hands.take([ended.claim])

@@ -14,10 +14,13 @@ from oncue.app import Oncue
 from oncue.cli.migrate import unmigrated
 from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
+from oncue.control import Token
 from oncue.errors import OncueError, SchemaMismatch
-from oncue.model import Job, JobFilter, Node, Queue, State
+from oncue.model import Job, JobFilter, Lease, Node, Queue, State
 from oncue.store import PostgresStore, SqliteStore
+from oncue.store.contract import LEADER
 from oncue.store.statements import migrations
+from oncue.tokens import is_valid
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -25,6 +28,8 @@ GOOD_SQLITE = (3, 51, 3)
 CLOCK_SECONDS = 2.0
 LONG_WAIT = timedelta(hours=1)
 CANCEL_PATIENCE = timedelta(minutes=1)
+LEADERLESS = timedelta(minutes=1)
+EXPIRES_SOON = timedelta(days=7)
 PAGE, SAMPLE = 1000, 10_000
 LISTED = 1000
 
@@ -48,6 +53,9 @@ class Scene:
     running: list[Job]
     stranded: int
     overdue: int
+    leader: Lease | None = None
+    next_run: datetime | None = None
+    tokens: tuple[Token, ...] = ()
 
     @property
     def live(self) -> list[Node]:
@@ -99,6 +107,8 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
         unknown_tasks(scene),
         paused_queues(scene),
         *stuck(scene),
+        leader(scene),
+        tokens(scene),
     ]
 
 
@@ -112,6 +122,9 @@ async def _scene(store: SqliteStore | PostgresStore, now: datetime) -> Scene:
         running=await _jobs(store, ("running",), sum(queue.running for queue in queues)),
         stranded=len(await store.stranded(now, LISTED)),
         overdue=len(await store.overdue(now - LONG_WAIT, LISTED)),
+        leader=await store.lease(LEADER),
+        next_run=await store.next_run(),
+        tokens=tuple(await store.tokens()),
     )
 
 
@@ -188,6 +201,50 @@ def paused_queues(scene: Scene) -> Check:
     if not paused:
         return Check("paused", "ok", "no queue is paused")
     return Check("paused", "warn", f"paused: {', '.join(paused)}", "`oncue queues resume NAME` lets their jobs start")
+
+
+def leader(scene: Scene) -> Check:
+    """Without a leader no schedule fires. Where none is enabled, nobody misses one."""
+    lease = scene.leader
+    if lease is not None and lease.expires_at > scene.now:
+        led = f"{lease.holder_name} leads"
+        return Check("schedules", "ok", led if scene.next_run is None else f"{led}; {_next_slot(scene)}")
+    if scene.next_run is None:
+        return Check("schedules", "ok", "nobody leads, and no schedule needs it")
+    status: Status = "fail" if scene.next_run <= scene.now - LEADERLESS else "warn"
+    return Check("schedules", status, f"nobody leads: {_next_slot(scene)}", "start a worker: it fires the schedules")
+
+
+def _next_slot(scene: Scene) -> str:
+    assert scene.next_run is not None
+    if scene.next_run <= scene.now:
+        return f"a slot has been due for {took((scene.now - scene.next_run).total_seconds())}"
+    return f"the next slot comes in {took((scene.next_run - scene.now).total_seconds())}"
+
+
+def tokens(scene: Scene) -> Check:
+    """Who may use the API. While nobody has made a token, only this machine may."""
+    if not scene.tokens:
+        text = "there are none: the API is open on a loopback address, and closed on any other"
+        return Check("tokens", "ok", text)
+    valid = [token for token in scene.tokens if is_valid(token, scene.now)]
+    if not valid:
+        text = f"none of {plural(len(scene.tokens), 'token')} is valid: nobody can use the API"
+        return Check("tokens", "warn", text, "`oncue token create NAME --scope SCOPE` makes one")
+    text = f"{plural(len(valid), 'token')} valid"
+    first = min((token for token in valid if token.expires_at is not None), key=_expiry, default=None)
+    if first is None:
+        return Check("tokens", "ok", text)
+    left = _expiry(first) - scene.now
+    text = f"{text}; {first.name} ({first.id}) is the next to expire, in {took(left.total_seconds())}"
+    if left < EXPIRES_SOON:
+        return Check("tokens", "warn", text, "make another, hand it over, then `oncue token revoke` this one")
+    return Check("tokens", "ok", text)
+
+
+def _expiry(token: Token) -> datetime:
+    assert token.expires_at is not None
+    return token.expires_at
 
 
 def stuck(scene: Scene) -> list[Check]:

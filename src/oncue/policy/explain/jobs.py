@@ -11,7 +11,7 @@ from oncue.policy import options
 from oncue.policy.aging import Rules, next_round
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
 from oncue.policy.explain.remarks import Explanation, Remark, counted, error_line, instant, length, when
-from oncue.policy.lifecycle import POISON
+from oncue.policy.lifecycle import BY_HAND, POISON
 
 MOST_COUNTED = 10_000
 """Where the count of the jobs ahead ends."""
@@ -258,6 +258,8 @@ def _failed(facts: JobFacts) -> list[Remark]:
 def _why_not_retried(job: Job) -> tuple[str, str]:
     if job.reason == "poison":
         return "poison", f"It is not retried: {job.crashes} processes died under it, so that it is held for poison."
+    if job.reason == BY_HAND:
+        return BY_HAND, f"Somebody said so: `oncue audit-log --subject job:{job.id}` tells who."
     if job.reason == "worker_startup_recovery":
         text = "It is not retried: its worker died under it, and it may run at most once."
         return "at_most_once", text

@@ -1,0 +1,120 @@
+"""`oncue token`: who may use the API."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from oncue.cli import output, values
+from oncue.cli.actor import actor
+from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.output import JsonOption
+from oncue.control import SCOPES, Scope, Token
+from oncue.server.records import token_record
+from oncue.tokens import is_valid
+
+Scopes = Annotated[
+    list[str],
+    typer.Option(
+        "--scope", metavar="SCOPE", help=f"What it is good for: {', '.join(SCOPES)}; repeat it.", show_default=False,
+        autocompletion=lambda incomplete: [scope for scope in SCOPES if scope.startswith(incomplete)],
+    ),
+]  # fmt: skip
+
+group = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens of the API.")
+
+
+@group.command("create")
+def create_token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is.", show_default=False)],
+    scope: Scopes,
+    expires: Annotated[
+        str | None, typer.Option("--expires", metavar="DURATION", help="How long it is good for, such as 90d.")
+    ] = None,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
+    """Make a token: `oncue token create shop --scope read --scope enqueue --expires 90d`.
+
+    read looks at everything; enqueue makes jobs; operate changes jobs, queues
+    and schedules, and includes read; admin includes all, and tokens.
+    The token is printed once. Only a digest of it is kept.
+    """
+    lasts = None if expires is None else values.duration(expires, "--expires")
+    scopes = [_scope(word) for text in scope for word in text.split(",")]
+    found = find(app, may_create=True, database_url=database_url)
+    token, text = ask(found, lambda: found.create_token(name, scopes, expires=lasts, by=actor()))
+    if as_json:
+        output.show_json({**token_record(token), "token": text})
+        return
+    print(text)
+    until = "does not expire" if token.expires_at is None else f"expires on {token.expires_at:%Y-%m-%d %H:%M} UTC"
+    note = f"this is the token {token.id} of {name} ({', '.join(token.scopes)}); it {until}"
+    # Beside the token, so that a script can catch it.
+    print(f"oncue: {note}. Keep it now: only its digest is kept here, so it cannot be shown again.", file=sys.stderr)
+
+
+def _scope(word: str) -> Scope:
+    for scope in SCOPES:
+        if scope == word.strip().lower():
+            return scope
+    raise typer.BadParameter(f"expected one of {', '.join(SCOPES)}, not {word!r}", param_hint="--scope")
+
+
+@group.command("list")
+def list_tokens(as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
+    """List the tokens, the revoked and the expired too."""
+    found = find(app, database_url=database_url)
+
+    async def work() -> tuple[list[Token], datetime]:
+        return await found.tokens(), (await found.connected()).now()
+
+    tokens, now = ask(found, work)
+    if as_json:
+        output.show_json([token_record(token) for token in tokens])
+    elif tokens:
+        _show(tokens, now)
+    else:
+        output.show("There are no tokens. `oncue token create NAME --scope read` makes one.")
+
+
+def _show(tokens: list[Token], now: datetime) -> None:
+    table = output.table("id", "name", "scopes", "state", "expires", "created", "by", "last used")
+    for token in tokens:
+        table.add_row(
+            token.id, escape(token.name), ", ".join(token.scopes), _state(token, now),
+            output.when(token.expires_at, now) or "never", output.when(token.created_at, now),
+            escape(token.created_by), output.when(token.last_used_at, now) or "never",
+        )  # fmt: skip
+    output.show(table)
+
+
+def _state(token: Token, now: datetime) -> str:
+    if is_valid(token, now):
+        return "[green]valid[/]"
+    return "[red]expired[/]" if token.revoked_at is None else f"[red]revoked {output.when(token.revoked_at, now)}[/]"
+
+
+@group.command("revoke")
+def revoke_token(
+    ref: Annotated[str, typer.Argument(metavar="ID", help="The token's id, or its name.", show_default=False)],
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+) -> None:
+    """Revoke a token. From the next request on it is refused."""
+    found = find(app, database_url=database_url)
+    token = ask(found, lambda: found.revoke_token(ref, by=actor()))
+    if as_json:
+        output.show_json(token_record(token))
+    else:
+        output.show(f"token {token.id} ({escape(token.name)}) is revoked")
+
+
+def register(cli: typer.Typer) -> None:
+    cli.add_typer(group, name="token")

@@ -1,0 +1,105 @@
+"""What the API refuses, as the exceptions that the Python API raises for the same reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from oncue.client.requests import About, Request
+from oncue.client.transport import Reply
+from oncue.errors import (
+    ApiError,
+    Conflict,
+    InvalidJob,
+    InvalidSchedule,
+    JobNotFound,
+    NotAllowed,
+    OncueError,
+    ScheduleNotFound,
+    StoreUnavailable,
+    TokenNotFound,
+    UnknownTask,
+)
+
+MEDIA_TYPE = "application/problem+json"
+NOT_FOUND = "not-found"
+STILL_BEING_ANSWERED = "still-being-answered"
+LONGEST_TEXT = 200
+
+MISSING: dict[About, type[OncueError]] = {
+    "job": JobNotFound, "schedule": ScheduleNotFound, "token": TokenNotFound,
+}  # fmt: skip
+NAMES = {
+    "cron_expression": "expression", "from": "start", "to": "end", "global": "globally",
+    "Idempotency-Key": "idempotency_key",
+}  # fmt: skip
+"""Fields that the arguments of our verbs call otherwise."""
+RULES = ("expression", "tz", "dst", "missed", "grace", "max_instances", "description", "enabled")
+SLOTS = ("at", "start", "end", "count")
+"""What a schedule is refused for as a schedule; its queue, priority and arguments are those of the jobs it makes."""
+
+
+def error_of(reply: Reply, request: Request[Any]) -> OncueError:
+    """The exception that a refusal stands for; its note says what was asked."""
+    error = _error(reply, _document(reply), request)
+    error.add_note(f"{request.method} {request.path} was answered with {reply.status}")
+    return error
+
+
+def kind_of(reply: Reply) -> str:
+    """The sort of problem, in the API's own word; nothing if somebody else has answered."""
+    return _slug(_document(reply))
+
+
+def unreadable(reply: Reply, why: str) -> ApiError:
+    return ApiError(reply.status, "The answer cannot be read", f"{why}; is this the address of an oncue server?")
+
+
+def _error(reply: Reply, document: dict[str, Any], request: Request[Any]) -> OncueError:
+    detail = str(document.get("detail", ""))
+    match _slug(document), reply.status:
+        case "not-found", _ if request.about in MISSING:
+            return MISSING[request.about](detail)
+        case "conflict", _:
+            return Conflict(detail, document.get("job_id"))
+        case "unknown-task", _:
+            return UnknownTask(detail)
+        case "invalid-field", _ if document.get("errors"):
+            return _invalid(document["errors"], request.about)
+        case _, 401 | 403:
+            return NotAllowed(reply.status, *_said(reply, document), needed_scope=document.get("needed_scope"))
+        case _, 503:
+            return StoreUnavailable(detail or ": ".join(_said(reply, document)))
+    return ApiError(reply.status, *_said(reply, document))
+
+
+def _invalid(errors: list[dict[str, Any]], about: About) -> OncueError:
+    first, more = errors[0], len(errors) - 1
+    field = NAMES.get(first["field"], first["field"])
+    message = first["message"] + (f" (and {more} more)" if more else "")
+    if about == "schedule" and field in (*RULES, *SLOTS):
+        return InvalidSchedule(field, message, first.get("position"))
+    return InvalidJob(field, message)
+
+
+def _said(reply: Reply, document: dict[str, Any]) -> tuple[str, str]:
+    """Title and detail; of somebody else's answer, what it begins with."""
+    if document:
+        return str(document.get("title", "")), str(document.get("detail", ""))
+    place = f"it leads to {reply.header('location')}; " if reply.header("location") else ""
+    text = " ".join(reply.body[:LONGEST_TEXT].decode("utf-8", "replace").split())
+    return reply.reason or "An error", f"not an answer of oncue: {place}{text}"
+
+
+def _document(reply: Reply) -> dict[str, Any]:
+    if (reply.header("content-type") or "").partition(";")[0].strip() != MEDIA_TYPE:
+        return {}
+    try:
+        found = json.loads(reply.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _slug(document: dict[str, Any]) -> str:
+    return str(document.get("type", "")).rpartition("/")[2]

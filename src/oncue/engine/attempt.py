@@ -1,0 +1,68 @@
+"""An attempt that runs in this worker, and the task that it is an attempt of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
+
+from oncue.engine.messages import Place, Told
+from oncue.model import Claim, Failed, Outcome
+
+
+class Handler(Protocol):
+    """What the executor needs to know of a task."""
+
+    name: str
+    is_async: bool
+    process: bool
+    place: Place | None
+    """Where a child process finds the function, if that is where it runs."""
+    function: Callable[..., Any]
+
+    def bind(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
+        """The arguments, and the slot if the function wants it, checked against its type hints."""
+        ...
+
+    def on_error(self, error: Exception, retry_count: int) -> Failed | None:
+        """The word of a custom retry policy."""
+        ...
+
+
+class Stoppable(Protocol):
+    """What an attempt runs in, if it can be stopped from outside: the task of a coroutine, or a child process."""
+
+    def cancel(self) -> object: ...
+
+
+class Attempt:
+    """An attempt that runs here, with what it said of itself and what the outside did to it."""
+
+    __slots__ = (
+        "cancel_requested",
+        "claim",
+        "cut",
+        "cut_at",
+        "deadline",
+        "marked",
+        "progress",
+        "reported",
+        "row_count",
+        "saved",
+        "started",
+        "task",
+    )
+
+    def __init__(self, claim: Claim, started: float, deadline: float | None) -> None:
+        self.claim = claim
+        self.started = started
+        self.deadline = deadline
+        self.task: Stoppable | None = None
+        self.cut: Outcome | None = None
+        self.cut_at = 0.0
+        self.cancel_requested = False
+        self.reported = False
+        self.marked = False
+        self.row_count: int | None = None
+        self.progress: Told | None = None
+        self.saved: Told | None = None

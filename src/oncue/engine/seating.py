@@ -1,0 +1,153 @@
+"""Keeps queues within their limits: on this node, and on all nodes together.
+
+Whoever runs jobs of a queue with a global limit holds seats of it. A claim then needs no lock and no count, and the
+next job starts in the instant in which the last one ends, without a trip to the database. Seats belong to a node while
+it lives: those of one that is declared lost or leaves are free. A node starts no more than it holds, lowers what it may
+start before it gives seats back, and gives back none that a running job occupies.
+
+The price is that a seat moves from one node to another only when the two have looked, every half second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+from oncue import control
+from oncue.engine.service import Signal
+from oncue.policy import seats as policy
+from oncue.store.contract import Store
+
+QUIET_SECONDS = 2.0
+SOON, SOON_ENOUGH = timedelta(milliseconds=20), timedelta(milliseconds=250)
+"""How long a look serves whoever is woken by every job that arrives: a node that waits for a seat, and any other."""
+
+_log = logging.getLogger("oncue.seating")
+
+
+class Room(Protocol):
+    """Where jobs run, and how many of a queue may do so at once."""
+
+    concurrency: int
+
+    @property
+    def busy(self) -> int: ...
+
+    def process_room(self) -> int: ...
+
+    def allow(self, queue: str, most: int | None) -> None: ...
+
+    def running_in(self, queue: str) -> int: ...
+
+    def held_in(self, queue: str) -> int: ...
+
+
+class Seating:
+    name = "seating"
+
+    def __init__(
+        self,
+        store: Store,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        room: Room,
+        alive: Callable[[], bool],
+        *,
+        poll: float,
+        in_processes: Collection[str] = (),
+    ) -> None:
+        self.signal = Signal()
+        self.allowed: dict[str, int] = {}
+        """The limited queues that this node serves, and how many of their jobs it may run at once."""
+        self.raised = Signal()
+        self._store = store
+        self._node = node
+        self._queues = list(queues)
+        self._tasks = list(tasks)
+        self._plain_tasks = [task for task in tasks if task not in in_processes]
+        self._room = room
+        self._alive = alive
+        self._poll = timedelta(seconds=poll)
+        self._looked_at: datetime | None = None
+        self._life = 0
+        self._resting = False
+
+    def wake(self) -> None:
+        """There may be work, or a new limit. While this node has seats, it looks often enough."""
+        if not self.allowed or any(most == 0 for most in self.allowed.values()):
+            self.signal.set()
+
+    def rest(self) -> None:
+        """No more is claimed here: from now on only what is in hand needs seats."""
+        self._resting = True
+        self.signal.set()
+
+    def forget(self) -> None:
+        """The lease is over, and the seats with it: whatever was read before this moment is out of date."""
+        self._life += 1
+        for queue in self.allowed:
+            self._allow(queue, 0)
+
+    async def tick(self, now: datetime) -> datetime:
+        soon = SOON if self.allowed else SOON_ENOUGH
+        if self._looked_at is not None and now < self._looked_at + soon:
+            return self._looked_at + soon
+        self._looked_at, life = None, self._life  # a look that fails is none
+        tasks = self._tasks if self._room.process_room() > 0 else self._plain_tasks
+        found = await self._store.seating(self._queues, tasks)
+        self._looked_at = now
+        if self._life != life:
+            return now
+        for queue in set(self.allowed).difference(seating.queue for seating in found):
+            del self.allowed[queue]
+            self._room.allow(queue, None)
+            self.raised.set()
+        for seating in found:
+            await self._seat(seating, now, life)
+        return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
+
+    async def _seat(self, seating: control.Seating, now: datetime, life: int) -> None:
+        queue, limits = seating.queue, seating.limits
+        most = min(self._room.concurrency, limits.per_node or self._room.concurrency)
+        if limits.globally is None:
+            self._allow(queue, most)
+            return
+        own = next((seat for seat in seating.seats if seat.node == self._node), control.Seat(self._node, 0, 0))
+        wanted = self._wanted(seating, most)
+        aim = self._aim(seating, own, wanted, now)
+        self._allow(queue, min(aim, self.allowed.get(queue, own.seats)))  # first start no more, then give back
+        taken = max(aim, self._room.running_in(queue))
+        if (taken, wanted) != (own.seats, own.wanted) and not await self._store.take_seats(
+            queue, seating.version, self._node, taken, wanted
+        ):
+            self.signal.set()  # somebody was quicker: look again
+        elif self._life == life and self._alive():
+            self._allow(queue, aim)
+
+    def _wanted(self, seating: control.Seating, most: int) -> int:
+        """How many seats this node could use: for what it has in hand, and for as many more as would find room."""
+        in_hand = self._room.running_in(seating.queue) + self._room.held_in(seating.queue)
+        more = seating.waiting and not self._resting and self._alive()
+        return min(most, in_hand + (max(self._room.concurrency - self._room.busy, 0) if more else 0))
+
+    def _aim(self, seating: control.Seating, own: control.Seat, wanted: int, now: datetime) -> int:
+        if seating.limits.globally is None or not self._alive():
+            return 0
+        wants = dict(sorted(({seat.node: seat.wanted for seat in seating.seats} | {self._node: wanted}).items()))
+        others = sum(seat.seats for seat in seating.seats if seat.node != self._node)
+        turn = int(now.timestamp() // policy.TURN_SECONDS)
+        return policy.aim(seating.limits.globally, self._node, own.seats, wants, others, turn)
+
+    def _allow(self, queue: str, most: int) -> None:
+        before = self.allowed.get(queue, 0)
+        if queue in self.allowed and before == most:
+            return
+        self.allowed[queue] = most
+        self._room.allow(queue, most)
+        _log.debug("%d jobs of queue %s may run here at once", most, queue)
+        if most > before:
+            self.raised.set()

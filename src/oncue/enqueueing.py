@@ -1,0 +1,239 @@
+"""How calls become jobs: on the application's own connection, patiently, or inside a caller's transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import Any, TypeAlias, TypeVar
+
+from oncue import store
+from oncue.errors import IdTaken, InvalidJob, StoreUnavailable
+from oncue.model import Batch, Receipt
+from oncue.policy.lifecycle import entry_state
+from oncue.portal import at_once
+from oncue.reach import Connection, Reach
+from oncue.settings import Settings
+from oncue.store.callers import Callers, Home, is_asynchronous
+from oncue.task import Call, Task
+from oncue.telemetry import Telemetry
+
+T = TypeVar("T")
+Row: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
+
+ENQUEUE_PATIENCE_SECONDS = 5.0
+ASK_AGAIN_SECONDS = 0.2
+MOST_RESERVATIONS = 10
+FURTHEST = timedelta(days=36525)
+
+_log = logging.getLogger("oncue")
+
+
+class Enqueueing:
+    """What tasks and calls ask of their application. Users say `task.enqueue(…)`."""
+
+    telemetry: Telemetry
+    _reach: Reach
+    _callers: Callers
+    _options: dict[str, tuple[str, float | None]]
+
+    @property
+    def settings(self) -> Settings:
+        raise NotImplementedError
+
+    async def connected(self) -> Connection:
+        raise NotImplementedError
+
+    async def write(self, call: Call[Any], rows: Sequence[Row]) -> list[Receipt]:
+        """Write jobs for these arguments, all or none."""
+        if not rows:
+            return []
+        limit = self.settings.max_args_bytes
+        args = [_dumped(call.task, row, number, limit) for number, row in enumerate(rows, 1)]
+        keys = None if call.key is None else [call.key_of(*row) for row in rows]
+        if call.on is not None and self._reach.works:
+            batch, receipts = await self._written_by_caller(call, args, keys)
+        else:
+            connection = await self.connected()
+            batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
+        created = sum(receipt.created for receipt in receipts)
+        self.telemetry.emit(
+            "enqueue", {"jobs": created, "duplicates": len(receipts) - created},
+            task=batch.task, queue=batch.queue, batch=batch, receipts=receipts,
+        )  # fmt: skip
+        return receipts
+
+    async def write_all(
+        self, wanted: Sequence[tuple[Call[Any], Row]], *, ids: Sequence[int] = (), since: datetime | None = None
+    ) -> list[Receipt]:
+        """Write the jobs of several calls, all or none.
+
+        Whoever has reserved `ids` for them, and remembers since when, may repeat this: each job is written once.
+        """
+        connection = await self.connected()
+        for _ in range(MOST_RESERVATIONS):
+            numbers = list(ids) or await connection.ids(len(wanted))
+            now = connection.now() if since is None else since
+            batches = self._batches(wanted, numbers, now)
+            try:
+                receipts = await self._written_together(connection, batches, in_doubt=bool(ids))
+            except IdTaken as error:
+                if ids:
+                    raise
+                _log.warning("%s: reserving others", error)
+                connection.forget_ids()
+            else:
+                self._tell(batches, receipts)
+                return receipts
+        raise IdTaken("the database hands out ids that are taken: has its sequence oncue_job_ids been set back?")
+
+    def _batches(self, wanted: Sequence[tuple[Call[Any], Row]], numbers: Sequence[int], now: datetime) -> list[Batch]:
+        """As few as possible, in the same order: neighbours that differ only in their arguments and keys are one."""
+        jobs, limit = zip(wanted, numbers, strict=True), self.settings.max_args_bytes
+        batches: list[Batch] = []
+        for _, alike in groupby(jobs, lambda job: _terms(job[0][0])):
+            calls, ids = zip(*alike, strict=True)
+            args = [call.task.arguments.dump(*row, limit) for call, row in calls]
+            first = calls[0][0]
+            keys = None if first.key is None else [call.key_of(*row) for call, row in calls]
+            batches.append(self._batch(first, list(ids), args, keys, now))
+        return batches
+
+    async def _written_together(
+        self, connection: Connection, batches: Sequence[Batch], *, in_doubt: bool
+    ) -> list[Receipt]:
+        return await self._patiently(
+            connection,
+            lambda again: connection.store.enqueue(batches, in_doubt=again or in_doubt),
+            f"it is unknown whether jobs were written (id {batches[0].ids[0]} …)",
+        )
+
+    def _tell(self, batches: Sequence[Batch], receipts: Sequence[Receipt]) -> None:
+        left = iter(receipts)
+        for batch in batches:
+            told = list(islice(left, len(batch.ids)))
+            created = sum(receipt.created for receipt in told)
+            self.telemetry.emit(
+                "enqueue", {"jobs": created, "duplicates": len(told) - created},
+                task=batch.task, queue=batch.queue, batch=batch, receipts=told,
+            )  # fmt: skip
+
+    # --- in a caller's transaction ------------------------------------------------------------------------------
+
+    def write_here(self, call: Call[Any], rows: Sequence[Row]) -> list[Receipt]:
+        """Write jobs on the caller's own connection, in its own thread, whether or not an event loop runs there."""
+        if is_asynchronous(call.on):
+            kind = type(call.on)
+            raise InvalidJob(
+                "on", f"{kind.__module__}.{kind.__qualname__} is asynchronous: use `await` and `aenqueue` with it"
+            )
+        return at_once(self.write(call, rows))
+
+    async def _written_by_caller(
+        self, call: Call[Any], args: list[str], keys: list[Any] | None
+    ) -> tuple[Batch, list[Receipt]]:
+        def batch(ids: list[int], now: datetime) -> Batch:
+            return self._batch(call, ids, args, keys, now)
+
+        return await self._callers.write(call.on, _home(self.settings.database_url), len(args), batch)
+
+    # --- on a connection of our own -----------------------------------------------------------------------------
+
+    async def _written_under_new_ids(
+        self, connection: Connection, call: Call[Any], args: list[str], keys: list[Any] | None
+    ) -> tuple[Batch, list[Receipt]]:
+        """Write jobs. If the database hands ids out again that it had given away before a fail-over, take others."""
+        for _ in range(MOST_RESERVATIONS):
+            ids = connection.spare_ids(len(args))
+            if ids is None:
+                ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
+            batch = self._batch(call, ids, args, keys, connection.now())
+            try:
+                return batch, await self._written(connection, batch)
+            except IdTaken as error:
+                _log.warning("%s: reserving others", error)
+                connection.forget_ids()
+        raise IdTaken("the database hands out ids that are taken: has its sequence oncue_job_ids been set back?")
+
+    async def _written(self, connection: Connection, batch: Batch) -> list[Receipt]:
+        """Write a batch. When the reply is lost nobody knows: ask again under the same ids, which writes it once."""
+        more = " …" if len(batch.ids) > 1 else ""
+        return await self._patiently(
+            connection,
+            lambda in_doubt: connection.store.enqueue([batch], in_doubt=in_doubt),
+            f"it is unknown whether the {len(batch.ids)} jobs of {batch.task} were written (id {batch.ids[0]}{more})",
+        )
+
+    async def _patiently(self, connection: Connection, ask: Callable[[bool], Awaitable[T]], otherwise: str) -> T:
+        """Ask the database, again and again while it does not answer; `ask` is told whether an answer was lost."""
+        give_up = float("inf")
+        in_doubt = False
+        while True:
+            try:
+                return await ask(in_doubt)
+            except StoreUnavailable as error:
+                now = connection.clock.monotonic()
+                if now > give_up:
+                    raise StoreUnavailable(f"{error}; {otherwise}") from error
+                give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
+                in_doubt = True
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
+
+    # --- what jobs carry ----------------------------------------------------------------------------------------
+
+    def _batch(self, call: Call[Any], ids: list[int], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
+        options, max_runtime = self._resolved(call.task)
+        if call.at is not None and call.at - now > FURTHEST:
+            raise InvalidJob("at", "expected an instant within the next hundred years")
+        visible_at = max(call.at or now + timedelta(seconds=call.delay or 0.0), now)
+        return Batch(
+            task=call.task.name,
+            queue=call.queue,
+            priority=call.priority,
+            state=entry_state(visible_at, now),
+            options=options,
+            max_retries=call.max_retries,
+            max_runtime=max_runtime,
+            created_at=now,
+            visible_at=visible_at,
+            deadline_at=None if call.deadline is None else now + timedelta(seconds=call.deadline),
+            enqueued_by=call.enqueued_by,
+            retry_of=None,
+            ids=ids,
+            args=args,
+            keys=keys,
+        )
+
+    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
+        options, max_runtime = self._resolved(task)
+        return {"options": options, "max_runtime": max_runtime, "max_args": self.settings.max_args_bytes}
+
+    def _resolved(self, task: Task[Any, Any]) -> tuple[str, float | None]:
+        if task.name not in self._options:
+            options = task.options(self.settings.max_runtime)
+            self._options[task.name] = (options.stored(), options.max_runtime)
+        return self._options[task.name]
+
+
+def _terms(call: Call[Any]) -> tuple[Any, ...]:
+    """What the jobs of one batch have in common."""
+    options = (call.queue, call.priority, call.delay, call.at, call.deadline, call.max_retries, call.enqueued_by)
+    return (call.task.name, *options, call.key is None)
+
+
+def _dumped(task: Task[Any, Any], row: Row, number: int, limit: int) -> str:
+    try:
+        return task.arguments.dump(*row, limit)
+    except InvalidJob as error:
+        if number > 1:
+            raise InvalidJob(error.field, f"{str(error).removeprefix(f'{error.field}: ')} (row {number})") from None
+        raise
+
+
+@lru_cache
+def _home(database_url: str) -> Home:
+    made = store.connect(database_url)
+    return Home(made.dialect, made.path if isinstance(made, store.SqliteStore) else None)

@@ -1,0 +1,106 @@
+"""Metrics of the whole database, as this process last saw it: what waits and runs, who leads, who serves what.
+
+Every process that is scraped tells the same, a web process as well as a worker: take the maximum over them, never the
+sum. What was seen is told until `MOST_FAILURES` looks in a row have failed, about a quarter of a minute. From then on
+it is old news, and only `oncue_database_up` is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from oncue.engine.survey import NAME, Survey
+from oncue.errors import StoreError
+from oncue.telemetry import Telemetry
+
+MOST_FAILURES = 10
+
+Reading: TypeAlias = tuple[str, tuple[str, ...], float]
+"""The name of a gauge, its labels, and its value."""
+
+QUEUE = ("queue",)
+GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("queue_oldest_wait_seconds", QUEUE, "For how long the job has been due that has waited longest; 0 if none does."),
+    ("queue_paused", QUEUE, "1 while the queue is paused."),
+    ("queue_paused_seconds", QUEUE, "For how long the queue has been paused; 0 while it is open."),
+    ("queue_limit", ("queue", "scope"), "Jobs that may run at once, on all nodes together (global) or on each (node)."),
+    ("queue_nodes", QUEUE, "Live nodes that take jobs of the queue."),
+    ("jobs_running_longest_seconds", ("task", "queue"), "For how long the job has run that has run longest."),
+    ("leader_present", (), "1 while some node leads."),
+    ("schedules_enabled", (), "1 while a schedule is enabled."),
+    ("schedule_overdue_seconds", (), "For how long a slot has been due that nobody has decided; 0 if none is."),
+)
+
+
+class ClusterMetrics(Collector):
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._depths: dict[str, Mapping[int, int]] = {}
+        self._survey: Survey | None = None
+        self._is_up: bool | None = None
+        telemetry.subscribe(self._depth_sampled, "queue.depth")
+        telemetry.subscribe(self._surveyed, "survey")
+        telemetry.subscribe(self._failed, "tick.error")
+
+    def _depth_sampled(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        self._depths[metadata["queue"]] = metadata["priorities"]
+
+    def _surveyed(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        self._survey, self._is_up = metadata["survey"], True
+
+    def _failed(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        if metadata["service"] != NAME:
+            return
+        if isinstance(metadata["error"], StoreError):
+            self._is_up = False
+        if measurements["failures"] >= MOST_FAILURES:
+            self._survey, self._depths = None, {}
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._waiting()
+        gauges = {name: GaugeMetricFamily(f"oncue_{name}", meaning, labels=labels) for name, labels, meaning in GAUGES}
+        for name, labels, value in () if self._survey is None else readings(self._survey):
+            gauges[name].add_metric(labels, value)
+        yield from gauges.values()
+        up = GaugeMetricFamily("oncue_database_up", "1 if the database answered when this process last looked.")
+        if self._is_up is not None:
+            up.add_metric((), int(self._is_up))
+        yield up
+
+    def _waiting(self) -> Iterator[Metric]:
+        depth = GaugeMetricFamily("oncue_queue_depth", "Jobs that are due and wait, sampled.", labels=QUEUE)
+        spread = GaugeMetricFamily("oncue_queue_priority_jobs", "The same by priority.", labels=("queue", "priority"))
+        for queue, priorities in tuple(self._depths.items()):
+            depth.add_metric((queue,), sum(priorities.values()))
+            for priority, jobs in priorities.items():
+                spread.add_metric((queue, str(priority)), jobs)
+        yield depth
+        yield spread
+
+
+def readings(survey: Survey) -> Iterator[Reading]:
+    """What a look at the database says, gauge by gauge."""
+    waits = {age.queue: _since(age.since, survey) for age in survey.ages if age.kind == "queued"}
+    for name in sorted({*waits, *survey.serving, *(queue.name for queue in survey.queues)}):
+        yield "queue_oldest_wait_seconds", (name,), waits.get(name, 0.0)
+        yield "queue_nodes", (name,), survey.serving.get(name, 0)
+    for queue in survey.queues:
+        yield "queue_paused", (queue.name,), int(queue.paused_at is not None)
+        yield "queue_paused_seconds", (queue.name,), _since(queue.paused_at, survey)
+        for scope, limit in (("global", queue.global_limit), ("node", queue.node_limit)):
+            if limit is not None:
+                yield "queue_limit", (queue.name, scope), limit
+    for age in survey.ages:
+        if age.kind == "running":
+            yield "jobs_running_longest_seconds", (age.task, age.queue), _since(age.since, survey)
+    yield "leader_present", (), int(survey.led)
+    yield "schedules_enabled", (), int(survey.next_run is not None)
+    yield "schedule_overdue_seconds", (), _since(survey.next_run, survey)
+
+
+def _since(instant: datetime | None, survey: Survey) -> float:
+    return 0.0 if instant is None else max((survey.at - instant).total_seconds(), 0.0)

@@ -1,0 +1,59 @@
+"""The lines of the audit log: who changed what, and what it was before. Every change is conditional on just that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from oncue.control import Limits, Note
+from oncue.model import Job, Schedule
+from oncue.policy.schedules import CARRIED, TERMS
+
+
+def of_job(action: str, by: str, job: Job, **after: Any) -> Note:
+    """A change of a job. `after` names what changes; what that was before is read off the job."""
+    known = {
+        "status": job.state,
+        "priority": job.priority,
+        "retry_count": job.retry_count,
+        "cancel_requested": job.cancel_requested_at is not None,
+        "retried_as": None,
+    }
+    return Note(by, action, f"job:{job.id}", {name: known[name] for name in after}, after)
+
+
+def of_pause(by: str, queue: str, *, paused: bool) -> Note:
+    action = "queue.pause" if paused else "queue.resume"
+    return Note(by, action, f"queue:{queue}", {"paused": not paused}, {"paused": paused})
+
+
+def of_limits(by: str, queue: str, before: Limits, after: Limits) -> Note:
+    return Note(by, "queue.limits", f"queue:{queue}", _limits(before), _limits(after))
+
+
+def _limits(limits: Limits) -> dict[str, int | None]:
+    return {"globally": limits.globally, "per_node": limits.per_node}
+
+
+def of_schedule(action: str, by: str, before: Schedule | None, after: Schedule | None) -> Note:
+    """A change of a schedule: all of it if it is made or deleted, else what is different."""
+    was, becomes = _terms(before), _terms(after)
+    named = after or before
+    assert named is not None
+    if was is not None and becomes is not None:
+        different = [name for name in was if was[name] != becomes[name]]
+        was, becomes = {name: was[name] for name in different}, {name: becomes[name] for name in different}
+    return Note(by, action, f"schedule:{named.name}", was, becomes)
+
+
+def _terms(schedule: Schedule | None) -> dict[str, Any] | None:
+    if schedule is None:
+        return None
+    terms = {name: getattr(schedule, name) for name in (*TERMS, *CARRIED)}
+    return {**terms, "args": json.loads(schedule.args), "options": json.loads(schedule.options)}
+
+
+def of_slots(action: str, by: str, schedule: Schedule, after: Mapping[str, Any]) -> Note:
+    """Slots that were decided by hand."""
+    return Note(by, action, f"schedule:{schedule.name}", None, dict(after))

@@ -1,0 +1,59 @@
+"""The admin API: jobs, queues, schedules, nodes, tokens and the audit log over HTTP.
+
+auth         who may come in: the gate in front of every route
+routing      routes that declare what they need, and the steps that every request takes
+intake       what comes in, checked
+idempotency  POST requests that may be sent twice
+problems     errors as problem documents
+pages        listings page by page
+models/      what requests and answers look like
+openapi      the description of it all
+the rest     one file for each kind of thing; a route parses, calls one verb of the application, and renders
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from oncue import __version__
+from oncue.server.api import openapi
+from oncue.server.api.auth import Door, Gate
+from oncue.server.api.idempotency import Requests
+from oncue.server.api.routing import Routes
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from oncue.app import Oncue
+    from oncue.server.health import Readiness
+
+__all__ = ["Door", "Gate", "admin_api", "process_api"]
+
+
+def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, door: Door) -> Gate:
+    """Everything that there is, behind the gate."""
+    from oncue.server.api import audit_log, enqueueing, jobs, nodes, queues, schedules, slots, tokens
+
+    gate = process_api(app, readiness, registry, door)
+    routes = Routes(gate.api, Requests(app))
+    for part in (enqueueing, jobs, queues, schedules, slots, nodes, tokens, audit_log):
+        part.add(routes, app)
+    openapi.add(routes)
+    return gate
+
+
+def process_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, door: Door) -> Gate:
+    """What every process answers, a worker too: health and metrics, nothing that changes anything."""
+    from oncue.server import health, metrics
+
+    api = FastAPI(
+        title="oncue", version=__version__, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )  # fmt: skip
+    openapi.describe(api)
+    routes = Routes(api)
+    health.add(routes, readiness)
+    metrics.add(routes, registry)
+    return Gate(api, app, door)

@@ -1,0 +1,35 @@
+"""The audit log: every change by hand, with who made it, and what was before and after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Query
+from starlette.requests import Request
+
+from oncue.server import records
+from oncue.server.api import pages
+from oncue.server.api.documents import looking
+from oncue.server.api.models.control import AuditPage
+from oncue.server.api.pages import Before, Limit
+from oncue.server.api.problems import Answer
+from oncue.server.api.routing import Routes
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+
+def add(routes: Routes, app: Oncue) -> None:
+    @routes.get("/api/admin/audit-log", **looking("audit log", "List the changes made by hand", AuditPage))
+    async def list_audit_log(
+        request: Request,
+        actor: Annotated[str | None, Query(description="Only what this one did.", examples=["local"])] = None,
+        subject: Annotated[str | None, Query(description="Only what was done to this.", examples=["job:42"])] = None,
+        limit: Limit = 100,
+        before: Before = None,
+    ) -> Answer:
+        """Newest first."""
+        found = await app.audit_log(actor=actor, subject=subject, before=before, limit=limit + 1)
+        page, last = pages.cut(found, limit)
+        entries = map(records.audit_entry_record, page)
+        return pages.answer(request, "entries", entries, before=None if last is None else last.id)

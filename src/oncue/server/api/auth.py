@@ -1,0 +1,204 @@
+"""Who may come in. The gate stands in front of every route, of paths that lead nowhere too.
+
+    TOKEN     everybody shows a token; only /health answers without one
+    LOOPBACK  the server listens on this machine alone: open as long as nobody has made a token, but not to web pages
+              that a browser on this machine has open, nor to what a proxy passes on
+    TRUSTED   the application that mounts the API lets in only whom it knows
+
+A token that is unknown, expired or revoked gets the same answer. While the database is away no token can be checked:
+503, and nobody comes in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from oncue.errors import StoreError
+from oncue.policy.scopes import allows
+from oncue.server.address import leads_here
+from oncue.server.api import problems, routing
+from oncue.server.api.identity import HOST, LOCAL, SCOPE_KEY, Identity
+from oncue.server.api.problems import AWAY, FORBIDDEN, METHOD, NOT_FOUND, UNAUTHORIZED, Problem
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+GATE_SECONDS = 3.0
+ASK_AGAIN_SECONDS = 1.0
+HOW_TO = "`oncue token create NAME --scope {needs}` makes one; send it as `Authorization: Bearer oncue_…`."
+PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+
+_log = logging.getLogger("oncue.http")
+
+
+class Door(Enum):
+    """Whom a server lets in."""
+
+    TOKEN = "token"
+    LOOPBACK = "loopback"
+    TRUSTED = "trusted"
+
+
+class Gate:
+    """The application behind the gate, as an ASGI application."""
+
+    def __init__(self, api: FastAPI, app: Oncue, door: Door) -> None:
+        self.api = api
+        self._app = app
+        self._door = door
+        self._has_tokens = False
+        self._asked_at = float("-inf")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            refusal = await self._refusal(scope)
+            await (self.api if refusal is None else refusal)(scope, receive, send)
+            if scope["method"] == "POST":
+                self._asked_at = float("-inf")  # it may have made the first token: the door is shut at once
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Nothing is opened before it is needed; what was opened is closed with the server."""
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await self._app.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        """What is answered instead of letting a request through; None if it may pass."""
+        found = routing.find(self.api.router.routes, scope)
+        try:
+            await self._admit(scope, found)
+        except Exception as error:
+            problem, declared = problems.of(error, Request(scope)), found.declared
+            if problem.kind is AWAY and declared is not None and declared.when_away is not None:
+                return declared.when_away(problem.detail)
+            return problems.answer(problem, scope)
+        return None
+
+    async def _admit(self, scope: Scope, found: routing.Found) -> None:
+        """Let a request through with the identity of its sender, or raise a Problem."""
+        declared = found.declared
+        if declared is not None and declared.needs == routing.PUBLIC:
+            return
+        identity = await self._identified(scope, "read" if declared is None else declared.needs)
+        if found.route is None:
+            raise _nowhere(scope, found)
+        if declared is None or declared.needs == routing.PUBLIC:
+            _log.error("%s declares no scope: nobody can reach it", getattr(found.route, "path", found.route))
+            raise Problem(FORBIDDEN, "This path declares no scope, so that nobody may use it.")
+        if not allows(identity.scopes, declared.needs):
+            challenge = f'Bearer realm="oncue", error="insufficient_scope", scope="{declared.needs}"'
+            raise Problem(
+                FORBIDDEN, f"This needs a token with the scope `{declared.needs}`.",
+                headers={"WWW-Authenticate": challenge}, needed_scope=declared.needs,
+            )  # fmt: skip
+        scope[SCOPE_KEY] = identity
+
+    # --- who is it ----------------------------------------------------------------------------------------------
+
+    async def _identified(self, scope: Scope, needs: str) -> Identity:
+        if self._door is Door.TRUSTED:
+            return _known_to_the_host(scope)
+        headers = Headers(scope=scope)
+        try:
+            async with asyncio.timeout(GATE_SECONDS):
+                return await self._holder(headers, needs)
+        except (StoreError, TimeoutError) as error:
+            why = str(error) or f"no answer within {GATE_SECONDS:g} s"
+            if self._door is Door.LOOPBACK:
+                raise problems.away(why) from None
+            _log.warning("a token could not be checked: %s", why)  # a stranger is not told where the database is
+            raise problems.away("The database does not answer, so that no token can be checked.") from None
+
+    async def _holder(self, headers: Headers, needs: str) -> Identity:
+        credential = headers.get("authorization")
+        if credential is not None:
+            return await self._authenticated(credential, needs)
+        if self._door is Door.LOOPBACK and not await self._tokens_exist():
+            _refuse_browsers(headers)
+            _refuse_passed_on(headers, needs)
+            return LOCAL
+        raise _unauthorized("This needs a token.", needs)
+
+    async def _authenticated(self, credential: str, needs: str) -> Identity:
+        kind, _, secret = credential.partition(" ")
+        token = await self._app.authenticate(secret.strip()) if kind.lower() == "bearer" else None
+        if token is None:
+            raise _unauthorized("The token is unknown, expired or revoked.", needs, error="invalid_token")
+        return Identity(f"token:{token.name[:100]}#{token.id}", token.scopes)
+
+    async def _tokens_exist(self) -> bool:
+        """Whether a token was ever made: once one was, that stays so."""
+        if not self._has_tokens and time.monotonic() - self._asked_at >= ASK_AGAIN_SECONDS:
+            asked_at = time.monotonic()
+            self._has_tokens = await (await self._app.connected()).store.has_tokens()
+            self._asked_at = asked_at
+        return self._has_tokens
+
+
+def _nowhere(scope: Scope, found: routing.Found) -> Problem:
+    if not found.methods:
+        return Problem(NOT_FOUND, f"There is nothing at {problems.instance_of(scope)}.")
+    allowed = ", ".join(found.methods)
+    return Problem(METHOD, f"expected one of {allowed}, not {scope['method']}", headers={"Allow": allowed})
+
+
+def _unauthorized(why: str, needs: str, **challenge: str) -> Problem:
+    words = "".join(f', {name}="{value}"' for name, value in challenge.items())
+    how = HOW_TO.format(needs=needs)
+    return Problem(UNAUTHORIZED, f"{why} {how}", headers={"WWW-Authenticate": f'Bearer realm="oncue"{words}'})
+
+
+def _known_to_the_host(scope: Scope) -> Identity:
+    """Who it is in the words of the application around us, if that says so as Starlette's middleware does."""
+    user: Any = scope.get("user")
+    name = getattr(user, "display_name", "") if getattr(user, "is_authenticated", False) else ""
+    if isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() and name == name.strip():
+        return Identity(f"host:{name}", HOST.scopes)
+    return HOST
+
+
+# --- a server that is open to this machine --------------------------------------------------------------------------
+
+
+def _refuse_browsers(headers: Headers) -> None:
+    """A page from anywhere may send requests to this machine, or have its own name lead here: it is not let in."""
+    host = headers.get("host", "")
+    if not leads_here(_name(host)):
+        raise Problem(
+            FORBIDDEN, f"expected the header Host to name this machine (localhost, 127.0.0.1 or [::1]), not {host!r}; "
+            "make a token to come in by another name",
+        )  # fmt: skip
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise Problem(FORBIDDEN, "A web page of another origin may not use a server that needs no token.")
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Problem(FORBIDDEN, "A web page of another site may not use a server that needs no token.")
+
+
+def _refuse_passed_on(headers: Headers, needs: str) -> None:
+    """Behind a proxy, whoever asks may be anywhere."""
+    if any(name in headers for name in PASSED_ON):
+        raise _unauthorized("This was passed on by a proxy, and needs a token.", needs)
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

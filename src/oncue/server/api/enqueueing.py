@@ -1,0 +1,115 @@
+"""Enqueueing over HTTP. With an idempotency key a job is written once, however often the request is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from oncue.enqueueing import FURTHEST
+from oncue.errors import InvalidJob, UnknownTask
+from oncue.model import Receipt
+from oncue.operations import MOST_AT_ONCE
+from oncue.server.api import moments
+from oncue.server.api.documents import changing
+from oncue.server.api.idempotency import Keeping, kept_of
+from oncue.server.api.identity import Caller
+from oncue.server.api.jobs import PREFIX, TAG
+from oncue.server.api.models.jobs import Enqueue, EnqueueMany, ReceiptRecord, Receipts
+from oncue.server.api.problems import UNKNOWN_TASK, Answer, FieldError, Problem
+from oncue.server.api.routing import LONG_SECONDS, Routes
+from oncue.task import Call
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+    from oncue.enqueueing import Row
+
+STANDS = {"model": ReceiptRecord, "description": "Nothing was written: an unfinished job has this key."}
+NONE_WRITTEN = {"model": Receipts, "description": "Nothing was written: unfinished jobs have all of the keys."}
+
+
+def add(routes: Routes, app: Oncue) -> None:
+    one = changing(TAG, "Enqueue a job", ReceiptRecord, 409, status=201)
+    one["responses"][200] = STANDS
+
+    @routes.post(PREFIX, needs="enqueue", keeping=Keeping(repeats=True, jobs=lambda body: 1), **one)
+    async def enqueue_job(request: Request, body: Enqueue, by: Caller) -> Answer:
+        """Writes a job. If its key is held by an unfinished one, nothing is written, and the answer names that one."""
+        now = (await app.connected()).now()
+        receipt = (await _written(app, request, [_call(app, body, by, now)]))[0]
+        place = f"{request.scope['path']}/{receipt.id}"
+        return Answer(_receipt(receipt), 201 if receipt.created else 200, headers={"Location": place})
+
+    many = changing(TAG, "Enqueue jobs", Receipts, 409, status=201)
+    many["responses"][200] = NONE_WRITTEN
+
+    @routes.post(
+        f"{PREFIX}/bulk", needs="enqueue", keeping=Keeping(repeats=True, jobs=_how_many), patience=LONG_SECONDS, **many
+    )
+    async def enqueue_jobs(request: Request, body: EnqueueMany, by: Caller) -> Answer:
+        """Writes all of the jobs or none, in one transaction. Jobs whose keys are held are left out."""
+        now = (await app.connected()).now()
+        calls = [_call(app, job, by, now, f"jobs.{number}.") for number, job in enumerate(body.jobs)]
+        receipts = await _written(app, request, calls)
+        created = sum(receipt.created for receipt in receipts)
+        record = {"jobs": list(map(_receipt, receipts)), "created": created, "duplicates": len(receipts) - created}
+        return Answer(record, 201 if created else 200)
+
+
+def _how_many(body: Any) -> int:
+    """How many numbers to reserve for a request that nobody has checked yet."""
+    jobs = body.get("jobs") if isinstance(body, dict) else None
+    return min(len(jobs), MOST_AT_ONCE) if isinstance(jobs, list) else 0
+
+
+async def _written(app: Oncue, request: Request, calls: Sequence[tuple[Call[Any], Row]]) -> list[Receipt]:
+    kept = kept_of(request.scope)
+    if kept is None:
+        return await app.write_all(calls)
+    return await app.write_all(calls, ids=kept.ids, since=kept.started_at)
+
+
+def _receipt(receipt: Receipt) -> dict[str, Any]:
+    return {"id": receipt.id, "uid": str(receipt.uid), "created": receipt.created}
+
+
+def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str = "") -> tuple[Call[Any], Row]:
+    """The call that a body asks for. What is wrong with it is told by the field's place in the body."""
+    try:
+        task = app.find(body.task)
+    except UnknownTask as error:
+        raise Problem(UNKNOWN_TASK, str(error), [FieldError(f"{prefix}task", str(error))]) from None
+    try:
+        call: Call[Any] = task.using(
+            queue=body.queue,
+            priority=body.priority,
+            delay=body.delay,
+            at=None if body.at is None else _instant(body.at, now, f"{prefix}at"),
+            key=body.key,
+            deadline=body.deadline,
+            max_retries=body.max_retries,
+            enqueued_by=by,
+        )
+        call.key_of((), body.args)
+    except InvalidJob as error:
+        place = error.field if error.field.startswith(prefix) else f"{prefix}{error.field}"
+        raise _at(error, place) from None
+    try:
+        task.arguments.dump((), body.args, app.settings.max_args_bytes)
+    except InvalidJob as error:
+        named = error.argument if error.field == "arguments" else error.field
+        raise _at(error, f"{prefix}args" if named is None else f"{prefix}args.{named}") from None
+    return call, ((), body.args)
+
+
+def _instant(text: str, now: datetime, field: str) -> datetime:
+    at = moments.instant(text, field)
+    if at - now > FURTHEST:
+        raise InvalidJob(field, "expected an instant within the next hundred years")
+    return at
+
+
+def _at(error: InvalidJob, place: str) -> InvalidJob:
+    return InvalidJob(place, str(error).removeprefix(f"{error.field}: "))

@@ -1,0 +1,158 @@
+"""Jobs: what there are, one of them in full, and changing their fate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+from fastapi import Query
+from starlette.requests import Request
+
+from oncue.model import State
+from oncue.operations import Handled
+from oncue.policy.statuses import state_named
+from oncue.server import details, records
+from oncue.server.api import pages
+from oncue.server.api.documents import changing, looking
+from oncue.server.api.idempotency import IN_PARTS
+from oncue.server.api.identity import Caller
+from oncue.server.api.models.base import StatusFilter
+from oncue.server.api.models.jobs import (
+    Boost,
+    BulkRetry,
+    BulkStatus,
+    HandledRecords,
+    JobDetail,
+    JobPage,
+    JobRecord,
+    PriorityChange,
+    Stats,
+    StatusChange,
+)
+from oncue.server.api.pages import Before, Limit, Offset
+from oncue.server.api.problems import Answer, invalid
+from oncue.server.api.references import JobRef, job_ref
+from oncue.server.api.routing import LONG_SECONDS, Routes
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+PREFIX = "/api/admin/jobs"
+TAG = "jobs"
+
+Statuses = Annotated[
+    list[StatusFilter] | None,
+    Query(description="Only jobs in these states; repeat it, or separate by commas.", examples=["failed,queued"]),
+]
+
+
+def add(routes: Routes, app: Oncue) -> None:
+    _add_looking(routes, app)
+    _add_bulk(routes, app)  # before `/{id}/…`, which would take `bulk` for an id
+    _add_changing(routes, app)
+
+
+def _add_looking(routes: Routes, app: Oncue) -> None:
+    @routes.get(f"{PREFIX}/stats", **looking(TAG, "How many jobs there are", Stats))
+    async def job_stats() -> Answer:
+        """By what the jobs are doing. Where many wait they are not counted anew: then it is as of `counted_at`."""
+        return Answer(records.stats_record(await app.stats()))
+
+    @routes.get(PREFIX, **looking(TAG, "List jobs", JobPage))
+    async def list_jobs(
+        request: Request,
+        status: Statuses = None,
+        queue: str | None = None,
+        task: str | None = None,
+        key: str | None = None,
+        limit: Limit = 100,
+        offset: Offset = 0,
+        before: Before = None,
+    ) -> Answer:
+        """Newest first. Go on with `next`, which stays fast however far you go."""
+        found = await app.jobs(
+            _states(status), queue=queue, task=task, key=key, before=before, limit=limit + 1, offset=offset
+        )
+        page, last = pages.cut(found, limit)
+        return pages.answer(request, "jobs", map(records.job_record, page), before=None if last is None else last.id)
+
+    @routes.get(f"{PREFIX}/{{id}}", **looking(TAG, "Show a job", JobDetail, 404))
+    async def show_job(id: JobRef) -> Answer:
+        """One job with its attempts, its progress, and why it waits, runs or ended as it did."""
+        return Answer(await details.job(app, job_ref(id)))
+
+
+def _add_changing(routes: Routes, app: Oncue) -> None:
+    @routes.put(f"{PREFIX}/{{id}}/status", needs="operate", **changing(TAG, "Set a job's status", JobRecord, 404, 409))
+    async def set_job_status(id: JobRef, body: StatusChange, by: Caller) -> Answer:
+        """A waiting job becomes succeeded or failed; a running one queued, succeeded or failed, and its attempt is
+        fenced; a finished one queued. Only a worker makes a job running: that is refused."""
+        return Answer(records.job_record(await app.set_status(job_ref(id), body.status, by=by)))
+
+    @routes.put(
+        f"{PREFIX}/{{id}}/priority", needs="operate", **changing(TAG, "Set a job's priority", JobRecord, 404, 409)
+    )
+    async def set_job_priority(id: JobRef, body: PriorityChange, by: Caller) -> Answer:
+        job = await app.job(job_ref(id))
+        await app.prioritize(job.id, body.priority, by=by)
+        return Answer(records.job_record(await app.job(job.id)))
+
+    @routes.post(
+        f"{PREFIX}/{{id}}/boost", needs="operate", **changing(TAG, "Raise a job's priority", JobRecord, 404, 409)
+    )
+    async def boost_job(id: JobRef, by: Caller, body: Boost | None = None) -> Answer:
+        """Adds to the priority; it stays between 0 and 100."""
+        job = await app.job(job_ref(id))
+        await app.boost(job.id, (body or Boost()).boost, by=by)
+        return Answer(records.job_record(await app.job(job.id)))
+
+    @routes.post(f"{PREFIX}/{{id}}/retry", needs="operate", **changing(TAG, "Retry a job", JobRecord, 404, 409))
+    async def retry_job(id: JobRef, by: Caller) -> Answer:
+        """A finished job starts over with its whole budget of retries. The run of an at-most-once slot stays as it is:
+        the answer is a new job, with `retry_of`."""
+        return Answer(records.job_record(await app.retry(job_ref(id), by=by)))
+
+    @routes.post(f"{PREFIX}/{{id}}/cancel", needs="operate", **changing(TAG, "Cancel a job", JobRecord, 404, 409))
+    async def cancel_job(id: JobRef, by: Caller) -> Answer:
+        """A job that waits is cancelled; one that runs is asked to stop, and has `cancel_requested_at` from then on."""
+        return Answer(records.job_record(await app.cancel(job_ref(id), by=by)))
+
+
+def _add_bulk(routes: Routes, app: Oncue) -> None:
+    @routes.put(
+        f"{PREFIX}/bulk/status", needs="operate", patience=LONG_SECONDS,
+        **changing(TAG, "Set the status of jobs", HandledRecords),
+    )  # fmt: skip
+    async def bulk_set_status(body: BulkStatus, by: Caller) -> Answer:
+        """Each job for itself; the answer tells what happened to each."""
+        return _handled(await app.set_status_many(_distinct(body.job_ids), body.status, by=by))
+
+    @routes.post(
+        f"{PREFIX}/bulk/retry",
+        needs="operate",
+        keeping=IN_PARTS,
+        patience=LONG_SECONDS,
+        **changing(TAG, "Retry jobs", HandledRecords),
+    )
+    async def bulk_retry(body: BulkRetry, by: Caller) -> Answer:
+        """Each job for itself; the answer tells what happened to each."""
+        return _handled(await app.retry_many(_distinct(body.job_ids), by=by))
+
+
+def _states(texts: Sequence[str] | None) -> tuple[State, ...]:
+    """Statuses, repeated or separated by commas; none is all of them."""
+    words = [word for text in texts or () for word in text.split(",")]
+    try:
+        return tuple(dict.fromkeys(state_named(word) for word in words))
+    except ValueError as error:
+        raise invalid("status", str(error)) from None
+
+
+def _distinct(refs: Sequence[int | UUID]) -> list[int | UUID]:
+    return list(dict.fromkeys(refs))
+
+
+def _handled(results: Sequence[Handled]) -> Answer:
+    changed = sum(result.outcome == "changed" for result in results)
+    return Answer({"results": [records.handled_record(result) for result in results], "changed": changed})

@@ -1,0 +1,259 @@
+"""Bodies about schedules, their revisions and slots."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+from uuid import UUID
+
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from oncue.checks import LONGEST_NAME, MOST_INSTANCES
+from oncue.model import Missed
+from oncue.policy.triggers import DstPolicy
+from oncue.server.api.models.base import (
+    WHOLE,
+    Arguments,
+    Body,
+    DurationValue,
+    Instant,
+    Priority,
+    Record,
+    Status,
+)
+
+MomentText: TypeAlias = Annotated[
+    StrictStr,
+    Field(description="ISO 8601 (UTC unless it has an offset), a date, `now`, or a duration ago such as `-2h`."),
+]
+
+EXAMPLE: dict[str, Any] = {
+    "name": "nightly",
+    "cron_expression": "0 3 * * *",
+    "tz": "Europe/Berlin",
+    "task": "send_report",
+    "args": {"pages": 3},
+    "priority": 20,
+    "description": "Yesterday's figures",
+}
+
+
+class Terms(Body):
+    """What a schedule can be told. Null is the same as nothing: for a change, that it stays as it is."""
+
+    description: StrictStr | None = Field(None, max_length=1000)
+    task: StrictStr | None = Field(None, description="The name of a task that the application declares.")
+    target: StrictStr | None = Field(None, description="Another name for `task`.")
+    args: Arguments | None = None
+    cron_expression: StrictStr | None = Field(None, examples=["0 3 * * *", "@daily", "@every 90s"])
+    tz: StrictStr | None = Field(None, description="A time zone such as Europe/Berlin; UTC by default.")
+    dst: DstPolicy | None = Field(None, description="What a change of the clocks does to slots.")
+    missed: Missed | None = Field(None, description="What becomes of slots that are found late.")
+    grace: DurationValue | None = Field(None, description="A slot that starts later than this is missed.")
+    max_instances: Annotated[StrictInt, Field(ge=1, le=MOST_INSTANCES), WHOLE] | None = None
+    queue: StrictStr | None = Field(None, max_length=LONGEST_NAME)
+    priority: Priority | None = None
+    enabled: StrictBool | None = None
+
+
+class NewSchedule(Terms):
+    """A schedule to be made."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+
+    name: StrictStr = Field(min_length=1, max_length=LONGEST_NAME)
+    cron_expression: StrictStr = Field(examples=["0 3 * * *", "@daily", "@every 90s"])
+
+
+class ScheduleChange(Terms):
+    """What shall be different. Fields that are absent keep their value."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"cron_expression": "30 3 * * *", "priority": 30}]})
+
+    name: StrictStr | None = Field(None, description="Another name. It stays the same schedule, with its slots.")
+
+
+class Toggle(Body):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": False}]})
+
+    enabled: StrictBool
+
+
+class Trigger(Body):
+    """Which slot to run. Without one, the task runs now, in an extra slot."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"at": "2030-01-31T03:00:00Z"}]})
+
+    at: MomentText | None = None
+
+
+class Span(Body):
+    """From the first slot to the last."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"from": "2030-01-28", "to": "now", "dry_run": True}]}, populate_by_name=False
+    )
+
+    start: MomentText = Field(alias="from")
+    end: MomentText = Field("now", alias="to")
+    dry_run: StrictBool = Field(False, description="Only say what would be done.")
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+class ScheduleRecord(Record):
+    """A schedule (QUE-7)."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"id": 3, **EXAMPLE, "enabled": True}]})
+
+    id: int
+    name: str
+    description: str
+    task: str
+    target: str = Field(description="The same as `task`.")
+    args: dict[str, Any]
+    cron_expression: str
+    tz: str
+    dst: str
+    missed: Missed
+    grace: float
+    max_instances: int
+    queue: str
+    priority: int
+    enabled: bool
+    reason: str | None = Field(description="Why it is disabled.")
+    declared_by: str | None = Field(description="The application whose code declares it; null: made at run time.")
+    revision: int
+    started_at: Instant = Field(description="When this revision began.")
+    next_run_at: Instant | None
+    last_run_at: Instant | None
+    horizon: Instant | None = Field(description="Slots from before are no longer in the ledger.")
+    created_by: str
+    created_at: Instant
+    updated_at: Instant
+
+
+class SchedulePage(Record):
+    """Schedules by name."""
+
+    scheduled_jobs: list[ScheduleRecord]
+    next: str | None = Field(description="Where to go on; null on the last page. Also in the header Link.")
+
+
+class RevisionRecord(Record):
+    """What a schedule was from `started_at` on."""
+
+    revision: int
+    started_at: Instant
+    changed_by: str
+    enabled: bool
+    reason: str | None
+    cron_expression: str
+    tz: str
+    dst: str
+    task: str
+    args: dict[str, Any]
+    queue: str
+    priority: int
+    missed: Missed
+    grace: float
+    max_instances: int
+
+
+class Revisions(Record):
+    revisions: list[RevisionRecord] = Field(description="Oldest first.")
+
+
+class SlotRecord(Record):
+    """A row of the ledger. `until` and `slots` tell of a run of slots that share one fate."""
+
+    scheduled_for: Instant
+    until: Instant | None
+    slots: int
+    verdict: str
+    reason: str | None
+    job_id: int | None
+    blocked_by: int | None
+    revision: int
+    decided_at: Instant
+    decided_by: UUID | None
+    epoch: int | None
+    outcome: Status | None
+    outcome_reason: str | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    duration_ms: float | None
+    worker: str | None
+    error: str | None
+
+
+class TriggeredSlot(SlotRecord):
+    schedule: str
+
+
+class SlotPage(Record):
+    slots: list[SlotRecord] = Field(description="Oldest first.")
+    next: str | None = Field(description="Where to go on; null on the last page. Also in the header Link.")
+
+
+class FireRecord(Record):
+    """A slot to come."""
+
+    scheduled_for: Instant
+    local: str
+    tz: str
+    mark: str | None = Field(description="What a change of the clocks does to it.")
+    instead_of: list[str] = Field(description="Local times that it stands for because they never come.")
+
+
+class Preview(Record):
+    schedule: str
+    fires: list[FireRecord]
+
+
+class Backfill(Record):
+    """What a backfill did, or would do."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "schedule": "nightly", "from": "2030-01-28T00:00:00Z", "to": "2030-01-31T00:00:00Z", "made": 3,
+                    "present": 0, "jobs": [51, 52, 53],
+                }
+            ]
+        }
+    )  # fmt: skip
+
+    schedule: str
+    start: Instant = Field(alias="from")
+    end: Instant = Field(alias="to")
+    made: int
+    present: int = Field(description="Slots that were decided before.")
+    jobs: list[int] = Field(default_factory=list)
+    would_make: int | None = Field(None, description="Only of a dry run.")
+    slots: list[Instant] | None = Field(None, description="Only of a dry run: those that would get a job.")
+
+
+class FateRecord(Record):
+    """What an audit says of a slot or of a run of them."""
+
+    scheduled_for: Instant
+    until: Instant | None
+    slots: int
+    verdict: str
+    reason: str | None
+    holds: bool
+    row: SlotRecord | None
+
+
+class AuditRecord(Record):
+    """Every slot that a schedule should have had, and what became of it."""
+
+    schedule: str
+    start: Instant = Field(alias="from")
+    end: Instant = Field(alias="to")
+    holds: bool
+    counts: dict[str, int]
+    notes: list[str]
+    fates: list[FateRecord]

@@ -1,0 +1,34 @@
+"""Nodes, and which of them leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncue.server import records
+from oncue.server.api.documents import looking
+from oncue.server.api.models.control import LeaderRecord, Nodes
+from oncue.server.api.problems import Answer
+from oncue.server.api.routing import Routes
+from oncue.server.health import leader_record
+from oncue.store.contract import EXCLUSIVE, LEADER
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+TAG = "nodes"
+
+
+def add(routes: Routes, app: Oncue) -> None:
+    @routes.get("/api/admin/nodes", **looking(TAG, "List the nodes", Nodes))
+    async def list_nodes() -> Answer:
+        """The worker processes that are alive, or whose lease is over and that nobody has buried yet."""
+        connected = await app.connected()
+        leases = [lease for name in (LEADER, EXCLUSIVE) if (lease := await connected.store.lease(name)) is not None]
+        nodes, now = await app.nodes(), connected.now()
+        return Answer({"nodes": [records.node_record(node, now, leases) for node in nodes]})
+
+    @routes.get("/api/admin/leader", **looking(TAG, "Who leads", LeaderRecord))
+    async def show_leader() -> Answer:
+        """The node that fires the schedules; or since when there is none."""
+        connected = await app.connected()
+        return Answer(leader_record(await connected.store.lease(LEADER), connected.now()))

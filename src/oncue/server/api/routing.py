@@ -1,0 +1,188 @@
+"""Routes that declare what they need. One that declares nothing cannot be reached: the gate lets nobody through.
+
+Every request takes the same steps: its address and body are checked, a repeated POST is recognised, the endpoint
+answers within its time, and whatever goes wrong becomes a problem document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+
+from oncue.control import Scope
+from oncue.server.api import intake, problems
+from oncue.server.api.idempotency import HEADER, ONCE, Keeping, Requests
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
+
+PUBLIC: Final = "public"
+READ_SECONDS, CHANGE_SECONDS, LONG_SECONDS = 5.0, 8.0, 120.0
+"""How long a request may take. A change is given the time that enqueueing tries again while the database is away."""
+
+DECLARED = "oncue_declared"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a route says of itself."""
+
+    needs: Scope | Literal["public"]
+    """The scope that a caller must have."""
+    patience: float
+    requests: Requests | None = None
+    """Where POST requests with an idempotency key are kept."""
+    keeping: Keeping = ONCE
+    strict: bool = True
+    """Whether query parameters and fields that nobody knows are refused."""
+    when_away: Callable[[str], Response] | None = None
+    """What is answered while the database is away and nobody can be let in, if not a problem document."""
+
+
+class DeclaredRoute(APIRoute):
+    """A route of the API. It is made from an endpoint that carries its declaration."""
+
+    @property
+    def declared(self) -> Declared | None:
+        found = getattr(self.endpoint, DECLARED, None)
+        return found if isinstance(found, Declared) else None
+
+    def get_route_handler(self) -> Handler:
+        endpoint = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            declared = self.declared
+            assert declared is not None, f"{self.path} declares no scope, and the gate let somebody through"
+            try:
+                intake.check_address(request, self._parameters() if declared.strict else None)
+                received, body = await self._received(request)
+                async with asyncio.timeout(declared.patience):
+                    return await self._answered(received, body, declared, endpoint)
+            except TimeoutError:
+                return problems.answer(_late(request, declared), request.scope)
+            except Exception as error:
+                return problems.answer(problems.of(error, request), request.scope)
+
+        return handle
+
+    async def _received(self, request: Request) -> tuple[Request, Any]:
+        if request.method in ("GET", "HEAD"):
+            return request, None
+        received, body = await intake.read(request)
+        if self.body_field is None and body not in (None, {}):
+            raise problems.invalid("body", "expected none")
+        return received, body
+
+    async def _answered(self, request: Request, body: Any, declared: Declared, endpoint: Handler) -> Response:
+        key = request.headers.get(HEADER)
+        if request.method != "POST" or key is None or declared.requests is None:
+            return await endpoint(request)
+        return await declared.requests.answered(request, key, body, declared.keeping, endpoint)
+
+    def _parameters(self) -> Iterable[str]:
+        return [str(field.alias) for field in self.dependant.query_params]
+
+
+def _late(request: Request, declared: Declared) -> problems.Problem:
+    unknown = "" if request.method in ("GET", "HEAD") else "; it is unknown whether the request took effect"
+    return problems.away(f"no answer within {declared.patience:g} s{unknown}")
+
+
+# --- declaring ------------------------------------------------------------------------------------------------------
+
+
+class Routes:
+    """Adds routes to an application. This is the one way to make a route that can be reached."""
+
+    def __init__(self, api: FastAPI, requests: Requests | None = None) -> None:
+        self.api = api
+        self._requests = requests
+        api.router.route_class = DeclaredRoute
+
+    def get(
+        self, path: str, *, needs: Scope | Literal["public"] = "read", **said: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        return self._added(["GET"], path, Declared(needs, READ_SECONDS), said)
+
+    def probe(
+        self,
+        path: str,
+        *,
+        needs: Scope | Literal["public"],
+        when_away: Callable[[str], Response] | None = None,
+        **said: Any,
+    ) -> Callable[[Endpoint], Endpoint]:
+        """A route for machines that look after processes: also HEAD, and with whatever they add to its address."""
+        declared = Declared(needs, READ_SECONDS, strict=False, when_away=when_away)
+
+        def add(endpoint: Endpoint) -> Endpoint:
+            self._added(["HEAD"], path, declared, {"include_in_schema": False, "response_model": None})(endpoint)
+            return self._added(["GET"], path, declared, said)(endpoint)
+
+        return add
+
+    def put(
+        self, path: str, *, needs: Scope, patience: float | None = None, **said: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        return self._added(["PUT"], path, Declared(needs, patience or CHANGE_SECONDS), said)
+
+    def delete(self, path: str, *, needs: Scope, **said: Any) -> Callable[[Endpoint], Endpoint]:
+        return self._added(["DELETE"], path, Declared(needs, CHANGE_SECONDS), said)
+
+    def post(
+        self,
+        path: str,
+        *,
+        needs: Scope,
+        keeping: Keeping = ONCE,
+        patience: float | None = None,
+        **said: Any,
+    ) -> Callable[[Endpoint], Endpoint]:
+        declared = Declared(needs, patience or CHANGE_SECONDS, self._requests, keeping)
+        return self._added(["POST"], path, declared, said)
+
+    def _added(
+        self, methods: list[str], path: str, declared: Declared, said: Mapping[str, Any]
+    ) -> Callable[[Endpoint], Endpoint]:
+        def add(endpoint: Endpoint) -> Endpoint:
+            setattr(endpoint, DECLARED, declared)
+            self.api.add_api_route(path, endpoint, methods=methods, **said)
+            return endpoint
+
+        return add
+
+
+# --- finding --------------------------------------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """The route that a request is for, if there is one, and the methods that its path takes."""
+
+    route: BaseRoute | None
+    methods: tuple[str, ...]
+
+    @property
+    def declared(self) -> Declared | None:
+        found = getattr(self.route, "declared", None)
+        return found if isinstance(found, Declared) else None
+
+
+def find(routes: Iterable[BaseRoute], scope: Any) -> Found:
+    others: list[BaseRoute] = []
+    for route in routes:
+        match, _ = route.matches(scope)
+        if match is Match.FULL:
+            return Found(route, ())
+        if match is Match.PARTIAL:
+            others.append(route)
+    # `/jobs/bulk` is not one of the jobs of `/jobs/{id}`.
+    exact = [route for route in others if "{" not in getattr(route, "path", "")] or others
+    return Found(None, tuple(sorted({method for route in exact for method in getattr(route, "methods", None) or ()})))

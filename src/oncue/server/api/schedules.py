@@ -1,0 +1,134 @@
+"""Schedules: what there are, making and changing them, and their slots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Query
+from starlette.requests import Request
+
+from oncue.checks import DEFAULT_GRACE
+from oncue.policy.triggers import Rule
+from oncue.server import records
+from oncue.server.api import pages
+from oncue.server.api.documents import changing, looking
+from oncue.server.api.idempotency import REPEATABLE
+from oncue.server.api.identity import Caller
+from oncue.server.api.models.schedules import (
+    NewSchedule,
+    ScheduleChange,
+    SchedulePage,
+    ScheduleRecord,
+    Terms,
+    Toggle,
+)
+from oncue.server.api.naming import naming
+from oncue.server.api.pages import Limit
+from oncue.server.api.problems import Answer, invalid
+from oncue.server.api.references import ScheduleRef, schedule_named
+from oncue.server.api.routing import Routes
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+PREFIX = "/api/admin/scheduled-jobs"
+TAG = "schedules"
+LARGEST_OFFSET = 10_000
+
+
+def add(routes: Routes, app: Oncue) -> None:
+    _add_looking(routes, app)
+    _add_changing(routes, app)
+
+
+def _add_looking(routes: Routes, app: Oncue) -> None:
+    @routes.get(PREFIX, **looking(TAG, "List schedules", SchedulePage))
+    async def list_schedules(
+        request: Request,
+        limit: Limit = 100,
+        offset: Annotated[int, Query(ge=0, le=LARGEST_OFFSET, description="Leave out so many.")] = 0,
+        after: Annotated[str, Query(description="Only names that come after this one.")] = "",
+    ) -> Answer:
+        """By name. Go on with `next`, which stays fast however far you go."""
+        found = (await app.schedules(after=after, limit=offset + limit + 1))[offset:]
+        page, last = pages.cut(found, limit)
+        name = None if last is None else last.name
+        return pages.answer(request, "scheduled_jobs", map(records.schedule_record, page), after=name)
+
+    @routes.get(f"{PREFIX}/{{id}}", **looking(TAG, "Show a schedule", ScheduleRecord, 404))
+    async def show_schedule(id: ScheduleRef) -> Answer:
+        return Answer(records.schedule_record(await schedule_named(app, id)))
+
+
+def _add_changing(routes: Routes, app: Oncue) -> None:
+    @routes.post(PREFIX, needs="operate", **changing(TAG, "Make a schedule", ScheduleRecord, 409, status=201))
+    async def create_schedule(request: Request, body: NewSchedule, by: Caller) -> Answer:
+        """Its first slot is the first one after now."""
+        task = _task(body)
+        if task is None:
+            raise invalid("task", "expected, and not there")
+        with naming():
+            made = await app.create_schedule(
+                body.name,
+                Rule(body.cron_expression, body.tz or "UTC", body.dst or "debian"),
+                task,
+                body.args or {},
+                description=body.description or "",
+                queue=body.queue,
+                priority=body.priority,
+                missed=body.missed or "latest",
+                grace=DEFAULT_GRACE if body.grace is None else body.grace,
+                max_instances=1 if body.max_instances is None else body.max_instances,
+                enabled=body.enabled is not False,
+                created_by=by,
+            )
+        place = f"{request.scope['path']}/{made.id}"
+        return Answer(records.schedule_record(made), 201, headers={"Location": place})
+
+    @routes.put(f"{PREFIX}/{{id}}", needs="operate", **changing(TAG, "Change a schedule", ScheduleRecord, 404, 409))
+    async def change_schedule(id: ScheduleRef, body: ScheduleChange, by: Caller) -> Answer:
+        """Fields that are absent keep their value. The change starts from now: earlier slots are not fired again. A
+        schedule that code declares can only be enabled and disabled here."""
+        schedule = await schedule_named(app, id)
+        terms = _terms(body)
+        if body.name not in (None, schedule.name):
+            terms["new_name"] = body.name
+        with naming():
+            if terms:
+                schedule = await app.change_schedule(schedule.name, **terms, enabled=body.enabled, changed_by=by)
+            elif body.enabled is not None:  # of a schedule that code declares this much may be changed
+                schedule = await app.toggle_schedule(schedule.name, body.enabled, changed_by=by)
+        return Answer(records.schedule_record(schedule))
+
+    @routes.delete(f"{PREFIX}/{{id}}", needs="operate", **changing(TAG, "Delete a schedule", ScheduleRecord, 404, 409))
+    async def delete_schedule(id: ScheduleRef, by: Caller) -> Answer:
+        """Its slots stay in the ledger, so that no later schedule of its name runs them again; jobs that it has made
+        stay too. The answer is the schedule as it was."""
+        schedule = await schedule_named(app, id)
+        await app.delete_schedule(schedule.name, changed_by=by)
+        return Answer(records.schedule_record(schedule))
+
+    @routes.post(
+        f"{PREFIX}/{{id}}/toggle", needs="operate", keeping=REPEATABLE,
+        **changing(TAG, "Enable or disable a schedule", ScheduleRecord, 404, 409),
+    )  # fmt: skip
+    async def toggle_schedule(id: ScheduleRef, body: Toggle, by: Caller) -> Answer:
+        """What comes due while it is disabled is not made up for."""
+        schedule = await schedule_named(app, id)
+        return Answer(records.schedule_record(await app.toggle_schedule(schedule.name, body.enabled, changed_by=by)))
+
+
+def _task(body: Terms) -> str | None:
+    if body.task is not None and body.target not in (None, body.task):
+        raise invalid("target", "task and target are two names for the same thing: give one of them")
+    return body.target if body.task is None else body.task
+
+
+def _terms(body: ScheduleChange) -> dict[str, Any]:
+    """What a change asks for, by the names of `change_schedule`; without what stays."""
+    terms = {
+        "rule": body.cron_expression, "tz": body.tz, "dst": body.dst, "task": _task(body), "args": body.args,
+        "description": body.description, "queue": body.queue, "priority": body.priority, "missed": body.missed,
+        "grace": body.grace, "max_instances": body.max_instances,
+    }  # fmt: skip
+    return {name: value for name, value in terms.items() if value is not None}

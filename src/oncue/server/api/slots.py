@@ -1,0 +1,158 @@
+"""The slots of a schedule: those to come, those that were, and running some by hand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Query
+from starlette.requests import Request
+
+from oncue.checks import EARLIEST
+from oncue.model import Schedule
+from oncue.policy.triggers import TICK, trigger_of
+from oncue.scheduling.looking import AUDITED
+from oncue.server import records
+from oncue.server.api import pages
+from oncue.server.api.documents import changing, looking
+from oncue.server.api.idempotency import REPEATABLE
+from oncue.server.api.identity import Caller
+from oncue.server.api.models.schedules import (
+    AuditRecord,
+    Backfill,
+    Preview,
+    Revisions,
+    SlotPage,
+    Span,
+    Trigger,
+    TriggeredSlot,
+)
+from oncue.server.api.moments import moment
+from oncue.server.api.naming import naming
+from oncue.server.api.pages import Limit
+from oncue.server.api.problems import Answer, invalid
+from oncue.server.api.references import ScheduleRef, schedule_named
+from oncue.server.api.routing import LONG_SECONDS, Routes
+from oncue.server.api.schedules import PREFIX, TAG
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+MOST_PREVIEWED = 1000
+MOST_AUDITED = 50_000
+
+WHEN = "ISO 8601 (UTC unless it has an offset), a date, `now`, or a duration ago such as `-2h`."
+From = Annotated[str | None, Query(alias="from", description=f"The first slot: {WHEN}", examples=["-24h"])]
+To = Annotated[str | None, Query(alias="to", description="The last slot.", examples=["now"])]
+After = Annotated[str | None, Query(description="Only rows that begin after this: where the last page ended.")]
+
+
+def add(routes: Routes, app: Oncue) -> None:
+    _add_looking(routes, app)
+    _add_by_hand(routes, app)
+
+
+def _add_looking(routes: Routes, app: Oncue) -> None:
+    @routes.get(f"{PREFIX}/{{id}}/preview", **looking(TAG, "Show the next slots", Preview, 404))
+    async def preview_schedule(
+        id: ScheduleRef,
+        count: Annotated[int, Query(ge=1, le=MOST_PREVIEWED)] = 10,
+        start: Annotated[str | None, Query(alias="from", description=f"Instead of now: {WHEN}")] = None,
+    ) -> Answer:
+        """The slots to come, whether the schedule is enabled or not, with what a change of the clocks does to them."""
+        schedule = await schedule_named(app, id)
+        with naming():
+            fires = await app.preview(schedule.name, count, await _moment(app, start, "from"))
+        return Answer({"schedule": schedule.name, "fires": [records.fire_record(fire, schedule.tz) for fire in fires]})
+
+    @routes.get(f"{PREFIX}/{{id}}/revisions", **looking(TAG, "Show what a schedule has been", Revisions, 404))
+    async def list_revisions(id: ScheduleRef) -> Answer:
+        """Everything that it has been, oldest first; of a deleted one too."""
+        schedule = await schedule_named(app, id, deleted=True)
+        found = await app.revisions(schedule.name)
+        return Answer({"revisions": [records.revision_record(revision) for revision in found]})
+
+    @routes.get(f"{PREFIX}/{{id}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))
+    async def list_slots(
+        request: Request, id: ScheduleRef, start: From = None, end: To = None, after: After = None, limit: Limit = 100
+    ) -> Answer:
+        """The ledger's rows, oldest first: the last ones, or those of a span of time."""
+        schedule = await schedule_named(app, id, deleted=True)
+        if start is None and end is None and after is None:
+            latest = await app.latest_slots(schedule.name, limit)
+            return pages.answer(request, "slots", map(records.slot_record, latest), after=None)
+        now = (await app.connected()).now()
+        first, last = moment(start or "-24h", "from", now), moment(end or "now", "to", now)
+        seen = EARLIEST if after is None else moment(after, "after", now)
+        with naming():
+            found = await app.slots(schedule.name, max(first, seen + TICK), last, limit + 2)
+        # A run of slots that began on the page before may reach into this one: it was shown there.
+        page, end_row = pages.cut([row for row in found if row.scheduled_for > seen], limit)
+        position = None if end_row is None else records.instant(end_row.scheduled_for)
+        return pages.answer(request, "slots", map(records.slot_record, page), after=position)
+
+    @routes.get(f"{PREFIX}/{{id}}/audit", **looking(TAG, "Audit a schedule", AuditRecord, 404))
+    async def audit_schedule(
+        id: ScheduleRef,
+        start: From = None,
+        end: To = None,
+        problems: Annotated[bool, Query(description="Only what should not be.")] = False,
+    ) -> Answer:
+        """What became of every slot that it should have had, by default in the last 24 hours. `holds` is false if one
+        is doubled, unaccounted for, lost or unexpected. A deleted schedule can be audited too."""
+        schedule, now = await schedule_named(app, id, deleted=True), (await app.connected()).now()
+        last = moment(end or "now", "to", now)
+        first = last - AUDITED if start is None else moment(start, "from", now)
+        _refuse_many(schedule, first, min(last, now))
+        with naming():
+            found = await app.audit(schedule.name, first, last)
+        return Answer(records.audit_record(schedule.name, found, found.problems if problems else found.fates))
+
+
+def _add_by_hand(routes: Routes, app: Oncue) -> None:
+    @routes.post(
+        f"{PREFIX}/{{id}}/trigger", needs="operate",
+        **changing(TAG, "Run a schedule's task", TriggeredSlot, 404, 409, status=201),
+    )  # fmt: skip
+    async def trigger_schedule(request: Request, id: ScheduleRef, by: Caller, body: Trigger | None = None) -> Answer:
+        """With `at` that slot is claimed, and refused if it was decided already. Without, the task runs now, in an
+        extra slot. Either is refused while `max_instances` of its jobs are unfinished."""
+        schedule = await schedule_named(app, id)
+        at = await _moment(app, None if body is None else body.at, "at")
+        with naming():
+            slot = await (app.run_now(schedule.name, by=by) if at is None else app.trigger(schedule.name, at, by=by))
+        place = f"{request.scope.get('root_path', '')}/api/admin/jobs/{slot.job_id}"
+        return Answer({"schedule": schedule.name, **records.slot_record(slot)}, 201, headers={"Location": place})
+
+    @routes.post(
+        f"{PREFIX}/{{id}}/backfill", needs="operate", keeping=REPEATABLE, patience=LONG_SECONDS,
+        **changing(TAG, "Run slots of the past", Backfill, 404, 409),
+    )  # fmt: skip
+    async def backfill_schedule(id: ScheduleRef, body: Span, by: Caller) -> Answer:
+        """Jobs for the slots of a span that nobody has decided: repeating it makes nothing. They run oldest first, as
+        many at once as `max_instances`."""
+        schedule, now = await schedule_named(app, id), (await app.connected()).now()
+        first, last = moment(body.start, "from", now), moment(body.end, "to", now)
+        said: dict[str, Any] = {
+            "schedule": schedule.name, "from": records.instant(first), "to": records.instant(last),
+        }  # fmt: skip
+        with naming():
+            if body.dry_run:
+                absent = await app.absent(schedule.name, first, last)
+                present = trigger_of(schedule).count(first - TICK, last) - len(absent)
+                would = {"made": 0, "present": present, "jobs": [], "would_make": len(absent)}
+                return Answer({**said, **would, "slots": [records.instant(slot) for slot in absent]})
+            done = await app.backfill(schedule.name, first, last, by=by)
+        return Answer({**said, "made": len(done.jobs), "present": done.present, "jobs": list(done.jobs)})
+
+
+def _refuse_many(schedule: Schedule, start: datetime, end: datetime) -> None:
+    """An audit works out every slot: nobody else is answered meanwhile."""
+    since = max(start, schedule.created_at)
+    slots = trigger_of(schedule).count(since, end) if since < end else 0
+    if slots > MOST_AUDITED:
+        raise invalid("from", f"expected a span with at most {MOST_AUDITED:,} slots, not {slots:,}: take it in parts")
+
+
+async def _moment(app: Oncue, text: str | None, field: str) -> datetime | None:
+    return None if text is None else moment(text, field, (await app.connected()).now())

@@ -1,0 +1,59 @@
+"""Enqueueing on a connection that is not ours: inside the caller's own transaction, and by nothing else.
+
+The job is there if and when the caller commits, and never was if it rolls back. So everything is asked of that one
+connection: the time, the ids, the insert, the hint for the workers. What the database answers to it is the caller's
+too: errors pass through as they are, since it is the caller who knows how to repeat its transaction.
+
+finding   which kind of connection it is
+lines     how each kind is asked, in one verb
+postgres  the steps of an enqueue on PostgreSQL
+sqlite    the same on SQLite
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+from oncue.errors import InvalidJob
+from oncue.model import Batch, Receipt
+from oncue.store.callers.finding import is_asynchronous, line_to
+from oncue.store.callers.postgres import OnPostgres
+from oncue.store.callers.sqlite import OnSqlite
+from oncue.store.statements import check_version
+
+__all__ = ["Callers", "Home", "is_asynchronous"]
+
+NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+
+Make: TypeAlias = Callable[[list[int], datetime], Batch]
+"""Makes the batch, once its ids and the database's time are known."""
+
+
+class Home(NamedTuple):
+    """Where the application's own jobs live: what a caller's connection has to lead to."""
+
+    dialect: str
+    path: str | None = None
+
+
+class Callers:
+    """Writes on the connections of an application's callers."""
+
+    def __init__(self) -> None:
+        self._checked = False
+
+    async def write(self, on: object, home: Home, count: int, make: Make) -> tuple[Batch, list[Receipt]]:
+        """Write so many jobs. Raises InvalidJob if `on` is no connection, or leads somewhere else."""
+        line = await line_to(on)
+        if line.dialect != home.dialect:
+            ours, theirs = NAMES[home.dialect], NAMES[line.dialect]
+            raise InvalidJob("on", f"expected a connection to the application's database, {ours}, not to {theirs}")
+        writer = OnPostgres(line) if home.path is None else OnSqlite(line, home.path)
+        ids, now = await writer.reserve(count)
+        if not self._checked:  # once, as a store does when it opens: while it runs, others may migrate
+            check_version(line.dialect, await writer.version())
+            self._checked = True
+        batch = make(ids, now)
+        return batch, await writer.enqueue(batch)

@@ -1,0 +1,44 @@
+"""The steps of an enqueue on a caller's connection to PostgreSQL."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from oncue.errors import SchemaMismatch
+from oncue.model import Batch, Receipt
+from oncue.store.callers.lines import Line
+from oncue.store.postgres_batches import insert, receipts_of
+
+# One trip for both. Where there are no oncue tables the ids are nulls: an error would end the caller's transaction.
+RESERVE = "select clock_timestamp(), array_agg(nextval(to_regclass('oncue_job_ids'))) from generate_series(1, $1)"
+VERSION = "select max(number) from oncue_migrations"
+NOTIFY_LATER = "select pg_notify('oncue', 'later')"
+
+
+class OnPostgres:
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def reserve(self, count: int) -> tuple[list[int], datetime]:
+        """Numbers for new jobs, and the time. A transaction that is rolled back leaves a gap in the numbers."""
+        ((now, ids),) = await self._line.fetch(RESERVE, count)
+        if None in ids:
+            raise SchemaMismatch("on: the database of this connection has no oncue tables: run `oncue migrate`")
+        return list(ids), now.astimezone(UTC)
+
+    async def version(self) -> int:
+        ((number,),) = await self._line.fetch(VERSION)
+        return int(number)
+
+    async def enqueue(self, batch: Batch) -> list[Receipt]:
+        """Write a batch in one statement, so that it is all or nothing also where every statement is committed alone.
+
+        The workers' hint travels with it, always: it is delivered at the commit. Elsewhere hints are gathered and sent
+        a few milliseconds later, but here nobody tells us when the commit comes.
+        """
+        soon = batch.state == "queued"
+        written = await insert(self._line, batch, 0, len(batch.ids), tell=soon)
+        receipts = await receipts_of(self._line, batch, written, tell=soon)
+        if not soon and any(receipt.created for receipt in receipts):
+            await self._line.fetch(NOTIFY_LATER)
+        return receipts

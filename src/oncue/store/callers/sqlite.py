@@ -1,0 +1,76 @@
+"""The steps of an enqueue on a caller's connection to SQLite."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from oncue.clock import wall
+from oncue.errors import InvalidJob, SchemaMismatch
+from oncue.model import Batch, Receipt
+from oncue.store import sqlite_values as values
+from oncue.store import statements
+from oncue.store.callers.lines import Line, Rows
+
+
+class OnSqlite:
+    def __init__(self, line: Line, path: str, wall: Callable[[], datetime] = wall) -> None:
+        self._line = line
+        self._path = path
+        self._wall = wall
+        self._sql = statements.load("sqlite")
+
+    async def reserve(self, count: int) -> tuple[list[int], datetime]:
+        """Numbers for new jobs, and the time. A transaction that is rolled back gives its numbers back.
+
+        The numbers come first, since that is a write. A transaction that begins with a read cannot write any more as
+        soon as somebody else has written; one that begins with a write waits for its turn.
+        """
+        self._check_file(await self._line.fetch("pragma database_list"))
+        ((last,),) = await self._numbers(count)
+        ((mark,),) = await self._line.fetch(self._sql["high_water"])
+        return list(range(last - count + 1, last + 1)), max(self._wall(), values.instant(mark))
+
+    async def version(self) -> int:
+        ((number,),) = await self._line.fetch("pragma user_version")
+        return int(number)
+
+    async def enqueue(self, batch: Batch) -> list[Receipt]:
+        """Write a batch. Workers notice by themselves that somebody has written to the file."""
+        await self._line.fetch(self._sql["enqueue"], values.batch(batch))
+        if batch.keys is None:
+            return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
+        written = await self._listed("written", values.identity(batch))
+        return values.receipts(batch, set(written), await self._listed("standing", values.keys(batch)))
+
+    async def _listed(self, name: str, parameters: dict[str, Any]) -> list[Any]:
+        """The rows of a statement that returns them as one JSON array."""
+        ((rows,),) = await self._line.fetch(self._sql[name], parameters)
+        listed: list[Any] = json.loads(rows)
+        return listed
+
+    async def _numbers(self, count: int) -> Rows:
+        try:
+            return await self._line.fetch(self._sql["reserve"], {"count": count})
+        except Exception as error:  # each driver has its own, and they all tell it in SQLite's words
+            if "no such table: oncue_job_ids" in str(error):
+                raise SchemaMismatch(f"on: {self._path} has no oncue tables: run `oncue migrate`") from error
+            raise
+
+    def _check_file(self, databases: Rows) -> None:
+        """Tables of the same names in another file would take the job, and no worker would ever see it."""
+        main = next(os.fsdecode(file or "") for _, name, file in databases if os.fsdecode(name) == "main")
+        if not _same(main, self._path):
+            raise InvalidJob(
+                "on", f"expected a connection to the application's database {self._path}, not {main or 'one in memory'}"
+            )
+
+
+def _same(file: str, other: str) -> bool:
+    try:
+        return os.path.samefile(file, other)
+    except OSError:
+        return False

@@ -1,0 +1,69 @@
+"""Writes a batch of jobs on any connection to PostgreSQL: the store's own, or a caller's inside its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from oncue.model import Batch, Receipt
+from oncue.store import statements
+
+
+class Asked(Protocol):
+    """Whoever answers a statement with its rows. Its parameters are numbered: $1, $2, …"""
+
+    async def fetch(self, query: str, /, *args: Any) -> Any: ...
+
+
+async def insert(
+    connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False, skip: set[int] | None = None
+) -> set[int]:
+    """Write some jobs of a batch; the ids of those whose key was free."""
+    ids, args = batch.ids[start:end], batch.args[start:end]
+    keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(ids)
+    if skip:
+        kept = [row for row in zip(ids, args, keys, strict=True) if row[0] not in skip]
+        if not kept:
+            return set()
+        ids, args, keys = (list(column) for column in zip(*kept, strict=True))
+    sql = statements.load("postgres")["enqueue"]
+    rows = await connection.fetch(sql, ids, args, keys, *common(batch)[:-1], tell, batch.retry_of)
+    return {row[0] for row in rows}
+
+
+async def receipts_of(connection: Asked, batch: Batch, written: set[int], *, tell: bool = False) -> list[Receipt]:
+    """What became of each job of a batch, when these were written."""
+    if len(written) == len(batch.ids):
+        return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
+    return await _receipts_of_duplicates(connection, batch, written, tell)
+
+
+async def _receipts_of_duplicates(connection: Asked, batch: Batch, written: set[int], tell: bool) -> list[Receipt]:
+    sql, keys = statements.load("postgres")["standing"], batch.keys or []
+    standing: dict[str, tuple[int, datetime]] = {}
+    while True:
+        left = [n for n, job_id in enumerate(batch.ids) if job_id not in written and keys[n] not in standing]
+        if not left:
+            break
+        rows = await connection.fetch(sql, batch.task, [keys[n] for n in left])
+        standing |= {row[2]: (row[0], row[1].astimezone(UTC)) for row in rows}
+        # The job in the way may have finished between the two statements: then the way is free.
+        for n in left:
+            if keys[n] not in standing:
+                written |= await insert(connection, batch, n, n + 1, tell=tell)
+    # In doubt, the job that stands may be the very one that the lost call has written meanwhile.
+    made = written.union(job_id for job_id, _ in standing.values())
+    return [
+        Receipt(job_id, batch.created_at, True) if job_id in made else Receipt(*standing[keys[n]], False)
+        for n, job_id in enumerate(batch.ids)
+    ]
+
+
+def common(batch: Batch) -> tuple[Any, ...]:
+    """What all jobs of a batch share, in the order of the statements."""
+    max_runtime = None if batch.max_runtime is None else timedelta(seconds=batch.max_runtime)
+    return (
+        *(batch.task, batch.queue, batch.priority, batch.state, batch.options, batch.max_retries, max_runtime),
+        *(batch.created_at, batch.visible_at, batch.deadline_at, batch.enqueued_by, batch.retry_of),
+    )

@@ -1,0 +1,219 @@
+"""Statuses, limits, tokens and the audit log in the shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from oncue import Oncue
+from oncue.cli.actor import actor
+from oncue.control import Progress
+from tests.cli.conftest import Shell, on_database
+from tests.store.scene import a_node
+
+
+def a_running_job(url: str, fraction: float | None = None, note: str | None = None) -> None:
+    """Let a node take what waits, and say how far it has come."""
+
+    async def take(app: Oncue) -> None:
+        connected = await app.connected()
+        store, now = connected.store, connected.now()
+        node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
+        await store.register(node)
+        (claim,) = await store.claim(node.id, ["default"], ["add"], 1, now, suspect=False)
+        if fraction is not None:
+            await store.report_progress([Progress(claim.id, claim.claim_no, fraction, note, now)])
+
+    on_database(url, take)
+
+
+def test_the_actor_is_the_user_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "somebody-else")
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    assert actor() == f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    assert actor() == f"cli:{2**31 - 7}", "a container may know no name"
+
+
+@pytest.mark.contract("QUE-12", "QUE-17")
+def test_a_status_is_set_by_hand(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--count", "3")
+    assert oncue("set-status", "1", "success").out == "job 1 is succeeded\n"
+    assert oncue("set-status", "1", "queued", "--json").json["status"] == "queued"
+    final = oncue("set-status", "1", "2", "99", "failed", "--json")
+    assert (final.code, [row.get("status") for row in final.json]) == (3, ["failed", "failed", None])
+    conflict = oncue("set-status", "3", "crawling")
+    assert (conflict.code, conflict.err) == (
+        1,
+        "oncue: job 3 is queued: a status by hand is never running; only a worker that claims a job makes it so\n",
+    )
+    assert oncue("set-status", "99", "failed").code == 3
+    wrong = oncue("set-status", "3", "done")
+    assert wrong.code == 2
+    assert "expected one of scheduled, queued, running" in wrong.err
+    assert oncue("set-status", "failed").code == 2
+
+
+@pytest.mark.contract("QUE-12", "QUE-23")
+def test_progress_is_shown_while_a_job_runs(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1")
+    a_running_job(shop, 0.4, "page 4 of 10")
+    assert "running 40%" in oncue("jobs").out
+    record = oncue("job", "1", "--json").json
+    assert (record["progress"], record["progress_note"]) == (0.4, "page 4 of 10")
+    shown = oncue("job", "1").out
+    assert re.search(r"progress +█{10}░{14} 40%  page 4 of 10", shown)
+    assert oncue("set-status", "1", "queued").out == "job 1 is queued\n"
+    assert "40%" not in oncue("jobs").out
+
+
+def test_listing_with_an_offset(oncue: Shell, sqlite_shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--count", "5")
+    assert [job["id"] for job in oncue("jobs", "--json", "--limit", "2", "--offset", "1").json] == [4, 3]
+    assert oncue("jobs", "--offset", "5").out == "No job matches.\n"
+    assert oncue("jobs", "--offset", "-1").code == 2
+
+
+# --- queues ---------------------------------------------------------------------------------------------------------
+
+
+def test_limits(oncue: Shell, sqlite_shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--queue", "mail")
+    set_both = oncue("queues", "limit", "mail", "--global", "50", "--node", "5")
+    assert (set_both.code, set_both.out, set_both.err) == (0, "queue mail: 50 in all, 5 per node\n", "")
+    assert "50 in all, 5 per node" in oncue("queues").out
+    lifted = oncue("queues", "limit", "mail", "--global", "none", "--json").json
+    assert lifted == {"name": "mail", "global_limit": None, "node_limit": 5}
+    assert oncue("queues", "limit", "mail").out == "queue mail: 5 per node\n", "asked without options, nothing changes"
+    (row,) = oncue("queues", "--json").json
+    assert (row["global_limit"], row["node_limit"]) == (None, 5)
+    for wrong in ("0", "-1", "many", "10000000"):
+        answer = oncue("queues", "limit", "mail", f"--global={wrong}")
+        assert answer.code == 2, wrong
+        assert "--global" in answer.err
+        assert "`none` for no limit, not" in answer.err
+
+
+def test_a_queue_that_nobody_uses_is_remarked_upon(oncue: Shell, sqlite_shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--queue", "mail")
+    assert oncue("queues", "pause", "mail").err == ""
+    assert oncue("queues", "pause", "default").err == "", "a task of the application has it"
+    strange = oncue("queues", "pause", "nosuch", "--json")
+    assert (strange.code, strange.json) == (0, {"name": "nosuch", "paused": True})
+    assert strange.err == "oncue: nobody uses a queue 'nosuch' so far: no job, node, task or schedule names it\n"
+    assert "nobody uses a queue 'other'" in oncue("queues", "limit", "other", "--node", "1").err
+
+    async def serve(app: Oncue) -> None:
+        connected = await app.connected()
+        now = connected.now()
+        await connected.store.register(a_node(started_at=now, expires_at=now + timedelta(hours=1)))
+
+    oncue("queues", "resume", "mail")
+    oncue("prune", "--older-than", "0s", "--yes")
+    on_database(sqlite_shop, serve)
+    assert oncue("queues", "limit", "mail", "--node", "1").err == ""
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_made_listed_and_revoked(oncue: Shell, sqlite_shop: str) -> None:
+    made = oncue("token", "create", "shop", "--scope", "read", "--scope", "enqueue", "--expires", "90d")
+    assert made.code == 0
+    assert re.fullmatch(r"oncue_[a-z2-7]{8}_[\w-]{43}\n", made.out), "nothing else, so that a script can catch it"
+    assert "cannot be shown again" in made.err
+    text, (known,) = made.out.strip(), oncue("token", "list", "--json").json
+    assert (known["name"], known["scopes"], known["created_by"]) == ("shop", ["read", "enqueue"], actor())
+    shown = oncue("token", "list").out
+    assert "valid" in shown
+    assert "in 90.0 d" in shown
+    assert text.split("_", 2)[2] not in shown + json.dumps(known)
+    assert "digest" not in known
+
+    async def valid(app: Oncue) -> bool:
+        return await app.authenticate(text) is not None
+
+    assert on_database(sqlite_shop, valid)
+    assert oncue("token", "revoke", known["id"]).out == f"token {known['id']} (shop) is revoked\n"
+    assert not on_database(sqlite_shop, valid)
+    assert oncue("token", "revoke", "shop").code == 1
+    assert oncue("token", "revoke", "nobody").code == 3
+    assert "revoked" in oncue("token", "list").out
+
+
+def test_a_token_as_json_has_its_text_this_once(oncue: Shell, sqlite_shop: str) -> None:
+    made = oncue("token", "create", "shop", "--scope", "operate,read", "--json").json
+    assert made["scopes"] == ["read", "operate"]
+    assert made["token"].startswith(f"oncue_{made['id']}_")
+    assert made["expires_at"] is None
+
+
+def test_what_a_token_cannot_be(oncue: Shell, sqlite_shop: str) -> None:
+    oncue("migrate")
+    assert oncue("token", "list").out.startswith("There are no tokens.")
+    for wrong, word in (
+        (["shop"], "--scope"),
+        (["shop", "--scope", "root"], "expected one of read, enqueue, operate, admin, not 'root'"),
+        (["shop", "--scope", "read", "--expires", "soon"], "--expires"),
+        (["shop", "--scope", "read", "--expires", "0s"], "expires: expected a duration of at least a second"),
+        ([" shop", "--scope", "read"], "name: expected a printable name"),
+    ):
+        answer = oncue("token", "create", *wrong)
+        assert (answer.code, answer.out) == (2, ""), wrong
+        assert word in answer.err
+    assert oncue("token", "list", "--json").json == []
+
+
+# --- the audit log --------------------------------------------------------------------------------------------------
+
+
+def test_the_audit_log(oncue: Shell, shop: str) -> None:
+    oncue("migrate")
+    assert oncue("audit-log").out == "Nothing was changed by hand yet.\n"
+    oncue("enqueue", "add", "a=1", "--count", "2")
+    oncue("priority", "1", "40")
+    oncue("boost", "1")
+    oncue("cancel", "1")
+    oncue("retry", "1")
+    oncue("set-status", "2", "failed")
+    oncue("queues", "pause", "default")
+    entries = oncue("audit-log", "--json").json
+    assert {entry["actor"] for entry in entries} == {actor()}
+    assert [entry["action"] for entry in entries] == [
+        "queue.pause", "job.status", "job.retry", "job.cancel", "job.priority", "job.priority",
+    ]  # fmt: skip
+    assert (entries[-1]["before"], entries[-1]["after"]) == ({"priority": 0}, {"priority": 40})
+    assert len(oncue("audit-log", "--subject", "job:1", "--json").json) == 4
+    page = oncue("audit-log", "--limit", "2", "--before", str(entries[1]["id"]), "--json").json
+    assert page == entries[2:4]
+    assert oncue("audit-log", "--actor", "nobody").out == "No entry matches.\n"
+    shown = oncue("audit-log", "--limit", "1").out
+    assert "paused=false" in shown
+    assert f"--before {entries[0]['id']}" in shown
+    assert oncue("audit-log", "--limit", "0").code == 2
+
+
+def test_schedules_are_changed_in_the_operator_s_name(oncue: Shell, sqlite_diary: str) -> None:
+    oncue("schedules", "add", "notes", "@daily", "note", "text=x")
+    oncue("schedules", "disable", "notes")
+    oncue("trigger", "notes")
+    oncue("schedules", "remove", "notes")
+    entries: list[dict[str, Any]] = oncue("audit-log", "--subject", "schedule:notes", "--json").json
+    assert [(entry["actor"], entry["action"]) for entry in reversed(entries)] == [
+        (actor(), f"schedule.{action}") for action in ("create", "toggle", "trigger", "delete")
+    ]
+
+
+def test_the_log_keeps_what_pruning_took_away(oncue: Shell, sqlite_shop: str) -> None:
+    oncue("enqueue", "add", "a=1")
+    oncue("cancel", "1")
+    oncue("prune", "--older-than", "0s", "--yes")
+    pruned, cancelled = oncue("audit-log", "--json").json
+    assert (pruned["action"], pruned["after"]) == ("prune", {"jobs": 1})
+    assert cancelled["subject"] == "job:1"

@@ -1,0 +1,239 @@
+"""How nodes share the seats of a limited queue, under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncue.control import Limits
+from oncue.engine.seating import Seating
+from oncue.errors import StoreUnavailable
+from oncue.sim.script import Act
+from oncue.sim.world import PACE, World, finish
+from oncue.store import Store
+from tests.store.scene import NOW, after, enter, put
+
+LONG = Act("ok", 5.0)
+
+
+def seats(world: World) -> dict[str, int]:
+    """Who holds how many, by the name of the node."""
+    names = {member.worker.node.id: name for name, member in world.members.items() if member.alive}
+    (seating,) = finish(world.store.seating(["default"], ["scripted"]))
+    return {names[seat.node]: seat.seats for seat in seating.seats if seat.node in names and seat.seats}
+
+
+def running(world: World) -> dict[str, int]:
+    alive = {name: member for name, member in world.members.items() if member.alive}
+    return {name: member.executor.running for name, member in alive.items() if member.executor.running}
+
+
+def limited(limit: int, *names: str, jobs: int, concurrency: int = 8) -> World:
+    world = World(1, concurrency=concurrency)
+    world.limit(limit)
+    for name in names:
+        world.boot(name)
+    for _ in range(jobs):
+        world.enqueue(LONG)
+    world.run(8.0)  # whoever was there first took all the seats: they are shared as its jobs end
+    return world
+
+
+def test_nodes_share_the_seats_evenly() -> None:
+    world = limited(6, "a", "b", "c", jobs=20)
+    assert running(world) == {"a": 2, "b": 2, "c": 2}
+    assert world.run_until(world.drained, 60)
+
+
+def test_one_node_alone_takes_them_all_and_gives_some_to_the_next_as_its_jobs_end() -> None:
+    world = limited(4, "a", jobs=20)
+    assert running(world) == {"a": 4}
+    world.boot("b")
+    world.run(1.5)
+    assert running(world) == {"a": 4}, "what runs is not disturbed"
+    world.run(6.0)
+    assert running(world) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("how", ["crash", "leave"])
+def test_the_seats_of_a_node_that_is_gone_are_free(how: str) -> None:
+    world = limited(4, "a", "b", jobs=40)
+    assert running(world) == {"a": 2, "b": 2}
+    if how == "crash":
+        world.crash("a")
+        world.run(PACE.lease / 2)
+        assert seats(world) == {"b": 2}, "until its lease is over they may be in use"
+    else:
+        finish(world.members["a"].worker.farewell())
+        world.crash("a")
+    world.run(3 * PACE.lease)
+    assert running(world) == {"b": 4}
+
+
+def test_suspects_get_a_seat_too() -> None:
+    """What is left after a crash is all under suspicion, and the node that comes next holds no seat yet."""
+    world = limited(2, "a", jobs=2)
+    world.crash("a")
+    world.boot("b")
+    assert world.run_until(world.drained, 10 * PACE.lease)
+    assert {job.state for job in world.jobs()} == {"succeeded"}
+
+
+def test_a_single_seat_goes_round() -> None:
+    world = World(1)
+    world.limit(1)
+    for name in ("a", "b"):
+        world.boot(name)
+    for _ in range(40):
+        world.enqueue(Act("ok", 0.5))
+    world.run_until(world.drained, 60)
+    assert {job.node_id for job in world.jobs()} == {member.worker.node.id for member in world.members.values()}
+
+
+def test_a_limit_that_is_set_lowered_and_lifted_while_jobs_run() -> None:
+    world = World(1, concurrency=8)
+    world.boot("a")
+    for _ in range(60):
+        world.enqueue(LONG)
+    world.run(0.1)
+    assert running(world) == {"a": 8}
+    finish(world.operator.limit("default", globally=3))
+    world.run(4.0)
+    assert running(world) == {"a": 8}, "nothing is stopped"
+    world.run(3.0)
+    assert running(world) == {"a": 3}
+    finish(world.operator.limit("default", globally=None))
+    world.run(3.0)
+    assert running(world) == {"a": 8}
+
+
+def test_a_limit_per_node() -> None:
+    world = World(1, concurrency=8)
+    finish(world.operator.limit("default", per_node=2))
+    for name in ("a", "b"):
+        world.boot(name)
+    for _ in range(20):
+        world.enqueue(LONG)
+    world.run(2.0)
+    assert running(world) == {"a": 2, "b": 2}
+    finish(world.operator.limit("default", globally=3))
+    world.run(8.0)
+    assert sum(running(world).values()) == 3
+
+
+def test_a_node_that_does_not_know_of_a_limit_yet_claims_nothing_from_the_queue() -> None:
+    world = World(1)
+    member = world.boot("a")
+    world.run(0.1)
+    member.freeze_all_but("claimer", "executor", "settler", "membership")
+    finish(world.operator.limit("default", globally=1))
+    job = world.enqueue(Act())
+    world.run(1.0)
+    assert world.job(job).state == "queued"
+    world.crash("a")
+    world.boot("b")
+    assert world.run_until(world.drained, 5)
+
+
+class Held:
+    """A room with so many jobs in it, as a node knows it; what is allowed stays to be seen."""
+
+    concurrency = 8
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.busy = 0
+        self.allowed: list[int | None] = []
+
+    def allow(self, queue: str, most: int | None) -> None:
+        self.allowed.append(most)
+
+    def running_in(self, queue: str) -> int:
+        return self.running
+
+    def held_in(self, queue: str) -> int:
+        return 0
+
+    def process_room(self) -> int:
+        return 1
+
+
+async def seated(store: Store, room: Held, alive: Callable[[], bool] = lambda: True) -> Seating:
+    return Seating(store, await enter(store), ["default"], ["send"], room, alive, poll=0.5)
+
+
+async def limited_store(store: Store) -> None:
+    await store.limit("default", Limits(), Limits(4), NOW)
+    await put(store, 20)
+
+
+async def test_nodes_that_look_at_the_same_time_do_not_all_take_the_same_seats(store: Store) -> None:
+    """Whoever's change comes too late has allowed itself nothing meanwhile."""
+    await limited_store(store)
+    rooms = [Held() for _ in range(4)]
+    services = [await seated(store, room) for room in rooms]
+    await asyncio.gather(*(service.tick(NOW) for service in services))
+    assert sum(service.allowed.get("default", 0) for service in services) <= 4
+    assert all((most or 0) <= 4 for room in rooms for most in room.allowed)
+    assert sum(bool(room.allowed and max(most or 0 for most in room.allowed)) for room in rooms) == 1
+
+
+async def test_what_was_read_before_the_lease_was_lost_counts_for_nothing(store: Store) -> None:
+    await limited_store(store)
+    room = Held()
+    service = await seated(store, room)
+    await service.tick(NOW)
+    assert service.allowed == {"default": 4}
+    real = store.seating
+
+    async def meanwhile(*asked: Any) -> Any:
+        found = await real(*asked)
+        service.forget()
+        return found
+
+    store.seating = meanwhile  # type: ignore[method-assign]
+    await service.tick(after(seconds=1))
+    assert service.allowed == {"default": 0}
+
+
+async def test_a_node_wants_no_seats_that_it_could_not_use(store: Store) -> None:
+    await limited_store(store)
+    for full, resting, alive in ((True, False, True), (False, True, True), (False, False, False)):
+        room = Held()
+        room.busy = room.concurrency if full else 0
+        service = await seated(store, room, lambda alive=alive: alive)  # type: ignore[misc]
+        if resting:
+            service.rest()
+        await service.tick(NOW)
+        (seating,) = await store.seating(["default"], ["send"])
+        assert sum(seat.seats + seat.wanted for seat in seating.seats) == 0, (full, resting, alive)
+
+
+def test_long_jobs_are_not_claimed_ahead_of_the_seats() -> None:
+    """Whoever looks at the table sees no more running than the limit allows, unless jobs last for milliseconds."""
+    world = World(1, concurrency=8)
+    world.limit(3)
+    for name in ("a", "b"):
+        world.boot(name)
+    for _ in range(60):
+        world.enqueue(Act("ok", 0.3))
+    most = 0
+    while not world.drained() and most <= 3:
+        world.run(0.05)
+        most = max(most, sum(job.state == "running" for job in world.jobs()))
+    assert most == 3
+
+
+async def test_a_look_that_fails_is_repeated_and_not_taken_for_one_that_worked(store: Store) -> None:
+    service = await seated(store, Held())
+
+    async def away(*asked: Any) -> Any:
+        raise StoreUnavailable("the database is away")
+
+    store.seating = away  # type: ignore[method-assign]
+    for moment in (NOW, after(milliseconds=1)):
+        with pytest.raises(StoreUnavailable):
+            await service.tick(moment)

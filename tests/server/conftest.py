@@ -1,0 +1,166 @@
+"""The admin API of a small shop, asked without a socket. Every answer is held against what the routes declare."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import TypeAdapter
+
+from oncue import Oncue
+from oncue.control import Scope
+from oncue.observe.prometheus import PrometheusMetrics
+from oncue.server.api import Door, Gate, admin_api, routing
+from oncue.server.api.models.base import ProblemDocument
+from oncue.server.api.routing import DeclaredRoute
+from oncue.server.health import Readiness
+from oncue.settings import load
+
+HERE = "http://127.0.0.1:8080"
+DOCUMENT: dict[str, Any] = {}
+
+
+def a_shop(url: str, folder: Path) -> Oncue:
+    """An application with settings of its own."""
+    app = Oncue(settings=load({"database_url": url}, environment={}, folder=folder))
+
+    @app.task
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    @app.task(queue="mail", max_retries=0)
+    async def boom(text: str = "bang") -> None:
+        raise ValueError(text)
+
+    @app.task
+    async def report(slot: datetime, pages: int = 1) -> str:
+        return f"{pages} pages of {slot:%Y-%m-%d}"
+
+    return app
+
+
+class Api:
+    """A client that trusts nothing: an answer must be one that its route declares, and look as it declares."""
+
+    def __init__(self, app: Oncue, door: Door = Door.LOOPBACK, base_url: str = HERE) -> None:
+        self.app = app
+        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, door)
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.gate), base_url=base_url)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The OpenAPI document. It takes a while to make, and is the same for all."""
+        if not DOCUMENT:
+            DOCUMENT.update(self.gate.api.openapi())
+        return DOCUMENT
+
+    @property
+    def routes(self) -> list[DeclaredRoute]:
+        return [route for route in self.gate.api.routes if isinstance(route, DeclaredRoute)]
+
+    async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        if body is not None:
+            options["json"] = body
+        reply = await self.client.request(method, path, **options)
+        self._check(reply)
+        return reply
+
+    async def get(self, path: str, **options: Any) -> Any:
+        """What a path shows."""
+        reply = await self("GET", path, **options)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    def _check(self, reply: httpx.Response) -> None:
+        assert reply.status_code != 500, reply.text
+        if reply.request.method == "HEAD":
+            return  # it has no body
+        url = reply.request.url
+        scope = {"type": "http", "method": reply.request.method, "path": url.path, "root_path": "", "headers": []}
+        route = routing.find(self.gate.api.routes, scope).route
+        if reply.status_code >= 400 and reply.headers["content-type"] == "application/problem+json":
+            document = ProblemDocument.model_validate(reply.json())
+            assert document.status == reply.status_code
+            assert document.instance == url.path or "\x00" in url.path
+        if isinstance(route, DeclaredRoute) and route.include_in_schema and reply.status_code != 405:
+            self._check_declared(route, reply)
+
+    def _check_declared(self, route: DeclaredRoute, reply: httpx.Response) -> None:
+        method, status = reply.request.method.lower(), str(reply.status_code)
+        operation = self.document["paths"][route.path_format][method]
+        declared = operation["responses"].get(status)
+        assert declared is not None, f"{method} {route.path} answers {status}, which it does not declare"
+        kind = reply.headers["content-type"].partition(";")[0]
+        assert kind in declared["content"], f"{method} {route.path} answers {status} as {kind}"
+        if reply.status_code < 400 and kind == "application/json":
+            TypeAdapter(route.response_model).validate_json(reply.content)
+
+
+class World:
+    """What changes of a database that nobody was allowed to touch: to be compared before and after."""
+
+    def __init__(self, app: Oncue) -> None:
+        self._app = app
+
+    async def seen(self) -> tuple[Any, ...]:
+        app, store = self._app, (await self._app.connected()).store
+        queues = [(queue.name, queue.paused_at, queue.global_limit, queue.node_limit) for queue in await app.queues()]
+        tokens = [(token.id, token.revoked_at) for token in await app.tokens()]
+        return (await app.jobs(), await app.schedules(), queues, tokens, await store.audit_log())
+
+
+MakeApi = Callable[..., Api]
+
+
+@pytest.fixture
+def make_api(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MakeApi]:
+    """Makes the API of a shop on a database."""
+    made: list[Api] = []
+
+    def make(url: str, door: Door = Door.LOOPBACK, **options: Any) -> Api:
+        made.append(Api(a_shop(url, tmp_path), door, **options))
+        return made[-1]
+
+    async def close() -> None:
+        for api in made:
+            await api.client.aclose()
+            await api.app.aclose()
+
+    yield make
+    runner.run(close())
+
+
+@pytest.fixture
+def api(make_api: MakeApi, database_url: str) -> Api:
+    """The API of a shop on each back end, open to this machine."""
+    return make_api(database_url)
+
+
+async def a_token(app: Oncue, *scopes: Scope) -> str:
+    """A credential with these scopes."""
+    return (await app.create_token("-".join(scopes), scopes))[1]
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def expired_token(app: Oncue) -> str:
+    """A credential that was good for everything until a second ago."""
+    (token, text), store = await app.create_token("expired", ["admin"]), (await app.connected()).store
+    ended = (await app.connected()).now() - timedelta(seconds=1)
+    await store.add_token(dataclasses.replace(token, id="expiredx", expires_at=ended))
+    await app.revoke_token(token.id)
+    return text.replace(token.id, "expiredx")
+
+
+async def revoked_token(app: Oncue) -> str:
+    token, text = await app.create_token("revoked", ["admin"])
+    await app.revoke_token(token.id)
+    return text

@@ -1,0 +1,99 @@
+"""While the database is away: a clear answer soon, nobody is let in, and it recovers by itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from oncue.server.api import Door, routing
+from tests.app.proxy import Proxy
+from tests.server.conftest import MakeApi, a_token, bearer
+from tests.server.test_enqueueing import ADD
+
+JOBS = "/api/admin/jobs"
+
+
+@pytest.mark.contract("HOOK-12", "HOOK-14")
+async def test_the_database_is_away_and_comes_back(
+    make_api: MakeApi, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncue.enqueueing.ENQUEUE_PATIENCE_SECONDS", 0.2)
+    async with Proxy(postgres_url) as proxy:
+        api = make_api(proxy.url)
+        assert (await api("POST", JOBS, ADD)).status_code == 201
+        api.gate._asked_at = float("inf")  # it is known that there is no token
+        proxy.away = True
+        proxy.hang_up()
+        for method, path, body in (
+            ("GET", JOBS, None), ("GET", f"{JOBS}/stats", None), ("GET", f"{JOBS}/1", None), ("POST", JOBS, ADD),
+            ("PUT", f"{JOBS}/1/priority", {"priority": 5}), ("POST", "/api/admin/queues/mail/pause", None),
+        ):  # fmt: skip
+            async with asyncio.timeout(10):
+                reply = await api(method, path, body)
+            assert (reply.status_code, reply.json()["type"]) == (503, "/problems/database-unavailable"), path
+            assert int(reply.headers["retry-after"]) >= 1
+            assert "does not answer" in reply.json()["detail"]
+        assert (await api("GET", "/health")).status_code == 200
+        ready = await api("GET", "/health/ready")
+        assert (ready.status_code, ready.json()["status"]) == (503, "database_unavailable")
+        with_key = await api("POST", JOBS, ADD, headers={"Idempotency-Key": "k"})
+        assert with_key.status_code == 503
+        proxy.away = False
+        assert (await api("POST", JOBS, ADD, headers={"Idempotency-Key": "k"})).status_code == 201
+        assert (await api.get(f"{JOBS}/stats"))["queued"] == 2, "what was answered with 503 did not happen"
+        await api.app.aclose()
+
+
+@pytest.mark.contract("HOOK-12")
+async def test_nobody_is_let_in_while_no_token_can_be_checked(make_api: MakeApi, postgres_url: str) -> None:
+    async with Proxy(postgres_url) as proxy:
+        local, remote = make_api(proxy.url), make_api(proxy.url, Door.TOKEN)
+        token = bearer(await a_token(local.app, "admin"))
+        assert (await remote("GET", JOBS, headers=token)).status_code == 200
+        local.gate._asked_at = float("-inf")
+        proxy.away = True
+        proxy.hang_up()
+        for api in (local, remote):
+            assert (await api("GET", JOBS, headers=token)).status_code == 503
+            assert (await api("GET", "/nowhere", headers=token)).status_code == 503
+            assert (await api("GET", "/health")).status_code == 200
+        assert (await local("GET", JOBS)).status_code == 503, "whether a token was made is not known"
+        assert (await remote("GET", JOBS)).status_code == 401, "who shows none is not let in either way"
+        told = (await remote("GET", JOBS, headers=token)).text + (
+            await remote("GET", "/health/ready", headers=token)
+        ).text
+        assert proxy.url.split("host=")[1] not in told, "a stranger is not told where the database is"
+        proxy.away = False
+        assert (await remote("GET", JOBS, headers=token)).status_code == 200
+        assert (await local("GET", JOBS)).status_code == 401
+        await local.app.aclose()
+        await remote.app.aclose()
+
+
+@pytest.mark.contract("HOOK-12")
+async def test_a_database_that_says_nothing_is_not_waited_for(
+    make_api: MakeApi, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(routing, "CHANGE_SECONDS", 0.3)
+    async with Proxy(postgres_url) as proxy:
+        api = make_api(proxy.url)
+        await api.get(JOBS)
+        proxy.doomed = b"oncue_audit"
+        reply = await api("GET", "/api/admin/audit-log")
+        assert (reply.status_code, reply.json()["detail"]) == (503, "no answer within 0.3 s")
+        proxy.doomed = b"insert into oncue_jobs"
+        reply = await api("POST", JOBS, ADD)
+        assert reply.status_code == 503
+        assert "unknown whether the request took effect" in reply.json()["detail"]
+        proxy.cut.set()
+        assert (await api("GET", JOBS)).status_code == 200
+        await api.app.aclose()
+
+
+@pytest.mark.contract("HOOK-12")
+async def test_tables_that_are_missing(make_api: MakeApi, empty_postgres: str) -> None:
+    api = make_api(empty_postgres)
+    reply = await api("GET", JOBS)
+    assert (reply.status_code, "oncue migrate" in reply.json()["detail"]) == (503, True)

@@ -1,0 +1,78 @@
+"""Random work under random faults on a limited queue: never more jobs at once than its limit, and none is stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncue.engine.seating import Seating
+from oncue.policy import seats
+from oncue.sim.faults import simulate
+from oncue.store.sqlite import SqliteStore
+
+PROMISE = "a limited queue keeps its limit"
+CHUNK = 10
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+@pytest.mark.parametrize("first", range(0, 20, CHUNK))
+def test_a_limit_is_kept_under_faults(first: int, limit: int) -> None:
+    for seed in range(first, first + CHUNK):
+        world, violations = simulate(seed, limit=limit)
+        world.close()
+        assert not violations, f"seed {seed}, limit {limit}: " + "\n".join(map(str, violations))
+
+
+def test_the_limit_is_reached() -> None:
+    """A cluster that runs one job at a time would keep any limit."""
+    most = 0
+    for seed in range(10):
+        world, _ = simulate(seed, limit=5)
+        most = max(most, *(member.executor.most_running for member in world.members.values()))
+        world.close()
+    assert most > 1
+
+
+def caught(limit: int = 2, seeds: int = 20) -> set[str]:
+    """The promises that are broken, up to the first seed that breaks one."""
+    for seed in range(seeds):
+        world, violations = simulate(seed, limit=limit)
+        world.close()
+        if violations:
+            return {violation.promise for violation in violations}
+    return set()
+
+
+def test_seats_that_others_hold_are_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = seats.aim
+
+    def greedy(limit: int, name: object, holds: int, wants: object, held_by_others: int, turn: int) -> int:
+        return real(limit, name, holds, wants, 0, turn)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(seats, "aim", greedy)
+    assert PROMISE in caught()
+
+
+def test_seats_that_are_given_back_before_the_jobs_in_them_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hasty(self: SqliteStore, queue: str, version: int, node: object, taken: int, wanted: int) -> bool:
+        return await real(self, queue, version, node, min(taken, wanted, 1), wanted)  # type: ignore[arg-type]
+
+    real = SqliteStore.take_seats
+    monkeypatch.setattr(SqliteStore, "take_seats", hasty)
+    assert PROMISE in caught(3)
+
+
+def test_a_change_of_seats_that_compares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes that looked at the same time both take what was free then."""
+    real = SqliteStore.take_seats
+
+    async def unfenced(self: SqliteStore, queue: str, version: int, node: object, taken: int, wanted: int) -> bool:
+        (now,) = await self.seating([queue], [])
+        return await real(self, queue, now.version, node, taken, wanted)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SqliteStore, "take_seats", unfenced)
+    assert PROMISE in caught()
+
+
+def test_a_node_that_keeps_its_seats_after_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Seating, "forget", lambda self: None)
+    assert caught(seeds=5) <= {PROMISE}, "what it starts then is under no valid lease, or was never started"
