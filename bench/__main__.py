@@ -9,12 +9,14 @@ from types import ModuleType
 
 from bench import database, settings, verdict
 from bench.figures import (
+    api_listing,
     claim_scaling,
     drain_pg,
     drain_pg_two,
     drain_sqlite,
     enqueue_bulk,
     enqueue_one,
+    global_limit,
     memory,
     peers,
     pickup_p50,
@@ -37,6 +39,8 @@ FIGURES: dict[str, ModuleType] = {
     "memory": memory,
     "slots_per_second": slots_per_second,
     "tick_scaling": tick_scaling,
+    "global_limit": global_limit,
+    "api_listing": api_listing,
 }
 
 Measure = Callable[[Bench], list[Figure]]

@@ -28,6 +28,9 @@ class Settings:
     memory_jobs: int = 1_000_000
     slots: int = 100_000
     schedules: int = 100_000
+    limited_jobs: int = 30_000
+    kept_jobs: int = 2_000_000
+    open_jobs: int = 100_000
 
 
 QUICK = {
@@ -38,6 +41,9 @@ QUICK = {
     "many_rows": 500_000,
     "memory_jobs": 200_000,
     "slots": 30_000,
+    "limited_jobs": 15_000,
+    "kept_jobs": 200_000,
+    "open_jobs": 10_000,
 }
 
 

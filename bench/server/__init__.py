@@ -1,0 +1,1 @@
+"""How the HTTP API answers when many jobs are kept."""
