@@ -1,0 +1,1 @@
+"""Requests that nobody should send, and the admin API's answers to them."""

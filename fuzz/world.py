@@ -1,0 +1,233 @@
+"""A shop with a past: jobs in every state, schedules with slots and revisions, limited queues, tokens, an audit log."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from oncue import Oncue, cron
+from oncue.control import SCOPES, Progress, Sample
+from oncue.model import Cancelled, Claim, Decided, Failed, Lost, Outcome, Skipped, Started, Step, Succeeded
+from oncue.policy.lifecycle import Ended, settle
+from oncue.policy.triggers import trigger_of
+from oncue.settings import load
+from oncue.store.contract import LEADER
+
+QUEUES = ("default", "mail", "reports", "slow.lane")
+TASKS = ("add", "boom", "letter", "nightly", "report", "once", "send_invoice", "send_report")
+DAY = timedelta(days=1)
+
+
+def shop(url: str, folder: Path) -> Oncue:
+    """Tasks with all kinds of arguments. Nobody runs them."""
+    app = Oncue(settings=load({"database_url": url}, environment={}, folder=folder))
+
+    @app.task
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    @app.task(queue="mail", max_retries=0, priority=10)
+    async def boom(text: str = "bang") -> None:
+        raise ValueError(text)
+
+    @app.task(queue="mail", deadline="1h")
+    def letter(
+        to: str, when: datetime | None = None, copies: float = 1.0, tags: list[str] | None = None, more: Any = None
+    ) -> dict[str, str]:
+        return {"to": to}
+
+    @app.task(queue="reports", schedule=cron("0 3 * * *", tz="Europe/Berlin"))
+    async def nightly(slot: datetime) -> None: ...
+
+    @app.task(queue="reports")
+    async def report(slot: datetime, pages: int = 1) -> str:
+        return f"{pages} pages"
+
+    @app.task(delivery="at_most_once")
+    async def once(number: int = 0) -> None: ...
+
+    # The examples of the API's own description use these.
+    @app.task(queue="mail")
+    async def send_invoice(order_id: int) -> None: ...
+
+    @app.task(queue="reports")
+    async def send_report(pages: int) -> None: ...
+
+    return app
+
+
+@dataclass
+class World:
+    """The shop, and what there is in it to ask for."""
+
+    app: Oncue
+    token: str = ""
+    """What the requests are sent with."""
+    token_id: str = ""
+    tokens: dict[str, str] = field(default_factory=dict)
+    """Further credentials: one for each scope, an expired and a revoked one."""
+    spare_tokens: list[str] = field(default_factory=list)
+    """Ids of tokens that may be revoked."""
+    jobs: list[int] = field(default_factory=list)
+    uids: list[UUID] = field(default_factory=list)
+    schedules: list[str] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+
+async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
+    world = World(app)
+    await app.synchronise()
+    if with_tokens:
+        await _issue(world)
+    await _employ(world)
+    await _plan(world)
+    await _operate(world)
+    known = await app.jobs(limit=1000)
+    world.jobs, world.uids = [job.id for job in known], [job.uid for job in known]
+    world.keys = [job.key for job in known if job.key is not None]
+    world.schedules = [schedule.name for schedule in await app.schedules()]
+    return world
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+async def _issue(world: World) -> None:
+    app, connected = world.app, await world.app.connected()
+    made, world.token = await app.create_token("fuzz", ["admin"])
+    world.token_id = made.id
+    for scope in SCOPES:
+        world.tokens[scope] = (await app.create_token(f"only {scope}", [scope]))[1]
+    token, text = await app.create_token("expired", ["admin"])
+    old = dataclasses.replace(token, id="expiredx", expires_at=connected.now() - timedelta(seconds=1))
+    await connected.store.add_token(old)
+    await app.revoke_token(token.id)
+    world.tokens |= {"revoked": text, "expired": text.replace(token.id, "expiredx")}
+    for number in range(6):
+        spare, _ = await app.create_token(f"spare {number % 4}", ["read"], expires="90d" if number % 2 else None)
+        world.spare_tokens.append(spare.id)
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+async def _employ(world: World) -> None:
+    """Jobs in every state. A node that lives through all of this holds those that run."""
+    app, connected = world.app, await world.app.connected()
+    now = connected.now()
+    node = dataclasses.replace(app._new_node(now, "127.0.0.1:8081"), expires_at=now + DAY, queues=QUEUES)
+    await connected.store.register(node)
+    await connected.store.acquire(LEADER, node.id, node.name, now, now + DAY, respect=None)
+    gone = dataclasses.replace(node, id=UUID(int=7), name="gone", expires_at=now - DAY)
+    await connected.store.register(gone)
+
+    await app.find("add").aenqueue_many(range(6))
+    await app.find("add").using(queue="slow.lane", key="slow").aenqueue(1)
+    await _settled(app, await _claimed(app, node.id, 4), Succeeded('{"sum": 3}'))
+    await _settled(app, await _claimed(app, node.id, 1), Failed("ValueError: once is not enough"))
+    await _settled(app, await _claimed(app, node.id, 1), Lost())
+    await app.find("boom").aenqueue_many(["a", "b", "c"])
+    await _settled(
+        app, await _claimed(app, node.id, 1, "mail"), Failed("ValueError: bang \U0001f4a5 \u202e", final=True)
+    )
+    await _settled(app, await _claimed(app, node.id, 1, "mail"), Skipped("nothing to do"))
+    await _settled(app, await _claimed(app, node.id, 1, "mail"), Cancelled())
+    await app.find("letter").using(priority=90, key="letter:1").aenqueue("Ada", more={"a": [1, None, "ü\u2028"]})
+    await app.find("letter").using(delay="3d", key="letter:2").aenqueue("Bob", tags=["x"] * 50)
+    await app.find("letter").using(max_retries=0).aenqueue("Eve")
+    running = await _claimed(app, node.id, 2, "mail")
+    told = [Progress(claim.id, claim.claim_no, 0.4, "halfway \U0001f680", now) for claim in running]
+    await connected.store.mark_started([Started(claim.id, claim.claim_no, now) for claim in running])
+    await connected.store.report_progress(told)
+    await app.find("once").aenqueue_many(range(4))
+    await app.find("add").using(delay="1h").aenqueue_many(range(3))
+
+
+async def _claimed(app: Oncue, node: UUID, limit: int, *queues: str) -> list[Claim]:
+    connected = await app.connected()
+    return await connected.store.claim(
+        node, queues or ("default",), TASKS, limit, connected.now(), suspect=False, rooms={}
+    )
+
+
+async def _settled(app: Oncue, claims: Sequence[Claim], outcome: Outcome) -> None:
+    connected = await app.connected()
+    now = connected.now()
+    changes = [settle(Ended(claim, outcome, claim.claimed_at, now), Random(1)) for claim in claims]
+    assert all(await connected.store.apply(changes, now))
+
+
+# --- schedules ------------------------------------------------------------------------------------------------------
+
+
+async def _plan(world: World) -> None:
+    app = world.app
+    await app.create_schedule("hourly", "0 * * * *", "add", {"a": 1}, max_instances=3, missed="each")
+    await app.create_schedule("at most once", "30 1 * * *", "once", description="with a space, and ü")
+    await app.create_schedule("often", "@every 90s", "add", {"a": 2}, enabled=False)
+    await app.create_schedule("Ünïcode ßchedule", cron("0 2 * * SUN", tz="America/New_York", dst="all"), "report")
+    await app.create_schedule("seconds", "*/10 * * * * *", "add", {"a": 3}, grace="5s", missed="none")
+    await app.create_schedule("rare", "0 0 29 2 *", "add", {"a": 4}, queue="slow.lane", priority=5)
+    await app.create_schedule("42nd", "@daily", "add", {"a": 5})
+    await app.create_schedule("gone", "@hourly", "add", {"a": 6})
+    await app.change_schedule("hourly", rule="15 * * * *", priority=7)
+    await app.change_schedule("hourly", rule="0 * * * *", description="as it was")
+    await app.run_now("gone")
+    await app.delete_schedule("gone")
+    await app.toggle_schedule("often", True)
+    await _decide(app)
+
+
+async def _decide(app: Oncue) -> None:
+    """Slots with every verdict, and runs of them."""
+    connected = await app.connected()
+    now = connected.now()
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    await app.backfill("hourly", hour - timedelta(hours=9), hour - timedelta(hours=5))
+    schedule = await app.schedule("hourly")
+    (job,) = await connected.store.reserve(1)
+    decided = [
+        Decided(hour - timedelta(hours=40), "missed", "late", until=hour - timedelta(hours=20), slots=21),
+        Decided(hour - timedelta(hours=4), "coalesced", "latest", until=hour - timedelta(hours=3), slots=2),
+        Decided(hour - timedelta(hours=2), "skipped", "overlap"),
+        Decided(hour - timedelta(hours=1), "fired", None, job),
+    ]
+    step = Step(schedule.id, schedule.version, schedule.cursor, trigger_of(schedule).after(now), decided)
+    assert await connected.store.decide([step], now, by="fuzz") == [True]
+    await app.run_now("at most once")
+    (run,) = (await app.jobs(["queued"], task="once", limit=1))[:1]
+    await app.set_status(run.id, "failed")
+
+
+# --- what operators did ---------------------------------------------------------------------------------------------
+
+
+async def _operate(world: World) -> None:
+    app, connected = world.app, await world.app.connected()
+    await app.limit("mail", globally=50, per_node=5)
+    await app.limit("reports", globally=1)
+    await app.pause("reports")
+    waiting = await app.jobs(["queued", "scheduled"], limit=4)
+    await app.cancel(waiting[0].id)
+    await app.prioritize(waiting[1].id, 77)
+    running = await app.jobs(["running"], limit=1)
+    await app.cancel(running[0].id)
+    await connected.store.keep_sample(Sample(connected.now(), await connected.store.count(1000)))
+
+
+async def refreshed(world: World) -> None:
+    """Look again at what there is: requests have made and unmade things meanwhile."""
+    app = world.app
+    newest, kept = await app.jobs(limit=40), world.jobs[:40]
+    world.jobs = list(dict.fromkeys([*kept, *(job.id for job in newest)]))
+    world.uids = [job.uid for job in newest] or world.uids
+    world.schedules = [schedule.name for schedule in await app.schedules(limit=1000)][-40:] or world.schedules
+    ours = {world.token_id, *(text.split("_")[1] for text in world.tokens.values())}
+    tokens = [token.id for token in await app.tokens() if token.id not in ours and token.revoked_at is None]
+    world.spare_tokens = tokens[-20:]
