@@ -43,7 +43,10 @@ TAG = "jobs"
 
 Statuses = Annotated[
     list[StatusFilter] | None,
-    Query(description="Only jobs in these states; repeat it, or separate by commas.", examples=["failed,queued"]),
+    Query(
+        description="Only jobs in these states; repeat it, or separate by commas. Empty is all of them.",
+        examples=["failed,queued"],
+    ),
 ]
 
 
@@ -141,8 +144,8 @@ def _add_bulk(routes: Routes, app: Oncue) -> None:
 
 
 def _states(texts: Sequence[str] | None) -> tuple[State, ...]:
-    """Statuses, repeated or separated by commas; none is all of them."""
-    words = [word for text in texts or () for word in text.split(",")]
+    """Statuses, repeated or separated by commas; none, also as `status=`, is all of them."""
+    words = [word for text in texts or () if text for word in text.split(",")]
     try:
         return tuple(dict.fromkeys(state_named(word) for word in words))
     except ValueError as error:

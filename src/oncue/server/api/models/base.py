@@ -76,7 +76,7 @@ WHOLE = BeforeValidator(_whole)
 Priority: TypeAlias = Annotated[StrictInt, Field(ge=0, le=MAX_PRIORITY, description="From 0 to 100, 100 first."), WHOLE]
 STATUS_WORD = rf"\s*({'|'.join((*STATES, *ALIASES))})\s*"
 StatusFilter: TypeAlias = Annotated[
-    str, WithJsonSchema({"type": "string", "pattern": f"^{STATUS_WORD}(,{STATUS_WORD})*$"})
+    str, WithJsonSchema({"type": "string", "pattern": f"^({STATUS_WORD}(,{STATUS_WORD})*)?$"})
 ]
 Status: TypeAlias = Annotated[
     str, WithJsonSchema({"type": "string", "enum": [*STATES], "description": "The state that the job is in."})
