@@ -237,3 +237,14 @@ async def test_a_look_that_fails_is_repeated_and_not_taken_for_one_that_worked(s
     for moment in (NOW, after(milliseconds=1)):
         with pytest.raises(StoreUnavailable):
             await service.tick(moment)
+
+
+async def test_a_node_keeps_no_more_seats_than_its_own_limit(store: Store) -> None:
+    """Nobody else wants them: it would keep all that it has, were it not for a limit per node that came later."""
+    await limited_store(store)
+    service = await seated(store, Held())
+    await service.tick(NOW)
+    assert service.allowed == {"default": 4}
+    await store.limit("default", Limits(4), Limits(4, 1), NOW)
+    await service.tick(after(seconds=1))
+    assert service.allowed == {"default": 1}

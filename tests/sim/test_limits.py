@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from oncue.engine.seating import Seating
 from oncue.policy import seats
 from oncue.sim.faults import simulate
 from oncue.store.sqlite import SqliteStore
@@ -71,8 +70,3 @@ def test_a_change_of_seats_that_compares_nothing(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(SqliteStore, "take_seats", unfenced)
     assert PROMISE in caught()
-
-
-def test_a_node_that_keeps_its_seats_after_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Seating, "forget", lambda self: None)
-    assert caught(seeds=5) <= {PROMISE}, "what it starts then is under no valid lease, or was never started"

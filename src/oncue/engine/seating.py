@@ -118,7 +118,7 @@ class Seating:
             return
         own = next((seat for seat in seating.seats if seat.node == self._node), control.Seat(self._node, 0, 0))
         wanted = self._wanted(seating, most)
-        aim = self._aim(seating, own, wanted, now)
+        aim = min(self._aim(seating, own, wanted, now), most)  # a seat that it keeps may be one too many by now
         self._allow(queue, min(aim, self.allowed.get(queue, own.seats)))  # first start no more, then give back
         taken = max(aim, self._room.running_in(queue))
         if (taken, wanted) != (own.seats, own.wanted) and not await self._store.take_seats(
