@@ -8,13 +8,16 @@ QUICK  ?=
 PEERS  ?=
 SEED   ?=
 
+# Tests start many processes. None of them should compile all modules anew, whatever the caller's shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Debian and Ubuntu keep Python's venv module in a package of its own.
 INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 	  then apt-get update -qq && apt-get install -y -qq python3-venv; \
 	  else echo "python's venv module is missing: as root, apt-get install python3-venv"; exit 1; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench dst fuzz clean
+.PHONY: help demo test check bench dst fuzz chaos clean
 
 help:
 	@echo "make demo [FOR=20s]     oncue at work on the embedded default: three workers, one of them killed"
@@ -23,6 +26,7 @@ help:
 	@echo "make bench [QUICK=1] [PEERS=all]   the figures, as ratios within one run"
 	@echo "make dst [QUICK=1]      schedules across every clock change from 2020 to 2040, in every time zone"
 	@echo "make fuzz [QUICK=1] [SEED=1]   20,000 requests that nobody should send, to the admin API"
+	@echo "make chaos [QUICK=1] [SEED=1]  real processes killed, stopped and cut off: 1,000 kill -9, 1,000 lost replies and more"
 
 $(READY): pyproject.toml $(wildcard examples/*/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -50,6 +54,9 @@ dst: $(READY)
 
 fuzz: $(READY)
 	QUICK=$(QUICK) SEED=$(SEED) $(BIN)/python -m fuzz
+
+chaos: $(READY)
+	QUICK=$(QUICK) SEED=$(SEED) $(BIN)/python -m chaos
 
 clean:
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

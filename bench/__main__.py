@@ -10,6 +10,7 @@ from types import ModuleType
 from bench import database, settings, verdict
 from bench.figures import (
     api_listing,
+    checker,
     claim_scaling,
     drain_pg,
     drain_pg_two,
@@ -20,6 +21,8 @@ from bench.figures import (
     memory,
     peers,
     pickup_p50,
+    sim_days,
+    sim_repeat,
     slots_per_second,
     tick_scaling,
 )
@@ -41,6 +44,9 @@ FIGURES: dict[str, ModuleType] = {
     "tick_scaling": tick_scaling,
     "global_limit": global_limit,
     "api_listing": api_listing,
+    "checker": checker,
+    "sim_days": sim_days,
+    "sim_repeat": sim_repeat,
 }
 
 Measure = Callable[[Bench], list[Figure]]

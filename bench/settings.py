@@ -31,6 +31,9 @@ class Settings:
     limited_jobs: int = 30_000
     kept_jobs: int = 2_000_000
     open_jobs: int = 100_000
+    checked_days: float = 40
+    simulated_days: float = 1_000
+    repeated_seeds: int = 500
 
 
 QUICK = {
@@ -44,6 +47,9 @@ QUICK = {
     "limited_jobs": 15_000,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,
+    "checked_days": 4,
+    "simulated_days": 16,
+    "repeated_seeds": 10,
 }
 
 

@@ -18,7 +18,7 @@ SETTINGS = """
 fsync = off
 full_page_writes = off
 autovacuum = off
-max_connections = 200
+max_connections = 400
 shared_buffers = 128MB
 """
 

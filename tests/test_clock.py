@@ -14,11 +14,10 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 class Bench:
     """A database whose clock we set, asked over trips whose length we set."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.elapsed = 1000.0
         self.ahead = 0.0
-        monkeypatch.setattr("time.monotonic", lambda: self.elapsed)
-        self.clock = DatabaseClock()
+        self.clock = DatabaseClock(lambda: self.elapsed)
 
     @property
     def true_time(self) -> datetime:
@@ -38,8 +37,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return Bench(monkeypatch)
+def bench() -> Bench:
+    return Bench()
 
 
 @pytest.mark.parametrize(("there", "back"), [(0.0, 0.0), (0.5, 0.01), (0.01, 0.5), (3.0, 3.0)])

@@ -257,7 +257,7 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             main, beats, self._new_node(clock.now(), address), clock, self._own_dice(), self.telemetry, settings.pace,
             handlers_executor(
                 self.tasks, clock, self.telemetry, settings.concurrency, settings.limits, settings.processes,
-                Setup(settings, logs.chosen()),
+                Setup(settings, logs.chosen()), lambda: node.may_start(),
             ),
             lapsed=lapsed, is_gone=_is_gone, in_processes=[task.name for task in self.tasks.values() if task.process],
         )  # fmt: skip

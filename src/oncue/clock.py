@@ -9,6 +9,7 @@ counts from the moment the question was sent: for "is my lease over").
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -37,20 +38,24 @@ def wall() -> datetime:
 
 
 class DatabaseClock:
-    """The database's time, carried on by the monotonic clock. It runs backwards only if the database's does."""
+    """The database's time, carried on by the monotonic clock. It runs backwards only if the database's does.
 
-    def __init__(self) -> None:
-        self._lower = self._upper = wall().timestamp() - time.monotonic()
+    Its two clocks are the host's, unless the simulator hands in others.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], datetime] = wall) -> None:
+        self.monotonic = monotonic
+        self._lower = self._upper = wall().timestamp() - monotonic()
         self._last_reading = float("nan")
         self._last_instant = wall()
 
     def sent(self) -> float:
         """Call before asking the database for its time, and give the answer to `learn`."""
-        return time.monotonic()
+        return self.monotonic()
 
     def learn(self, told: datetime, sent: float) -> None:
         """Take over the database's answer to a question of ours."""
-        lower, upper = told.timestamp() - time.monotonic(), told.timestamp() - sent
+        lower, upper = told.timestamp() - self.monotonic(), told.timestamp() - sent
         # A bound that this answer does not contradict may be the better one: it came on a faster trip. One that it
         # does contradict is wrong, in whichever direction the database's clock has moved.
         if not lower <= self._lower <= upper:
@@ -58,11 +63,8 @@ class DatabaseClock:
         if not lower <= self._upper <= upper:
             self._upper = upper
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
     def now(self) -> datetime:
-        return datetime.fromtimestamp(self._lower + time.monotonic(), UTC)
+        return datetime.fromtimestamp(self._lower + self.monotonic(), UTC)
 
     def at(self, monotonic: float) -> datetime:
         # The end of one attempt is the start of the next: half of all questions repeat the one before.
@@ -72,7 +74,7 @@ class DatabaseClock:
         return self._last_instant
 
     def latest(self) -> datetime:
-        return datetime.fromtimestamp(self._upper + time.monotonic(), UTC)
+        return datetime.fromtimestamp(self._upper + self.monotonic(), UTC)
 
 
 class VirtualClock:

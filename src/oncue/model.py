@@ -296,6 +296,8 @@ class Node:
     process_start: str = ""
     exclusive: bool = False
     schedules: tuple[str, ...] = ()
+    beat_no: int = 0
+    """Grows with every beat: one that was given up may reach the database after a later one, and must not count."""
 
 
 @dataclass(frozen=True, slots=True)

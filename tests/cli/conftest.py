@@ -23,7 +23,8 @@ from oncue.settings import BARE_NAMES
 
 SHOP = "tests.cli.shop:app"
 DIARY = "tests.cli.diary:app"
-APPLICATIONS = ("tests.cli.shop", "tests.cli.diary")
+BAKERY = "tests.cli.bakery:app"
+APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery")
 ROOT = Path(__file__).parents[2]
 
 

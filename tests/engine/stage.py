@@ -56,6 +56,7 @@ class Stage:
         limits: Limits | None = None,
         processes: int = 2,
         setup: Setup | None = None,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self.clock = VirtualClock()
         self.telemetry = Telemetry()
@@ -64,7 +65,7 @@ class Stage:
         self.handlers = {handler.name: handler for handler in map(_handler, functions)}
         self.executor = Executor(
             self.handlers, self.clock, self.telemetry, concurrency, limits or Limits(), self._take,
-            processes=processes, setup=setup,
+            processes=processes, setup=setup, may_start=may_start,
         )  # fmt: skip
         self._numbers = iter(range(1, 10_000))
 

@@ -16,7 +16,7 @@ def test_a_node_without_a_lease_claims_nothing() -> None:
     world = World(1)
     member = world.boot("alone")
     world.run(0.1)
-    member.worker.membership._expires_at = None
+    member.worker.membership.expires_at = None
     job = world.enqueue(Act())
     world.run(PACE.beat / 2)
     assert world.job(job).claim_no == 0
@@ -28,23 +28,47 @@ def test_a_claim_that_arrives_after_the_lease_has_ended_is_given_back_unstarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(1)
-    member = world.boot("alone")
-    world.run(0.1)
     real = SqliteStore.claim
 
     async def claim(self: SqliteStore, *args: Any, **options: Any) -> list[Claim]:
         claims = await real(self, *args, **options)
-        if claims:
-            member.worker.membership._expires_at = None  # while the reply is on its way
-            monkeypatch.undo()
+        if claims and claims[0].claim_no == 1:
+            member.worker.membership.expires_at = None  # while the reply is on its way
         return claims
 
-    monkeypatch.setattr(SqliteStore, "claim", claim)
+    monkeypatch.setattr(SqliteStore, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
+    member = world.boot("alone")
+    world.run(0.1)
     job = world.enqueue(Act())
     world.run(0.05)
     assert not [event for event in world.history.events if event.kind == "start"]
     assert world.run_until(world.drained, 30)
     assert (world.job(job).state, world.job(job).claim_no, world.job(job).crashes) == ("succeeded", 2, 0)
+
+
+@pytest.mark.contract("QUE-9")
+def test_a_claim_under_an_old_lease_is_not_begun_under_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heart has a thread of its own: it may have learned that the node was lost, and joined anew, meanwhile."""
+    world = World(1)
+    real = SqliteStore.claim
+
+    async def claim(self: SqliteStore, *args: Any, **options: Any) -> list[Claim]:
+        claims = await real(self, *args, **options)
+        if claims and claims[0].claim_no == 1:
+            membership, now = member.worker.membership, world.clock.now()
+            await world.store.declare_lost(member.worker.node.id, now)
+            await membership.tick(now)
+            assert membership.is_alive()
+        return claims
+
+    monkeypatch.setattr(SqliteStore, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
+    member = world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(Act())
+    world.run(0.05)
+    assert not [event for event in world.history.events if event.kind == "start"]
+    assert world.run_until(world.drained, 30)
+    assert (world.job(job).state, world.job(job).attempt) == ("succeeded", 1)
 
 
 def test_a_due_job_that_nobody_can_promote_is_no_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -278,3 +279,28 @@ async def test_nothing_starts_in_a_closed_executor() -> None:
     await settle()
     assert begun == [1]
     assert stage.ended[1].outcome == Released("stopped")
+
+
+@pytest.mark.contract("QUE-9")
+async def test_what_waits_does_not_begin_once_the_lease_is_over() -> None:
+    """A process that stood still goes on with the seat that comes free, before anybody has told it that it is lost."""
+    alive, opened = True, asyncio.Event()
+
+    async def first() -> None:
+        nonlocal alive
+        await opened.wait()
+        stage.clock.advance(timedelta(seconds=60))
+        alive = False
+
+    async def second() -> None:
+        raise AssertionError("it is another node's by now")
+
+    stage = Stage(first, second, concurrency=1, may_start=lambda: alive)
+    begun, waiting = stage.claim("first"), stage.claim("second")
+    stage.submit(begun, waiting)
+    await settle()
+    opened.set()
+    await stage.quiet()
+    assert isinstance(stage.ended[begun.id].outcome, Succeeded)
+    assert stage.ended[waiting.id].outcome == Released("lease_lost")
+    assert stage.ended[waiting.id].started_at is None

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from random import Random
+from typing import Any, cast
+from uuid import UUID
 
-from oncue.model import Succeeded
+import pytest
+
+from oncue.clock import VirtualClock
+from oncue.engine.holdings import Holdings
+from oncue.model import Holding, Succeeded
 from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.options import Options
+from oncue.sim.operator import TASK
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World, finish
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
 
 SLOW = Act(seconds=30.0)
 UNLIMITED = Options()
+SECOND = timedelta(seconds=1)
 
 
 def test_a_claim_whose_reply_was_lost_is_given_back_uncharged() -> None:
@@ -50,6 +61,43 @@ def test_a_claim_that_is_still_on_its_way_is_not_a_stray() -> None:
     jobs = [world.enqueue(Act()) for _ in range(3)]
     assert world.run_until(world.drained, 120)
     assert [world.job(job).claim_no for job in jobs] == [1, 1, 1]
+
+
+@pytest.mark.contract("QUE-9")
+def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_stray() -> None:
+    """The node looked before it asked, and is shown what it asked for: that does not prove that the reply is lost."""
+    world = World(1)
+    worker = world.boot("slow").worker
+    world.run(0.1)
+    job, clock = world.enqueue(Act()), VirtualClock(world.clock.now())
+
+    class Slow:
+        """A database whose first answer takes two seconds; after one of them the node asks for a claim."""
+
+        def __getattr__(self, verb: str) -> Any:
+            return getattr(world.store, verb)
+
+        async def held(self, node: UUID) -> list[Holding]:
+            if worker.claimer.claiming_since is None and world.job(job).state == "queued":
+                clock.advance(SECOND)
+                worker.claimer.claiming_since = clock.now()
+                assert await world.store.claim(node, ["default"], [TASK], 1, clock.now(), suspect=True)
+                clock.advance(SECOND)
+            return await world.store.held(node)
+
+    books = Holdings(
+        cast(Store, Slow()), worker.node.id, worker.executor, worker.hands, worker.claimer, clock, Random(1),
+        Telemetry(), interval=1.0, patience=60.0,
+    )  # fmt: skip
+
+    def look() -> str:
+        finish(books.tick(clock.now()))
+        clock.advance(SECOND / 10)
+        return world.job(job).state
+
+    assert [look() for _ in range(3)] == ["running"] * 3
+    worker.claimer.claiming_since = None  # the reply is lost
+    assert look() == "queued"
 
 
 def test_an_attempt_that_was_taken_away_is_stopped_and_put_down() -> None:

@@ -175,14 +175,14 @@ def test_two_leaders_at_once_fire_nothing_twice(fenced: bool) -> None:
             execute(world, "update oncue_leases set expires_at = 0")
     if not fenced:
         execute(world, "update oncue_leases set epoch = 1")
-        pair[1].leadership._held = pair[0].leadership._held
+        pair[1].leadership.held = pair[0].leadership.held
         execute(world, "update oncue_leases set holder = :id", id=str(pair[0].node.id))
         pair[1].scheduler._node = pair[0].node.id
     for second in (1, 2, 3):
         now = made.created_at + timedelta(seconds=second)
         world.clock.advance_to(now)
         for one in pair:
-            one.leadership._until = now + timedelta(seconds=9)
+            one.leadership.until = now + timedelta(seconds=9)
             one.clock.set_to(now)
         take_turns(*(one.scheduler.tick(now) for one in pair))
         for one in pair:

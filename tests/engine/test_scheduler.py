@@ -442,7 +442,7 @@ def test_a_trigger_between_look_and_decision_wins_and_the_rest_is_decided_anew()
 
     one.store.decide = too_late  # type: ignore[method-assign]
     execute(world, "update oncue_leases set expires_at = :until", until=2**52)
-    one.leadership._until = now + HOUR
+    one.leadership.until = now + HOUR
     one.tick(now)
     assert verdicts(world, "often") == ["manual"]
     one.tick(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,9 +24,13 @@ from oncue import Job, Oncue
 from oncue.model import Node, Schedule
 from oncue.settings import BARE_NAMES
 from tests.examples.conftest import ROOT, SOURCE
-from tests.process.cluster import until
+from tests.process.nursery import Forked, Nursery
+from tests.process.processes import until
 
 T = TypeVar("T")
+
+# Nobody here speaks https, and to read the list of all authorities takes longer than to ask for a page.
+get = partial(httpx.get, verify=False)
 
 LEASE = "2s"
 EVERY_SECOND = "* * * * * *"
@@ -33,15 +39,35 @@ PATIENCE = 45.0
 FEEDS = ("courier", "wire", "gazette")
 """Those of the samples that take no time; a broken one comes with them."""
 WEB = ("-c", "from k2_daily_brief.web.serve import main; main()")
-WORKER = ("-c", "from k2_daily_brief.worker import main; main()")
+
+
+@cache
+def workers() -> Nursery:
+    """Where workers come from: what they import of others takes them two seconds of work."""
+    made = Nursery("sqlalchemy", "feedparser", "sklearn.feature_extraction.text", path=(SOURCE, ROOT / "src", ROOT))
+    atexit.register(made.close)
+    return made
 
 
 class Service:
-    """A process group of ours, and what it says."""
+    """A process of ours, and what it says. One from a nursery is alone, others may have processes of their own."""
 
-    def __init__(self, name: str, folder: Path, command: Sequence[str], environment: dict[str, str]) -> None:
+    process: subprocess.Popen[bytes] | Forked
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        command: Sequence[str],
+        environment: dict[str, str],
+        nursery: Nursery | None = None,
+    ) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
+        self._log.touch()
+        if nursery is not None:
+            self.process = nursery.start(command, folder, environment, self._log)
+            return
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command], cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
@@ -53,7 +79,9 @@ class Service:
 
     def kill(self) -> None:
         """SIGKILL to all of it: no time for anything."""
-        if self.process.poll() is None:
+        if isinstance(self.process, Forked):
+            self.process.kill()
+        elif self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
@@ -94,24 +122,26 @@ class Services:
 
     def _answering(self, seen: set[int]) -> set[int]:
         with suppress(httpx.TransportError):
-            seen.add(httpx.get(f"{self.web_url}/health").json()["pid"])
+            seen.add(get(f"{self.web_url}/health").json()["pid"])
         return seen
 
     def worker(self, *options: str, name: str = "worker") -> Service:
         """Start a worker; it is not ready yet."""
-        return self._start(name, *WORKER, "--lease", LEASE, *options)
+        return self._start_worker(name, "tests.examples.free_worker", "--lease", LEASE, *options)
 
     def held_worker(self, job: str, name: str = "worker") -> Service:
         """Start a worker and wait until it is in the middle of a job, where it stays."""
         mark = self._folder / f"{job}.held"
-        command = ("-m", "tests.examples.held_worker", job, str(mark), "--lease", LEASE)
-        service = self._start(name, *command)
+        service = self._start_worker(name, "tests.examples.held_worker", job, str(mark), "--lease", LEASE)
         self.until(mark.exists, f"{name} is in the middle of {job}")
         return service
 
-    def _start(self, name: str, *command: str) -> Service:
+    def _start_worker(self, name: str, *command: str) -> Service:
+        return self._start(name, *command, nursery=workers())
+
+    def _start(self, name: str, *command: str, nursery: Nursery | None = None) -> Service:
         numbered = f"{name}{len(self._services)}"
-        service = Service(numbered, self._folder, command, self._environment)
+        service = Service(numbered, self._folder, command, self._environment, nursery)
         self._services.append(service)
         return service
 

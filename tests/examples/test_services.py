@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from k2_daily_brief import database
 from k2_daily_brief.clustering import cluster
@@ -17,7 +16,7 @@ from k2_daily_brief.settings import Settings
 
 from tests.conftest import BACK_ENDS
 from tests.examples.newsroom import add, check, drafts, everything
-from tests.examples.services import EVERY_SECOND, FEEDS, NEVER, Services
+from tests.examples.services import EVERY_SECOND, FEEDS, NEVER, Services, get
 
 JOBS = ("rss_ingest", "event_clustering", "retention_cleanup")
 EVERY_JOB_EVERY_SECOND = dict.fromkeys(("K2_INGEST_CRON", "K2_CLUSTER_CRON", "K2_RETENTION_CRON"), EVERY_SECOND)
@@ -48,7 +47,7 @@ def test_four_web_processes_and_a_worker_that_stands_by_and_still_one_run_per_sl
     web = here.web(workers=4)
     later = datetime.now(UTC) + timedelta(seconds=1)
     here.until(lambda: datetime.now(UTC) > later, "a slot has passed")
-    httpx.get(here.web_url).raise_for_status()
+    get(here.web_url).raise_for_status()
     assert here.nodes_jobs_and_schedules() == ([], [], [])
 
     first = here.worker("--name", "first")
@@ -70,7 +69,7 @@ def test_four_web_processes_and_a_worker_that_stands_by_and_still_one_run_per_sl
     assert len(succeeded(here)) <= fetched <= len(runs), (
         "once in each run; the one that was killed may not have come so far"
     )
-    page = httpx.get(here.web_url).text
+    page = get(here.web_url).text
     assert "success" in page
     assert "<td>spare</td>" in page
 
@@ -126,7 +125,7 @@ def test_a_first_run_by_hand_fills_the_page(sqlite_url: str, tmp_path: Path) -> 
             triggered = here.oncue("trigger", job, *slot)
             assert triggered.returncode == 0, triggered.stderr
             here.until_run(job, "success")
-        page = httpx.get(here.web_url).text
+        page = get(here.web_url).text
         assert "4 reports" in page
         assert page.count("k2dailybrief-worker") == 2
 

@@ -75,7 +75,7 @@ def test_what_a_rule_says_to_run_can_be_run() -> None:
     texts = [rule["annotations"]["description"] for rule in alerts().values()]
     lines = {line for text in texts for line in re.findall(r"`oncue ([^`]+)`", text)}
     assert len(lines) > 15
-    whole = typer.main.get_command(cli)
+    whole = typer.main.get_command(cli())
     for line in lines:
         command, words = whole, line.split()
         while isinstance(command, typer.core.TyperGroup) and words and not words[0].startswith("-"):

@@ -1,6 +1,7 @@
 """The application of the process tests. Its tasks leave marks in a file, apart from all that oncue writes.
 
 A process that is told a folder (`PROGRAM_FOLDER`) and its own name (`PROGRAM_NAME`) also records its history there.
+`TEST_STANDSTILL` lets it stand still where it is told to.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TextIO
 from oncue import Cancel, Ladder, Oncue, current_job
 from oncue.clock import DatabaseClock
 from oncue.sim.history import History, Recorder
+from tests.process import standstill
 
 LEASE = 2.0
 LOOK_SECONDS = 0.02
@@ -106,15 +107,8 @@ def record(application: Oncue, file: TextIO, name: str) -> History:
     return history
 
 
-def end_with_parent() -> None:
-    """Whatever becomes of the tests, their workers do not outlive them."""
-    parent = os.getppid()
-    while os.getppid() == parent:
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 if folder := os.environ.get("PROGRAM_FOLDER"):
     name = os.environ["PROGRAM_NAME"]
     record(app, Path(folder, f"{name}.history").open("w"), name)  # noqa: SIM115
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    if "TEST_STANDSTILL" in os.environ:
+        standstill.install(Path(folder), name)

@@ -4,7 +4,7 @@
 
 The host's clock may be another one than the tests': `TEST_CLOCK` is a file with the seconds that it is off, or the
 word "steps": then it is a day ahead in one half of each second and a day behind in the other. Such a process asks for
-the time more often than others do. `TEST_STUBBORN` makes a leader that never learns that it leads no more.
+the time more often than others do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from types import SimpleNamespace
 
 import oncue.clock
 from oncue import Oncue, cron, current_job
-from oncue.engine.leadership import Leadership
 from oncue.engine.timekeeper import Timekeeper
 from tests.process.program import LOOK_SECONDS, is_open, record
 
@@ -145,17 +144,9 @@ def set_host_clock(told: str) -> None:
     oncue.clock.datetime = SimpleNamespace(now=now, fromtimestamp=datetime.fromtimestamp)  # type: ignore[assignment,attr-defined]
 
 
-def never_doubt() -> None:
-    """A leader that was deposed goes on as if it had not noticed."""
-    Leadership.epoch = property(lambda self: self._held and self._held.epoch)  # type: ignore[assignment]
-    Leadership._deposed = lambda self, held, why: None  # type: ignore[method-assign]
-
-
 if folder := os.environ.get("PROGRAM_FOLDER"):
     if clock := os.environ.get("TEST_CLOCK"):
         set_host_clock(clock)
-    if "TEST_STUBBORN" in os.environ:
-        never_doubt()
     name = os.environ["PROGRAM_NAME"]
     history = Path(folder, f"{name}.history").open("w")  # noqa: SIM115
     for application in (crowd, app):

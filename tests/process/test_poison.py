@@ -10,7 +10,8 @@ from tests.process.program import fatal, plain_step, step
 
 
 @pytest.mark.contract("QUE-9")
-def test_a_job_that_kills_its_process_is_found_and_the_bystanders_pass(cluster: Cluster) -> None:
+def test_a_job_that_kills_its_process_is_found_and_the_bystanders_pass(sqlite_cluster: Cluster) -> None:
+    cluster = sqlite_cluster
     bystanders = cluster.enqueue(step, 0.3, times=3) + cluster.enqueue(plain_step, 0.3, times=3)
     (guilty,) = cluster.enqueue(fatal)
     for _ in range(POISON):

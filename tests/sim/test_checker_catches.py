@@ -1,29 +1,27 @@
-"""The checker is checked: bugs are put back one at a time, and each is caught by the promise that it breaks."""
+"""Guards of the job's statements and rules that are taken away one at a time: a promise is broken, and it says so.
+
+The bugs that this field is known for are in `tests/sim/bugs`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from random import Random
 from typing import Any
-from uuid import UUID
 
 import pytest
 
-from oncue.engine.holdings import Holdings
 from oncue.engine.rescue import Rescue
-from oncue.model import Batch, Claim, Receipt
 from oncue.policy import lifecycle
-from oncue.policy.retry import Exponential
 from oncue.sim.checker import check
-from oncue.sim.faults import heal, simulate
+from oncue.sim.faults import simulate
 from oncue.sim.script import Act
-from oncue.sim.world import OPTIONS, World
+from oncue.sim.world import World
 from oncue.store import statements
-from oncue.store.sqlite import SqliteStore
 
-SEEDS = 60
+SEEDS = 30
 
 
 def caught(seeds: int = SEEDS) -> set[str]:
@@ -49,19 +47,10 @@ def rewrite(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, str], None]:
     return change
 
 
-def test_a_write_without_its_claim_number(rewrite: Callable[[str, str, str], None]) -> None:
-    rewrite("drop_stale_changes", "and j.claim_no = c.claim_no", "")
-    assert "only the current claim writes" in caught()
-
-
 def test_a_write_that_ignores_the_state(rewrite: Callable[[str, str, str], None]) -> None:
+    """It is accepted, or runs into a constraint behind the fence."""
     rewrite("drop_stale_changes", "and j.state = c.from_state", "")
-    assert "only the current claim writes" in caught()
-
-
-def test_a_write_without_any_guard(rewrite: Callable[[str, str, str], None]) -> None:
-    rewrite("drop_stale_changes", "and j.state = c.from_state and j.claim_no = c.claim_no", "")
-    assert "only the current claim writes" in caught()
+    assert caught() & {"only the current claim writes", "no step fails but for the database"}
 
 
 @pytest.mark.parametrize("guard", ["and oncue_jobs.claim_no = c.claim_no", "and oncue_jobs.state = 'running'"])
@@ -71,7 +60,7 @@ def test_a_plain_success_without_its_guard(rewrite: Callable[[str, str, str], No
     assert "only the current claim writes" in zombies()
 
 
-def zombies(seeds: int = 20) -> set[str]:
+def zombies(seeds: int = 6) -> set[str]:
     """A node stands still during a job and reports success when it wakes up: the heir runs it, or left it queued."""
     found: set[str] = set()
     for seed in range(seeds):
@@ -95,17 +84,6 @@ def test_plain_successes_that_are_counted_twice(rewrite: Callable[[str, str, str
     assert caught() == {"the totals are what ended"}
 
 
-def test_a_claim_that_does_not_raise_its_number(rewrite: Callable[[str, str, str], None]) -> None:
-    rewrite("take", "claim_no = claim_no + 1,", "")
-    assert "claim_no grows with every claim" in caught()
-
-
-def test_a_claim_that_takes_what_is_running(rewrite: Callable[[str, str, str], None]) -> None:
-    rewrite("promote", "state in ('scheduled', 'retrying')", "state in ('scheduled', 'retrying', 'running')")
-    rewrite("next_due", "state in ('scheduled', 'retrying')", "state in ('scheduled', 'retrying', 'running')")
-    assert "a job is claimed only when it waits" in caught()
-
-
 def test_a_claim_before_its_time(rewrite: Callable[[str, str, str], None]) -> None:
     rewrite("next_due", "min(visible_at)", "min(visible_at) - 700000")
     rewrite("promote", "visible_at <= :now", "visible_at <= :now + 700000")
@@ -120,56 +98,6 @@ def test_totals_that_forget(rewrite: Callable[[str, str, str], None]) -> None:
 def test_a_finish_that_forgets_why(rewrite: Callable[[str, str, str], None]) -> None:
     rewrite("apply", "reason = c.reason,", "")
     assert caught() == {"a row is what was written last"}
-
-
-def test_a_rescue_from_the_living(rewrite: Callable[[str, str, str], None]) -> None:
-    rewrite("stranded", "n.lost_at is null and n.expires_at > :now", "n.beat_at = :now")
-    found = caught()
-    assert "only a lost node's jobs are rescued" in found
-
-
-def stale_rescues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each rescuer acts on what it read one pass ago, as two of them at once might."""
-    real = Rescue._take_away
-
-    async def late(self: Any, event: str, claims: Sequence[Claim], ending: Any, now: datetime) -> None:
-        seen = self.__dict__.setdefault("seen", {})
-        before, seen[event] = seen.get(event, ()), claims
-        await real(self, event, before, ending, now)
-
-    monkeypatch.setattr(Rescue, "_take_away", late)
-
-
-def test_a_late_rescue_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
-    stale_rescues(monkeypatch)
-    assert caught(20) == set()
-
-
-def test_a_late_rescue_without_compare_and_set(
-    monkeypatch: pytest.MonkeyPatch, rewrite: Callable[[str, str, str], None]
-) -> None:
-    stale_rescues(monkeypatch)
-    rewrite("drop_stale_changes", "and j.state = c.from_state and j.claim_no = c.claim_no", "")
-    assert {"only the current claim writes", "a job ends once, and stays as it ended"} & caught()
-
-
-def test_an_acknowledgement_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = SqliteStore.enqueue
-
-    async def hasty(self: SqliteStore, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
-        receipts = await real(self, batches, in_doubt=in_doubt)
-        if receipts[-1].id % 10 == 0:
-            await self._writer.write(lambda connection: connection.execute("delete from oncue_jobs where id % 10 = 0"))
-        return receipts
-
-    monkeypatch.setattr(SqliteStore, "enqueue", hasty)
-    assert "nothing acknowledged is lost" in caught()
-
-
-def test_a_retry_without_its_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Exponential, "delay", lambda self, retry_count, dice: 0.25)
-    monkeypatch.setattr(Exponential, "bounds", lambda self, n: (0.8 * min(2**n, 8), 1.2 * min(2**n, 8)))
-    assert caught() == {"retries keep to their policy"}
 
 
 def test_a_retry_beyond_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,44 +118,6 @@ def test_failing_with_retries_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(lifecycle._SETTLERS, lifecycle.Failed, impatient)
     assert caught() == {"retries keep to their policy"}
-
-
-def test_suspects_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = SqliteStore.claim
-
-    async def trusting(self: SqliteStore, node: UUID, *rest: Any, suspect: bool, **options: Any) -> list[Claim]:
-        return await real(self, node, *rest, suspect=True, **options)
-
-    monkeypatch.setattr(SqliteStore, "claim", trusting)
-    assert caught() == {"suspects run one at a time"}
-
-
-def test_poison_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "POISON", 99)
-    assert "a poisonous job ends after three crashes" in caught()
-
-
-def test_a_node_that_forgets_its_strays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lost claim reply then strands a job for ever, if nothing else limits it."""
-    assert lost_claim_reply() == set()
-
-    async def forget(self: Holdings, rows: Any, now: datetime) -> None:
-        return None
-
-    monkeypatch.setattr(Holdings, "_give_back_strays", forget)
-    assert lost_claim_reply() == {"once faults stop, everything ends in time"}
-
-
-def lost_claim_reply() -> set[str]:
-    world = World(3)
-    member = world.boot("alone")
-    world.run(0.1)
-    member.wire.lose_reply("claim")
-    world.enqueue(Act(), options=dataclasses.replace(OPTIONS, timeout=None, max_runtime=None))
-    world.run(0.6)
-    heal(world)
-    world.run_until(world.drained, 30)
-    return {violation.promise for violation in check(world.history.events, world.final(), drained_within=30)}
 
 
 def test_a_crashing_step(monkeypatch: pytest.MonkeyPatch) -> None:

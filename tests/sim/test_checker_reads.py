@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oncue.sim import history
 from oncue.sim.checker import PROMISES, Final, check
-from oncue.sim.faults import simulate
+from oncue.sim.faults import DRIFT, simulate
 from oncue.sim.history import Event
 
 
@@ -42,11 +42,15 @@ def test_a_history_survives_its_files(tmp_path: Path) -> None:
 
 def test_a_history_with_holes_raises_no_alarm() -> None:
     """A killed process takes its last events with it; the others' are still checked."""
-    world, _ = simulate(21)
-    victims = {event.node for event in world.history.events if event.kind == "crash"}
-    assert victims
-    left = [event for event in world.history.events if event.node not in victims]
-    assert check(left, world.final(), complete=False, ordered=False) == []
+    killed = 0
+    for seed in range(10):
+        world, _ = simulate(seed)
+        victims = {event.node for event in world.history.events if event.kind == "crash"}
+        left = [event for event in world.history.events if event.node not in victims]
+        assert check(left, world.final(), complete=False, ordered=False, tolerance=DRIFT) == []
+        killed += len(victims)
+        world.close()
+    assert killed
 
 
 def test_a_double_end_is_seen_without_the_whole_story() -> None:

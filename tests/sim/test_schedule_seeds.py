@@ -8,13 +8,13 @@ import pytest
 
 from oncue.engine import scheduler
 from oncue.sim.checker import PROMISES, Final, check
-from oncue.sim.faults import simulate_schedules
+from oncue.sim.faults import DRIFT, simulate_schedules
 
 CHUNK = 20
 
 
 @pytest.mark.contract("SLOT-3", "SLOT-16")
-@pytest.mark.parametrize("first", range(0, 40, CHUNK))
+@pytest.mark.parametrize("first", range(0, 80, CHUNK))
 def test_every_slot_is_decided_once(first: int) -> None:
     for seed in range(first, first + CHUNK):
         world, violations = simulate_schedules(seed)
@@ -36,7 +36,7 @@ def test_every_slot_is_decided_once_when_one_pass_does_not_take_them_all(monkeyp
 def test_the_seeds_reach_what_they_are_for() -> None:
     kinds: Counter[str] = Counter()
     states: Counter[str] = Counter()
-    for seed in range(30):
+    for seed in range(60):
         world, _ = simulate_schedules(seed)
         events = world.history.events
         kinds.update(event.kind for event in events)
@@ -65,7 +65,7 @@ def test_a_history_with_holes_raises_no_alarm() -> None:
         world, _ = simulate_schedules(seed)
         victims = {event.node for event in world.history.events if event.kind == "crash"}
         left = [event for event in world.history.events if event.node not in victims]
-        assert check(left, world.final(), complete=False, ordered=False) == []
+        assert check(left, world.final(), complete=False, ordered=False, tolerance=DRIFT) == []
         world.close()
 
 

@@ -14,7 +14,7 @@ from oncue.sim.faults import simulate
 CHUNK = 20
 
 
-@pytest.mark.parametrize("first", range(0, 60, CHUNK))
+@pytest.mark.parametrize("first", range(0, 120, CHUNK))
 def test_every_promise_is_kept(first: int) -> None:
     for seed in range(first, first + CHUNK):
         world, violations = simulate(seed)
@@ -26,9 +26,11 @@ def test_the_seeds_reach_what_they_are_for() -> None:
     """A simulation in which nothing goes wrong would prove nothing."""
     kinds: Counter[str] = Counter()
     states: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
     for seed in range(40):
         world, _ = simulate(seed)
         kinds.update(event.kind for event in world.history.events)
+        faults.update(event.fields["what"] for event in world.history.events if event.kind == "fault")
         kinds.update(
             "late write" for event in world.history.events if event.kind == "change" and not event.fields["accepted"]
         )
@@ -41,6 +43,8 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         states.update(job.reason or "" for job in world.jobs())
         world.close()
     assert min(kinds[kind] for kind in ("crash", "lease.end", "tick.error", "late write", "rescue")) > 5
+    assert set(faults) == {"crash", "pause", "partition", "errors", "clock", "stop", "namesake", "lost reply"}
+    assert min(kinds[kind] for kind in ("claim.unknown", "apply.unknown")) > 0
     assert kinds["enqueue.ok"] > 200
     assert min(states[state] for state in ("succeeded", "failed", "cancelled", "skipped", "poison")) > 0
 

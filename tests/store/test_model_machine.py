@@ -57,7 +57,7 @@ from tests.store.scene import NOW, a_batch, a_node, age_all
 
 EXAMPLES = int(os.environ.get("ONCUE_EXAMPLES", "0"))
 SETTINGS = settings(
-    max_examples=EXAMPLES or 25,
+    max_examples=EXAMPLES or 15,
     stateful_step_count=50,
     derandomize=not EXAMPLES,
     deadline=None,

@@ -27,6 +27,20 @@ async def test_a_beat_renews_the_lease(store: Store) -> None:
     assert (seen.beat_at, seen.expires_at) == (after(seconds=4), after(seconds=19))
 
 
+async def test_a_beat_that_was_given_up_and_comes_late_changes_nothing(store: Store) -> None:
+    """It would take back what a later one has renewed, and others would take a living node for lost."""
+    node = replace(a_node(), beat_no=1)
+    await store.register(node)
+    assert await store.beat(node.id, after(seconds=8), after(seconds=23), 3)
+    assert not await store.beat(node.id, after(seconds=4), after(seconds=19), 2)
+    await store.register(node)
+    (seen,) = await store.nodes()
+    assert (seen.beat_at, seen.expires_at, seen.beat_no) == (after(seconds=8), after(seconds=23), 3)
+    await store.leave(node.id, after(seconds=9))
+    await store.register(replace(node, beat_no=2))
+    assert await store.nodes() == [], "nor does a beginning bring back who has left"
+
+
 async def test_a_stranger_cannot_beat(store: Store) -> None:
     assert not await store.beat(uuid4(), NOW, after(seconds=15))
     assert await store.nodes() == []

@@ -5,33 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from oncue import __version__
-from oncue.cli import (
-    alerts,
-    audit,
-    audit_log,
-    changing,
-    demo,
-    doctor,
-    enqueue,
-    explain,
-    failures,
-    jobs,
-    migrate,
-    nodes,
-    preview,
-    prune,
-    queues,
-    schedules,
-    serve,
-    tokens,
-    trigger,
-    worker,
-)
+from oncue.cli import failures
 
 HELP = """Every job on cue, once: durable jobs on SQLite or PostgreSQL.
 
@@ -39,19 +20,46 @@ The database is DATABASE_URL, or ./oncue.db. The application is found by --app m
 """
 EPILOG = "Exit codes: 0 fine, 1 failed at run time, 2 bad usage or configuration, 3 not found, 4 a check did not hold."
 
-cli = typer.Typer(
-    name="oncue",
-    help=HELP,
-    epilog=EPILOG,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-COMMANDS = (
-    worker, serve, enqueue, jobs, changing, schedules, trigger, preview, audit, explain, queues, nodes, tokens,
-    audit_log, prune, migrate, doctor, alerts, demo,
-)  # fmt: skip
-for commands in COMMANDS:
-    commands.register(cli)
+COMMANDS = {
+    "worker": ("worker",),
+    "serve": ("run", "serve"),
+    "enqueue": ("enqueue",),
+    "jobs": ("jobs", "job"),
+    "changing": ("retry", "cancel", "set-status", "priority", "boost"),
+    "schedules": ("schedules",),
+    "trigger": ("trigger", "backfill"),
+    "preview": ("preview",),
+    "audit": ("audit",),
+    "explain": ("explain",),
+    "queues": ("queues",),
+    "nodes": ("nodes",),
+    "tokens": ("token",),
+    "audit_log": ("audit-log",),
+    "prune": ("prune",),
+    "migrate": ("migrate",),
+    "doctor": ("doctor",),
+    "alerts": ("alerts",),
+    "simulate": ("simulate",),
+    "demo": ("demo",),
+}
+"""The modules of this package that have commands, in the order of the help, and the commands that each has."""
+
+
+@cache
+def cli(word: str | None = None) -> typer.Typer:
+    """All commands; or only what belongs to one of them, since to import all of them takes longer than most run."""
+    made = typer.Typer(
+        name="oncue",
+        help=HELP,
+        epilog=EPILOG,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback(invoke_without_command=True)(root)
+    for module, words in COMMANDS.items():
+        if word is None or word in words:
+            import_module(f"oncue.cli.{module}").register(made)
+    return made
 
 
 def _show_version(wanted: bool) -> None:
@@ -60,7 +68,6 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@cli.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[
@@ -74,10 +81,10 @@ def root(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code."""
-    given, command = list(arguments), typer.main.get_command(cli)
+    given = list(arguments)
     debug = failures.debugging(given)
     try:
-        code = command.main(args=_without_debug(given), prog_name="oncue", standalone_mode=False)
+        code = _parser(_wanted(given)).main(args=_without_debug(given), prog_name="oncue", standalone_mode=False)
         sys.stdout.flush()
     except typer.Abort:
         return failures.FAILED
@@ -90,6 +97,15 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         return failures.tell(error, debug=debug)
     return code if isinstance(code, int) else 0
+
+
+def _wanted(arguments: Sequence[str]) -> typer.Typer:
+    """The part of the command line that knows these arguments: all of it, where they name no command of ours."""
+    word = next((argument for argument in arguments if not argument.startswith("-")), None)
+    return cli(word if any(word in words for words in COMMANDS.values()) else None)
+
+
+_parser = cache(typer.main.get_command)
 
 
 def _without_debug(arguments: list[str]) -> list[str]:

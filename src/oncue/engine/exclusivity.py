@@ -51,12 +51,13 @@ class Exclusivity:
         self._lease = timedelta(seconds=lease)
         self._beat = timedelta(seconds=beat)
         self._patience = timedelta(seconds=patience)
-        self._held: Lease | None = None
-        self._until: datetime | None = None
+        self.held: Lease | None = None
+        self.until: datetime | None = None
+        """When the lease ends that this node holds, if it does."""
 
     def may_work(self) -> bool:
         """Whether this node need not stand by, as far as it knows; the store has the last word."""
-        until = self._until  # read once: the heart's own thread may change it
+        until = self.until  # read once: the heart's own thread may change it
         if self._node.exclusive:
             return until is not None and self._clock.latest() < until
         return self.holder is None
@@ -64,14 +65,14 @@ class Exclusivity:
     async def tick(self, now: datetime) -> datetime:
         if not self._node.exclusive:
             await self._look(now)
-        elif self._held is not None:
-            return await self._renew(self._held, now)
+        elif self.held is not None:
+            return await self._renew(self.held, now)
         else:
             return await self._take(now)
         return now + self._beat
 
     async def resign(self) -> None:
-        held, self._held, self._until = self._held, None, None
+        held, self.held, self.until = self.held, None, None
         if held is not None:
             await self._store.yield_lease(EXCLUSIVE, self._node.id, held.epoch, self._clock.now())
 
@@ -93,7 +94,7 @@ class Exclusivity:
         # Whoever held it before, under our name, is proved dead by our epoch: its runs are looked after first.
         await self._recover(now)
         self._stand_by(None)
-        self._held, self._until = lease, expires_at
+        self.held, self.until = lease, expires_at
         _log.info("%s is the exclusive worker now (epoch %d)", self._node.name, lease.epoch)
         self._telemetry.emit("exclusive.taken", {"epoch": lease.epoch}, node=self._node, lease=lease)
         return now + self._beat
@@ -104,11 +105,11 @@ class Exclusivity:
             lease = await self._renewed(held, now, expires_at)
         except StoreError as error:
             _log.warning("the exclusive lease was not renewed: %s", error)
-            if self._until is None or self._clock.latest() + self._beat / 4 + self._patience >= self._until:
+            if self.until is None or self._clock.latest() + self._beat / 4 + self._patience >= self.until:
                 self._lose("this node's exclusive lease is about to end and the database does not answer")
             return now + self._beat / 4
         if lease is not None:
-            self._held, self._until = lease, lease.expires_at
+            self.held, self.until = lease, lease.expires_at
         else:
             self._lose("this node is the exclusive worker no more: its lease ended, or another one took it")
         return now + self._beat
@@ -124,7 +125,7 @@ class Exclusivity:
         return lease if is_ours else None
 
     def _lose(self, why: str) -> None:
-        self._held, self._until = None, None
+        self.held, self.until = None, None
         self._telemetry.emit("exclusive.lost", {}, node=self._node, why=why)
         self._lapsed(why)
 

@@ -40,6 +40,7 @@ from oncue.telemetry import Telemetry
 SLICE_SECONDS = 0.005
 SWEEP_SECONDS = 1.0
 GRACE_SECONDS = 2.0
+LOOK_SECONDS = 0.05
 
 _log = logging.getLogger("oncue.job")
 
@@ -58,6 +59,7 @@ class Executor:
         *,
         processes: int = 1,
         setup: Setup | None = None,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         if children.in_child:
             raise RuntimeError(
@@ -72,6 +74,8 @@ class Executor:
         self._telemetry = telemetry
         self._limits = limits
         self._ended = ended
+        self._may_start = may_start
+        self._look_at = float("-inf")
         self._line = Line(frozenset(name for name, handler in handlers.items() if handler.process))
         self._limited = self._line.allowed
         self._processes = processes
@@ -277,6 +281,8 @@ class Executor:
         waiting, limited = line.waiting, line.allowed
         now = self._clock.monotonic()
         while waiting or limited:
+            if now >= self._look_at and not self._still_ours(now):
+                return
             claim = line.take() if limited else waiting.popleft()
             if claim is None:
                 return
@@ -293,6 +299,14 @@ class Executor:
             elif now >= self._turn_ends:
                 await asyncio.sleep(0)
                 now = self._clock.monotonic()
+
+    def _still_ours(self, now: float) -> bool:
+        """Whether what waits may begin. If this process stood still, others may have it: nobody has told us yet."""
+        if not self._may_start():
+            self.release_waiting("lease_lost")
+            return False
+        self._look_at = now + LOOK_SECONDS
+        return True
 
     def _begin_turn(self, now: float) -> None:
         """All seats together keep the loop for a moment only; a seat that was suspended has let go of it already."""

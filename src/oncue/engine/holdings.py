@@ -78,6 +78,7 @@ class Holdings:
         self._attempts.release_waiting("waited", now - self._patience)
         claimed = self._attempts.claims()
         rows = await self._store.held(self._node)
+        seen_at = self._clock.now()  # not `now`: a claim that was asked for since then may be among them
         believed = {(row.id, row.claim_no) for row in rows}
         still = set(self._attempts.claims())  # what was settled while we asked is nobody's business any more
         for place in claimed:
@@ -87,7 +88,7 @@ class Holdings:
         for row in rows:
             if row.cancel_requested:
                 self._attempts.cancel(row.id, row.claim_no)
-        await self._give_back_strays(rows, now)
+        await self._give_back_strays(rows, seen_at)
         await self._mark_started()
         await self._save_progress()
         return now + self._interval

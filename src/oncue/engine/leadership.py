@@ -52,21 +52,22 @@ class Leadership:
         self._poll = timedelta(seconds=poll)
         self.outage: Outage | None = None
         """The time before this node was elected, if nobody led for so long that slots may have suffered."""
-        self._held: Lease | None = None
-        self._until: datetime | None = None
+        self.held: Lease | None = None
+        self.until: datetime | None = None
+        """When the lease ends, as far as this node knows."""
         self._looked_at: datetime | None = None
 
     @property
     def epoch(self) -> int | None:
         """The epoch under which this node leads, if it does: no longer than its lease was seen to last."""
-        if self._held is None or self._until is None or self._clock.latest() >= self._until:
+        if self.held is None or self.until is None or self._clock.latest() >= self.until:
             return None
-        return self._held.epoch
+        return self.held.epoch
 
     async def tick(self, now: datetime) -> datetime:
-        if self._held is not None and self.epoch is None:
-            self._deposed(self._held, "its lease ended before it was renewed")
-        if self._held is not None:
+        if self.held is not None and self.epoch is None:
+            self._deposed(self.held, "its lease ended before it was renewed")
+        if self.held is not None:
             await self._renew(now)
         elif self._is_alive():
             # A hint may come a hundred times a second; whether the leader is gone is asked only so often.
@@ -80,7 +81,7 @@ class Leadership:
 
     async def resign(self) -> None:
         """Give the lease up, so that nobody has to wait for its end."""
-        held, self._held, self._until = self._held, None, None
+        held, self.held, self.until = self.held, None, None
         if held is not None:
             await self._store.yield_lease(LEADER, self._node.id, held.epoch, self._clock.now())
             _log.info("leadership: %s gave up the lead (epoch %d)", self._node.name, held.epoch)
@@ -101,7 +102,7 @@ class Leadership:
         return later
 
     def _lead(self, lease: Lease, expires_at: datetime, before: Lease | None, now: datetime) -> None:
-        self._held, self._until = lease, expires_at
+        self.held, self.until = lease, expires_at
         vacant = None if before is None else now - before.renewed_at
         self.outage = Outage(now - vacant, now) if vacant is not None and vacant >= self._lease else None
         _log.info("leadership: %s leads now (epoch %d)", self._node.name, lease.epoch)
@@ -114,7 +115,7 @@ class Leadership:
             follower.set()
 
     async def _renew(self, now: datetime) -> None:
-        held = self._held
+        held = self.held
         assert held is not None
         expires_at = now + self._lease
         try:
@@ -125,14 +126,14 @@ class Leadership:
             self._deposed(held, "the database does not answer")  # an unknown reply means: not the leader
             raise
         if renewed:
-            self._until = expires_at
+            self.until = expires_at
         else:
             self._deposed(held, "it has to stand by, or another node leads")
             # If it is still ours (only we may lead no more), whoever may should not wait for its end.
             await self._store.yield_lease(LEADER, self._node.id, held.epoch, now)
 
     def _deposed(self, held: Lease, why: str) -> None:
-        self._held, self._until = None, None
+        self.held, self.until = None, None
         _log.warning("leadership: %s leads no more (epoch %d): %s", self._node.name, held.epoch, why)
         self._telemetry.emit("leader.lost", {"epoch": held.epoch}, node=self._node, why=why)
 

@@ -47,13 +47,20 @@ class Membership:
         self._lease = timedelta(seconds=lease)
         self._beat = timedelta(seconds=beat)
         self._patience = timedelta(seconds=patience)
-        self._expires_at: datetime | None = None
+        self.expires_at: datetime | None = None
+        """Until when this node may hold jobs, as far as it knows."""
+        self._beat_no = 0
         # A node that is new knows nothing of how the others were until now: they may be coming back from an outage.
         self._cut_off = True
 
     def is_alive(self) -> bool:
-        expires_at = self._expires_at  # read once: the heart's own thread may change it
+        expires_at = self.expires_at  # read once: the heart's own thread may change it
         return expires_at is not None and self._clock.latest() < expires_at
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether this node knows that it has no lease."""
+        return self.expires_at is None
 
     def steady(self, now: datetime) -> bool:
         """Whether this node has been in touch long enough to judge others.
@@ -76,20 +83,23 @@ class Membership:
 
     async def leave(self) -> None:
         """End the lease, so that nobody waits for it."""
-        self._expires_at = None
+        self.expires_at = None
         await self._store.leave(self.node.id, self._clock.now())
 
     async def _renew(self, now: datetime) -> None:
         expires_at = now + self._lease
-        if self._expires_at is not None and now >= self._expires_at:
+        self._beat_no += 1
+        if self.expires_at is not None and now >= self.expires_at:
             self._lost_touch()  # this process stood still; perhaps its whole host did, and the others with it
-        if self._expires_at is not None and not await self._store.beat(self.node.id, now, expires_at):
-            self._expires_at = None
+        if self.expires_at is not None and not await self._store.beat(self.node.id, now, expires_at, self._beat_no):
+            self.expires_at = None
             self._lost_touch()
             self._lapsed("this node was declared lost")
-        if self._expires_at is None:
-            await self._store.register(dataclasses.replace(self.node, beat_at=now, expires_at=expires_at))
-        self._expires_at = expires_at
+        if self.expires_at is None:
+            await self._store.register(
+                dataclasses.replace(self.node, beat_at=now, expires_at=expires_at, beat_no=self._beat_no)
+            )
+        self.expires_at = expires_at
 
     def _lost_touch(self) -> None:
         self.connected_since = None
@@ -100,7 +110,7 @@ class Membership:
         retry_at = now + self._beat / 4
         _log.warning("the lease of this node was not renewed: %s", error)
         # The next try may take its whole patience, and must not end after the lease.
-        if self._expires_at is not None and self._clock.latest() + self._beat / 4 + self._patience >= self._expires_at:
-            self._expires_at = None
+        if self.expires_at is not None and self._clock.latest() + self._beat / 4 + self._patience >= self.expires_at:
+            self.expires_at = None
             self._lapsed("this node's lease is about to end and the database does not answer")
         return retry_at

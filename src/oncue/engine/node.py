@@ -107,15 +107,17 @@ class WorkerNode:
         in_processes: Collection[str] = (),
     ) -> None:
         self.node = node
+        self._lapses = self._abandoned = 0
+        self._on_lapse = lapsed or self.abandon
         self.hands = Hands()
         self.executor = make_executor(self._ended)
         self.membership = Membership(
-            beat_store, node, clock, telemetry, lapsed or self.abandon,
+            beat_store, node, clock, telemetry, self._lapsed,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
         )  # fmt: skip
         self.recovery = Recovery(beat_store, node, dice, telemetry, is_gone)
         self.exclusivity = Exclusivity(
-            beat_store, node, clock, telemetry, lapsed or self.abandon, self.recovery.recover,
+            beat_store, node, clock, telemetry, self._lapsed, self.recovery.recover,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
         )  # fmt: skip
         self.seating = Seating(
@@ -125,6 +127,7 @@ class WorkerNode:
         self.claimer = Claimer(
             store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.may_work,
             self.seating.allowed, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
+            lapses=lambda: self._lapses,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
         self.settler = Settler(store, node.id, self.executor, self.hands, dice, telemetry, idle=60.0)
@@ -163,6 +166,16 @@ class WorkerNode:
         """Whether this node is alive, and need not stand by."""
         return self.membership.is_alive() and self.exclusivity.may_work()
 
+    def may_start(self) -> bool:
+        """Whether what this node holds is its own to begin: not if it was claimed under a lease that is over."""
+        holds = self.exclusivity.may_work() if self.node.exclusive else True
+        return holds and self._abandoned == self._lapses and self.membership.is_alive()
+
+    def _lapsed(self, why: str) -> None:
+        """Called in the heart's thread, before there is a new lease: from here on nothing begins that is in hand."""
+        self._lapses += 1
+        self._on_lapse(why)
+
     def _ended(self, ended: Ended) -> None:
         self.hands.end(ended)
         if self.claimer.more:
@@ -174,6 +187,7 @@ class WorkerNode:
         self.seating.forget()
         self.executor.release_waiting("lease_lost")
         self.executor.release_running("lease_lost")
+        self._abandoned += 1
 
     def wake(self, sooner: bool = False) -> None:
         """Something changed in the database, perhaps; a job may even be due sooner than was known."""
@@ -255,8 +269,9 @@ def handlers_executor(
     limits: Limits,
     processes: int = 1,
     setup: Setup | None = None,
+    may_start: Callable[[], bool] = lambda: True,
 ) -> ExecutorFactory:
     """The executor of production."""
     return lambda ended: Executor(
-        handlers, clock, telemetry, concurrency, limits, ended, processes=processes, setup=setup
+        handlers, clock, telemetry, concurrency, limits, ended, processes=processes, setup=setup, may_start=may_start
     )

@@ -132,9 +132,11 @@ class Claimer:
         poll: float,
         buffer: int,
         in_processes: Collection[str] = (),
+        lapses: Callable[[], int] = lambda: 0,
     ) -> None:
         self.signal = Signal()
         self._alive = alive
+        self._lapses = lapses
         self._allowed = allowed
         self.claiming_since: datetime | None = None
         self._store = store
@@ -206,7 +208,7 @@ class Claimer:
     async def _claimed(
         self, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime
     ) -> list[Claim]:
-        self.claiming_since = now
+        self.claiming_since, lapses = now, self._lapses()
         try:
             claims = await self._store.claim(
                 self._node, queues, tasks, wanted, now, suspect=self._hands.suspects == 0, rooms=rooms
@@ -216,12 +218,15 @@ class Claimer:
         if claims:
             self._hands.take(claims)
             self._telemetry.emit("claim", {"jobs": len(claims)}, node=self._node, claims=claims)
-            self._start(claims, now)
+            self._start(claims, now, lapses)
         return claims
 
-    def _start(self, claims: list[Claim], now: datetime) -> None:
-        """Hand claims to the seats, unless the lease ended while they were on their way."""
-        if self._alive():
+    def _start(self, claims: list[Claim], now: datetime, lapses: int) -> None:
+        """Hand claims to the seats, unless the lease ended while they were on their way.
+
+        It may have ended and a new one have begun: what was claimed under the old one belongs to others by now.
+        """
+        if self._alive() and self._lapses() == lapses:
             self._seats.submit(claims)
         else:
             for claim in claims:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from oncue.errors import Conflict
 from oncue.model import Schedule
 from oncue.policy import schedules as policy
+from oncue.policy.triggers import Rule
 from oncue.reach import Connected
 from oncue.scheduling.common import log, tried
 from oncue.scheduling.editing import Editing, changed, created_or_revived, written
@@ -15,13 +17,15 @@ from oncue.task import Task
 
 
 class Synchronising(Editing):
-    async def synchronise(self, connected: Connected | None = None) -> None:
+    async def synchronise(
+        self, connected: Connected | None = None, *, only: Callable[[Rule], bool] = lambda rule: True
+    ) -> None:
         """Make the stored schedules what the code declares. Those that it no longer declares are disabled.
 
-        A worker does this when it starts.
+        A worker does this when it starts. With `only`, schedules of other rules are left for later.
         """
         connected = connected or await self.connected()
-        declared = [task for task in self.tasks.values() if task.schedule is not None]
+        declared = [task for task in self.tasks.values() if task.schedule is not None and only(task.schedule.rule)]
         for task in declared:
             try:
                 await self._declare(connected, task)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from oncue.clock import Clock
 from oncue.control import Progress
-from oncue.engine.line import Line
+from oncue.engine.line import PROCESSES, Line
 from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Started, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.sim.history import History, outcome_event
 from oncue.sim.script import Act, Script
+from oncue.sim.timeline import Forget
 from oncue.telemetry import Telemetry
 
-Schedule: TypeAlias = Callable[[timedelta, Callable[[], None]], None]
+Schedule: TypeAlias = Callable[[timedelta, Callable[[], None]], Forget]
 
 
 class _Attempt:
@@ -29,6 +30,7 @@ class _Attempt:
         self.reported = False
         self.marked = False
         self.over = False
+        self.forget: Forget = lambda: None
 
 
 class ScriptedExecutor:
@@ -45,6 +47,10 @@ class ScriptedExecutor:
         schedule: Schedule,
         crash: Callable[[], None],
         ended: Callable[[Ended], None],
+        *,
+        in_processes: Collection[str] = (),
+        processes: int = 1,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self.signal = Signal()
         self.concurrency = concurrency
@@ -58,7 +64,11 @@ class ScriptedExecutor:
         self._schedule = schedule
         self._crash = crash
         self._ended = ended
-        self._line = Line()
+        self._may_start = may_start
+        self._line = Line(in_processes)
+        self._processes = processes if in_processes else concurrency
+        if in_processes:
+            self._line.allow(PROCESSES, processes, 0)
         self._running: dict[tuple[int, int], _Attempt] = {}
 
     # --- what the worker asks -----------------------------------------------------------------------------------
@@ -94,8 +104,8 @@ class ScriptedExecutor:
         return self._line.waiting_in(queue)
 
     def process_room(self) -> int:
-        """Nothing runs in processes here."""
-        return self.concurrency
+        taken = (self._line.running_in(PROCESSES) or 0) + self._line.waiting_in(PROCESSES)
+        return max(self._processes - taken, 0)
 
     def progressed(self) -> list[Progress]:
         """Nothing in a script tells how far it has come."""
@@ -148,6 +158,8 @@ class ScriptedExecutor:
     # --- seats --------------------------------------------------------------------------------------------------
 
     def _fill_seats(self) -> None:
+        if not self._may_start():
+            self.release_waiting("lease_lost")
         while len(self._running) < self.concurrency and (claim := self._line.take()) is not None:
             self._start(claim)
 
@@ -166,7 +178,7 @@ class ScriptedExecutor:
             self._schedule(timedelta(seconds=attempt.act.seconds), lambda: self._perform(attempt))
         limit = self._limit(claim)
         if limit is not None:
-            self._schedule(timedelta(seconds=limit), lambda: self._time_out(attempt, limit))
+            attempt.forget = self._schedule(timedelta(seconds=limit), lambda: self._time_out(attempt, limit))
 
     def _limit(self, claim: Claim) -> float | None:
         longest = options.longest(claim.options)
@@ -208,6 +220,7 @@ class ScriptedExecutor:
     def _leave(self, attempt: _Attempt) -> None:
         if not attempt.over:
             attempt.over = True
+            attempt.forget()  # a time-out to come would keep quiet time from passing
             del self._running[attempt.claim.id, attempt.claim.claim_no]
             self._line.left(attempt.claim)
             self._fill_seats()

@@ -1,9 +1,15 @@
 """What happened, as plain values: the simulator and real processes write it, the checker reads it.
 
-An event says when (microseconds since 1970), where (a node's label) and what. Its kinds, and their fields:
+An event says when (microseconds since 1970, by the database's clock), where (a node's label) and what.
 
-    enqueue.invoke, .fail, .unknown   ids: the numbers that the jobs were to have
-    enqueue.ok                        ids, standing, created: one of each per job
+A call that changes something is an operation in the manner of Jepsen. It is invoked; it has effects, in the instant of
+the database's commit; and its caller gets an answer: `ok`, `fail` (it certainly did not happen) or `unknown`. All of
+these carry its number, `op`. One without an answer is as good as unknown: its caller died, or still waits. A call that
+decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, and their fields:
+
+    enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
+    enqueue.ok                        op, ids, standing, created: one of each per job
+    claim.invoke, .ok, .fail, .unknown, and the same for apply, decide and revise: op
     job                               id, task, key, options, max_retries, visible_at: a row that was written
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
     start                             id, claim_no, crashes
@@ -13,9 +19,13 @@ An event says when (microseconds since 1970), where (a node's label) and what. I
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
     slot                              schedule, at, until, slots, verdict, reason, job, blocked_by, epoch
     hold, hold.end                    name, epoch, until: the node leads, or is the exclusive one, until then
-    lease                             until: the node may hold jobs until then
+    lease                             until: the node may hold jobs until then; renewed: it could before
     lease.end                         the node was declared lost, or left
+    boot                              concurrency: the node's process started
     crash                             the node's process died
+    fault                             what, node, until: something is wrong, with one node or (null) with everybody
+    limit                             queue, globally: how many of its jobs may run at once from here on
+    prune                             jobs: so many finished ones were deleted
     tick.error                        service, error, expected
     faults.over                       from here on nothing disturbs the cluster
     calm                              leaders, waiting: long after the last fault, who leads, and which schedules wait
@@ -31,14 +41,15 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias
 
-from oncue.clock import Clock
 from oncue.model import PARKED, Batch, Change, Claim, Decided, Job, Receipt, Schedule, Step
 from oncue.telemetry import Telemetry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+Answer: TypeAlias = Literal["ok", "fail", "unknown"]
 
 
 class Event(NamedTuple):
@@ -59,20 +70,76 @@ def moment(micros: int) -> datetime:
     return _EPOCH + micros * _MICROSECOND
 
 
+class Operation:
+    """A call that may change something, from its invocation on."""
+
+    __slots__ = ("at", "node", "number", "traced", "verb")
+
+    def __init__(self, number: int, node: str, verb: str, at: int) -> None:
+        self.number = number
+        self.node = node
+        self.verb = verb
+        self.at = at
+        self.traced = False
+        """Whether the history tells of it."""
+
+
+class Dated(Protocol):
+    def now(self) -> datetime: ...
+
+
 class History:
     """Events in the order in which they happened; with a file, each is written to it at once."""
 
-    def __init__(self, clock: Clock, file: TextIO | None = None) -> None:
+    def __init__(self, clock: Dated, file: TextIO | None = None) -> None:
         self.events: list[Event] = []
-        self._clock = clock
+        self.operation: Operation | None = None
+        """The one that the database is at."""
+        self.clock = clock
         self._file = file
+        self._operations = 0
 
-    def add(self, node: str, kind: str, **fields: Any) -> None:
-        event = Event(micros(self._clock.now()), node, kind, fields)
+    def add(self, node: str, kind: str, /, **fields: Any) -> None:
+        self.add_at(self.clock.now(), node, kind, **fields)
+
+    def add_at(self, instant: datetime, node: str, kind: str, /, **fields: Any) -> None:
+        """Something that happened earlier than it is told."""
+        self._append(Event(micros(instant), node, kind, fields))
+
+    def _append(self, event: Event) -> None:
         self.events.append(event)
         if self._file is not None:
             self._file.write(event.line() + "\n")
             self._file.flush()
+
+    # --- operations ---------------------------------------------------------------------------------------------
+
+    def invoke(self, node: str, verb: str, /, **fields: Any) -> Operation:
+        """Begin an operation. One without fields is told of only once it has an effect, or goes wrong."""
+        self._operations += 1
+        operation = Operation(self._operations, node, verb, micros(self.clock.now()))
+        if fields:
+            self._trace(operation, fields)
+        return operation
+
+    def effect(self, node: str, kind: str, /, **fields: Any) -> None:
+        """Something that the current operation did."""
+        if (operation := self.operation) is not None:
+            self._trace(operation, {})
+            fields["op"] = operation.number
+        self.add(node, kind, **fields)
+
+    def answer(self, operation: Operation, result: Answer, /, **fields: Any) -> None:
+        if result != "ok":
+            self._trace(operation, {})
+        if operation.traced:
+            self.add(operation.node, f"{operation.verb}.{result}", op=operation.number, **fields)
+
+    def _trace(self, operation: Operation, fields: dict[str, Any]) -> None:
+        if not operation.traced:
+            operation.traced = True
+            kind = f"{operation.verb}.invoke"
+            self._append(Event(operation.at, operation.node, kind, {"op": operation.number, **fields}))
 
     def digest(self) -> str:
         """The same for the same history, byte for byte."""
@@ -194,6 +261,11 @@ def outcome_event(claim: Claim, outcome: Any) -> dict[str, Any]:
     }
 
 
+def given_up_event(change: Change) -> dict[str, Any]:
+    """The `outcome` event of an attempt of which no more is known than what was to be written."""
+    return {"id": change.id, "claim_no": change.claim_no, "outcome": "Released", "delay": None, "final": False}
+
+
 def change_event(change: Change, accepted: bool) -> dict[str, Any]:
     return {
         "id": change.id,
@@ -223,23 +295,23 @@ class Recorder:
         self._history = history
         self._node = node
         self._lease = lease
-        self._clock = history._clock
+        self._clock = history.clock
         self._writers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "enqueue": self._enqueued,
             "claim": self._claimed,
             "job.start": lambda told: self._add("start", start_event(told["claim"])),
             "job.stop": self._stopped,
-            "settle.rejected": lambda told: self._add("change", change_event(told["change"], False)),
+            "settle.rejected": lambda told: self._given_up(told["change"], False),
             "release": self._released,
             "rescue": lambda told: self._add("change", change_event(told["change"], True)),
             "overrun": lambda told: self._add("change", change_event(told["change"], True)),
             "slot": lambda told: self._add("slot", slot_event(told["schedule_id"], told["decided"], None)),
-            "node.beat": lambda told: self._add("lease", {"until": micros(self._clock.now() + self._lease)}),
+            "node.beat": self._beaten,
         }
         telemetry.subscribe(self._record, *self._writers)
 
     def _record(self, event: str, measurements: Mapping[str, float], told: Mapping[str, Any]) -> None:
-        self._writers[event](told)
+        self._writers[event]({**measurements, **told})
 
     def _add(self, kind: str, fields: Mapping[str, Any]) -> None:
         self._history.add(self._node, kind, **fields)
@@ -255,12 +327,27 @@ class Recorder:
             self._add("claim", claim_event(claim))
 
     def _stopped(self, told: Mapping[str, Any]) -> None:
-        self._add("outcome", outcome_event(told["claim"], told["outcome"]))
+        self._tell_end(told["change"], outcome_event(told["claim"], told["outcome"]))
         self._add("change", change_event(told["change"], True))
 
     def _released(self, told: Mapping[str, Any]) -> None:
         if "change" in told:
-            self._add("change", change_event(told["change"], True))
+            self._given_up(told["change"], True)
+
+    def _given_up(self, change: Change, accepted: bool) -> None:
+        """An attempt that was given back, or whose outcome nobody wanted any more, has ended on its node too."""
+        self._tell_end(change, given_up_event(change))
+        self._add("change", change_event(change, accepted))
+
+    def _tell_end(self, change: Change, outcome: Mapping[str, Any]) -> None:
+        """It is told when its outcome is written, which may take several tries; by another clock than the node's."""
+        now = self._clock.now()
+        self._history.add_at(min(change.ended_at or now, now), self._node, "outcome", **outcome)
+
+    def _beaten(self, told: Mapping[str, Any]) -> None:
+        """A lease counts from when it was asked for, not from when the answer came."""
+        asked_at = self._clock.now() - timedelta(seconds=told["duration"])
+        self._add("lease", {"until": micros(asked_at + self._lease)})
 
 
 def ok_fields(batch: Batch, receipts: Sequence[Receipt]) -> dict[str, Any]:

@@ -51,7 +51,9 @@ def from_arguments(claim: Claim) -> Act:
 
 
 def random_acts(dice: Random) -> list[Act]:
-    """Mostly short and good; the last act always ends, so that every job ends."""
+    """Mostly short and good; the last act always ends, so that every job ends. One in fifty kills whoever runs it."""
+    if dice.random() < 0.02:
+        return [_random_act(dice, ("crash",))]
     acts = [_random_act(dice, DEEDS) for _ in range(dice.choice((0, 0, 0, 1, 1, 2, 3)))]
     return [*acts, _random_act(dice, ("ok", "ok", "ok", "ok", "give_up", "skip", "cancel"))]
 

@@ -7,14 +7,16 @@ reply was lost. The recording layer sits next to the database, so the history ha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from datetime import datetime
 from random import Random
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
-from oncue.errors import StoreUnavailable
+from oncue.errors import OncueError, StoreUnavailable
 from oncue.model import Change, Claim, Decided, Lease, Node, Receipt, Revised, Step
 from oncue.sim.history import (
     History,
+    Operation,
     change_event,
     claim_event,
     job_events,
@@ -30,8 +32,22 @@ When: TypeAlias = Literal["before", "after"]
 Verb: TypeAlias = Callable[..., Awaitable[Any]]
 
 
+OPERATIONS = frozenset({"claim", "apply", "decide", "revise"})
+"""The calls of a node that decide something. An enqueue is one too, but it may take its client several calls."""
+
+SERVER = "server"
+"""A database with a clock of its own, and of no other dialect that the engine would have to know."""
+
+
 class Crash(BaseException):
     """The process dies here. Not an Exception, so that nothing in the engine survives it."""
+
+
+class Journal(NamedTuple):
+    """Whose operations go into which history."""
+
+    history: History
+    node: str
 
 
 class Delay:
@@ -55,9 +71,10 @@ class _Layer:
     def __getattr__(self, verb: str) -> Verb:
         method: Verb = getattr(self._store, verb)
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self.pass_on(verb, method, args, kwargs)
+        def call(*args: Any, **kwargs: Any) -> Awaitable[Any]:
+            return self.pass_on(verb, method, args, kwargs)
 
+        setattr(self, verb, call)  # so that it is made once
         return call
 
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -84,7 +101,7 @@ class Recorded(_Layer):
         return reply
 
     def _add(self, kind: str, **fields: Any) -> None:
-        self._history.add(self._node, kind, **fields)
+        self._history.effect(self._node, kind, **fields)
 
     async def _note_enqueue(self, receipts: list[Receipt], batches: Any, **_: Any) -> None:
         for fields in job_events(batches, receipts):
@@ -98,12 +115,16 @@ class Recorded(_Layer):
         for change, accepted in zip(changes, took, strict=True):
             self._add("change", **change_event(change, accepted))
 
+    async def _note_prune(self, gone: int, *_: Any, **__: Any) -> None:
+        if gone:
+            self._add("prune", jobs=gone)
+
     async def _note_register(self, _: None, node: Node) -> None:
         self._add("lease", until=micros(node.expires_at))
 
-    async def _note_beat(self, renewed: bool, node: object, now: object, expires_at: Any) -> None:
+    async def _note_beat(self, renewed: bool, node: object, now: object, expires_at: Any, *_: object) -> None:
         if renewed:
-            self._add("lease", until=micros(expires_at))
+            self._add("lease", until=micros(expires_at), renewed=True)
 
     async def _note_bury(self, lost: list[Node], *_: Any) -> None:
         for node in lost:
@@ -159,15 +180,30 @@ class Recorded(_Layer):
 class Wire(_Layer):
     """Takes its time, and fails on demand: at a certain call, all the time, or at random."""
 
-    def __init__(self, store: Store, dice: Random, latency: float = 0.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        dice: Random,
+        latency: float = 0.0,
+        journal: Journal | None = None,
+        clock: Callable[[], datetime] | None = None,
+        prompt: float = 0.5,
+    ) -> None:
         super().__init__(store)
         self.latency = latency
+        self._shortest = -latency * prompt / (1 - prompt)
         self.calls = 0
         self.down = False
         self.error_rate = 0.0
+        self.operation: Operation | None = None
+        """The one that the next call belongs to; without it, a call that may change something is one of its own."""
         self._dice = dice
+        self._journal = journal
+        self._clock = clock
         self._crashes: dict[int, When] = {}
         self._losing: set[str] = set()
+        if clock is not None:
+            self.dialect = SERVER
 
     def as_store(self) -> Store:
         return cast(Store, self)
@@ -185,15 +221,47 @@ class Wire(_Layer):
         self._crashes.clear()
         self._losing.clear()
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether calls get through; that a reply will be lost some day is no reason to make more of them."""
+        return not (self.down or self.error_rate or self._crashes)
+
+    async def time(self) -> datetime:
+        """The clock of the server, if there is one; an embedded database has the host's."""
+
+        async def told() -> datetime:
+            return await self._store.time() if self._clock is None else self._clock()
+
+        instant: datetime = await self.pass_on("time", told, (), {})
+        return instant
+
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.calls += 1
+        operation, self.operation = self.operation, None
+        if operation is not None or self._journal is None or verb not in OPERATIONS:
+            return await self._sent(verb, method, args, kwargs, operation)
+        operation = self._journal.history.invoke(self._journal.node, verb)
+        try:
+            reply = await self._sent(verb, method, args, kwargs, operation)
+        except StoreUnavailable:
+            self._journal.history.answer(operation, "unknown")
+            raise
+        except OncueError:
+            self._journal.history.answer(operation, "fail")
+            raise
+        self._journal.history.answer(operation, "ok")
+        return reply
+
+    async def _sent(
+        self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any], operation: Operation | None
+    ) -> Any:
         crash, error = self._crashes.pop(self.calls, None), self._error()
         if crash == "before":
             raise Crash(verb)
         if error == "before":
             raise StoreUnavailable(f"{verb}: the database cannot be reached (simulated)")
         await self._travel()
-        reply = await method(*args, **kwargs)
+        reply = await self._done(method, args, kwargs, operation)
         await self._travel()
         if crash == "after":
             raise Crash(verb)
@@ -202,9 +270,22 @@ class Wire(_Layer):
             raise StoreUnavailable(f"{verb}: the reply was lost (simulated)")
         return reply
 
+    async def _done(
+        self, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any], operation: Operation | None
+    ) -> Any:
+        """At the database nothing comes in between, so there is one operation at a time."""
+        if operation is None or self._journal is None:
+            return await method(*args, **kwargs)
+        self._journal.history.operation = operation
+        try:
+            return await method(*args, **kwargs)
+        finally:
+            self._journal.history.operation = None
+
     async def _travel(self) -> None:
-        if self.latency:
-            await Delay(round(self._dice.uniform(0, self.latency), 6))
+        """Some trips take no time to speak of."""
+        if self.latency and (length := self._dice.uniform(self._shortest, self.latency)) > 0:
+            await Delay(round(length, 6))
 
     def _error(self) -> When | None:
         if self.down:

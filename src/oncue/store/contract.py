@@ -207,10 +207,10 @@ class Store(Ledger, Desk, Protocol):
     # --- nodes --------------------------------------------------------------------------------------------------
 
     async def register(self, node: Node) -> None:
-        """Begin a lease, or begin it anew after it was lost."""
+        """Begin a lease, or begin it anew after it was lost. It is numbered as beats are."""
 
-    async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
-        """Renew a lease that was not declared lost."""
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime, number: int = 0) -> bool:
+        """Renew a lease that was not declared lost. One that comes after a higher number changes nothing."""
         ...
 
     async def bury(self, now: datetime) -> list[Node]:

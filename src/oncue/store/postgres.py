@@ -368,10 +368,11 @@ class PostgresStore(PostgresDesk):
             node.process_start,
             node.exclusive,
             list(node.schedules),
+            node.beat_no,
         )
 
-    async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
-        return bool(await self._fetch("beat", node, now, expires_at))
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime, number: int = 0) -> bool:
+        return bool(await self._fetch("beat", node, now, expires_at, number))
 
     async def bury(self, now: datetime) -> list[Node]:
         return [node_of(row) for row in await self._fetch("bury", now)]

@@ -323,14 +323,19 @@ select queue, state, sum(jobs)::bigint from (
 
 -- name: register
 -- Seats that a node held before it was declared lost may be others' by now.
-with freed as (delete from oncue_seats where node_id = $1)
+with freed as (
+    delete from oncue_seats where node_id = $1
+       and not exists (select from oncue_nodes where id = $1 and beat_no > $17)
+)
 insert into oncue_nodes ({node})
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
     on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
-                                   left_at = null;
+                                   left_at = null, beat_no = excluded.beat_no
+     where oncue_nodes.beat_no <= excluded.beat_no;
 
 -- name: beat
-update oncue_nodes set beat_at = $2, expires_at = $3 where id = $1 and lost_at is null returning id;
+update oncue_nodes set beat_at = $2, expires_at = $3, beat_no = $4
+ where id = $1 and lost_at is null and beat_no <= $4 returning id;
 
 -- name: bury
 update oncue_nodes set lost_at = $1 where lost_at is null and expires_at <= $1 returning {node};

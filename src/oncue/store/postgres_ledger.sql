@@ -248,7 +248,8 @@ select $1, $2, $3, 1, $4, $4, $5
 returning {lease};
 
 -- name: renew
-update oncue_leases set renewed_at = $4, expires_at = $5
+-- One that was given up may come after a later one: a lease is never made shorter by renewing it.
+update oncue_leases set renewed_at = greatest(renewed_at, $4), expires_at = greatest(expires_at, $5)
  where name = $1 and holder = $2 and epoch = $3 and expires_at > $4
    and not exists (select from oncue_leases as other
                     where other.name = $6 and other.holder <> $2 and other.expires_at > $4)

@@ -466,6 +466,7 @@ class SqliteStore(SqliteDesk):
             "process_start": node.process_start,
             "exclusive": node.exclusive,
             "schedules": json.dumps(node.schedules),
+            "beat_no": node.beat_no,
         }
 
         def work(connection: sqlite3.Connection) -> None:
@@ -474,11 +475,11 @@ class SqliteStore(SqliteDesk):
 
         await self._writer.write(work)
 
-    async def beat(self, node: UUID, now: datetime, expires_at: datetime) -> bool:
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime, number: int = 0) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
-            parameters = {"node": str(node), "now": values.micros(now), "expires_at": values.micros(expires_at)}
+            times = {"now": values.micros(now), "expires_at": values.micros(expires_at)}
             connection.execute(self._sql["tide"], {"now": values.micros(now)})
-            return connection.execute(self._sql["beat"], parameters).rowcount == 1
+            return connection.execute(self._sql["beat"], {"node": str(node), "number": number, **times}).rowcount == 1
 
         return await self._writer.write(work)
 

@@ -341,17 +341,20 @@ select queue, state, sum(jobs) from (
 
 -- name: free_own_seats
 -- Seats that a node held before it was declared lost may be others' by now.
-delete from oncue_seats where node_id = :id;
+delete from oncue_seats
+ where node_id = :id and not exists (select 1 from oncue_nodes where id = :id and beat_no > :beat_no);
 
 -- name: register
 insert into oncue_nodes ({node})
 values (:id, :name, :host, :pid, :boot_id, :version, :queues, :tasks, :concurrency, :address, :started_at, :beat_at,
-        :expires_at, :process_start, :exclusive, :schedules)
+        :expires_at, :process_start, :exclusive, :schedules, :beat_no)
     on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
-                                   left_at = null;
+                                   left_at = null, beat_no = excluded.beat_no
+     where oncue_nodes.beat_no <= excluded.beat_no;
 
 -- name: beat
-update oncue_nodes set beat_at = :now, expires_at = :expires_at where id = :node and lost_at is null;
+update oncue_nodes set beat_at = :now, expires_at = :expires_at, beat_no = :number
+ where id = :node and lost_at is null and beat_no <= :number;
 
 -- name: tide
 update oncue_clock set high_water = max(high_water, :now);

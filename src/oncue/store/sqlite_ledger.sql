@@ -211,7 +211,8 @@ select :name, :holder, :holder_name, 1, :now, :now, :expires_at
  where expires_at <= :now;
 
 -- name: renew
-update oncue_leases set renewed_at = :now, expires_at = :expires_at
+-- One that was given up may come after a later one: a lease is never made shorter by renewing it.
+update oncue_leases set renewed_at = max(renewed_at, :now), expires_at = max(expires_at, :expires_at)
  where name = :name and holder = :holder and epoch = :epoch and expires_at > :now
    and not exists (select 1 from oncue_leases as other
                     where other.name = :respect and other.holder <> :holder and other.expires_at > :now);

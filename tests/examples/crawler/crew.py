@@ -21,8 +21,8 @@ from oncue import Job, Oncue
 from oncue.model import UNFINISHED
 from tests.examples.conftest import ROOT
 from tests.examples.crawler.conftest import SOURCE
-from tests.examples.services import LEASE, PATIENCE, Service, clean_environment, free_port
-from tests.process.cluster import until
+from tests.examples.services import LEASE, PATIENCE, Service, clean_environment, free_port, get
+from tests.process.processes import until
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class Crew:
 
     def stats(self) -> dict[str, Any]:
         """What the site has seen of its visitors."""
-        found: dict[str, Any] = httpx.get(f"{self.site_url}/stats").json()
+        found: dict[str, Any] = get(f"{self.site_url}/stats").json()
         return found
 
     def statuses(self) -> dict[str, str]:
@@ -151,5 +151,5 @@ def _request_crawl(name: str) -> None:
 
 def url_answers(url: str) -> bool:
     with suppress(httpx.TransportError):
-        return httpx.get(url).is_success
+        return get(url).is_success
     return False

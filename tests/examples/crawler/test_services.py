@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from community_crawler import together
 from community_crawler.site import serve as site
@@ -18,6 +17,7 @@ from community_crawler.web import serve as web
 from oncue import Job
 from tests.examples.crawler.crew import Crew, url_answers
 from tests.examples.crawler.test_jobs import STATES, STATUSES
+from tests.examples.services import get
 
 SIZE = 300
 AT_ONCE = 4
@@ -83,8 +83,8 @@ def test_a_first_run_and_the_calls_of_the_origin(sqlite_url: str, tmp_path: Path
         all_of_it = here.together("--size", "40")
         here.until(lambda: "the page is at" in all_of_it.said, "everything has started")
         here.until(here.is_done, "everything is crawled")
-        assert ">harbour</a>" in httpx.get(here.web_url).text
-        assert sum(httpx.get(f"{here.web_url}/progress").json()[status] for status in set(STATUSES.values())) == 40
+        assert ">harbour</a>" in get(here.web_url).text
+        assert sum(get(f"{here.web_url}/progress").json()[status] for status in set(STATUSES.values())) == 40
         here.post("/queues/crawl/pause")
         operate_on_jobs(here)
         schedule_crawls(here)

@@ -1,0 +1,114 @@
+"""python -m chaos [PART ...]: play, write build/chaos.json, print a table, judge.
+
+QUICK=1 plays a small part of it. SEED=7 rolls other dice; the same seed makes the same plan, though not the same
+timing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+
+from bench import verdict
+from bench.settings import BUILD
+from bench.verdict import Figure
+from chaos import parts
+from chaos.parts import FULL, PARTS, QUICK, Act, Order
+from chaos.stage import Outcome
+from tests import postgres
+
+AT_ONCE = 3
+SHOWN = 20
+BARS = {"kills": "kills", "zombies": "zombies", "restarts": "restarts", "replies": "replies", "lines": "lines cut"}
+"""For each part, what is counted to see that enough was done."""
+PROMISES = {
+    "lost_jobs": ("nothing acknowledged is lost",),
+    "duplicate_slots": ("a slot is decided once", "every slot is accounted for", "every second is decided once"),
+    "double_terminals": ("a job ends once, and stays as it ended", "only the current claim writes"),
+    "stuck_jobs": ("nothing is stuck after two leases", "everything ends"),
+    "late_writes_accepted": ("a zombie's late writes are rejected",),
+}
+
+
+def chosen(words: Sequence[str]) -> tuple[Order, ...]:
+    """Everything, or only these parts."""
+    unknown = sorted(set(words) - set(PARTS))
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; known are {', '.join(PARTS)}", file=sys.stderr)
+        raise SystemExit(2)
+    orders = QUICK if os.environ.get("QUICK") else FULL
+    return tuple(order for order in orders if order.part in words or not words)
+
+
+def play(acts: Sequence[Act]) -> tuple[Outcome, Counter[str]]:
+    """Play them, a few at a time; what came of it, and how many seconds each part took."""
+    total, seconds = Outcome(), Counter[str]()
+    server = postgres.start(os.getpid())
+    with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
+        played = {pool.submit(parts.carried_out, act, server): act for act in acts}
+        for number, future in enumerate(as_completed(played), 1):
+            act, (outcome, took) = played[future], future.result()
+            total.add(outcome)
+            seconds[act.part] += round(took)
+            told = ", ".join(f"{count:,} {name}" for name, count in outcome.done.items() if count)
+            print(
+                f"{number} of {len(acts)}: {act.name}: {took:.0f} s, {len(outcome.faults)} faults; {told}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+    return total, seconds
+
+
+def judged(total: Outcome, orders: Sequence[Order], seconds: Counter[str], elapsed: float) -> list[Figure]:
+    """What must be nought, and how much was done."""
+    broken = Counter(promise for promise, _ in total.faults if promise != "kept")
+    named = {promise for promises in PROMISES.values() for promise in promises}
+    figures = [
+        verdict.limited(name, sum(broken[promise] for promise in promises), 0, "")
+        for name, promises in PROMISES.items()
+    ]
+    others = sum(count for promise, count in broken.items() if promise not in named)
+    figures.append(verdict.limited("other_faults", others, 0, ""))
+    figures.append(
+        verdict.plain("longest_wait_seconds", total.longest, "of a killed worker's job, until it ran elsewhere")
+    )
+    for part, counted in BARS.items():
+        wanted = sum(order.amount // order.acts * order.acts for order in orders if order.part == part)
+        if wanted:
+            done, note = total.done[counted], f"{seconds[part]:,} s of acts"
+            figures.append(
+                Figure(counted.replace(" ", "_"), done, bar=f">= {wanted:,}", holds=done >= wanted, note=note)
+            )
+    plain = [name for name in sorted(total.done) if name not in BARS.values() and total.done[name]]
+    figures += [verdict.plain(name.replace(": ", "_").replace(" ", "_"), total.done[name]) for name in plain]
+    return [*figures, verdict.plain("minutes", elapsed / 60)]
+
+
+def tell(faults: Sequence[tuple[str, str]]) -> None:
+    """The first of them on the terminal, all of them in a file."""
+    path = BUILD / "chaos_faults.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{promise}: {told}\n" for promise, told in faults))
+    for promise, told in faults[:SHOWN]:
+        print(f"{promise}: {told}")
+    if len(faults) > SHOWN:
+        print(f"... and {len(faults) - SHOWN} more in {path}")
+
+
+def main(words: Sequence[str]) -> int:
+    orders, seed, begun = chosen(words), int(os.environ.get("SEED") or 1), time.monotonic()
+    print(f"seed {seed}", file=sys.stderr, flush=True)
+    total, seconds = play(parts.acts(orders, seed))
+    figures = judged(total, orders, seconds, time.monotonic() - begun)
+    tell(total.faults)
+    verdict.write(figures, BUILD / "chaos.json")
+    verdict.show(figures)
+    return verdict.exit_code(figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,175 @@
+"""Listens to the nodes of a simulation, and writes down what the figures need."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from oncue.clock import Clock
+from oncue.model import TERMINAL, Change, Claim, Decided, Job
+from oncue.planning.records import Place, Run, Slots, Unstarted, Work
+from oncue.planning.scenario import Scenario
+from oncue.telemetry import Telemetry
+
+ARRIVAL = "arrival"
+"""The one argument of a job that the simulated application enqueues: its stream's number, and its own in there."""
+LOST = "lost"
+RUNNING = "running"
+
+
+def identity(scheduled_for: datetime | None, args: Mapping[str, Any]) -> str:
+    """What tells a job from others of its task, whenever and under whichever number it was made."""
+    return str(args.get(ARRIVAL)) if scheduled_for is None else scheduled_for.isoformat()
+
+
+class _Begun(NamedTuple):
+    claim: Claim
+    due: float
+    at: float
+
+
+class Notes:
+    """What came due before the simulated time began is nobody's business."""
+
+    def __init__(self, scenario: Scenario, clock: Clock) -> None:
+        self._scenario = scenario
+        self._clock = clock
+        self._begun: dict[tuple[int, int], _Begun] = {}
+        self._lost: set[tuple[int, int]] = set()
+        self._work: list[Work] = []
+        self._unstarted: list[Unstarted] = []
+        self._slots: list[Slots] = []
+        self._fired: dict[str, list[float]] = {}
+        self._jobs: Counter[str] = Counter()
+        self._ended: dict[str, Counter[str]] = {}
+        self._errors: list[Exception] = []
+        self._writers: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "job.start": lambda told: self._begin(told["claim"]),
+            "job.stop": lambda told: self._end(told["claim"], told["change"]),
+            "rescue": lambda told: self._rescue(told["claim"], told["change"]),
+            "overrun": lambda told: self._rescue(told["claim"], told["change"]),
+            "settle.rejected": lambda told: self._reject(told["change"]),
+            "slot": lambda told: self._decide(told["schedule"], told["decided"]),
+        }
+
+    def listen(self, telemetry: Telemetry) -> None:
+        """Hear what a node tells."""
+        telemetry.subscribe(lambda event, _, told: self._hear(event, told), *self._writers)
+
+    def _hear(self, event: str, told: Mapping[str, Any]) -> None:
+        try:
+            self._writers[event](told)
+        except Exception as error:  # telemetry would swallow it, and the figures would be wrong
+            self._errors.append(error)
+
+    def made(self, task: str, jobs: int) -> None:
+        self._jobs[task] += jobs
+
+    def lose_all(self) -> None:
+        """Every node is gone, and with it what ran there."""
+        self._lost.update(self._begun)
+        for begun in self._begun.values():
+            self._write(begun, self._seconds(), LOST)
+        self._begun.clear()
+
+    def conclude(self, unfinished: Iterable[Job]) -> Run:
+        """The whole of it, with the jobs that are not finished at the end."""
+        if self._errors:
+            raise self._errors[0]
+        left: Counter[str] = Counter()
+        for job in unfinished:
+            left[job.state] += 1
+            due = self._due(job.attempt, job.scheduled_for, max(job.created_at, job.visible_at))
+            if (job.id, job.claim_no) not in self._begun and due < self._scenario.length:
+                self._unstarted.append(self._without_seat(job, job.args, due, None))
+        for begun in self._begun.values():
+            self._write(begun, self._scenario.length, RUNNING)
+        return Run(self._work, self._unstarted, self._slots, self._fired, self._jobs, self._ended, left)
+
+    # --- what nodes tell ----------------------------------------------------------------------------------------
+
+    def _begin(self, claim: Claim) -> None:
+        due, now = self._due_of(claim), self._seconds()
+        self._begun[claim.id, claim.claim_no] = _Begun(claim, due, now)
+        if claim.scheduled_for is not None and claim.attempt == 0 and due >= 0:
+            self._fired.setdefault(claim.task, []).append(now - due)  # a declared schedule has its task's name
+
+    def _end(self, claim: Claim, change: Change) -> None:
+        begun = self._begun.pop((claim.id, claim.claim_no), None)
+        if begun is not None:
+            self._write(begun, self._seconds(change.ended_at), change.outcome or change.state)
+        elif change.state in TERMINAL:
+            self._give_up(claim, change.reason or change.state)
+        self._count(claim, change)
+
+    def _rescue(self, claim: Claim, change: Change) -> None:
+        """Another node ended an attempt. One that was claimed and never begun has waited in vain until now."""
+        place = (claim.id, claim.claim_no)
+        begun = self._begun.pop(place, None)
+        if begun is not None:
+            self._write(begun, self._seconds(), change.outcome or LOST)
+        elif place not in self._lost:
+            self._give_up(claim, LOST)
+        self._lost.discard(place)
+        self._count(claim, change)
+
+    def _reject(self, change: Change) -> None:
+        begun = self._begun.pop((change.id, change.claim_no), None)
+        if begun is not None:
+            self._write(begun, self._seconds(), LOST)
+
+    def _decide(self, schedule: str, decided: Decided) -> None:
+        due = self._seconds(decided.scheduled_for)
+        if due < 0:
+            return
+        self._slots.append(Slots(schedule, due, decided.slots, decided.verdict, decided.reason))
+        if decided.verdict == "fired":
+            self.made(schedule, 1)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def _write(self, begun: _Begun, ended: float, outcome: str) -> None:
+        claim = begun.claim
+        if begun.due >= 0:
+            number = claim.attempt + 1
+            self._work.append(
+                Work(
+                    self._place(claim), claim.task, claim.queue, claim.priority, begun.due, begun.at, ended, number,
+                    outcome,
+                )
+            )  # fmt: skip
+
+    def _give_up(self, claim: Claim, why: str) -> None:
+        due = self._due_of(claim)
+        if due >= 0:
+            self._unstarted.append(self._without_seat(claim, json.loads(claim.args), due, why))
+
+    def _without_seat(self, job: Job | Claim, args: Mapping[str, Any], due: float, why: str | None) -> Unstarted:
+        seconds, _ = self._scenario.fate(job.task, identity(job.scheduled_for, args), job.attempt)
+        until, is_slot = min(self._seconds(), self._scenario.length), job.scheduled_for is not None and job.attempt == 0
+        seconds = 0.0 if why == LOST else seconds  # it will be tried again, and counted then
+        return Unstarted(self._place(job), job.task, job.queue, job.priority, due, until, seconds, why, is_slot)
+
+    def _place(self, job: Job | Claim) -> Place:
+        return self._seconds(job.created_at), job.id
+
+    def _count(self, claim: Claim, change: Change) -> None:
+        if change.state in TERMINAL and self._is_ours(claim):
+            self._ended.setdefault(claim.task, Counter())[change.state] += 1
+
+    def _is_ours(self, claim: Claim) -> bool:
+        return self._seconds(claim.scheduled_for or claim.created_at) >= 0
+
+    def _due_of(self, claim: Claim) -> float:
+        return self._due(claim.attempt, claim.scheduled_for, max(claim.created_at, claim.visible_at))
+
+    def _due(self, attempt: int, scheduled_for: datetime | None, visible_at: datetime) -> float:
+        """A slot's job is due at its slot, however late that was decided; later attempts when they may begin."""
+        return self._seconds(scheduled_for if scheduled_for is not None and attempt == 0 else visible_at)
+
+    def _seconds(self, instant: datetime | None = None) -> float:
+        """An instant, or now, in seconds since the simulated time began."""
+        return round(((instant or self._clock.now()) - self._scenario.start).total_seconds(), 6)

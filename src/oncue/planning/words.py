@@ -1,0 +1,229 @@
+"""What the figures mean, in sentences. The first says whether there are enough nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple, TypeAlias
+
+from oncue.control import Limits
+from oncue.planning.capacity import PROCESSES, Capacity
+from oncue.planning.figures import Figures, Trouble
+from oncue.planning.scenario import Scenario
+from oncue.planning.spans import moment
+from oncue.policy.durations import describe
+
+Tone: TypeAlias = Literal["good", "bad", "note"]
+MOST_TROUBLES = 3
+
+
+class Sentence(NamedTuple):
+    tone: Tone
+    text: str
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def about(seconds: float) -> str:
+    """A duration for people: 200 ms, 38 min, 2.5 h."""
+    if seconds < 0.0005:
+        return "0 s"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{_short(seconds / size)} {name}"
+    return f"{_short(seconds)} s"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}".removesuffix(".0")
+
+
+def clock(instant: datetime) -> str:
+    return f"{instant:%a %Y-%m-%d %H:%M}"
+
+
+def percent(share: float) -> str:
+    """A share, with a digit after the point where it is small."""
+    return f"{share * 100:.0f} %" if share >= 0.1 or share == 0 else f"{share * 100:.1f} %"
+
+
+def sentences(figures: Figures) -> list[Sentence]:
+    return [
+        *_closed(figures),
+        *_enough(figures),
+        *_spells(figures),
+        *_slots(figures),
+        *_ends(figures),
+    ]
+
+
+def _closed(figures: Figures) -> Iterator[Sentence]:
+    closed = sorted({task.queue for task in figures.tasks} - set(figures.scenario.queues))
+    if closed:
+        their = "its" if len(closed) == 1 else "their"
+        yield Sentence("bad", f"No node serves {_names(closed)} (--queues): {their} jobs wait for ever.")
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _enough(figures: Figures) -> Iterator[Sentence]:
+    scenario, capacity = figures.scenario, figures.capacity
+    if not figures.jobs:
+        yield Sentence("note", "Nothing ran: no task has a schedule, and there are no --arrivals.")
+        return
+    yield _verdict(figures)
+    seats = f"{plural(capacity.peak, 'seat')} at once would leave nobody waiting; there are {scenario.seats:,}"
+    when = clock(moment(scenario.start, capacity.peak_at)) + (", after an outage" if capacity.peak_after_outage else "")
+    yield Sentence("note", f"The peak is on {when}: {seats}.")
+    share, hour = figures.busiest
+    busiest = f"{percent(share)} in the busiest hour, from {clock(moment(scenario.start, hour))}"
+    yield Sentence("note", f"Seats in use: {percent(figures.utilisation)} on average, {busiest}.")
+
+
+def _verdict(figures: Figures) -> Sentence:
+    scenario, capacity = figures.scenario, figures.capacity
+    target = describe(scenario.target)
+    if capacity.for_all is None:
+        held = f"{_held_up(capacity)} would keep jobs waiting beyond {target}{_without(capacity)}"
+        return Sentence("bad", f"More nodes do not help: {held}.")
+    enough, here = plural(capacity.for_all, "node"), plural(scenario.nodes, "node")
+    is_, has = ("is", "has") if scenario.nodes == 1 else ("are", "have")
+    besides = ", the time of outages not counted" if any(trouble.outage for trouble in figures.troubles) else ""
+    if capacity.for_all > scenario.nodes:
+        cure = f"{enough} would start every job within {target}{_most(capacity)}{besides}{_without(capacity)}"
+        return Sentence("bad", f"{here} {is_} too few: {cure}.")
+    if any(not trouble.outage for trouble in figures.troubles):
+        return Sentence("bad", f"{here} {has} seats enough, and yet some jobs waited for longer than {target}.")
+    fewer = f"; {enough} would do" if capacity.for_all < scenario.nodes else ""
+    return Sentence("good", f"{here} {is_} enough to start every job within {target}{besides}{fewer}.")
+
+
+def _without(capacity: Capacity) -> str:
+    """What would do if nothing piled up in outages, where that is less."""
+    if capacity.without_outages is None or capacity.without_outages == capacity.for_all:
+        return ""
+    return f"; without outages, {plural(capacity.without_outages, 'node')} would do"
+
+
+def _most(capacity: Capacity) -> str:
+    if capacity.for_most is None or capacity.for_all is None or capacity.for_most >= capacity.for_all:
+        return ""
+    return f", {plural(capacity.for_most, 'node')} 99 % of them"
+
+
+def _held_up(capacity: Capacity) -> str:
+    lanes = ["the process seats" if lane == PROCESSES else f"the limit of queue {lane}" for lane in capacity.held_up_by]
+    return " and ".join(lanes) or "limits"
+
+
+# --- waiting --------------------------------------------------------------------------------------------------------
+
+
+def _spells(figures: Figures) -> Iterator[Sentence]:
+    own = [trouble for trouble in figures.troubles if not trouble.outage]
+    after = [trouble for trouble in figures.troubles if trouble.outage]
+    for troubles, why in ((own, ""), (after, " around an outage")):
+        for trouble in _worst(troubles):
+            yield Sentence("bad", _spell(figures, trouble, why))
+        if len(troubles) > MOST_TROUBLES:
+            more = f"{len(troubles) - MOST_TROUBLES:,} more such times{why}"
+            yield Sentence("bad", f"There were {more}, none of them worse.")
+
+
+def _worst(troubles: Sequence[Trouble]) -> list[Trouble]:
+    """The worst ones, in the order of time."""
+    worst = sorted(troubles, key=lambda trouble: (-trouble.longest * trouble.waiting, trouble.span))[:MOST_TROUBLES]
+    return sorted(worst, key=lambda trouble: trouble.span)
+
+
+def _spell(figures: Figures, trouble: Trouble, why: str) -> str:
+    start = moment(figures.scenario.start, trouble.span.start)
+    end = _minute_after(moment(figures.scenario.start, trouble.span.end))
+    until = f"{end:%H:%M}" if start.date() == end.date() else clock(end)
+    waited = f"up to {plural(trouble.waiting, 'job')} waited, the longest for {about(trouble.longest)}"
+    return f"From {clock(start)} to {until}{why}, {waited}."
+
+
+def _minute_after(instant: datetime) -> datetime:
+    """The first whole minute that is not earlier: what has ended by then has ended."""
+    begun = timedelta(seconds=instant.second, microseconds=instant.microsecond)
+    return instant - begun + timedelta(minutes=1) if begun else instant
+
+
+# --- slots and ends -------------------------------------------------------------------------------------------------
+
+
+def _slots(figures: Figures) -> Iterator[Sentence]:
+    for schedule in figures.schedules:
+        gone = sum(count for what, count in schedule.lost.items() if what != "coalesced")
+        if gone:
+            reasons = ", ".join(f"{count:,} {what}" for what, count in sorted(schedule.lost.items()))
+            slots = f"{gone:,} of its {plural(schedule.slots, 'slot')}"
+            yield Sentence("bad", f"Schedule {schedule.name} did not run for {slots} ({reasons}).")
+
+
+def _ends(figures: Figures) -> Iterator[Sentence]:
+    failed, left = figures.ends["failed"], figures.left.total()
+    if failed:
+        their = "its" if failed == 1 else "their"
+        yield Sentence("bad", f"{plural(failed, 'job')} failed for good, after all {their} retries.")
+    if left:
+        states = ", ".join(f"{count:,} {state}" for state, count in sorted(figures.left.items()))
+        was = "was" if left == 1 else "were"
+        yield Sentence("note", f"{plural(left, 'job')} {was} not finished at the end ({states}).")
+
+
+# --- besides --------------------------------------------------------------------------------------------------------
+
+
+def notes(figures: Figures, queues: Mapping[str, str], scheduled: Collection[str]) -> list[str]:
+    """What whoever reads the figures should know about what they stand on."""
+    scenario = figures.scenario
+    coming = {stream.task for stream in scenario.streams} | set(scheduled)
+    found = []
+    if guessed := [name for name in scenario.assumed if name in coming]:
+        verb = "takes" if len(guessed) == 1 else "take"
+        found.append(f"nobody said how long {_names(guessed)} {verb} (--durations); 1s is assumed.")
+    if idle := [name for name in queues if name not in coming]:
+        found.append(f"{_names(idle)} never ran: without a schedule, and without --arrivals.")
+    return found
+
+
+def asked(scenario: Scenario, application: str) -> list[tuple[str, str]]:
+    """What was simulated, for whoever finds the figures later."""
+    limits = [f"{queue}: {_limit(limit)}" for queue, limit in sorted(scenario.limits.items())]
+    rows = [
+        ("application", application),
+        ("time", f"{clock(scenario.start)} to {clock(scenario.end)} UTC"),
+        ("nodes", f"{scenario.nodes:,}, with {plural(scenario.concurrency, 'seat')} each"),
+        ("queues", ", ".join(scenario.queues)),
+        ("durations", ", ".join(f"{name}={spread.words()}" for name, spread in scenario.durations.items())),
+        ("arrivals", ", ".join(stream.words() for stream in scenario.streams)),
+        ("failures", ", ".join(f"{name}={percent(share)}" for name, share in scenario.failures.items())),
+        ("outages", _outages(scenario)),
+        ("limits", ", ".join(limits)),
+        ("target", describe(scenario.target)),
+        ("seed", str(scenario.seed)),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _outages(scenario: Scenario) -> str:
+    shown = [f"{clock(moment(scenario.start, one.start))} for {about(one.length)}" for one in scenario.outages[:3]]
+    more = len(scenario.outages) - len(shown)
+    return ", ".join([*shown, f"and {more:,} more"] if more else shown)
+
+
+def _limit(limits: Limits) -> str:
+    parts = [] if limits.globally is None else [f"{limits.globally:,} at once"]
+    parts += [] if limits.per_node is None else [f"{limits.per_node:,} at once on each node"]
+    return ", ".join(parts)
+
+
+def _names(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

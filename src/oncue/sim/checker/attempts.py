@@ -1,0 +1,286 @@
+"""Attempts: they never overlap, keep their limits and their policy, and stop where they must."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from oncue.model import DEFAULT_QUEUE
+from oncue.policy import options
+from oncue.policy.lifecycle import POISON
+from oncue.sim.checker.eras import when
+from oncue.sim.checker.evidence import FOREVER, Attempt, Evidence, JobStory, Turn, claim_no, ends, is_taken_away
+from oncue.sim.checker.promises import Broken, promise
+from oncue.sim.history import Event
+
+LEARNED_WITHIN = 2_000_000
+"""How long a node may take to learn of a new limit, in microseconds, beside the rest of its lease."""
+LOST = ("node_lost", "worker_startup_recovery")
+"""What a change says of an attempt whose node is gone."""
+
+
+def _place(attempt: Attempt) -> int:
+    return attempt.place
+
+
+def _is_rightful(attempt: Attempt, evidence: Evidence) -> bool:
+    """Whether an attempt began under a valid lease, by a clock that its node knew."""
+    return when(attempt.start) < attempt.lease.end and not evidence.is_unsure(attempt.start)
+
+
+@promise("nothing starts after the end")
+def _no_start_after_end(evidence: Evidence) -> Iterator[Broken]:
+    """A zombie may still begin what it holds; a node with a valid lease must not."""
+    for story in evidence.jobs.values():
+        changes = story.changes
+        if not changes or not ends(changes[-1]):
+            continue
+        end = changes[-1]
+        for turn in story.turns.values():
+            if turn.number > claim_no(end):
+                for claim in turn.claims:
+                    yield Broken(f"job {story.id} was claimed after its end", (end, claim))
+                continue
+            for attempt in turn.attempts:
+                is_late = when(end) + evidence.tolerance < when(attempt.start)
+                if is_late and _is_rightful(attempt, evidence):
+                    yield Broken(f"job {story.id} was started after its end", (end, attempt.start))
+
+
+@promise("attempts of one job never overlap under valid leases")
+def _no_overlap(evidence: Evidence) -> Iterator[Broken]:
+    """While the lease of its node is valid, an attempt is the only one of its job."""
+    for story in evidence.jobs.values() if evidence.has_leases else ():
+        attempts = story.attempts
+        if len(attempts) < 2:
+            continue
+        attempts.sort(key=_place)
+        longest = attempts[0]
+        for attempt in attempts[1:]:
+            at_once = when(attempt.start) + evidence.tolerance < min(longest.rightful_until, attempt.rightful_until)
+            if at_once and _is_rightful(attempt, evidence):
+                yield Broken(f"two attempts of job {story.id} ran at once", (longest.start, attempt.start))
+            longest = max(longest, attempt, key=lambda attempt: attempt.rightful_until)
+
+
+@promise("a claim is good for one attempt")
+def _one_attempt(evidence: Evidence) -> Iterator[Broken]:
+    """Under one claim_no a job is begun once."""
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            if len(turn.attempts) > 1:
+                starts = tuple(attempt.start for attempt in turn.attempts)
+                yield Broken(f"claim {turn.number} of job {story.id} was started {len(starts)} times", starts)
+
+
+_LEADS_TO = {
+    "Succeeded": ("succeeded",),
+    "Failed": ("retrying", "failed", "cancelled"),
+    "TimedOut": ("retrying", "failed", "cancelled", "skipped"),
+    "Released": ("queued", "skipped"),
+    "Snoozed": ("scheduled",),
+    "Skipped": ("skipped",),
+    "Cancelled": ("cancelled",),
+}
+REFUSED = "its outcome was refused"
+
+
+@promise("what an attempt came to is what is written")
+def _outcomes_written(evidence: Evidence) -> Iterator[Broken]:
+    """A node that settles an attempt of its own writes how it ended, unless the database refused that.
+
+    One that was declared lost may come across its own jobs among those to be rescued, before it hears of its fate.
+    """
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            for change in turn.changes:
+                outcome = next((one for one in turn.outcomes if one.node == change.node), None)
+                if outcome is None or is_taken_away(change) or str(change.fields["error"]).startswith(REFUSED):
+                    continue
+                if change.fields["outcome"] in LOST:
+                    continue
+                came_to, state = outcome.fields["outcome"], change.fields["state"]
+                if state not in _LEADS_TO[came_to]:
+                    yield Broken(f"an attempt of job {story.id} came to {came_to}, not to {state}", (outcome, change))
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+class _Limit(NamedTuple):
+    """From when on which limit holds. Those that share a pool count the same attempts."""
+
+    since: int
+    most: int
+    pool: int
+
+
+class _Seated(NamedTuple):
+    """An attempt in its queue, with the instant of its claim."""
+
+    queue: str
+    claimed: int
+    attempt: Attempt
+
+
+@promise("a limited queue keeps its limit")
+def _limit_kept(evidence: Evidence) -> Iterator[Broken]:
+    """Attempts count from their start to their end, or to the end of their node's lease.
+
+    A lower limit holds for what is claimed once every node has learned of it; what ran already goes on beside that.
+    """
+    limits = _limits(evidence)
+    running: dict[tuple[str, int], list[tuple[int, int, Event]]] = defaultdict(list)
+    for number, (queue, claimed, attempt) in enumerate(_seated(evidence) if limits else ()):
+        limit = _limit_at(limits.get(queue, []), claimed)
+        began, until = when(attempt.start), attempt.rightful_until
+        if limit is None or until <= began or evidence.is_unsure(attempt.start):
+            continue
+        seats = running[queue, limit.pool]
+        while seats and seats[0][0] <= began:
+            heapq.heappop(seats)
+        heapq.heappush(seats, (until, number, attempt.start))
+        if len(seats) > limit.most:
+            starts = tuple(sorted((start for _, _, start in seats), key=when))
+            yield Broken(f"{len(seats)} attempts ran at once in the queue {queue}, {limit.most} may", starts)
+
+
+def _limits(evidence: Evidence) -> dict[str, list[_Limit]]:
+    """The limits of each queue, in the order in which they begin to hold."""
+    limits: dict[str, list[_Limit]] = defaultdict(list)
+    somebody_works = False
+    for event in evidence.told("limit", "lease"):
+        if event.kind == "lease":
+            somebody_works = True
+            continue
+        found, told = limits[event.fields["queue"]], event.fields["globally"]
+        while found and found[-1].since > when(event):
+            found.pop()  # it was changed again before it held
+        most, before = FOREVER if told is None else told, found[-1].most if found else FOREVER
+        delay = LEARNED_WITHIN + evidence.lease if most < before and somebody_works else 0
+        found.append(_Limit(when(event) + delay, most, len(found) if most < before or not found else found[-1].pool))
+    return limits
+
+
+def _limit_at(limits: list[_Limit], instant: int) -> _Limit | None:
+    place = bisect_right(limits, instant, key=lambda limit: limit.since)
+    return limits[place - 1] if place else None
+
+
+def _seated(evidence: Evidence) -> list[_Seated]:
+    found = [
+        _Seated(_queue(story), when(turn.claim or attempt.start), attempt)
+        for story in evidence.jobs.values()
+        for turn in story.turns.values()
+        for attempt in turn.attempts
+    ]
+    return sorted(found, key=lambda seated: _place(seated.attempt))
+
+
+def _queue(story: JobStory) -> str:
+    return DEFAULT_QUEUE if story.written is None else story.written.fields.get("queue", DEFAULT_QUEUE)
+
+
+# --- retries --------------------------------------------------------------------------------------------------------
+
+
+@promise("retries keep to their policy")
+def _retries(evidence: Evidence) -> Iterator[Broken]:
+    """As many as the budget allows, each after a delay that the policy can give, and none is charged but for one."""
+    for story in evidence.jobs.values():
+        if story.written is None:
+            continue
+        for turn in story.turns.values():
+            for change in turn.changes:
+                if change.fields["from_state"] == "running":
+                    yield from _retry(story.id, story.written, turn, change)
+
+
+def _retry(job_id: int, written: Event, turn: Turn, change: Event) -> Iterator[Broken]:
+    told, limit = change.fields, written.fields["max_retries"]
+    used = told["retry_count"] if turn.claim is None else turn.claim.fields["retry_count"]
+    if told["state"] == "retrying":
+        if told["retry_count"] > limit or (turn.claim is not None and told["retry_count"] != used + 1):
+            yield Broken(f"job {job_id} was retried outside of its budget of {limit}", (change,))
+        shortest, longest = _bounds(written, told["retry_count"] - 1, turn.outcome)
+        delay = (told["visible_at"] - told["ended_at"]) / 1e6
+        if not shortest - 2e-6 <= delay <= longest + 2e-6:
+            expected = f"{shortest:g} to {longest:g} s"
+            yield Broken(f"job {job_id} is retried after {delay:g} s, not {expected}", (change,))
+    elif told["retry_count"] != used:
+        yield Broken(f"job {job_id} was charged a retry without one", (change,))
+    elif told["state"] == "failed" and used < limit and _plain_failure(turn.outcome) and told["reason"] is None:
+        yield Broken(f"job {job_id} failed with retries left", (change,))
+
+
+def _plain_failure(outcome: Event | None) -> bool:
+    return outcome is not None and outcome.fields["outcome"] == "Failed" and not outcome.fields["final"]
+
+
+def _bounds(written: Event, retry_count: int, outcome: Event | None) -> tuple[float, float]:
+    asked = None if outcome is None else outcome.fields["delay"]
+    if asked is not None:
+        return asked, asked
+    return options.read(written.fields["options"]).retry.bounds(retry_count)
+
+
+# --- crashes --------------------------------------------------------------------------------------------------------
+
+
+@promise("suspects run one at a time")
+def _suspects_alone(evidence: Evidence) -> Iterator[Broken]:
+    """Of jobs whose process crashed under them a node runs one at a time, so that the guilty one is found."""
+    suspects: dict[str, list[Attempt]] = defaultdict(list)
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            for attempt in turn.attempts:
+                if attempt.start.fields["crashes"]:
+                    suspects[attempt.start.node].append(attempt)
+    for node, found in suspects.items():
+        found.sort(key=_place)
+        for earlier, later in pairwise(found):
+            if when(later.start) + evidence.tolerance < earlier.end:
+                yield Broken(f"{node} ran two suspects at once", (earlier.start, later.start))
+
+
+@promise("a poisonous job ends after three crashes")
+def _poison(evidence: Evidence) -> Iterator[Broken]:
+    """Such a job fails for good then, without being started again, and not before."""
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            for attempt in turn.attempts:
+                crashes = attempt.start.fields["crashes"]
+                if crashes >= POISON:
+                    yield Broken(f"job {story.id} started after {crashes} crashes", (attempt.start,))
+            for change in turn.changes:
+                crashes = change.fields["crashes"]
+                if crashes >= POISON and not ends(change):
+                    yield Broken(f"job {story.id} goes on after {crashes} crashes", (change,))
+                if change.fields["reason"] == "poison" and crashes < POISON:
+                    yield Broken(f"job {story.id} was called poison too early", (change,))
+
+
+@promise("only a lost node's jobs are rescued")
+def _rescues(evidence: Evidence) -> Iterator[Broken]:
+    """A rescue counts as a crash, so nothing else may count as one."""
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            if turn.claim is None:
+                continue
+            for change in turn.changes:
+                if change.fields["from_state"] == "running":
+                    yield from _rescue(evidence, story.id, turn, turn.claim, change)
+
+
+def _rescue(evidence: Evidence, job_id: int, turn: Turn, claim: Event, change: Event) -> Iterator[Broken]:
+    before, after = claim.fields["crashes"], change.fields["crashes"]
+    if after not in (0, before, before + 1):  # an attempt that its process survived clears the job
+        yield Broken(f"job {job_id} went from {before} to {after} crashes", (claim, change))
+    elif after > before and turn.lease.end > when(change) + evidence.tolerance and not evidence.is_unsure(change):
+        yield Broken(f"job {job_id} was taken from a node that is alive", (claim, change))
+    elif after == before and change.fields["error"] in LOST and not ends(change):
+        yield Broken(f"job {job_id} was rescued and is no suspect", (claim, change))

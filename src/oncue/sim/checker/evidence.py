@@ -1,0 +1,186 @@
+"""What the promises look at: the events of a history sorted by job, claim and operation, and the rows of the end.
+
+A job's story is told turn by turn: a turn is everything that happened under one claim_no. An attempt knows the lease
+that its node held when it started, and an operation knows what it did and what was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from oncue.model import TERMINAL, Job, Revision, Schedule, Slot
+from oncue.policy.lifecycle import BY_HAND
+from oncue.sim.checker.eras import era_of, when
+from oncue.sim.history import Event
+
+FOREVER = 10**30
+OVERRUN = "over its maximum runtime"
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """A schedule with everything that the database has of it. `doubled` are slots with two jobs."""
+
+    schedule: Schedule
+    revisions: list[Revision]
+    slots: list[Slot]
+    doubled: list[datetime]
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """What the database held in the end: the rows, and the totals by state if they are to be compared."""
+
+    jobs: tuple[Job, ...]
+    totals: Mapping[str, int] | None = None
+    schedules: tuple[Books, ...] = ()
+    at: datetime | None = None
+    """When that was."""
+
+
+def claim_no(event: Event) -> int:
+    number: int = event.fields["claim_no"]
+    return number
+
+
+def ends(change: Event) -> bool:
+    """Whether a change ends its job."""
+    return change.fields["state"] in TERMINAL
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """A stretch of time for which a node might hold jobs: from a first lease through all renewals in time."""
+
+    end: int
+    closed: bool = False
+    """Whether the node was declared lost, or left."""
+
+
+NO_LEASE = Lease(-1, closed=True)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One execution of a job on a node, rightful until the first of its ends."""
+
+    place: int
+    """Where it stands among all attempts, in the order of their starts."""
+    start: Event
+    lease: Lease
+    unanswered: bool
+    """Whether it began though the node had no answer to its claim."""
+    end: int = FOREVER
+    """When it ended on its node, its node died, or it was taken away for being overlong or by hand."""
+
+    @property
+    def rightful_until(self) -> int:
+        return min(self.end, self.lease.end)
+
+
+@dataclass(slots=True)
+class Turn:
+    """What happened to a job under one claim_no; under 0, before its first claim. Changes are the accepted ones."""
+
+    number: int
+    claims: list[Event] = field(default_factory=list)
+    lease: Lease = NO_LEASE
+    attempts: list[Attempt] = field(default_factory=list)
+    outcomes: list[Event] = field(default_factory=list)
+    changes: list[Event] = field(default_factory=list)
+
+    @property
+    def claim(self) -> Event | None:
+        return self.claims[0] if self.claims else None
+
+    @property
+    def outcome(self) -> Event | None:
+        return self.outcomes[0] if self.outcomes else None
+
+
+@dataclass(slots=True)
+class JobStory:
+    """The events of one job: turn by turn, and its claims and attempted changes in the order of the history."""
+
+    id: int
+    written: Event | None = None
+    turns: dict[int, Turn] = field(default_factory=dict)
+    log: list[Event] = field(default_factory=list)
+
+    def turn(self, number: int) -> Turn:
+        found = self.turns.get(number)
+        if found is None:
+            found = self.turns[number] = Turn(number)
+        return found
+
+    @property
+    def changes(self) -> list[Event]:
+        """The accepted ones, in the order of claim_no."""
+        return [change for turn in self.turns.values() for change in turn.changes]
+
+    @property
+    def claims(self) -> list[Event]:
+        return [claim for turn in self.turns.values() for claim in turn.claims]
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return [attempt for turn in self.turns.values() for attempt in turn.attempts]
+
+
+@dataclass(slots=True)
+class Operation:
+    """One call of a process: what it asked, what the database did, and what it was told."""
+
+    invoke: Event
+    effects: list[Event] = field(default_factory=list)
+    answer: Event | None = None
+    effects_before_answer: int = 0
+
+
+@dataclass(slots=True)
+class Evidence:
+    events: Sequence[Event]
+    final: Final
+    complete: bool
+    ordered: bool
+    tolerance: int
+    known: list[int]
+    """For each era when every process knew its time."""
+    drained_within: float | None = None
+    late: float | None = None
+    lease: int = 0
+    """How long a lease is, in microseconds: as was said, or else as it was when nodes joined."""
+    lease_is_told: bool = False
+    jobs: dict[int, JobStory] = field(default_factory=dict)
+    operations: dict[int, Operation] = field(default_factory=dict)
+    strangers: list[Event] = field(default_factory=list)
+    """Effects and answers of operations that nobody began."""
+    ghosts: list[Event] = field(default_factory=list)
+    """What processes did after they had died."""
+    crashes: dict[str, Event] = field(default_factory=dict)
+    revenants: list[Event] = field(default_factory=list)
+    """Renewals of leases that had ended."""
+    has_leases: bool = False
+    pruned: int = 0
+    """How many finished jobs were deleted."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether a state can be told from the events before it: none is missing, and none is out of place."""
+        return self.complete and self.ordered
+
+    def is_unsure(self, event: Event) -> bool:
+        """Whether the clock was just set, so that the processes may not know the time."""
+        return era_of(event) > 0 and when(event) < self.known[era_of(event)]
+
+    def told(self, *kinds: str) -> Iterator[Event]:
+        """The events of these kinds, in the order of the history."""
+        return (event for event in self.events if event.kind in kinds)
+
+
+def is_taken_away(change: Event) -> bool:
+    """Whether an attempt that may go on lost its right to: it is overlong, or an operator said so."""
+    told = change.fields
+    return str(told["error"]).startswith(OVERRUN) or BY_HAND in (told["outcome"], told["reason"])

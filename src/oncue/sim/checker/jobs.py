@@ -1,0 +1,242 @@
+"""The life of a job: it is not lost, it is fenced by its claim_no, and it ends once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from oncue.model import TERMINAL, WAITING
+from oncue.policy import options
+from oncue.policy.lifecycle import BY_HAND
+from oncue.sim.checker.eras import when
+from oncue.sim.checker.evidence import Evidence, JobStory, Turn, claim_no, ends
+from oncue.sim.checker.promises import Broken, promise
+from oncue.sim.history import Event, micros
+
+
+@promise("nothing acknowledged is lost")
+def _nothing_lost(evidence: Evidence) -> Iterator[Broken]:
+    """Every job that an enqueue was told of is there, or ended and was pruned; none that was refused is."""
+    there = {job.id for job in evidence.final.jobs}
+    for event in evidence.told("enqueue.ok", "enqueue.fail"):
+        told = event.fields
+        if event.kind == "enqueue.fail":
+            for job_id in there.intersection(told["ids"]):
+                yield Broken(f"job {job_id} was refused and is there", (event,))
+            continue
+        for job_id, standing, created in zip(told["ids"], told["standing"], told["created"], strict=True):
+            if created and standing != job_id:
+                yield Broken(f"job {job_id} was acknowledged as {standing}", (event,))
+            elif standing not in there and not may_be_pruned(evidence, standing):
+                yield Broken(f"job {standing} was acknowledged and is not there", (event,))
+
+
+def may_be_pruned(evidence: Evidence, job_id: int) -> bool:
+    """Only what has ended may be deleted."""
+    story = evidence.jobs.get(job_id)
+    changes = [] if story is None else story.changes
+    return evidence.pruned > 0 and bool(changes) and ends(changes[-1])
+
+
+@promise("a key has one unfinished job")
+def _one_per_key(evidence: Evidence) -> Iterator[Broken]:
+    """Among the unfinished jobs of a task no two share a key, at any time."""
+    holders: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for job in evidence.final.jobs:
+        if job.key is not None and not job.finished:
+            holders[job.task, job.key].append(job.id)
+    for (task, key), found in holders.items():
+        if len(found) > 1:
+            yield Broken(f"the unfinished jobs {found} of {task} share the key {key!r}")
+    if evidence.certain:
+        yield from _keys_over_time(evidence)
+
+
+def _keys_over_time(evidence: Evidence) -> Iterator[Broken]:
+    keys: dict[int, tuple[str, str]] = {}
+    holders: dict[tuple[str, str], Event] = {}
+    for event in evidence.told("job", "change"):
+        told, job_id = event.fields, event.fields["id"]
+        begins = event.kind == "job" and told["key"] is not None and job_id not in keys
+        if begins:
+            keys[job_id] = (told["task"], told["key"])
+        elif job_id not in keys or event.kind == "job" or not told["accepted"]:
+            continue
+        key, holder = keys[job_id], holders.get(keys[job_id])
+        if not begins and ends(event):
+            if holder is not None and holder.fields["id"] == job_id:
+                del holders[key]
+        elif holder is not None and holder.fields["id"] != job_id:
+            yield Broken(f"job {job_id} took the key {key[1]!r} of an unfinished job", (holder, event))
+        else:
+            holders[key] = event
+
+
+@promise("a job ends once, and stays as it ended")
+def _ends_once(evidence: Evidence) -> Iterator[Broken]:
+    """Only an operator's retry, which starts from the end, writes to a finished job."""
+    for story in evidence.jobs.values():
+        ended: Event | None = None
+        for change in story.changes:
+            if ended is not None and change.fields["from_state"] not in TERMINAL:
+                yield Broken(f"job {story.id} was written after its end", (ended, change))
+            ended = change if ends(change) else None
+
+
+_KEPT = ("state", "reason", "claim_no", "retry_count", "attempt", "crashes")
+
+
+@promise("a row is what was written last")
+def _row_is_last_change(evidence: Evidence) -> Iterator[Broken]:
+    """A finished row says what the change that ended it said, and nobody else ended it."""
+    for job in evidence.final.jobs:
+        story = evidence.jobs.get(job.id)
+        changes = [] if story is None else story.changes
+        if changes and (ends(changes[-1]) or job.finished):
+            last = changes[-1]
+            differing = [name for name in _KEPT if getattr(job, name) != last.fields[name]]
+            if job.finished_at is not None and micros(job.finished_at) != last.fields["ended_at"]:
+                differing.append("finished_at")
+            if differing and (evidence.complete or ends(last)):
+                yield Broken(f"the row of job {job.id} differs in {', '.join(differing)}", (last,))
+        elif job.finished and evidence.complete:
+            yield Broken(f"job {job.id} is {job.state} and nobody wrote that")
+
+
+# --- the fence ------------------------------------------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """A claim or an attempted change, and what the row was before it: its state, its number, and who made it so."""
+
+    event: Event
+    state: str
+    number: int
+    before: tuple[Event, ...]
+
+
+def _replayed(story: JobStory) -> Iterator[_Step]:
+    """A job's events against its row, as the history has it."""
+    state, number = "queued", 0
+    before = () if story.written is None else (story.written,)
+    for event in story.log:
+        yield _Step(event, state, number, before)
+        if event.kind == "claim":
+            state, number, before = "running", max(number, claim_no(event)), (event,)
+        elif event.fields["accepted"]:
+            state, before = event.fields["state"], (event,)
+
+
+@promise("only the current claim writes")
+def _fenced(evidence: Evidence) -> Iterator[Broken]:
+    """A change that was accepted knew the state and the claim_no of the row. A claim is settled once."""
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            yield from _settled_twice(story, turn, evidence.complete)
+        if evidence.ordered:
+            for step in _replayed(story):
+                if step.event.kind == "change" and step.event.fields["accepted"] and _is_stale(step, evidence.complete):
+                    yield Broken(f"a stale write to job {story.id} was accepted", (*step.before, step.event))
+
+
+def _settled_twice(story: JobStory, turn: Turn, complete: bool) -> Iterator[Broken]:
+    settled = [change for change in turn.changes if change.fields["from_state"] == "running"]
+    if len(settled) > 1:
+        yield Broken(f"claim {turn.number} of job {story.id} was settled twice", tuple(settled))
+    if settled and complete and not turn.claims:
+        yield Broken(f"job {story.id} was written under claim {turn.number}, which nobody has", tuple(settled))
+
+
+def _is_stale(step: _Step, complete: bool) -> bool:
+    """Whether a change did not know the row. Waiting jobs become due without an event, so those states count as one."""
+    told = step.event.fields
+    if not complete:
+        return claim_no(step.event) < step.number
+    same_state = told["from_state"] == step.state or {told["from_state"], step.state} <= WAITING
+    return claim_no(step.event) != step.number or not same_state
+
+
+@promise("only stale writes are rejected")
+def _rejected(evidence: Evidence) -> Iterator[Broken]:
+    """What a running attempt came to, told under the current claim, is never turned away."""
+    for story in evidence.jobs.values() if evidence.certain else ():
+        for step in _replayed(story):
+            told = step.event.fields
+            if step.event.kind != "change" or told["accepted"] or told["from_state"] in WAITING:
+                continue
+            if not _is_stale(step, complete=True):
+                yield Broken(f"a current write to job {story.id} was rejected", (*step.before, step.event))
+
+
+@promise("claim_no grows with every claim")
+def _claims_grow(evidence: Evidence) -> Iterator[Broken]:
+    """The number that fences a claim is never given twice and never goes back, in the row neither."""
+    rows = {job.id: job for job in evidence.final.jobs}
+    for story in evidence.jobs.values():
+        claims = story.claims
+        for earlier, later in pairwise(claims):
+            if claim_no(earlier) == claim_no(later):
+                yield Broken(f"job {story.id} was claimed twice under one number", (earlier, later))
+        if evidence.ordered:
+            for earlier, later in pairwise(event for event in story.log if event.kind == "claim"):
+                if claim_no(later) < claim_no(earlier):
+                    yield Broken(f"claim_no of job {story.id} went back", (earlier, later))
+        row = rows.get(story.id)
+        if row is not None and claims and row.claim_no < claim_no(claims[-1]):
+            yield Broken(f"the row of job {story.id} forgot a claim", (claims[-1],))
+
+
+@promise("a job is claimed only when it waits")
+def _claimed_when_waiting(evidence: Evidence) -> Iterator[Broken]:
+    """Its last claim was settled, and its time has come; what is to be cancelled is claimed at once, to be refused."""
+    for story in evidence.jobs.values():
+        ready, settled = story.written, True
+        for turn in story.turns.values():
+            for claim in turn.claims:
+                if evidence.complete and claim_no(claim) > 1 and not settled:
+                    yield Broken(f"job {story.id} was claimed while it was running", (claim,))
+                excused = claim.fields["cancel_requested"] or evidence.is_unsure(claim)
+                if ready is not None and not excused and claim.at + evidence.tolerance < ready.fields["visible_at"]:
+                    yield Broken(f"job {story.id} was claimed before its time", (ready, claim))
+            ready, settled = (turn.changes[-1] if turn.changes else ready), bool(turn.changes)
+
+
+@promise("an at-most-once attempt is not repeated")
+def _at_most_once(evidence: Evidence) -> Iterator[Broken]:
+    """Such a job goes on only if its own handler, still alive, asked for that, or an operator did."""
+    for story in evidence.jobs.values():
+        if story.written is None or options.read(story.written.fields["options"]).delivery != "at_most_once":
+            continue
+        for turn in story.turns.values():
+            for change in turn.changes:
+                if change.fields["from_state"] == "running" and not ends(change) and not _may_go_on(turn, change):
+                    yield Broken(f"job {story.id} is attempted again", (*turn.claims, change))
+
+
+def _may_go_on(turn: Turn, change: Event) -> bool:
+    how = change.fields["outcome"]
+    cut_off = turn.outcome is not None and turn.outcome.fields["outcome"] == "TimedOut"
+    return how in (None, BY_HAND) or (how in ("failed", "snoozed") and not cut_off)
+
+
+@promise("attempts are counted as they begin")
+def _attempts_counted(evidence: Evidence) -> Iterator[Broken]:
+    """A change counts the attempt that it ends, if there was one, and only that."""
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            for change in turn.changes:
+                told = change.fields
+                if turn.claim is None or told["from_state"] != "running":
+                    continue
+                before, counted = turn.claim.fields["attempt"], told["outcome"] is not None
+                if told["attempt"] != before + counted:
+                    message = f"job {story.id} went from {before} to {told['attempt']} attempts"
+                    yield Broken(message, (turn.claim, change))
+                elif not counted and any(_is_before(attempt.start, change, evidence) for attempt in turn.attempts):
+                    yield Broken(f"an attempt of job {story.id} was not counted", (turn.attempts[0].start, change))
+
+
+def _is_before(start: Event, change: Event, evidence: Evidence) -> bool:
+    return when(start) + evidence.tolerance < when(change)

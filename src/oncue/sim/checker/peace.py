@@ -1,0 +1,167 @@
+"""What must happen, and in time: once nothing disturbs the cluster, or while nothing does."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from oncue.model import WAITING
+from oncue.sim.checker.eras import ERA, era_of, in_era_of, when
+from oncue.sim.checker.evidence import Evidence, ends
+from oncue.sim.checker.leaders import LEADER, LEASES_TO_SETTLE
+from oncue.sim.checker.promises import Broken, promise
+from oncue.sim.history import Event
+
+DISTURBING = ("fault", "faults.over", "boot", "crash", "lease.end", "tick.error")
+SEATING = ("boot", "crash", "lease", "lease.end", "limit")
+
+
+@promise("no step fails but for the database")
+def _steps(evidence: Evidence) -> Iterator[Broken]:
+    """A service may fail because the database cannot be reached; any other error is a bug."""
+    for event in evidence.told("tick.error"):
+        if not event.fields["expected"]:
+            yield Broken(f"{event.fields['service']}: {event.fields['error']}", (event,))
+
+
+@promise("once faults stop, everything ends in time")
+def _drains(evidence: Evidence) -> Iterator[Broken]:
+    """So long after the last fault every job is finished. Asked for with `drained_within`."""
+    if evidence.drained_within is None:
+        return
+    for job in evidence.final.jobs:
+        if not job.finished:
+            story = evidence.jobs.get(job.id)
+            events = () if story is None else (*story.claims[-1:], *story.changes[-1:])
+            yield Broken(f"job {job.id} is still {job.state}", events)
+    calm = max(evidence.told("faults.over"), key=when, default=None)
+    for story in evidence.jobs.values() if calm is not None else ():
+        end = next((change for change in reversed(story.changes) if ends(change)), None)
+        if end is not None and calm is not None and era_of(end) == era_of(calm):
+            waited = (end.at - calm.at) / 1e6
+            if waited > evidence.drained_within:
+                yield Broken(f"job {story.id} ended {waited:g} s after the last fault", (end,))
+
+
+# --- in time, while nothing disturbs --------------------------------------------------------------------------------
+
+
+class Weather:
+    """When something disturbed the cluster. Each disturbance may be felt for three leases."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._settling = LEASES_TO_SETTLE * evidence.lease
+        spans = sorted(_disturbances(evidence))
+        self._starts = [start for start, _ in spans]
+        self._ends: list[int] = []
+        for _, end in spans:
+            self._ends.append(max(end, self._ends[-1]) if self._ends else end)
+
+    def was_fine(self, start: int, end: int) -> bool:
+        """Whether nothing disturbed the cluster in this time, or shortly before."""
+        begun_by_then = bisect_right(self._starts, end)
+        return not begun_by_then or self._ends[begun_by_then - 1] + self._settling < start
+
+
+def _disturbances(evidence: Evidence) -> Iterator[tuple[int, int]]:
+    for era, known in enumerate(evidence.known):
+        yield ERA * era, known
+    for event in evidence.told(*DISTURBING):
+        until = event.fields.get("until")
+        yield when(event), when(event) if until is None else max(when(event), in_era_of(event, until))
+
+
+@promise("no slot is decided late")
+def _slots_in_time(evidence: Evidence) -> Iterator[Broken]:
+    """While nothing disturbs the cluster. Asked for with `late`."""
+    if evidence.late is None or not evidence.ordered:
+        return
+    weather, most = Weather(evidence), round(evidence.late * 1e6)
+    for verdict in evidence.told("slot"):
+        due, waited = in_era_of(verdict, verdict.fields["at"]), verdict.at - verdict.fields["at"]
+        if waited > most and verdict.fields["verdict"] != "manual" and weather.was_fine(due, when(verdict)):
+            yield Broken(f"slot {verdict.fields['at']} was decided {waited / 1e6:g} s late", (verdict,))
+
+
+@dataclass(slots=True)
+class _Seats:
+    """Who is there, what they run, and when all seats were last taken."""
+
+    nodes: dict[str, int] = field(default_factory=dict)
+    size: dict[str, int] = field(default_factory=dict)
+    """How many seats every process had when it started: one that was declared lost comes back with as many."""
+    held: set[int] = field(default_factory=set)
+    taken_until: int = 0
+    limit: int | None = None
+
+    def note(self, event: Event) -> None:
+        told, full = event.fields, self.full
+        if event.kind == "boot":
+            self.nodes[event.node] = self.size[event.node] = told["concurrency"]
+        elif event.kind == "lease" and event.node in self.size:
+            self.nodes[event.node] = self.size[event.node]
+        elif event.kind in ("crash", "lease.end"):
+            self.nodes.pop(event.node, None)
+        elif event.kind == "limit":
+            self.limit = told["globally"]
+        elif event.kind == "claim":
+            self.held.add(told["id"])
+        elif event.kind == "change" and told["accepted"]:
+            self.held.discard(told["id"])
+        if full or self.full:
+            self.taken_until = when(event)
+
+    @property
+    def full(self) -> bool:
+        seats = sum(self.nodes.values())
+        return len(self.held) >= (seats if self.limit is None else min(seats, self.limit))
+
+
+@promise("no job is claimed late")
+def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
+    """While nothing disturbs the cluster and seats are free. Asked for with `late`; suspects wait for their turn."""
+    if evidence.late is None or not evidence.certain or not _can_tell_seats(evidence):
+        return
+    weather, most, seats = Weather(evidence), round(evidence.late * 1e6), _Seats()
+    waiting: dict[int, Event] = {}
+
+    def late(job_id: int, now: int) -> bool:
+        since = max(_due(waiting[job_id]), seats.taken_until)
+        return now - since > most and weather.was_fine(since, now)
+
+    for event in evidence.told("job", "claim", "change", *SEATING):
+        if event.kind == "claim" and event.fields["id"] in waiting:
+            since = waiting[event.fields["id"]]
+            if late(event.fields["id"], when(event)):
+                waited = (when(event) - _due(since)) / 1e6
+                yield Broken(f"job {event.fields['id']} waited {waited:g} s beside free seats", (since, event))
+        seats.note(event)
+        _note_waiting(waiting, event)
+    for job_id, since in waiting.items():
+        if late(job_id, when(evidence.events[-1])):
+            yield Broken(f"job {job_id} waits for ever beside free seats", (since,))
+
+
+def _can_tell_seats(evidence: Evidence) -> bool:
+    """Whether the history tells how many seats there are, and any node may take any job."""
+    exclusive = any(event.fields["name"] != LEADER for event in evidence.told("hold"))
+    return not exclusive and any(True for _ in evidence.told("boot"))
+
+
+def _note_waiting(waiting: dict[int, Event], event: Event) -> None:
+    """Keep who waits, and what made it wait. Parked jobs and suspects wait for others."""
+    told = event.fields
+    if event.kind == "job" and not told.get("parked", False):
+        waiting.setdefault(told["id"], event)
+    elif event.kind == "claim":
+        waiting.pop(told["id"], None)
+    elif event.kind == "change" and told["accepted"]:
+        waiting.pop(told["id"], None)
+        if told["state"] in WAITING and not told["crashes"]:
+            waiting[told["id"]] = event
+
+
+def _due(event: Event) -> int:
+    """When a job could first be claimed."""
+    return max(when(event), in_era_of(event, event.fields["visible_at"]))

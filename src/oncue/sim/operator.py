@@ -1,0 +1,49 @@
+"""An operator of a simulated cluster: the real verbs, for tasks that follow a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from oncue.operations import Operations
+from oncue.policy.options import Options
+from oncue.policy.retry import Exponential
+from oncue.scheduling import Scheduling
+from oncue.store.contract import Store
+from oncue.task import Task
+
+OPTIONS = Options(timeout=6.0, max_runtime=20.0, retry=Exponential("1s", cap="8s"))
+TASK = "scripted"
+
+
+class Operator(Operations, Scheduling):
+    name = "sim"
+
+    def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
+        self.store = store
+        self.now = now
+        self.tasks = {}
+
+    async def connected(self) -> Operator:
+        return self
+
+    async def ids(self, count: int) -> list[int]:
+        return await self.store.reserve(count)
+
+    def find(self, name: str) -> Task[Any, Any]:
+        return self.task()
+
+    def task(self, options: Options = OPTIONS, max_retries: int = 3) -> Task[Any, Any]:
+        """The scripted task, with these options."""
+
+        def scripted(acts: list[dict[str, Any]]) -> None: ...
+
+        return Task(
+            self, scripted, name=TASK, delivery=options.delivery, timeout=options.timeout,  # type: ignore[arg-type]
+            max_runtime=options.max_runtime, retry=options.retry, max_retries=max_retries,
+        )  # fmt: skip
+
+    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
+        options = task.options(None)
+        return {"options": options.stored(), "max_runtime": options.max_runtime, "max_args": 100_000}

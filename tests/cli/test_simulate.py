@@ -1,0 +1,232 @@
+"""`oncue simulate`: the application's own schedules and queues, in virtual time."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.conftest import BAKERY, ROOT, Shell, work_off
+
+Simulate = Callable[..., Any]
+
+
+@pytest.fixture
+def simulate(oncue: Shell) -> Simulate:
+    """Simulates the bakery; the figures as JSON."""
+
+    def simulated(*arguments: str) -> Any:
+        answer = oncue("simulate", "--app", BAKERY, "--json", *arguments)
+        assert answer.code == 0, answer.err
+        return answer.json
+
+    return simulated
+
+
+BUSY = [
+    "--for", "90m", "--nodes", "2", "-c", "2", "--durations", "bake=~2m,*=1s..20s", "--arrivals", "bake=40/h,serve=1/m",
+    "--failures", "*=5%", "--outage", "00:30+5m",
+]  # fmt: skip
+
+
+def test_the_same_seed_gives_the_same_bytes(oncue: Shell, tmp_path: Path) -> None:
+    """In two processes, whose sets and dictionaries of strings are in another order."""
+
+    def run(hash_seed: str) -> tuple[str, bytes]:
+        page = tmp_path / "report.html"
+        done = subprocess.run(
+            [sys.executable, "-m", "oncue", "simulate", "--app", BAKERY, *BUSY, "--report", str(page)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            cwd=tmp_path, capture_output=True, check=True, text=True, timeout=100,
+        )  # fmt: skip
+        assert not done.stderr
+        return done.stdout, page.read_bytes()
+
+    first = run("1")
+    assert run("2") == first
+    assert oncue("simulate", "--app", BAKERY, *BUSY, "--seed", "7").out.splitlines()[1:] != first[0].splitlines()[1:]
+
+
+def test_schedules_run_as_they_are_declared(simulate: Simulate) -> None:
+    """The first instant of the simulated time may be a slot; its last belongs to what comes after."""
+    found = simulate("--days", "1", "--start", "2030-03-01T06:00", "--durations", "*=5s")
+    ran = {one["name"]: (one["slots"], one["ran"], one["latest"]) for one in found["schedules"]}
+    assert ran == {"check_ovens": (144, 144, 0.0), "count_the_till": (2, 2, 0.0), "open_doors": (1, 1, 0.0)}
+    assert found["jobs"]["ended"] == {"succeeded": 147}
+    assert found["findings"][0]["text"] == "1 node is enough to start every job within 1m."
+    assert not Path("oncue.db").exists()
+
+
+def test_an_outage_shows_in_the_slots_and_in_the_backlog(simulate: Simulate) -> None:
+    found = simulate(
+        "--for", "4h", "--start", "2030-03-01T04:00", "--outage", "05:45+30m", "--arrivals", "serve=2/m", "--durations",
+        "*=5s",
+    )  # fmt: skip
+    slots = {one["name"]: one for one in found["schedules"]}
+    assert slots["check_ovens"]["did_not_run"] == {"missed: misfire": 3}
+    assert slots["open_doors"]["ran"] == 1
+    assert 900 <= slots["open_doors"]["latest"] < 960
+    (spell,) = [spell for spell in found["backlog"]["spells"] if spell["outage"]]
+    assert "2030-03-01T05:45" < spell["from"] < "2030-03-01T05:48"
+    assert "2030-03-01T06:15" < spell["to"] < "2030-03-01T06:17"
+    assert spell["waiting"] > 40
+    assert found["capacity"]["nodes_for_all"] == 1
+
+
+def test_too_few_nodes_are_told_and_what_is_advised_is_enough(simulate: Simulate) -> None:
+    busy = ["--for", "3h", "-c", "2", "--arrivals", "bake=60@01:00", "--durations", "bake=4m,*=5s", "--target", "10m"]
+    found = simulate(*busy)
+    (spell,) = found["backlog"]["spells"]
+    assert (spell["from"], spell["to"]) > ("2030-01-01T01:00", "2030-01-01T02:55")
+    assert found["backlog"]["most"] == 58 + 1  # somebody looks at the ovens on the hour, and waits too
+    assert found["findings"][0]["text"] == "1 node is too few: 11 nodes would start every job within 10m."
+    advised = simulate(*busy, "--nodes", "11")
+    assert advised["findings"][0]["tone"] == "good"
+    assert advised["lateness"]["all"]["max"] <= 600
+    assert simulate(*busy, "--nodes", "10")["lateness"]["all"]["max"] > 600
+
+
+def test_failures_are_retried_by_the_tasks_own_rule(simulate: Simulate) -> None:
+    found = simulate("--for", "1h", "--arrivals", "bake=10@00:05", "--durations", "*=10s", "--failures", "bake=100%")
+    (bake,) = [task for task in found["tasks"] if task["name"] == "bake"]
+    assert (bake["jobs"], bake["attempts"], bake["retries"], bake["ended"]) == (10, 30, 20, {"failed": 10})
+    assert found["lateness"]["queues"]["ovens"]["max"] < 1.0  # a retry is due when its ladder says so
+
+
+def test_an_attempt_ends_at_its_time_out(simulate: Simulate) -> None:
+    found = simulate("--for", "2h", "--arrivals", "bake=1@00:05", "--durations", "bake=1h,*=1s")
+    (bake,) = [task for task in found["tasks"] if task["name"] == "bake"]
+    assert (bake["attempts"], bake["seconds_in_seats"]) == (3, 3 * 20 * 60.0)
+
+
+def test_urgent_jobs_go_first_and_limits_are_kept(simulate: Simulate) -> None:
+    crowd = ["--for", "1h", "-c", "8", "--durations", "*=1m", "--arrivals", "bake=40@00:01,serve=8@00:01"]
+    free = simulate(*crowd)["lateness"]["queues"]
+    assert (free["counter"]["max"], free["ovens"]["max"]) == (0.0, 300.0)
+    limited = simulate(*crowd, "--nodes", "3", "--limit", "ovens=3/node,ovens=5")
+    assert limited["lateness"]["queues"]["ovens"]["max"] == pytest.approx(420.0, abs=2)
+    text = "More nodes do not help: the limit of queue ovens would keep jobs waiting beyond 1m."
+    assert limited["findings"][0]["text"] == text
+
+
+def test_process_tasks_have_seats_of_their_own(simulate: Simulate) -> None:
+    found = simulate("--for", "1h", "--processes", "2", "--durations", "*=1m", "--arrivals", "knead=8@00:01")
+    assert found["lateness"]["queues"]["ovens"]["max"] == pytest.approx(180.0, abs=2)
+
+
+def test_queues_that_nobody_serves_are_told(oncue: Shell) -> None:
+    answer = oncue(
+        "simulate", "--app", BAKERY, "--for", "1h", "--queues", "default,ovens", "--arrivals", "serve=6@00:10"
+    )
+    assert answer.code == 0
+    assert answer.out.splitlines()[2] == "No node serves counter (--queues): its jobs wait for ever."
+    assert "6 jobs were not finished at the end (6 queued)." in answer.out
+    assert "Jobs that wait" in answer.out
+    assert "6 ┤" in answer.out
+
+
+def test_durations_can_be_read_from_a_file(simulate: Simulate, tmp_path: Path) -> None:
+    written = tmp_path / "durations"
+    written.write_text("# in the bakery\nbake = 90s  # at least\n* = 2s\n")
+    found = simulate("--for", "1h", "--durations", f"@{written}")["simulated"]["durations"]
+    assert found == "bake=1m30s, check_ovens=2s, count_the_till=2s, knead=2s, open_doors=2s, serve=2s"
+
+
+def test_durations_can_be_measured(oncue: Shell, sqlite_shop: str) -> None:
+    measured = ("simulate", "--for", "1h", "--arrivals", "add=5@00:10", "--durations", "measured,greet=3s", "--json")
+    refused = oncue(*measured)
+    assert refused.code == 2
+    assert "there is no database yet in which anything was measured" in refused.err
+    oncue("enqueue", "add", "a=1")
+    oncue("enqueue", "add", "a=2")
+    work_off(sqlite_shop)
+    found = oncue(*measured).json
+    assert "add=measured, 2 times, " in found["simulated"]["durations"]
+    assert "greet=3s" in found["simulated"]["durations"]
+    assert found["notes"] == ["boom, greet, nap and stuck never ran: without a schedule, and without --arrivals."]
+
+
+def test_the_documentation_s_example_works(oncue: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for its length: three days are for people."""
+    text = (ROOT / "docs" / "simulate.md").read_text("utf-8")
+    (tmp_path / "documented.py").write_text(text.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    written = re.search(r"^oncue (simulate(?:.*\\\n)*.*)", text, re.MULTILINE)
+    assert written is not None
+    command = shlex.split(written[1].replace("\\\n", ""))
+    shorter = {"--days": "--for", "3": "3h", "shop:app": "documented:app", "2030-01-03T08:20+30m": "08:20+30m"}
+    answer = oncue(*(shorter.get(word, word) for word in command), "--start", "2030-01-01T07:00")
+    assert answer.code == 0, answer.err
+    assert "2 nodes are too few: 1" in answer.out
+    assert (tmp_path / "shop.html").exists()
+
+
+BAD = [
+    (["--days", "1", "--for", "1h"], "--for", "expected either --days or --for, not both"),
+    (["--for", "soon"], "--for", "expected a duration such as"),
+    (["--for", "10s"], "--for", "from 1m to 3660d, not '10s'"),
+    (["--for", "99999999d"], "--for", "from 1m to 3660d, not '99999999d'"),
+    (["--for", "2h", "--outage", "08:00+30m"], "--outage", "'08:00+30m' is not in the simulated time"),
+    (["--queues", "default,oven"], "--queues", "there is no queue 'oven'; did you mean 'ovens'?"),
+    (["--arrivals", "bake=100000000@00:30"], "--arrivals", "expected 1,000,000 jobs in the simulated time at most"),
+    (["--arrivals", "bake=1/d,bake=2/d"], "--arrivals", "expected bake once for every hour, not both 1/d and 2/d"),
+    (["--failures", "bake=1%,bake=2%"], "--failures", "expected bake once, not twice"),
+    (["--report", ""], "--report", "its name is empty"),
+    (["--days", "0"], "--days", "greater than or equal to 1"),
+    (["--nodes", "0"], "--nodes", "greater than or equal to 1"),
+    (["--concurrency", "0"], "--concurrency", "greater than or equal to 1"),
+    (["--start", "tomorrow"], "--start", "expected a date or an instant such as 2030-01-31"),
+    (["--start", "1066-10-14"], "--start", "from 1970 to 2200"),
+    (["--durations", "bake=long"], "--durations", "expected a duration such as 200ms"),
+    (["--durations", "bakes=1s"], "--durations", "there is no task 'bakes'; did you mean 'bake'?"),
+    (["--durations", "@nowhere"], "--durations", "expected a file to read after the @"),
+    (["--arrivals", "bake=often"], "--arrivals", "expected a rate such as 20/m"),
+    (["--arrivals", "*=5/d"], "--arrivals", "expected the name of a task before the =, not *"),
+    (["--failures", "bake=200%"], "--failures", "expected a share such as 2%"),
+    (["--outage", "noon"], "--outage", "expected a time of day and a length such as 08:00+30m"),
+    (["--limit", "oven=2"], "--limit", "there is no queue 'oven'; did you mean 'ovens'?"),
+    (["--target", "soon"], "--target", "expected a duration such as"),
+    (["--report", "no/such/folder/report.html"], "--report", "expected a file that can be written"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "option", "complaint"), BAD, ids=[" ".join(one[0]) for one in BAD])
+def test_bad_input_names_the_option(oncue: Shell, arguments: list[str], option: str, complaint: str) -> None:
+    answer = oncue("simulate", "--app", BAKERY, *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert option in answer.err
+    assert complaint in answer.err
+
+
+def test_a_run_that_comes_to_nothing_leaves_no_report(oncue: Shell, tmp_path: Path) -> None:
+    """What was there before stays, and where nothing was there is nothing."""
+    fresh, old = tmp_path / "fresh.html", tmp_path / "old.html"
+    old.write_text("of yesterday")
+    before = sorted(tmp_path.iterdir())
+    for page in (fresh, old):
+        assert oncue("simulate", "--app", BAKERY, "--for", "soon", "--report", str(page)).code == 2
+    assert sorted(tmp_path.iterdir()) == before
+    assert old.read_text() == "of yesterday"
+
+
+def test_it_needs_an_application(oncue: Shell) -> None:
+    answer = oncue("simulate")
+    assert answer.code == 2
+    assert "--app: expected the place of an application" in answer.err
+
+
+def test_the_report_is_a_page(oncue: Shell, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("of yesterday")
+    assert oncue("simulate", "--app", BAKERY, "--for", "1h", "--report", str(page)).code == 0
+    assert not list(tmp_path.glob(".*"))
+    text = page.read_text("utf-8")
+    assert ElementTree.fromstring(text.partition("\n")[2]).find("body/h1").text == f"oncue simulate: {BAKERY}"  # type: ignore[union-attr]

@@ -1,0 +1,231 @@
+"""From what happened to figures, sentences, tables, a document and a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from oncue.planning import report
+from oncue.planning.arrivals import stream
+from oncue.planning.documents import document
+from oncue.planning.figures import Figures, figures
+from oncue.planning.records import Run, Slots, Unstarted, Work
+from oncue.planning.spans import DAY, Span
+from oncue.planning.spreads import Constant
+from oncue.planning.tables import Table, fits, stacked, tables
+from oncue.planning.words import about, asked, notes, percent, sentences
+from tests.planning.test_arithmetic import a_scenario
+
+NINE = 9 * 3600.0
+QUEUES = {"work": "default", "mail": "mail"}
+
+
+def work(due: float, started: float, seconds: float = 10.0, **changed: Any) -> Work:
+    usual = Work((due, 0), "work", "default", 0, due, started, started + seconds, 1, "succeeded")
+    return usual._replace(**changed)
+
+
+def a_run(*done: Work, **changed: Any) -> Run:
+    usual: dict[str, Any] = {
+        "work": done, "unstarted": (), "slots": (), "fired": {}, "jobs": Counter(one.task for one in done),
+        "ended": {}, "left": Counter(),
+    }  # fmt: skip
+    return Run(**{**usual, **changed})
+
+
+def a_jam(jobs: int = 100) -> list[Work]:
+    """So many jobs of 10 s at nine o'clock, on two seats."""
+    return [work(NINE, NINE + number // 2 * 10.0) for number in range(jobs)]
+
+
+def the_figures(run: Run, **changed: Any) -> Figures:
+    durations = {"work": Constant(1.0), "mail": Constant(1.0)}
+    return figures(a_scenario(durations=durations, **changed), run, QUEUES)
+
+
+def said(found: Figures) -> list[str]:
+    return [sentence.text for sentence in sentences(found)]
+
+
+def test_lateness_is_counted_by_queue_and_includes_who_still_waits() -> None:
+    never = Unstarted((DAY - 500, 1), "mail", "mail", 0, DAY - 500, DAY, 1.0, None, False)
+    found = the_figures(a_run(work(0, 0), work(10, 12), work(20, 21), unstarted=(never,)))
+    assert found.by_queue["default"][:] == (3, 1, 2, 2, 2)
+    assert found.by_queue["mail"].max == 500
+    assert found.lateness.max == 500
+    assert found.within_target == 0.75
+
+
+def test_utilisation_leaves_outages_out() -> None:
+    everything = [work(0, 0, DAY / 2), work(0, 0, DAY / 2)]
+    assert the_figures(a_run(*everything)).utilisation == 0.5
+    found = the_figures(a_run(*everything), outages=(Span(DAY / 2, DAY),))
+    assert found.utilisation == 1.0
+    assert found.busiest == (1.0, 0.0)
+
+
+def test_too_few_nodes_are_told_with_the_hour_and_the_cure() -> None:
+    found = the_figures(a_run(*a_jam()))
+    told = said(found)
+    assert told[0] == "1 node is too few: 8 nodes would start every job within 1m."
+    assert "The peak is on Tue 2030-01-01 09:00: 100 seats at once would leave nobody waiting; there are 2." in told
+    assert "From Tue 2030-01-01 09:00 to 09:09, up to 98 jobs waited, the longest for 8.2 min." in told
+    (spell,) = found.troubles
+    assert (spell.span, spell.waiting, spell.longest, spell.outage) == (Span(NINE, NINE + 490), 98, 490, False)
+
+
+def test_enough_nodes_are_told_too() -> None:
+    easy = a_run(*(work(hour * 3600.0, hour * 3600.0) for hour in range(24)))
+    assert said(the_figures(easy))[0] == "1 node is enough to start every job within 1m."
+    assert said(the_figures(easy, nodes=3))[0] == "3 nodes are enough to start every job within 1m; 1 node would do."
+
+
+def test_an_outage_is_no_reason_for_more_nodes() -> None:
+    late = a_run(*(work(NINE + number * 60, NINE + 1800 + number // 2 * 10.0) for number in range(12)))
+    told = said(the_figures(late, outages=(Span(NINE - 60, NINE + 1800),)))
+    assert told[0] == "1 node is enough to start every job within 1m, the time of outages not counted."
+    assert any("to 09:31 around an outage, up to 12 jobs waited, the longest for 30 min." in text for text in told)
+
+
+def test_more_nodes_after_an_outage_are_told_apart_from_what_is_usual() -> None:
+    late = a_run(*(work(NINE + number * 30, NINE + 1800 + number // 2 * 10.0) for number in range(60)))
+    found = the_figures(late, outages=(Span(NINE, NINE + 1800),))
+    told = said(found)
+    cure = "5 nodes would start every job within 1m, the time of outages not counted"
+    assert told[0] == f"1 node is too few: {cure}; without outages, 1 node would do."
+    assert told[1].startswith("The peak is on Tue 2030-01-01 09:30, after an outage: 60 seats at once")
+    (nodes,) = [table for table in tables(found) if table.columns[0] == "nodes"]
+    assert nodes.title == "What other numbers of nodes would do, from the end of each outage"
+    assert [row[-1] for row in nodes.rows if row[-1]] == [
+        "simulated, enough without outages",
+        "99 % in time, all in time",
+    ]
+    assert document("shop:app", found, [])["capacity"]["nodes_without_outages"] == 1
+
+
+def test_queues_that_nobody_serves_come_first_and_need_no_nodes() -> None:
+    waiting = [Unstarted((0, n), "mail", "mail", 0, 0, DAY, 1.0, None, False) for n in range(9)]
+    found = the_figures(a_run(work(0, 0), unstarted=waiting, jobs=Counter(work=1, mail=9)))
+    assert said(found)[:2] == [
+        "No node serves mail (--queues): its jobs wait for ever.",
+        "1 node has seats enough, and yet some jobs waited for longer than 1m.",
+    ]
+    closed = the_figures(a_run(work(0, 0), jobs=Counter(work=1, mail=9)), queues=("other",))
+    assert said(closed)[0] == "No node serves default and mail (--queues): their jobs wait for ever."
+
+
+def test_of_many_spells_the_worst_are_named() -> None:
+    jams = [
+        one._replace(due=one.due + n * 7200, started=one.started + n * 7200 * 1.0)
+        for n in range(5)
+        for one in a_jam(20 + n)
+    ]
+    told = said(the_figures(a_run(*jams)))
+    assert sum(text.startswith("From ") for text in told) == 3
+    assert "There were 2 more such times, none of them worse." in told
+
+
+def test_slots_that_did_not_run_are_told_by_reason() -> None:
+    slots = [
+        Slots("work", 0, 1, "fired", None),
+        Slots("work", 60, 1, "fired", None),
+        Slots("work", 120, 7, "coalesced", "into 2030-01-01T00:05:00+00:00"),
+        Slots("work", 600, 3, "missed", "misfire"),
+        Slots("work", 900, 1, "skipped", "max_instances"),
+        Slots("work", 960, 1, "fired", None),
+    ]
+    too_late = Unstarted((960, 9), "work", "default", 0, 960, 1260, 10.0, "misfire", True)
+    found = the_figures(
+        a_run(work(0, 0), work(60, 160), slots=slots, fired={"work": [0.0, 100.0]}, unstarted=(too_late,))
+    )
+    (schedule,) = found.schedules
+    assert (schedule.slots, schedule.ran, schedule.late, schedule.latest) == (14, 2, 1, 100.0)
+    reasons = "7 coalesced, 3 missed: misfire, 1 not started: misfire, 1 skipped: max_instances"
+    told = f"did not run for 5 of its 14 slots ({reasons})."
+    assert f"Schedule work {told}" in said(found)
+
+
+def test_what_is_left_and_what_failed_is_told() -> None:
+    found = the_figures(
+        a_run(work(0, 0, number=2), ended={"work": Counter(failed=2, succeeded=1)}, left=Counter(queued=3, running=1))
+    )
+    assert found.retries == 1
+    assert "2 jobs failed for good, after all their retries." in said(found)
+    assert "4 jobs were not finished at the end (3 queued, 1 running)." in said(found)
+    found = the_figures(a_run(work(0, 0), ended={"work": Counter(failed=1)}, left=Counter(queued=1)))
+    assert "1 job failed for good, after all its retries." in said(found)
+    assert "1 job was not finished at the end (1 queued)." in said(found)
+
+
+def test_nothing_at_all() -> None:
+    found = the_figures(a_run())
+    assert said(found) == ["Nothing ran: no task has a schedule, and there are no --arrivals."]
+    assert tables(found) == []
+    assert "<svg" in report.page("nothing", found, [], [])
+
+
+def test_notes_say_what_the_figures_stand_on() -> None:
+    found = the_figures(a_run(work(0, 0)), assumed=("work", "mail"), streams=(stream("mail", "5/d"),))
+    assert notes(found, {**QUEUES, "other": "default"}, ["work"]) == [
+        "nobody said how long work and mail take (--durations); 1s is assumed.",
+        "other never ran: without a schedule, and without --arrivals.",
+    ]
+
+
+def test_the_tables_agree_with_the_figures() -> None:
+    shown = {table.title: table for table in tables(the_figures(a_run(*a_jam())))}
+    assert ("default", "100", "4 min", "7.8 min", "8.2 min", "8.2 min") in shown["Lateness by queue"].rows
+    nodes = shown["What other numbers of nodes would do"]
+    assert nodes.rows[0] == ("1", "0.6 %", "4 min", "8.2 min", "8.2 min", "simulated")
+    assert [row[0] for row in nodes.rows if "all in time" in row[-1]] == ["8"]
+    assert shown["Tasks"].rows == [("work", "default", "100", "0", "17 min", "100 %", "")]
+
+
+def test_tables_that_are_too_wide_are_told_row_by_row() -> None:
+    table = Table("Tasks", ("task", "jobs", "", "ends"), (), [("work", "12,345", "", "7 failed, 9 succeeded")])
+    assert fits(table, 4 + 3 + 6 + 3 + 0 + 3 + len("succeeded") + 2)
+    assert not fits(table, 4 + 3 + 6 + 3 + 0 + 3 + len("succeeded") + 1)
+    assert stacked(table) == [("work", "jobs 12,345, ends 7 failed, 9 succeeded")]
+
+
+def test_the_document_is_json_with_everything() -> None:
+    found = document("shop:app", the_figures(a_run(*a_jam())), ["a note"])
+    read = json.loads(json.dumps(found))
+    assert read["capacity"]["nodes_for_all"] == 8
+    assert read["backlog"]["most"] == 98
+    assert read["backlog"]["at"] == "2030-01-01T09:00:00+00:00"
+    assert len(read["backlog"]["over_time"]) == 72
+    assert read["lateness"]["all"]["max"] == 490
+    assert read["notes"] == ["a note"]
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
+    found = the_figures(a_run(*a_jam(), work(0, 0, queue="<b>&")), outages=(Span(3600, 7200),))
+    text = report.page("<script>alert(1)</script>", found, ["a <note>"], asked(found.scenario, "shop:app"))
+    opening, _, rest = text.partition("\n")
+    assert opening == "<!DOCTYPE html>"
+    page = ElementTree.fromstring(rest)
+    assert page.find("head/title").text == "<script>alert(1)</script>"  # type: ignore[union-attr]
+    svgs = page.findall(".//{http://www.w3.org/2000/svg}svg")
+    assert [svg.get("aria-label") for svg in svgs] == ["Jobs that wait", "Seats in use", "How late jobs begin"]
+    assert not page.findall(".//script")
+    assert not re.search(r"(src|href|url|@import)\s*[=(:]", text)
+    numbers = re.findall(r"[MLHV ](-?\d+\.\d)", " ".join(path.get("d", "") for path in page.iter() if path.get("d")))
+    assert all(-1 <= float(number) <= 961 for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.2, "200 ms"), (1.5, "1.5 s"), (90, "90 s"), (2280, "38 min"), (9000, "2.5 h"), (30 * DAY, "30 d")],
+)
+def test_durations_for_people(seconds: float, text: str) -> None:
+    assert about(seconds) == text
+
+
+def test_shares_for_people() -> None:
+    assert [percent(share) for share in (0, 0.004, 0.13, 1)] == ["0 %", "0.4 %", "13 %", "100 %"]

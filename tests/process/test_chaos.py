@@ -1,0 +1,51 @@
+"""A little of `make chaos`: zombies in each kind of write, and lines that swallow, delay, break and keep silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from chaos import lines, replies, zombies
+from chaos.stage import LOAD, Outcome, staged
+from tests.process.standstill import Point
+from tests.process.wire import WRITES, wired
+
+BEFORE = tuple(Point(verb, "before") for verb in ("beat", "apply"))
+POINTS = {
+    "sqlite": (Point("decide", "before"), *BEFORE, Point("claim", "after"), Point("enqueue", "before")),
+    "postgresql": (Point("renew", "before"), *BEFORE, Point("claim", "before"), Point("enqueue", "after")),
+}
+"""One of each; a leader can stand still at one of its two writes only. `make chaos` has all of them on both."""
+
+
+def verify(outcome: Outcome) -> None:
+    assert not outcome.faults, "\n".join(f"{promise}: {told}" for promise, told in outcome.faults)
+
+
+@pytest.mark.contract("QUE-9", "SLOT-3", "SLOT-16")
+def test_whoever_stood_still_in_the_middle_of_a_write_changes_nothing(database_url: str, tmp_path: Path) -> None:
+    """Each is declared lost meanwhile and others have its jobs, or its lead; then it is a member again."""
+    with staged(database_url, tmp_path, Random(1)) as stage:
+        crew, client = zombies.started(stage, 6)
+        points = POINTS[database_url.partition(":")[0]]
+        with stage.cluster.load(*LOAD, pause=0.1, times=1, seconds=0.4):
+            assert zombies.rise(stage, zombies.chosen(stage, crew, client, points)) == len(points)
+        stage.cluster.kill(client)
+        stage.finish(crew)
+    verify(stage.outcome)
+    assert stage.outcome.done["late writes rejected"] >= len(points) - 2
+
+
+@pytest.mark.contract("HOOK-12", "QUE-9", "QUE-18")
+def test_a_line_that_swallows_replies_and_breaks_and_keeps_silent(postgres_url: str, tmp_path: Path) -> None:
+    with wired(postgres_url, Random(1)) as wire, staged(postgres_url, tmp_path, Random(1), wire.url) as stage:
+        crew, clients = lines.started(stage, 3)
+        replies.swallow(stage, 20, wire)
+        assert min(wire.happened[kind] for kind in WRITES) > 0
+        lines.suffer(stage, 6, wire)
+        stage.cluster.kill(*clients)
+        lines.pick_up(stage, 2, wire)
+        stage.finish(crew)
+    verify(stage.outcome)

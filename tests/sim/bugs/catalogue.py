@@ -1,0 +1,20 @@
+"""All the bugs of the kit, and the table of them that the documentation shows."""
+
+from __future__ import annotations
+
+from tests.sim.bugs import fencing, kit, leases, lifecycles, replies, slots, upkeep
+from tests.sim.bugs.kit import Bug
+
+PARTS = (fencing, leases, replies, lifecycles, upkeep, slots)
+"""Importing them has filled the list."""
+
+BUGS: tuple[Bug, ...] = tuple(kit.BUGS)
+
+
+def table() -> list[str]:
+    head = ["| the bug | where it was seen | what catches it |", "| --- | --- | --- |"]
+    return [*head, *(f"| {bug.name} | {bug.seen_in} | {_promises(bug)} |" for bug in BUGS)]
+
+
+def _promises(bug: Bug) -> str:
+    return "; ".join(f"*{promise}*" for promise in bug.caught_by)

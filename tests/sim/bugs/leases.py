@@ -1,0 +1,103 @@
+"""Who a process is, whether it lives, and who leads."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import datetime
+from random import Random
+from uuid import NAMESPACE_DNS, UUID, uuid5
+
+from oncue import identity
+from oncue.engine.leadership import Leadership
+from oncue.engine.recovery import Recovery
+from oncue.model import Node
+from oncue.store import sqlite_values as values
+from oncue.store.sqlite import SqliteStore
+from tests.sim.bugs import runs
+from tests.sim.bugs.kit import Patch, bug
+
+
+@bug(
+    "a node's lease that is renewed by name",
+    seen_in="apalis: a worker that died was not given up while another of its name sent heartbeats "
+    "(apalis-dev/apalis#507)",
+    run=runs.endless,
+    caught_by="once faults stop, everything ends in time",
+)
+def node_lease_by_name(patch: Patch) -> None:
+    namesakes = "where name = (select name from oncue_nodes where id = :node)"
+    patch.sql("beat", "where id = :node", namesakes)
+
+    async def beat(self: SqliteStore, node: UUID, now: datetime, expires_at: datetime) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            parameters = {"node": str(node), "now": values.micros(now), "expires_at": values.micros(expires_at)}
+            connection.execute(self._sql["tide"], {"now": values.micros(now)})
+            return connection.execute(self._sql["beat"], parameters).rowcount > 0
+
+        return await self._writer.write(work)
+
+    patch.replace(SqliteStore, "beat", beat)
+
+
+@bug(
+    "a recovery that trusts a name",
+    seen_in="apalis: a worker that started took over what another of its name was doing (apalis-dev/apalis#507)",
+    run=runs.namesakes,
+    caught_by=("only the dead are declared lost", "only a lost node's jobs are rescued"),
+)
+def recovery_by_name(patch: Patch) -> None:
+    async def surely(self: Recovery, predecessor: Node, now: datetime) -> bool:
+        return True
+
+    patch.replace(Recovery, "_is_dead", surely)
+
+
+@bug(
+    "the leader's lease that is renewed by name only",
+    seen_in="Oban: a node that had lost the lead renewed the new leader's lease, and cron fired twice for 19 days "
+    "(oban-bg/oban#1488)",
+    run=runs.sleeping_leaders,
+    caught_by="epochs only grow, and each has one holder",
+)
+def leader_lease_by_name(patch: Patch) -> None:
+    patch.sql("renew", "and holder = :holder and epoch = :epoch and expires_at > :now", "")
+
+
+@bug(
+    "the host's name as identity",
+    seen_in="Oban for Python: the workers of one machine took each other for themselves (oban-bg/oban-py#32)",
+    run=runs.work,
+    caught_by=(
+        "attempts of one job never overlap under valid leases",
+        "a job is claimed only when it waits",
+        "only a lost node's jobs are rescued",
+    ),
+)
+def host_name_as_identity(patch: Patch) -> None:
+    def of_this_host(dice: Random) -> UUID:
+        return uuid5(NAMESPACE_DNS, "host")
+
+    patch.replace(identity, "new_node_id", of_this_host)
+
+
+@bug(
+    "a zombie's beat that brings its lost lease back",
+    seen_in="leases as keys with a time to live: the late heartbeat sets the key anew, and nobody tells the worker "
+    "that it was given up",
+    run=runs.sleepers,
+    caught_by=("a lease that was lost is not renewed", "a limited queue keeps its limit"),
+)
+def beat_of_a_zombie(patch: Patch) -> None:
+    patch.sql("beat", "set beat_at = :now", "set lost_at = null, beat_at = :now")
+    patch.sql("beat", "and lost_at is null", "")
+
+
+@bug(
+    "a leader that goes on after its lease",
+    seen_in="Oban: a node that could not hold an election kept what it believed of itself (oban-bg/oban#1488)",
+    run=runs.sleeping_leaders,
+    caught_by=("only the current leader decides", "a slot is decided once"),
+)
+def leader_for_ever(patch: Patch) -> None:
+    patch.replace(Leadership, "epoch", property(lambda self: None if self.held is None else self.held.epoch))
+    patch.sql("leads", "and holder = :node and epoch = :epoch", "")

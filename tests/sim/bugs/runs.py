@@ -1,0 +1,269 @@
+"""The runs that bugs are looked for in: from a seed to what the checker finds.
+
+Most bugs show under the random work and random faults of the simulator's own runs. The others need a setting that
+brings out what they get wrong: jobs that nothing cuts off, an operator on a slow line, a leader that stands still.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from oncue.sim.checker import Violation, check
+from oncue.sim.faults import CrashNode, Fault, PauseNode, StoreErrors, heal, simulate, simulate_schedules, verdict
+from oncue.sim.operator import OPTIONS
+from oncue.sim.script import Act
+from oncue.sim.world import PACE, World
+
+NODES = ("one", "two", "three")
+ENDLESS = dataclasses.replace(OPTIONS, timeout=None, max_runtime=None)
+"""Nothing cuts these jobs off: whatever strands one strands it for ever."""
+ONCE = dataclasses.replace(OPTIONS, delivery="at_most_once")
+SOON = 60.0
+"""Within so many seconds after the last fault everything has to have ended."""
+
+# --- the simulator's own runs ---------------------------------------------------------------------------------------
+
+
+def work(seed: int) -> list[Violation]:
+    """Random work under random faults."""
+    return _closed(*simulate(seed))
+
+
+def limited(seed: int) -> list[Violation]:
+    """The same on a queue that runs two jobs at once, on all nodes together."""
+    return _closed(*simulate(seed, limit=2))
+
+
+def schedules(seed: int) -> list[Violation]:
+    """Random schedules under random faults, and operators who meddle with them."""
+    return _closed(*simulate_schedules(seed))
+
+
+# --- processes that are not well ------------------------------------------------------------------------------------
+
+
+def endless(seed: int) -> list[Violation]:
+    """Jobs without a time limit. Processes die and come back under their names; meanwhile the others' calls fail."""
+    dice = Random(f"endless {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.05)))
+    for _ in range(4):
+        acts = [[Act(seconds=dice.choice((2.0, 5.0)))] for _ in range(dice.randint(1, 3))]
+        _submit(world, dice.uniform(0, 5), acts, options=ENDLESS)
+    for _ in range(2):
+        at, victim = dice.uniform(1, 6), dice.choice(NODES)
+        _strike(world, CrashNode(at, victim, 1.0))
+        for node in NODES:
+            _strike(world, StoreErrors(at + 2.0, node, 0.6, 3.0))
+    return _recovered(world, 12.0)
+
+
+def hanging(seed: int) -> list[Violation]:
+    """Some jobs never end by themselves."""
+    world = _cluster(seed)
+    for number in range(8):
+        _submit(world, number / 2, [[Act("hang" if number % 2 else "ok"), Act()]])
+    return _recovered(world, 8.0)
+
+
+def killers(seed: int) -> list[Violation]:
+    """A job that takes every process down that runs it, among others that do no harm."""
+    dice = Random(f"killers {seed}")
+    world = _cluster(seed, concurrency=8)
+    harmless = [[Act(seconds=dice.uniform(2, 3))] for _ in range(7)]
+    _submit(world, 1.0, [*harmless, [Act("crash", seconds=0.5)]], options=ENDLESS)
+    return _recovered(world, 30.0)
+
+
+def sleepers(seed: int) -> list[Violation]:
+    """A node stands still in the middle of its jobs, and goes on when another has taken them over, or later."""
+    dice = Random(f"sleepers {seed}")
+    world = _cluster(seed, dice.choice((0.05, 0.3)))
+    for _ in range(8):
+        options = dice.choice((OPTIONS, ONCE, ENDLESS))
+        _submit(world, 0.5, [[Act(seconds=dice.choice((2.0, 4.0, 6.0)))]], options=options)
+    _strike(world, PauseNode(dice.uniform(0.7, 2.5), dice.choice(NODES), dice.uniform(3.0, 8.0)))
+    return _recovered(world, 12.0)
+
+
+def limited_sleepers(seed: int) -> list[Violation]:
+    """Two jobs may run at once, many wait; the node that runs them stands still until others have its seats."""
+    dice = Random(f"limited sleepers {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.1)))
+    world.limit(2)
+    _submit(world, 1.0, [[Act(seconds=dice.choice((0.5, 1.0)))] for _ in range(30)])
+    for number in range(3):
+        _strike(world, PauseNode(2.0 + 6 * number, NODES[number], dice.uniform(3.5, 5.0)))
+    return _recovered(world, 22.0)
+
+
+def namesakes(seed: int) -> list[Violation]:
+    """Processes start under the name of one that is alive and at work, as in a rolling deployment."""
+    dice = Random(f"namesakes {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.05)))
+    for _ in range(8):
+        _submit(world, dice.uniform(0, 4), [[Act(seconds=dice.choice((1.0, 3.0)))]])
+    for number in range(2):
+        world.after(2.0 + number, partial(_boot, world, f"{number} too", dice.choice(NODES)))
+    return _recovered(world, 8.0)
+
+
+def bad_lines(seed: int) -> list[Violation]:
+    """Every fifth call of every node fails: before it reached the database, or after, when only the reply is lost."""
+    dice = Random(f"bad lines {seed}")
+    world = _cluster(seed, 0.02)
+    for node in NODES:
+        _strike(world, StoreErrors(1.0, node, 0.2, 8.0))
+    for _ in range(16):
+        act = Act(seconds=dice.choice((0.1, 1.0)))
+        _submit(world, dice.uniform(0, 8), [[act]], options=dice.choice((ENDLESS, ONCE)))
+    return _recovered(world, 10.0)
+
+
+def shutdowns(seed: int) -> list[Violation]:
+    """Nodes are shut down while they work: what they have in hand is given back, and then they leave."""
+    dice = Random(f"shutdowns {seed}")
+    world = _cluster(seed)
+    for _ in range(12):
+        _submit(world, dice.uniform(0, 6), [[Act(seconds=2.0)]], options=dice.choice((OPTIONS, ONCE, ENDLESS)))
+    for number, name in enumerate(NODES):
+        world.after(2.0 + 2 * number, partial(_shut_down, world, name))
+    return _recovered(world, 12.0)
+
+
+def sleeping_leaders(seed: int) -> list[Violation]:
+    """A leader stands still in the middle of a decision, and goes on when another leads, or later."""
+    world = World(seed, latency=0.3)
+    for name in NODES[:2]:
+        world.boot(name)
+    world.run(2.0)
+    world.schedule("often", "@every 1s", missed="each", max_instances=100)
+    world.run(2.0 + seed * 0.05)
+    for name in [name for name, member in world.members.items() if member.leads]:
+        world.pause(name)
+        world.run(3.0 * (seed % 2))
+        assert world.run_until(lambda: any(one.leads and not one.paused for one in world.members.values()), 60)
+        world.run(3.0 * (seed % 2))
+        world.resume(name)
+    world.run(3.0)
+    return _closed(world, check(world.history.events, world.final()))
+
+
+def long_slots(seed: int) -> list[Violation]:
+    """Schedules whose runs take longer than their slots are apart, on nodes with one seat each."""
+    world = _cluster(seed, 0.02, concurrency=1)
+    for number in range(2):
+        world.schedule(f"often {number}", "@every 1s", Act(seconds=2.5), max_instances=1)
+    world.run(12.0)
+    return _closed(world, check(world.history.events, world.final()))
+
+
+# --- clients, operators, and what is kept ---------------------------------------------------------------------------
+
+
+def slow_lines(seed: int) -> list[Violation]:
+    """Every call takes its time. Clients send the same job twice at once, and operators cancel what they just read."""
+    dice = Random(f"slow lines {seed}")
+    world = _cluster(seed, 0.2)
+    for number in range(8):
+        at, act = dice.uniform(0, 4), Act(seconds=dice.choice((0.1, 0.4)))
+        for _ in range(2):
+            _submit(world, at, [[act]], keys=[f"key {dice.randrange(2)}"] if number % 2 else None)
+    for _ in range(12):
+        world.after(dice.uniform(0.2, 6), partial(_cancel_one, world, dice))
+    return _recovered(world, 8.0)
+
+
+def bad_clients(seed: int) -> list[Violation]:
+    """Every third call of a client fails: before it reached the database, or after."""
+    dice = Random(f"bad clients {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.02)))
+    _strike(world, StoreErrors(0.0, None, 0.33, 9.0))
+    for _ in range(12):
+        _submit(world, dice.uniform(0, 8), [[Act()]], delay=dice.choice((0.0, 3.0)))
+    return _recovered(world, 10.0)
+
+
+def lost_hints(seed: int) -> list[Violation]:
+    """Two of three wake-ups are late, or do not come at all."""
+    dice = Random(f"lost hints {seed}")
+    world = _cluster(seed, hints=0.33)
+    for _ in range(6):
+        _submit(world, dice.uniform(0, 4), [[Act()]], delay=dice.choice((0.0, 1.0)))
+    return _recovered(world, 5.0)
+
+
+def same_keys(seed: int) -> list[Violation]:
+    """Jobs that share two keys, and mostly fail at first: while one runs or waits for its retry, others are sent."""
+    dice = Random(f"same keys {seed}")
+    world = _cluster(seed)
+    for _ in range(16):
+        acts = [Act(dice.choice(("fail", "fail", "ok")), 0.3), Act()]
+        _submit(world, dice.uniform(0, 8), [acts], keys=[f"key {dice.randrange(2)}"])
+    return _recovered(world, 10.0)
+
+
+def keeping_little(seed: int) -> list[Violation]:
+    """Finished jobs are kept for ten seconds; some jobs wait for longer than that."""
+    dice = Random(f"keeping little {seed}")
+    world = World(seed, pace=dataclasses.replace(PACE, retention=10.0, ledger_retention=10.0))
+    for name in NODES[:2]:
+        world.boot(name)
+    for _ in range(6):
+        _submit(world, dice.uniform(0, 30), [[Act(seconds=0.5)]], delay=dice.choice((0.0, 80.0)))
+    return _recovered(world, 70.0)
+
+
+# --- how they are made ----------------------------------------------------------------------------------------------
+
+
+def _cluster(seed: int, latency: float = 0.0, **terms: Any) -> World:
+    world = World(seed, latency=latency, **terms)
+    for name in NODES:
+        world.boot(name)
+    return world
+
+
+def _boot(world: World, name: str, known_as: str) -> None:
+    world.boot(name, known_as=known_as)
+
+
+def _submit(world: World, at: float, jobs: Sequence[Sequence[Act]], **options: Any) -> None:
+    world.after(at, lambda: world.submit(world.batch(jobs, **options)))
+
+
+def _strike(world: World, fault: Fault) -> None:
+    world.after(fault.at, partial(fault.strike, world))
+
+
+def _shut_down(world: World, name: str) -> None:
+    """In the order of a drain whose time is over: claim no more, give back, let the outcomes be written, leave."""
+    member = world.members[name]
+    member.frozen = frozenset({member.worker.claimer.name})
+    member.executor.release_waiting("shutdown")
+    member.executor.release_running("shutdown")
+    world.after(0.5, partial(world.shut_down, name))
+    world.after(1.0, partial(world.revive, name))
+
+
+def _recovered(world: World, disturbed: float) -> list[Violation]:
+    """Let the faults happen, and then what is left of the work end."""
+    world.run(disturbed)
+    heal(world)
+    world.run_until(world.drained, SOON)
+    world.run(1.0)
+    return _closed(world, verdict(world, SOON))
+
+
+def _closed(world: World, violations: list[Violation]) -> list[Violation]:
+    world.close()
+    return violations
+
+
+def _cancel_one(world: World, dice: Random) -> None:
+    unfinished = [job for job in world.jobs() if not job.finished]
+    if unfinished:
+        world.errand(world.colleague.cancel(dice.choice(unfinished).id))

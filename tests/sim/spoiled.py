@@ -1,0 +1,552 @@
+"""What can go wrong in a clean history, one thing at a time, and which promise it breaks."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.sim.story import A_MOMENT, SECOND, Story, later
+
+Spoil = Callable[[Story], object]
+
+
+class Case(NamedTuple):
+    promise: str
+    says: str
+    spoil: Spoil
+
+
+CASES: list[Case] = []
+
+
+def breaks(promise: str, says: str) -> Callable[[Spoil], Spoil]:
+    def declare(spoil: Spoil) -> Spoil:
+        CASES.append(Case(promise, says, spoil))
+        return spoil
+
+    return declare
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+@breaks("nothing acknowledged is lost", "job 1 was acknowledged and is not there")
+def lost(story: Story) -> None:
+    del story.rows[1]
+    story.find("prune").fields["jobs"] = 0
+
+
+@breaks("nothing acknowledged is lost", "job 9 was acknowledged and is not there")
+def pruned_before_its_end(story: Story) -> None:
+    del story.rows[9]
+    story.drop(story.find("change", id=9))
+
+
+@breaks("nothing acknowledged is lost", "job 1 was refused and is there")
+def refused_and_there(story: Story) -> None:
+    answer = story.find("enqueue.ok", ids=[1, 2])
+    story.change_event(answer, kind="enqueue.fail")
+
+
+@breaks("nothing acknowledged is lost", "job 1 was acknowledged as 2")
+def answered_for_another(story: Story) -> None:
+    story.find("enqueue.ok", ids=[1, 2]).fields["standing"][0] = 2
+
+
+@breaks("a key has one unfinished job", "share the key 'k'")
+def two_of_a_key_in_the_end(story: Story) -> None:
+    for job_id in (3, 6):
+        story.rows[job_id]["state"] = "queued"
+
+
+@breaks("a key has one unfinished job", "job 6 took the key 'k' of an unfinished job")
+def two_of_a_key_for_a_while(story: Story) -> None:
+    story.move(story.find("job", id=6), after=story.find("claim", id=3, claim_no=2))
+
+
+@breaks("a key has one unfinished job", "job 3 took the key 'k' of an unfinished job")
+def a_retry_that_takes_a_key(story: Story) -> None:
+    story.move(story.find("job", id=6), after=story.find("change", id=3, state="cancelled"))
+
+
+@breaks("a job ends once, and stays as it ended", "job 1 was written after its end")
+def ended_twice(story: Story) -> None:
+    story.rows[1] |= {"state": "running"}
+    story.change("a", 1, "failed")
+
+
+@breaks("a row is what was written last", "the row of job 1 differs in retry_count")
+def another_row(story: Story) -> None:
+    story.rows[1]["retry_count"] = 2
+
+
+@breaks("a row is what was written last", "the row of job 1 differs in finished_at")
+def another_end(story: Story) -> None:
+    story.rows[1]["ended_at"] += 1
+
+
+@breaks("a row is what was written last", "job 9 is succeeded and nobody wrote that")
+def an_end_from_nowhere(story: Story) -> None:
+    story.drop(story.find("change", id=9))
+
+
+@breaks("only the current claim writes", "a stale write to job 4 was accepted")
+def a_late_write(story: Story) -> None:
+    story.find("change", id=4, accepted=False).fields["accepted"] = True
+
+
+@breaks("only the current claim writes", "a stale write to job 4 was accepted")
+def a_write_under_an_old_claim(story: Story) -> None:
+    story.find("change", id=4, state="succeeded").fields["claim_no"] = 1
+
+
+@breaks("only the current claim writes", "claim 1 of job 1 was settled twice")
+def settled_twice(story: Story) -> None:
+    change = story.find("change", id=1)
+    story.put(change, "a", "change", **change.fields)
+
+
+@breaks("only the current claim writes", "job 1 was written under claim 1, which nobody has")
+def written_without_a_claim(story: Story) -> None:
+    story.drop(story.find("claim", id=1), story.find("start", id=1))
+
+
+@breaks("only stale writes are rejected", "a current write to job 1 was rejected")
+def a_good_write_that_is_rejected(story: Story) -> None:
+    change = story.find("change", id=1)
+    story.put(story.find("outcome", id=1), "a", "change", **{**change.fields, "accepted": False})
+
+
+@breaks("claim_no grows with every claim", "job 4 was claimed twice under one number")
+def claimed_twice(story: Story) -> None:
+    story.find("claim", id=4, claim_no=2).fields["claim_no"] = 1
+
+
+@breaks("claim_no grows with every claim", "claim_no of job 4 went back")
+def a_number_that_goes_back(story: Story) -> None:
+    story.find("claim", id=4).fields["claim_no"] = 3
+
+
+@breaks("claim_no grows with every claim", "the row of job 4 forgot a claim")
+def a_forgotten_claim(story: Story) -> None:
+    story.rows[4]["claim_no"] = 1
+
+
+@breaks("a job is claimed only when it waits", "job 4 was claimed while it was running")
+def claimed_while_it_runs(story: Story) -> None:
+    story.drop(story.find("change", id=4, accepted=True))
+
+
+@breaks("a job is claimed only when it waits", "job 2 was claimed before its time")
+def claimed_early(story: Story) -> None:
+    story.find("change", id=2, state="retrying").fields["visible_at"] += 5 * SECOND
+
+
+@breaks("an at-most-once attempt is not repeated", "job 4 is attempted again")
+def tried_again_after_a_crash(story: Story) -> None:
+    story.find("job", id=4).fields["options"] = '{"delivery":"at_most_once"}'
+
+
+@breaks("an at-most-once attempt is not repeated", "job 2 is attempted again")
+def tried_again_after_a_time_out(story: Story) -> None:
+    story.find("job", id=2).fields["options"] = '{"delivery":"at_most_once"}'
+    story.find("outcome", id=2).fields["outcome"] = "TimedOut"
+
+
+@breaks("attempts are counted as they begin", "job 2 went from 1 to 3 attempts")
+def counted_twice(story: Story) -> None:
+    story.find("change", id=2, claim_no=2).fields["attempt"] = 3
+
+
+@breaks("attempts are counted as they begin", "an attempt of job 2 was not counted")
+def not_counted(story: Story) -> None:
+    story.find("change", id=2, claim_no=1).fields.update(outcome=None, attempt=0)
+
+
+# --- attempts -------------------------------------------------------------------------------------------------------
+
+
+@breaks("nothing starts after the end", "job 1 was claimed after its end")
+def claimed_after_its_end(story: Story) -> None:
+    story.rows[1]["state"] = "queued"
+    story.claim("a", 1)
+
+
+@breaks("nothing starts after the end", "job 1 was started after its end")
+def started_after_its_end(story: Story) -> None:
+    story.start("a", 1)
+
+
+@breaks("attempts of one job never overlap under valid leases", "two attempts of job 4 ran at once")
+def at_once(story: Story) -> None:
+    """The node that was taken for dead is alive, its lease too."""
+    story.drop(story.find("crash"), story.find("lease.end"))
+    story.events[:] = [e for e in story.events if e.node != "b" or e.kind != "lease"]
+    story.put(story.find("boot"), "b", "lease", until=later(1000))
+
+
+@breaks("a claim is good for one attempt", "claim 1 of job 1 was started 2 times")
+def started_twice(story: Story) -> None:
+    start = story.find("start", id=1)
+    story.put(start, "a", "start", **start.fields)
+
+
+@breaks("what an attempt came to is what is written", "an attempt of job 1 came to Succeeded, not to queued")
+def a_success_that_is_forgotten(story: Story) -> None:
+    story.find("change", id=1).fields["state"] = "queued"
+
+
+@breaks("a limited queue keeps its limit", "4 attempts ran at once in the queue default, 3 may")
+def one_too_many(story: Story) -> None:
+    _crowd(story, 4)
+
+
+@breaks("a limited queue keeps its limit", "3 attempts ran at once in the queue default, 2 may")
+def one_too_many_for_a_lower_limit(story: Story) -> None:
+    story.tell("world", "limit", queue="default", globally=2)
+    story.wait(20)
+    _crowd(story, 3)
+
+
+@breaks("a limited queue keeps its limit", "6 attempts ran at once in the queue default, 5 may")
+def one_too_many_for_a_higher_limit(story: Story) -> None:
+    _crowd(story, 3)
+    story.tell("world", "limit", queue="default", globally=5)
+    _crowd(story, 3, first=200)
+
+
+def _crowd(story: Story, count: int, first: int = 100) -> None:
+    for job_id in range(first, first + count):
+        story.enqueue(job_id)
+        story.claim("a", job_id)
+        story.start("a", job_id)
+
+
+@breaks("retries keep to their policy", "job 2 was retried outside of its budget of 0")
+def beyond_the_budget(story: Story) -> None:
+    story.find("job", id=2).fields["max_retries"] = 0
+
+
+@breaks("retries keep to their policy", "job 2 is retried after 0.06 s, not 48 to 72 s")
+def in_the_wrong_unit(story: Story) -> None:
+    told = story.find("change", id=2, state="retrying").fields
+    told["visible_at"] = told["ended_at"] + 60_000
+
+
+@breaks("retries keep to their policy", "job 4 was charged a retry without one")
+def a_rescue_that_costs_a_retry(story: Story) -> None:
+    story.find("change", id=4).fields["retry_count"] = 1
+
+
+@breaks("retries keep to their policy", "job 6 failed with retries left")
+def given_up_early(story: Story) -> None:
+    story.find("change", id=6).fields["reason"] = None
+
+
+@breaks("suspects run one at a time", "a ran two suspects at once")
+def suspects_together(story: Story) -> None:
+    story.move(story.find("outcome", id=4), after=story.find("outcome", id=5))
+
+
+@breaks("a poisonous job ends after three crashes", "job 4 started after 3 crashes")
+def poison_that_starts(story: Story) -> None:
+    story.find("start", id=4, claim_no=2).fields["crashes"] = 3
+
+
+@breaks("a poisonous job ends after three crashes", "job 4 goes on after 3 crashes")
+def poison_that_goes_on(story: Story) -> None:
+    story.find("claim", id=4).fields["crashes"] = 2
+    story.find("change", id=4).fields["crashes"] = 3
+
+
+@breaks("a poisonous job ends after three crashes", "job 1 was called poison too early")
+def poison_too_early(story: Story) -> None:
+    story.find("change", id=1).fields["reason"] = "poison"
+
+
+@breaks("only a lost node's jobs are rescued", "job 4 went from 0 to 2 crashes")
+def two_crashes_at_once(story: Story) -> None:
+    story.find("change", id=4).fields["crashes"] = 2
+
+
+@breaks("only a lost node's jobs are rescued", "job 4 was taken from a node that is alive")
+def rescued_from_the_living(story: Story) -> None:
+    rescue = story.find("change", id=4)
+    story.drop(story.find("lease.end"))
+    last = [event for event in story.events if event.kind == "lease" and event.node == "b"][-1]
+    last.fields["until"] = rescue.at + SECOND
+
+
+@breaks("only a lost node's jobs are rescued", "job 4 was rescued and is no suspect")
+def a_crash_that_is_not_counted(story: Story) -> None:
+    story.find("change", id=4).fields["crashes"] = 0
+
+
+# --- operations -----------------------------------------------------------------------------------------------------
+
+
+@breaks("an answer tells the truth", "a call failed and had effects")
+def failed_and_done(story: Story) -> None:
+    op = story.find("claim", id=1).fields["op"]
+    story.change_event(story.find("claim.ok", op=op), kind="claim.fail")
+
+
+@breaks("an answer tells the truth", "a call had effects after its answer")
+def answered_before_it_was_done(story: Story) -> None:
+    change = story.find("change", id=1)
+    story.move(change, after=story.find("apply.ok", op=change.fields["op"]))
+
+
+@breaks("an answer tells the truth", "a call was answered and did nothing")
+def answered_and_not_done(story: Story) -> None:
+    story.drop(story.find("change", id=4, accepted=False))
+
+
+@breaks("an answer tells the truth", "the jobs [9] were acknowledged before they were written")
+def acknowledged_before_the_commit(story: Story) -> None:
+    story.move(story.find("job", id=9), after=story.find("enqueue.ok", ids=[9]))
+
+
+@breaks("nothing happens that nobody asked for", "no call 999 waits for this")
+def done_without_being_asked(story: Story) -> None:
+    story.find("change", id=1).fields["op"] = 999
+
+
+@breaks("nothing happens that nobody asked for", "no call")
+def answered_twice(story: Story) -> None:
+    answer = story.find("apply.ok")
+    story.put(answer, answer.node, "apply.unknown", **answer.fields)
+
+
+@breaks("nothing happens that nobody asked for", "job 77 was not asked for")
+def written_under_another_number(story: Story) -> None:
+    story.find("job", id=9).fields["id"] = 77
+
+
+@breaks("only the living act", "b acts after its death")
+def a_ghost_that_starts(story: Story) -> None:
+    story.put(story.find("lease.end"), "b", "start", id=4, claim_no=1, crashes=0)
+
+
+@breaks("only the living act", "b acts after its death")
+def a_ghost_that_calls(story: Story) -> None:
+    story.put(story.find("lease.end"), "b", "claim.invoke", op=999)
+
+
+@breaks("a claim whose reply was lost is not run", "job 5 was started without its claim")
+def run_without_an_answer(story: Story) -> None:
+    story.put(story.find("claim", id=5), "b", "start", id=5, claim_no=1, crashes=0)
+
+
+@breaks("a claim whose reply was lost is not run", "job 1 was started by another node")
+def run_by_another(story: Story) -> None:
+    story.change_event(story.find("start", id=1), node="b")
+
+
+# --- slots ----------------------------------------------------------------------------------------------------------
+
+
+@breaks("a slot is decided once", "was decided twice")
+def decided_twice(story: Story) -> None:
+    slot = story.find("slot", verdict="skipped")
+    story.put(slot, "a", "slot", **slot.fields)
+
+
+@breaks("a slot is decided once", "was decided twice")
+def in_a_run_too(story: Story) -> None:
+    story.find("slot", verdict="fired").fields["until"] = later(120)
+
+
+@breaks("a slot and its job are written together", "was decided without its job 11")
+def without_its_job(story: Story) -> None:
+    story.drop(story.find("job", id=11))
+
+
+@breaks("a slot and its job are written together", "was decided without its job 11")
+def in_two_transactions(story: Story) -> None:
+    story.find("job", id=11).fields["op"] = 999
+
+
+@breaks("a slot and its job are written together", "fired without a job")
+def fired_for_nothing(story: Story) -> None:
+    story.find("slot", verdict="skipped").fields["verdict"] = "fired"
+
+
+@breaks("a slot and its job are written together", "job 1 of often belongs to no slot")
+def a_job_of_no_slot(story: Story) -> None:
+    story.rows[1]["schedule"] = 1
+
+
+@breaks("no slot is decided early", "was decided before its time")
+def early(story: Story) -> None:
+    story.find("slot", verdict="skipped").fields.update(at=later(180), until=later(180))
+
+
+@breaks("no more runs than max_instances", "fired while [11] were unfinished")
+def side_by_side(story: Story) -> None:
+    slot = story.find("slot", verdict="fired")
+    again = story.put(slot, "a", "slot", **{**slot.fields, "at": later(30), "until": later(30), "job": 12})
+    story.move(again, after=story.find("claim", id=11))
+
+
+@breaks("cursors only grow", "the cursor of schedule 1 went back")
+def a_cursor_that_goes_back(story: Story) -> None:
+    story.find("step", version=2).fields["cursor"] = later(30)
+
+
+@breaks("cursors only grow", "a stale decision on schedule 1 was accepted")
+def a_stale_decision(story: Story) -> None:
+    story.find("step", version=2).fields["version"] = 1
+
+
+@breaks("cursors only grow", "a stale decision on schedule 1 was accepted")
+def a_stale_edit(story: Story) -> None:
+    story.put(story.events[-1], "operator", "revision", schedule=1, revision=2, version=3, cursor=later(130))
+
+
+@breaks("every slot is accounted for", "of often is unaccounted")
+def a_slot_that_vanished(story: Story) -> None:
+    del story.slots[0]
+
+
+@breaks("every slot is accounted for", "of often is lost")
+def a_job_that_vanished(story: Story) -> None:
+    story.slots[0] = dataclasses.replace(story.slots[0], state=None)
+
+
+@breaks("the ledger is what was decided", "is not in the ledger as decided")
+def another_verdict(story: Story) -> None:
+    story.slots[1] = dataclasses.replace(story.slots[1], verdict="missed")
+
+
+@breaks("the ledger is what was decided", "is in the ledger, and nobody decided it so")
+def a_row_from_nowhere(story: Story) -> None:
+    story.drop(story.find("slot", verdict="skipped"))
+
+
+# --- leaders --------------------------------------------------------------------------------------------------------
+
+
+@breaks("epochs only grow, and each has one holder", "was taken from a holder whose time was not over")
+def taken_too_soon(story: Story) -> None:
+    story.put(story.find("decide.invoke"), "b", "hold", name="leader", epoch=2, until=later(70))
+
+
+@breaks("epochs only grow, and each has one holder", "changed hands without a new epoch")
+def the_same_epoch(story: Story) -> None:
+    story.put(story.find("decide.invoke"), "b", "hold", name="leader", epoch=1, until=later(70))
+
+
+@breaks("epochs only grow, and each has one holder", "the epoch of the leader lease went back")
+def an_epoch_that_goes_back(story: Story) -> None:
+    story.events[-1 - [e.kind for e in reversed(story.events)].index("hold")].fields["epoch"] = 0
+
+
+@breaks("epochs only grow, and each has one holder", "the leader lease was renewed after it was over")
+def renewed_too_late(story: Story) -> None:
+    holds = [event for event in story.events if event.kind == "hold"]
+    story.drop(*holds[1:6])
+
+
+@breaks("only the current leader decides", "a decision under an old epoch was accepted")
+def an_old_epoch(story: Story) -> None:
+    story.find("step").fields["epoch"] = 0
+
+
+@breaks("only the current leader decides", "a decision under an old epoch was accepted")
+def another_node(story: Story) -> None:
+    story.change_event(story.find("step"), node="b")
+
+
+@breaks("a lease that was lost is not renewed", "b went on with a lease that had ended")
+def back_from_the_dead(story: Story) -> None:
+    end = story.find("lease.end")
+    story.put(end, "b", "lease", until=end.at + SECOND, renewed=True)
+
+
+@breaks("only the dead are declared lost", "a declared b lost, whose lease was not over")
+def buried_alive(story: Story) -> None:
+    end = story.find("lease.end")
+    story.put(story.find("crash"), "b", "lease", until=end.at + SECOND, renewed=True)
+
+
+@breaks("once faults stop, somebody leads and no slot waits", "['a', 'b'] lead")
+def two_leaders(story: Story) -> None:
+    story.find("calm").fields["leaders"] = ["a", "b"]
+
+
+@breaks("once faults stop, somebody leads and no slot waits", "['often'] wait")
+def waiting_slots(story: Story) -> None:
+    story.find("calm").fields["waiting"] = ["often"]
+
+
+@breaks("once faults stop, one leader stays", "c took over in peace")
+def a_change_in_peace(story: Story) -> None:
+    story.hold("c", 2)
+
+
+@breaks("once faults stop, one leader stays", "nobody leads in the end")
+def nobody_in_the_end(story: Story) -> None:
+    story.tell("a", "hold.end", name="leader")
+
+
+# --- counts, and what happens in time -------------------------------------------------------------------------------
+
+
+@breaks("what was written is there, or was pruned", "job 5 was written and is gone")
+def gone(story: Story) -> None:
+    del story.rows[5]
+    story.drop(story.find("change", id=5, state="succeeded"))
+
+
+@breaks("what was written is there, or was pruned", "2 jobs were pruned, and 1 are gone")
+def pruned_by_the_wrong_count(story: Story) -> None:
+    story.find("prune").fields["jobs"] = 2
+
+
+@breaks("what was written is there, or was pruned", "job 50 is there, and nobody wrote it")
+def from_nowhere(story: Story) -> None:
+    story.rows[50] = dict(story.rows[9])
+
+
+@breaks("the totals are what ended", "7 jobs are counted as succeeded; 8 were written, 7 are there")
+def counted_wrongly(story: Story) -> None:
+    story.totals["succeeded"] -= 1
+
+
+@breaks("no step fails but for the database", "claimer: KeyError: 1")
+def a_bug(story: Story) -> None:
+    story.tell("a", "tick.error", service="claimer", error="KeyError: 1", expected=False)
+
+
+@breaks("once faults stop, everything ends in time", "job 60 is still queued")
+def stuck(story: Story) -> None:
+    story.enqueue(60)
+
+
+@breaks("once faults stop, everything ends in time", "job 60 ended 71.2")
+def slow(story: Story) -> None:
+    story.enqueue(60, visible_at=story.now + 10 * SECOND)
+    story.wait(11)
+    story.run("a", 60)
+
+
+@breaks("no slot is decided late", "was decided 60.03 s late")
+def a_late_slot(story: Story) -> None:
+    story.find("slot", verdict="skipped").fields.update(at=later(60), until=later(60))
+
+
+@breaks("no job is claimed late", "job 61 waited 3.01 s beside free seats")
+def a_late_claim(story: Story) -> None:
+    story.wait(60)
+    story.enqueue(61)
+    story.wait(3 - 2 * A_MOMENT / SECOND)
+    story.run("a", 61)
+
+
+@breaks("no job is claimed late", "job 62 waits for ever beside free seats")
+def never_claimed(story: Story) -> None:
+    story.wait(60)
+    story.enqueue(62)
+    story.wait(20)

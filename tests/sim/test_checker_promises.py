@@ -1,0 +1,198 @@
+"""Every promise can be broken: one thing is spoiled in a clean history, and the promise that it breaks says so."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from oncue.sim.checker import CHAPTERS, PROMISES, Final, Violation, check, report
+from oncue.sim.checker.promises import MOST_EVENTS, MOST_VIOLATIONS
+from oncue.sim.history import Event
+from tests.sim.spoiled import CASES, Case
+from tests.sim.story import LEASE, SECOND, Story, some_hours
+
+
+def judged(story: Story) -> list[Violation]:
+    """With everything that can be asked for."""
+    return check(story.events, story.final(), drained_within=60, late=2, lease=LEASE / SECOND)
+
+
+def promises(found: list[Violation]) -> set[str]:
+    return {violation.promise for violation in found}
+
+
+@pytest.mark.parametrize("hours", [1, 3])
+def test_a_clean_history_raises_no_alarm(hours: int) -> None:
+    assert report(judged(some_hours(hours))) == ""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.spoil.__name__)
+def test_what_is_spoiled_is_seen(case: Case) -> None:
+    story = some_hours()
+    case.spoil(story)
+    found = [violation.message for violation in judged(story) if violation.promise == case.promise]
+    assert any(case.says in message for message in found), found
+
+
+def test_every_promise_can_be_broken() -> None:
+    assert {case.promise for case in CASES} == set(PROMISES)
+
+
+@pytest.mark.parametrize("lost", ["b", "client", "world"])
+def test_a_clean_history_with_a_hole_raises_no_alarm(lost: str) -> None:
+    story = some_hours()
+    left = [event for event in story.events if event.node != lost]
+    assert check(left, story.final(), complete=False, ordered=False, tolerance=1.0) == []
+    assert check(left, story.final(), complete=False) == []
+
+
+# --- the database's clock is set ------------------------------------------------------------------------------------
+
+
+def with_a_step(story: Story, seconds: float) -> Story:
+    """The same history, but somebody sets the clock when b is taken for lost, and all that follows is told by it."""
+    place = story.place(story.find("lease.end"))
+    at, until = story.events[place].at, story.events[place].at + 10 * SECOND
+    step = Event(at, "world", "fault", {"what": "clock", "node": None, "until": until})
+    after = [_told_by_another_clock(event, round(seconds * SECOND)) for event in story.events[place:]]
+    story.events[place:] = [step, *after]
+    for row in story.rows.values():
+        if row["ended_at"] is not None and row["ended_at"] > at:
+            row["ended_at"] += round(seconds * SECOND)
+    return story
+
+
+def _told_by_another_clock(event: Event, by: int) -> Event:
+    moved = {name: event.fields[name] + by for name in ("until", "visible_at", "ended_at") if name in event.fields}
+    return event._replace(at=event.at + by, fields={**event.fields, **moved})
+
+
+@pytest.mark.parametrize("seconds", [-3600, -30, 30, 3600])
+def test_a_clean_history_in_which_the_clock_is_set_raises_no_alarm(seconds: int) -> None:
+    assert report(judged(with_a_step(some_hours(), seconds))) == ""
+
+
+@pytest.mark.parametrize("seconds", [-3600, -30, 30, 3600])
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        "a_late_write", "ended_twice", "claimed_while_it_runs", "started_after_its_end", "suspects_together",
+        "one_too_many", "answered_before_it_was_done", "a_stale_edit", "a_late_claim", "slow", "nobody_in_the_end",
+    ],
+)  # fmt: skip
+def test_what_is_spoiled_is_seen_though_the_clock_is_set(spoiled: str, seconds: int) -> None:
+    story = some_hours()
+    case = next(case for case in CASES if case.spoil.__name__ == spoiled)
+    case.spoil(story)
+    assert case.promise in promises(judged(with_a_step(story, seconds)))
+
+
+def test_the_time_before_everybody_knows_the_clock_is_not_judged() -> None:
+    """The clock is set back by a minute: a process that does not know claims what is due by the time it remembers."""
+    story = with_a_step(some_hours(), -60)
+    early = story.find("claim", id=4, claim_no=2)
+    story.find("change", id=4).fields["visible_at"] += 60 * SECOND
+    assert judged(story) == []
+    story.find("fault").fields["until"] = None
+    assert promises(judged(story)) == {"a job is claimed only when it waits"}
+    assert early in judged(story)[0].events
+
+
+# --- limits that change ---------------------------------------------------------------------------------------------
+
+
+def test_a_lower_limit_lets_what_runs_go_on() -> None:
+    """Nobody is stopped. Once every node knows, the limit holds for what is claimed, beside the old jobs."""
+    story = some_hours()
+    for job_id in range(200, 203):
+        _begin(story, job_id)
+    story.tell("world", "limit", queue="default", globally=1)
+    story.wait(20)
+    _begin(story, 210)
+    assert check(story.events, story.final()) == []
+    _begin(story, 211)
+    assert promises(check(story.events, story.final())) == {"a limited queue keeps its limit"}
+
+
+def test_a_limit_that_is_lifted_holds_no_more() -> None:
+    story = some_hours()
+    story.tell("world", "limit", queue="default", globally=None)
+    for job_id in range(200, 210):
+        _begin(story, job_id)
+    assert check(story.events, story.final()) == []
+
+
+def _begin(story: Story, job_id: int) -> None:
+    story.enqueue(job_id)
+    story.claim("a", job_id)
+    story.start("a", job_id)
+
+
+# --- the report, and the work that it takes -------------------------------------------------------------------------
+
+
+def test_a_report_shows_a_few_of_many() -> None:
+    def start(job_id: int) -> Event:
+        return Event(job_id, f"node{job_id}", "start", {"id": job_id, "claim_no": 1, "crashes": 5})
+
+    found = check([start(job_id) for job_id in range(10)], Final(()), complete=False)
+    assert len(found) == 10
+    lines = report(found).splitlines()
+    assert len(lines) == 2 * MOST_VIOLATIONS + 1
+    assert lines[-1] == f"a poisonous job ends after three crashes: and {10 - MOST_VIOLATIONS} more of these"
+    many = Violation("a promise", "is broken", tuple(start(job_id) for job_id in range(MOST_EVENTS + 4)))
+    assert str(many).splitlines()[-1].strip() == "and 4 more events"
+
+
+def test_the_work_grows_with_the_history_and_no_faster() -> None:
+    few, many = work(some_hours(4)), work(some_hours(16))
+    assert 3.5 < many / few < 4.5
+
+
+def work(story: Story) -> int:
+    """How many steps the interpreter takes to check a history."""
+    final, steps = story.final(), 0
+
+    def count(frame: FrameType, event: str, told: Any) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        assert check(story.events, final, drained_within=60, late=2, lease=LEASE / SECOND) == []
+    finally:
+        sys.settrace(before)
+    return steps
+
+
+# --- the documentation ----------------------------------------------------------------------------------------------
+
+
+def listing() -> list[str]:
+    """The promises as the documentation lists them, chapter by chapter."""
+    lines = ["| promise | what that means |", "| --- | --- |"]
+    for chapter in CHAPTERS:
+        lines.append(f"| **{_first_sentence(chapter)}** | |")
+        lines += [
+            f"| {name} | {_first_sentence(kept)} |"
+            for name, kept in PROMISES.items()
+            if kept.__module__ == chapter.__name__
+        ]
+    return lines
+
+
+def _first_sentence(explained: object) -> str:
+    return " ".join((explained.__doc__ or "").split("\n\n")[0].split())
+
+
+def test_the_documentation_lists_every_promise() -> None:
+    text = (Path(__file__).parents[2] / "docs/guarantees.md").read_text("utf-8")
+    listed = text.partition("<!-- promises -->\n")[2].partition("<!-- end of promises -->")[0]
+    assert listed.splitlines() == listing()
