@@ -118,7 +118,8 @@ class StopNode:
     def strike(self, world: World) -> None:
         world.fault("stop", self.node, self.down)
         world.stop(self.node, within=min(1.0, self.down / 2))
-        world.after(self.down, lambda: world.revive(self.node))
+        for later in (0.0, 60.0):  # it may be kept from stopping for a while
+            world.after(self.down + later, lambda: world.revive(self.node))
 
 
 TWIN = "twin of "

@@ -245,6 +245,7 @@ class World:
         def gone(_: object) -> None:
             if member.alive:
                 member.alive = False
+                self.history.add(member.label, "lease.end", by=member.label)
                 self.hint()
 
         self._go_on(self._farewell(member), gone, gone, member)

@@ -126,20 +126,20 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
     weather, most, seats = Weather(evidence), round(evidence.late * 1e6), _Seats()
     waiting: dict[int, Event] = {}
 
-    def late(job_id: int, now: int) -> bool:
-        since = max(_due(waiting[job_id]), seats.taken_until)
-        return now - since > most and weather.was_fine(since, now)
+    def late(job_id: int, now: Event) -> bool:
+        since = max(_due(waiting[job_id], now), seats.taken_until)
+        return when(now) - since > most and weather.was_fine(since, when(now))
 
     for event in evidence.told("job", "claim", "change", *SEATING):
         if event.kind == "claim" and event.fields["id"] in waiting:
             since = waiting[event.fields["id"]]
-            if late(event.fields["id"], when(event)):
-                waited = (when(event) - _due(since)) / 1e6
+            if late(event.fields["id"], event):
+                waited = (when(event) - _due(since, event)) / 1e6
                 yield Broken(f"job {event.fields['id']} waited {waited:g} s beside free seats", (since, event))
         seats.note(event)
         _note_waiting(waiting, event)
     for job_id, since in waiting.items():
-        if late(job_id, when(evidence.events[-1])):
+        if late(job_id, evidence.events[-1]):
             yield Broken(f"job {job_id} waits for ever beside free seats", (since,))
 
 
@@ -162,6 +162,6 @@ def _note_waiting(waiting: dict[int, Event], event: Event) -> None:
             waiting[told["id"]] = event
 
 
-def _due(event: Event) -> int:
-    """When a job could first be claimed."""
-    return max(when(event), in_era_of(event, event.fields["visible_at"]))
+def _due(event: Event, now: Event) -> int:
+    """When a job could first be claimed, by the clock of now: it may have been set since the job was written."""
+    return max(when(event), in_era_of(now, event.fields["visible_at"]))
