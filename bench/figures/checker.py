@@ -13,7 +13,7 @@ from bench.figures.context import Bench
 from bench.verdict import Figure, limited
 from oncue.sim.checker import check, report
 from oncue.sim.days import PACE, RECOVERY, Life, live, settle_down
-from oncue.sim.faults import DRIFT
+from oncue.sim.runs import DRIFT
 
 SEED = 1
 LATE = 10.0

@@ -11,7 +11,8 @@ from oncue.clock import VirtualClock
 from oncue.engine.leadership import Leadership
 from oncue.engine.scheduler import Scheduler
 from oncue.model import Node, Schedule
-from oncue.sim.world import PACE, World, finish
+from oncue.sim.driver import finish
+from oncue.sim.world import PACE, World
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 

@@ -10,8 +10,9 @@ import pytest
 
 from oncue.policy.options import Options
 from oncue.sim.checker import check
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, Member, World, finish
+from oncue.sim.world import PACE, Member, World
 from oncue.store.contract import EXCLUSIVE
 from tests.engine.rig import audit_holds, execute
 

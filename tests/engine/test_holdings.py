@@ -15,9 +15,10 @@ from oncue.engine.holdings import Holdings
 from oncue.model import Holding, Succeeded
 from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.options import Options
+from oncue.sim.driver import finish
 from oncue.sim.operator import TASK
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World, finish
+from oncue.sim.world import PACE, World
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 

@@ -9,9 +9,10 @@ import pytest
 from oncue.engine.leadership import OnLeader
 from oncue.engine.service import Signal
 from oncue.sim.checker import check
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.wire import Wire
-from oncue.sim.world import PACE, World, finish
+from oncue.sim.world import PACE, World
 from oncue.store.contract import LEADER
 from tests.engine.rig import Leader, audit_holds, execute, fired, since, take_turns, verdicts
 

@@ -10,8 +10,9 @@ import pytest
 
 from oncue.policy.options import Options
 from oncue.policy.retry import Ladder
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World, finish
+from oncue.sim.world import PACE, World
 
 DEFAULTS = Options(max_runtime=3600.0)
 CALM = dataclasses.replace(PACE, lease=60.0, beat=20.0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oncue.engine.rescue import Rescue
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World, finish
+from oncue.sim.world import PACE, World
 from oncue.telemetry import Telemetry
 
 LONG = Act(seconds=5.0)

@@ -16,8 +16,9 @@ from oncue.model import Change, Claim, Decided, Step
 from oncue.policy import slots
 from oncue.policy.options import Options
 from oncue.policy.retry import Ladder
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World, finish
+from oncue.sim.world import PACE, World
 from tests.engine.rig import Leader, audit_holds, execute, fired, since, verdicts
 
 ONCE = Options("at_most_once", None, 10.0)

@@ -11,8 +11,9 @@ import pytest
 from oncue.control import Limits
 from oncue.engine.seating import Seating
 from oncue.errors import StoreUnavailable
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World, finish
+from oncue.sim.world import PACE, World
 from oncue.store import Store
 from tests.store.scene import NOW, after, enter, put
 

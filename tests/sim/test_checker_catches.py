@@ -16,7 +16,7 @@ import pytest
 from oncue.engine.rescue import Rescue
 from oncue.policy import lifecycle
 from oncue.sim.checker import check
-from oncue.sim.faults import simulate
+from oncue.sim.runs import simulate
 from oncue.sim.script import Act
 from oncue.sim.world import World
 from oncue.store import statements

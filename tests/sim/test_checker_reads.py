@@ -7,8 +7,8 @@ from pathlib import Path
 
 from oncue.sim import history
 from oncue.sim.checker import PROMISES, Final, check
-from oncue.sim.faults import DRIFT, simulate
 from oncue.sim.history import Event
+from oncue.sim.runs import DRIFT, simulate
 
 
 def change(at: int, node: str, claim_no: int, state: str, *, accepted: bool = True) -> Event:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncue.policy import seats
-from oncue.sim.faults import simulate
+from oncue.sim.runs import simulate
 from oncue.store.sqlite import SqliteStore
 
 PROMISE = "a limited queue keeps its limit"

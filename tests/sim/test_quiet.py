@@ -95,7 +95,7 @@ def test_a_service_that_does_not_come_back_is_not_helped(service: str) -> None:
             return now + timedelta(hours=3)
 
         slot.service.tick = sleepy  # type: ignore[method-assign]
-        world.plan(slot, world.clock.now())
+        world.driver.plan(slot, world.clock.now())
     world.run(1.0)
     before = world.timeline.skipped
     world.run(120.0)

@@ -16,8 +16,9 @@ from oncue.model import Decided, Schedule
 from oncue.policy import schedules
 from oncue.policy.ledger import Decisions
 from oncue.sim.checker import check
-from oncue.sim.faults import simulate_schedules
-from oncue.sim.world import World, finish
+from oncue.sim.driver import finish
+from oncue.sim.runs import simulate_schedules
+from oncue.sim.world import World
 from oncue.store import statements
 from tests.engine.rig import execute
 

@@ -8,9 +8,10 @@ import pytest
 
 from oncue.policy.options import Options
 from oncue.sim.checker import check
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.wire import When
-from oncue.sim.world import World, finish
+from oncue.sim.world import World
 
 SHARES = 4
 LEADING = {

@@ -8,7 +8,7 @@ import pytest
 
 from oncue.engine import scheduler
 from oncue.sim.checker import PROMISES, Final, check
-from oncue.sim.faults import DRIFT, simulate_schedules
+from oncue.sim.runs import DRIFT, simulate_schedules
 
 CHUNK = 20
 

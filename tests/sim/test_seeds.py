@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from oncue.sim.faults import simulate
+from oncue.sim.runs import simulate
 
 CHUNK = 20
 
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
 
 def test_a_seed_gives_the_same_history_in_another_process() -> None:
     """Nothing may depend on addresses in memory or on how this process hashes text."""
-    program = "from oncue.sim.faults import simulate; print(simulate(11)[0].history.digest())"
+    program = "from oncue.sim.runs import simulate; print(simulate(11)[0].history.digest())"
     digests = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -19,9 +19,10 @@ from oncue.planning.records import Run
 from oncue.planning.scenario import Scenario
 from oncue.policy.triggers import TICK, Rule
 from oncue.reach import Connection
+from oncue.sim.driver import finish
 from oncue.sim.member import Crew
 from oncue.sim.script import Act
-from oncue.sim.world import World, finish
+from oncue.sim.world import World
 
 WARM_UP = timedelta(minutes=1)
 """Nodes start, and schedules are made, so long before the simulated time begins. Its first instant may be a slot."""

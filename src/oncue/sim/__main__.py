@@ -18,7 +18,7 @@ from pathlib import Path
 
 from oncue.sim.checker import Violation, report
 from oncue.sim.days import simulate_days
-from oncue.sim.faults import simulate, simulate_schedules
+from oncue.sim.runs import simulate, simulate_schedules
 from oncue.sim.world import World
 
 RUNS: dict[str, Callable[[int], tuple[World, list[Violation]]]] = {

@@ -17,9 +17,11 @@ from oncue.policy.options import Options
 from oncue.policy.retry import Exponential
 from oncue.policy.triggers import cron
 from oncue.sim.checker import Violation
-from oncue.sim.faults import Fault, StrikeLeader, heal, random_fault, verdict
+from oncue.sim.driver import finish
+from oncue.sim.faults import Fault, StrikeLeader, heal, random_fault
+from oncue.sim.runs import verdict
 from oncue.sim.script import Act, Deed
-from oncue.sim.world import World, finish
+from oncue.sim.world import World
 
 DAY, HOUR = 86_400.0, 3_600.0
 PACE = Pace(retention=100_000 * DAY, ledger_retention=100_000 * DAY)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from oncue.policy.options import Options
-from oncue.sim import script
-from oncue.sim.checker import Violation, check
-from oncue.sim.operator import OPTIONS
-from oncue.sim.script import Act
 from oncue.sim.wire import When
-from oncue.sim.world import PACE, WORLD, World, finish
+from oncue.sim.world import PACE, WORLD, World
 
 
 class Fault(Protocol):
@@ -84,7 +77,7 @@ class StoreErrors:
         world.after(self.length, lambda: self._set(world, 0.0))
 
     def _set(self, world: World, rate: float) -> None:
-        wire = world.client if self.node is None else world.members[self.node].wire
+        wire = world.client.wire if self.node is None else world.members[self.node].wire
         wire.error_rate, wire.down = rate, rate >= 1
 
 
@@ -99,7 +92,7 @@ class LoseReply:
     def strike(self, world: World) -> None:
         world.fault("lost reply", self.node, None)
         if self.node is None:
-            world.client.lose_reply("enqueue")
+            world.client.wire.lose_reply("enqueue")
         else:
             world.members[self.node].wire.lose_reply(self.verb)
 
@@ -182,7 +175,7 @@ LEARNED = 10.0
 
 def heal(world: World) -> None:
     """End every fault, and let those pass that take their time: from here on the cluster must recover by itself."""
-    world.client.heal()
+    world.client.wire.heal()
     for name, member in list(world.members.items()):
         member.wire.heal()
         world.resume(name)
@@ -221,159 +214,3 @@ def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
             return LoseReply(at, dice.choice((node, node, node, None)), dice.choice(REPLIES))
         case _:
             return SetClock(at, round(dice.choice((-1, 1)) * dice.choice((0.5, 3.0, 30.0)), 6))
-
-
-# --- one seed, one run ----------------------------------------------------------------------------------------------
-
-DISTURBED = 20.0
-DRIFT = 0.005
-"""How far a host's clock drifts from the database's until it can ask again, in seconds."""
-LATE = 5.0
-"""Seconds that a slot or a job may wait while nothing disturbs the cluster and somebody has room."""
-LATENCIES = (0.0, 0.002, 0.02, 0.3)
-RECOVERY = 180.0
-
-
-def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = None) -> tuple[World, list[Violation]]:
-    """A cluster under random work and random faults, and then in peace; what was not kept of the promises."""
-    dice = Random(f"plan {seed}")
-    world = World(
-        seed,
-        concurrency=dice.choice((1, 2, 4, 8)),
-        hints=dice.choice((0.0, 0.5, 1.0)),
-        latency=dice.choice(LATENCIES),
-        own_clocks=dice.random() < 0.5,
-        elide=dice.random() < 0.5,
-    )
-    names = [f"node{number}" for number in range(nodes)]
-    if limit is not None:
-        world.limit(limit)
-    for name in names:
-        world.boot(name)
-    for fault in random_faults(dice, names, DISTURBED):
-        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
-    _random_work(world, dice, jobs)
-    world.run(DISTURBED)
-    heal(world)
-    world.run_until(world.drained, RECOVERY)
-    world.run(1.0)
-    return world, verdict(world)
-
-
-def verdict(world: World, within: float = RECOVERY) -> list[Violation]:
-    """What was not kept of the promises, if everything was to end within so many seconds of the last fault."""
-    tolerance = DRIFT if world.own_clocks else 0.0
-    return check(
-        world.history.events, world.final(),
-        tolerance=tolerance, drained_within=within, late=LATE, lease=world.pace.lease,
-    )  # fmt: skip
-
-
-def _random_work(world: World, dice: Random, jobs: int) -> None:
-    while jobs > 0:
-        count = min(jobs, dice.choice((1, 1, 2, 5, 10)))
-        jobs -= count
-        acts = [script.random_acts(dice) for _ in range(count)]
-        fields = {
-            "options": _random_options(dice),
-            "priority": dice.choice((0, 0, 50, 100)),
-            "delay": dice.choice((0.0, 0.0, 0.0, 1.0, 6.0)),
-            "deadline": dice.choice((None, None, None, 8.0)),
-            "max_retries": dice.choice((0, 1, 3)),
-            "keys": [f"key {dice.randrange(6)}" for _ in acts] if dice.random() < 0.2 else None,
-        }
-        world.after(
-            dice.uniform(0, DISTURBED * 0.75),
-            lambda acts=acts, fields=fields: world.submit(world.batch(acts, **fields)),  # type: ignore[misc]
-        )
-    for _ in range(dice.randint(0, 4)):
-        world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
-
-
-def _random_options(dice: Random) -> Options:
-    delivery = dice.choice(("at_least_once", "at_least_once", "at_most_once"))
-    return Options(delivery, dice.choice((2.0, 6.0, None)), dice.choice((5.0, 20.0)), OPTIONS.retry)  # type: ignore[arg-type]
-
-
-def _operate(world: World, dice: Random) -> None:
-    """An operator cancels or revives a job, whatever it is doing."""
-    found = world.jobs()
-    if found:
-        job = dice.choice(found)
-        world.errand(world.colleague.retry(job.id) if job.finished else world.colleague.cancel(job.id))
-
-
-# --- the same with schedules ----------------------------------------------------------------------------------------
-
-BUSY = 12.0
-RULES = ("@every 1s", "@every 2s", "* * * * * *", "*/3 * * * * *", "@every 7s", "* * * * *")
-NAMES = ("often", "now and then", "at times")
-
-
-def simulate_schedules(seed: int, *, nodes: int = 3) -> tuple[World, list[Violation]]:
-    """A cluster with schedules, and operators who meddle with them, under faults that also strike the leader."""
-    dice = Random(f"schedules {seed}")
-    world = World(
-        seed,
-        pace=dataclasses.replace(PACE, schedules=4.0),
-        hints=dice.choice((0.0, 0.5, 1.0)),
-        latency=dice.choice(LATENCIES),
-        one_host=dice.random() < 0.5,
-        own_clocks=dice.random() < 0.5,
-        elide=dice.random() < 0.5,
-    )
-    names, exclusive = [f"node{number}" for number in range(nodes)], dice.random() < 0.25
-    for name in names:
-        world.boot(name, exclusive=exclusive)
-    faults = [*random_faults(dice, names, BUSY), *_leader_faults(dice)]
-    for fault in faults:
-        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
-    for name in NAMES[: dice.randint(1, 3)]:
-        world.after(dice.uniform(0, 5), lambda name=name: _random_schedule(world, dice, name))  # type: ignore[misc]
-    for _ in range(dice.randint(0, 8)):
-        world.after(dice.uniform(3, BUSY), lambda: _meddle(world, dice))
-    world.run(BUSY)
-    heal(world)
-    world.run(3 * world.pace.lease + world.pace.schedules)
-    world.calm()
-    for schedule in finish(world.store.schedules()):
-        finish(world.operator.toggle_schedule(schedule.name, False))
-    world.run_until(world.drained, RECOVERY)
-    world.run(1.0)
-    return world, verdict(world)
-
-
-def _leader_faults(dice: Random) -> list[Fault]:
-    return [
-        StrikeLeader(dice.uniform(2, BUSY), dice.choice(("crash", "pause", "partition")), dice.choice((1.0, 4.0, 8.0)))
-        for _ in range(dice.randint(0, 3))
-    ]
-
-
-def _random_schedule(world: World, dice: Random, name: str) -> None:
-    acts = [Act(dice.choice(("ok", "ok", "fail", "hang")), dice.choice((0.0, 0.3, 2.5))), Act()]
-    world.schedule(
-        name, dice.choice(RULES), *acts[dice.choice((0, 1, 1)) :],
-        options=_random_options(dice), max_retries=dice.choice((0, 1)),
-        missed=dice.choice(("latest", "each", "none")), grace=dice.choice((1.0, 2.0, 300.0)),
-        max_instances=dice.choice((1, 1, 2, 50)),
-    )  # fmt: skip
-
-
-def _meddle(world: World, dice: Random) -> None:
-    """An operator does something to a schedule, or tries to."""
-    found = finish(world.store.schedules())
-    if not found:
-        return
-    name, colleague, now = dice.choice(found).name, world.colleague, world.server.now()
-    coming = finish(world.operator.preview(name, 3))
-    deeds: list[Callable[[], Coroutine[Any, Any, Any]]] = [
-        lambda: colleague.run_now(name),
-        lambda: colleague.trigger(name, dice.choice(coming).scheduled_for),
-        lambda: colleague.toggle_schedule(name, dice.random() < 0.6),
-        lambda: colleague.change_schedule(name, rule=dice.choice(RULES)),
-        lambda: colleague.change_schedule(name, max_instances=dice.choice((1, 3)), description="changed"),
-        lambda: colleague.backfill(name, now - timedelta(seconds=dice.choice((3, 9))), now),
-        lambda: colleague.delete_schedule(name),
-    ]
-    world.errand(dice.choice(deeds)())

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncue.clock import DatabaseClock
 from oncue.policy import aging
+from oncue.sim.driver import finish
 from oncue.sim.history import micros, moment
 from oncue.sim.member import Member
 from oncue.store.contract import EXCLUSIVE, LEADER
@@ -140,7 +141,7 @@ class Quiet:
         world, working = self._world, self._working()
         if not all(_is_well(member) and self._looks_often(member) for member in working):
             return None
-        seen = world.finish(world.store.situation(world.crew.queues))
+        seen = finish(world.store.situation(world.crew.queues))
         at = micros(world.server.now())
         restless = _is_astray(seen, working) or _differ_about_leases(seen, working, at)
         if restless or (working and _is_wanted(seen, working)) or not self._scheduler_knows(seen, working):
@@ -200,9 +201,9 @@ class Quiet:
                 member.clock.learn(world.server.now(), member.clock.sent())
             # These know when a job or the end of a lease comes, and do not poll for it.
             if seen.next_due is not None and moment(seen.next_due) - ahead <= until:
-                world.plan(member.named["claimer"], until)
+                world.driver.plan(member.named["claimer"], until)
             if not led:
-                world.plan(member.named["leadership"], until)
+                world.driver.plan(member.named["leadership"], until)
             elif member.leads:
                 self._wake_leader(member, seen, until, ahead, rested=until - now >= LONG)
 
@@ -211,16 +212,16 @@ class Quiet:
         ours = {member.id for member in members}
         over = any(moment(end) - ahead <= until for node, end in seen.nodes.items() if node not in ours)
         if over and members:
-            self._world.plan(self._world.dice.choice(members).named["rescue"], until)
+            self._world.driver.plan(self._world.dice.choice(members).named["rescue"], until)
 
     def _wake_leader(self, leader: Member, seen: Situation, until: datetime, ahead: timedelta, *, rested: bool) -> None:
         """The scheduler knows when the next slot comes and does not poll for it."""
         scheduler = leader.named["scheduler"]
         if seen.next_slot is not None and scheduler.due is not None:
             slot = max(moment(seen.next_slot) - ahead, until)
-            self._world.plan(scheduler, min(slot, scheduler.due + self._world.timeline.skipped))
+            self._world.driver.plan(scheduler, min(slot, scheduler.due + self._world.timeline.skipped))
         for chore in CHORES if rested else ():
-            self._world.plan(leader.named[chore], until)
+            self._world.driver.plan(leader.named[chore], until)
 
     def _sustain(self, members: Sequence[Member], until: datetime) -> None:
         """What all the beats would leave behind: leases that were last renewed a little before the end."""
@@ -232,7 +233,7 @@ class Quiet:
             return  # the next beats come early enough
         renewed = until - beat * round(world.dice.random(), 6)
         held = [lease for member in members for lease in _held(member)]
-        world.finish(world.store.sustain([member.id for member in members], held, renewed, renewed + lease))
+        finish(world.store.sustain([member.id for member in members], held, renewed, renewed + lease))
         for member in members:
             member.worker.membership.expires_at = renewed + lease
             world.history.add(member.label, "lease", until=micros(renewed + lease), renewed=True)

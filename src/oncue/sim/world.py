@@ -1,56 +1,49 @@
 """A cluster in one thread: real nodes on one database in memory, driven through virtual time.
 
 Each node is a real `WorkerNode` with its real services; only its executor is scripted, and its store is reached over
-a wire that takes time and can break. The driver does what the runner does in a process: it calls each service when its
-instant or its signal comes, and again after a growing pause when a step fails. While a step's call is on its way,
-other steps go on. Nothing here waits, so a run depends on its seed and on nothing else: the same seed gives the same
-history, byte for byte.
+a wire that takes time and can break. Nothing here waits, so a run depends on its seed and on nothing else: the same
+seed gives the same history, byte for byte.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from oncue import identity
 from oncue.clock import Clock, DatabaseClock, VirtualClock
 from oncue.engine.node import Pace, WorkerNode
-from oncue.engine.runner import pause_after
 from oncue.engine.service import Service
 from oncue.engine.timekeeper import Timekeeper
-from oncue.errors import Conflict, OncueError, StoreUnavailable
-from oncue.model import TERMINAL, Attempt, Batch, Job, JobFilter, Node, Receipt, Schedule
+from oncue.errors import OncueError
+from oncue.model import Attempt, Batch, Job, JobFilter, Node, Schedule
 from oncue.model import Slot as LedgerSlot
 from oncue.policy.lifecycle import Ended, entry_state
 from oncue.policy.options import Options
 from oncue.policy.triggers import Rule
-from oncue.sim import script
-from oncue.sim.checker import Books, Final
+from oncue.sim import rows, script
+from oncue.sim.checker import Final
+from oncue.sim.client import CLIENT, Client
 from oncue.sim.clocks import HostClock, ServerClock
+from oncue.sim.driver import Driver, finish
 from oncue.sim.executor import ScriptedExecutor
-from oncue.sim.history import History, Operation, micros, ok_fields, start_event
-from oncue.sim.member import CREW, Crew, Member, Slot
+from oncue.sim.history import History, micros, start_event
+from oncue.sim.member import CREW, Crew, Member
 from oncue.sim.operator import OPTIONS, TASK, Operator
 from oncue.sim.quiet import Quiet, WatchedStore
 from oncue.sim.script import Act, Script
-from oncue.sim.timeline import Forget, Timeline
-from oncue.sim.wire import Crash, Journal, Recorded, Wire
+from oncue.sim.timeline import Timeline
+from oncue.sim.wire import Journal, Recorded, Wire
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
-T = TypeVar("T")
-
 PACE = Pace(poll=0.5, lease=3.0, beat=1.0, reconcile=0.75, buffer=100)
-CLIENT = "client"
 OPERATOR = "operator"
 WORLD = "world"
-PATIENCE = timedelta(seconds=5)
-ASK_AGAIN = timedelta(seconds=0.2)
 RESTART = 2.0
 NOTICED = 2.0
 """Seconds until everybody has noticed what an operator did."""
@@ -61,18 +54,6 @@ LATEST_HINT = 5.0
 LARGEST_SKEW = 86_400.0
 LARGEST_DRIFT = 100.0
 """Of a host's clocks: seconds, and millionths."""
-SOONEST = timedelta(microseconds=1)
-
-
-def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that has no reason to wait."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    coroutine.close()
-    raise RuntimeError(f"{coroutine} waits, which nothing may do under virtual time")
 
 
 class World:
@@ -83,8 +64,6 @@ class World:
     its own clocks, none of them right, and the database's may be set. `elide`: quiet time costs nothing. `crew`: what
     the nodes work on.
     """
-
-    finish = staticmethod(finish)
 
     def __init__(
         self,
@@ -121,7 +100,10 @@ class World:
         self._gone: set[UUID] = set()
         self.store = WatchedStore(":memory:", inline=True, wall=self.server.now)
         finish(self.store.open())
-        self.client = self._wire(CLIENT, latency)
+        self.driver = Driver(self.clock, self.timeline, self.history, self._crashed)
+        self.client = Client(
+            self._wire(CLIENT, latency), self.clock, self.timeline, self.driver, self.history, self.hint
+        )
         self.operator = Operator(self._wire(OPERATOR, 0.0).as_store(), self.server.now)
         self.colleague = Operator(self._wire(OPERATOR, latency).as_store(), self.server.now)
         """Another one, whose calls take as long as everybody's: what he does goes through `errand`."""
@@ -155,13 +137,13 @@ class World:
         def executor(ended: Callable[[Ended], None]) -> ScriptedExecutor:
             return ScriptedExecutor(
                 clock, self.history, label, telemetry, self._concurrency, self._script,
-                lambda delay, action: self._later_on(member, delay, action), lambda: self._die(name), ended,
+                lambda delay, action: self.driver.later_on(member, delay, action), lambda: self._die(name), ended,
                 in_processes=self.crew.in_processes, processes=self.crew.processes,
                 may_start=lambda: worker.may_start(),
             )  # fmt: skip
 
         def lapsed(why: str) -> None:
-            self._later_on(member, self._delay(), lambda: worker.abandon(why))
+            self.driver.later_on(member, self._delay(), lambda: worker.abandon(why))
 
         store = wire.as_store()
         node = self._node(known_as or name, exclusive)
@@ -174,9 +156,7 @@ class World:
         keepers: list[Service] = [Timekeeper(store, clock)] if isinstance(clock, DatabaseClock) else []
         member = self.members[name] = Member(label, wire, self._recorded(label), worker, clock, telemetry, keepers)
         self.history.add(label, "boot", concurrency=self._concurrency)
-        for slot in member.slots:
-            slot.service.signal.listen(lambda slot=slot: self._wake(slot))  # type: ignore[misc]
-            self.plan(slot, self.clock.now())
+        self.driver.take_on(member)
         self.disturbed()
         return member
 
@@ -213,6 +193,11 @@ class World:
             self.history.add(member.label, "crash")
             self.disturbed()
 
+    def _crashed(self, member: Member) -> None:
+        """It happened between two calls, as somebody wanted."""
+        self.fault("crash", member.name, None)
+        self.crash(member.name)
+
     def _die(self, name: str) -> None:
         """A job took its process down. Such a process is started again, as a supervisor would."""
         self.crash(name)
@@ -239,7 +224,7 @@ class World:
         member.freeze_all_but("membership", "exclusivity", "timekeeper", "executor", "settler")
         member.executor.release_waiting("shutdown")
         member.executor.release_running("shutdown")
-        self._later_on(member, timedelta(seconds=within), lambda: self._leave(member))
+        self.driver.later_on(member, timedelta(seconds=within), lambda: self._leave(member))
 
     def _leave(self, member: Member) -> None:
         def gone(_: object) -> None:
@@ -248,7 +233,7 @@ class World:
                 self.history.add(member.label, "lease.end", by=member.label)
                 self.hint()
 
-        self._go_on(self._farewell(member), gone, gone, member)
+        self.driver.go_on(self._farewell(member), gone, gone, member)
 
     async def _farewell(self, member: Member) -> None:
         await member.worker.leadership.resign()
@@ -267,7 +252,7 @@ class World:
         member.paused = False
         self.disturbed()
         rested = [slot for slot in member.slots if not slot.ticking]
-        steps = [*member.missed, *(lambda slot=slot: self.plan(slot, self.clock.now()) for slot in rested)]
+        steps = [*member.missed, *(lambda slot=slot: self.driver.plan(slot, self.clock.now()) for slot in rested)]
         member.missed = []
         self.dice.shuffle(steps)
         for step in steps:
@@ -322,25 +307,8 @@ class World:
         return receipt.id
 
     def submit(self, batch: Batch) -> None:
-        """Write jobs as an application does: when the reply is lost, ask again under the same ids."""
-        operation = self.history.invoke(CLIENT, "enqueue", ids=batch.ids)
-        self._ask(batch, operation, self.clock.now() + PATIENCE, in_doubt=False)
-
-    def _ask(self, batch: Batch, operation: Operation, give_up: datetime, *, in_doubt: bool) -> None:
-        def answered(receipts: list[Receipt]) -> None:
-            self.history.answer(operation, "ok", **ok_fields(batch, receipts))
-            self.hint()
-
-        def failed(error: Exception) -> None:
-            if not isinstance(error, StoreUnavailable):
-                self.history.answer(operation, "fail", ids=batch.ids)
-            elif self.clock.now() < give_up:
-                self.at(self.clock.now() + ASK_AGAIN, lambda: self._ask(batch, operation, give_up, in_doubt=True))
-            else:
-                self.history.answer(operation, "unknown", ids=batch.ids)
-
-        self.client.operation = operation
-        self._go_on(self.client.as_store().enqueue([batch], in_doubt=in_doubt), answered, failed)
+        """Write jobs as an application does, over a wire that may break."""
+        self.client.submit(batch)
 
     def errand(self, deed: Coroutine[Any, Any, Any]) -> None:
         """Let somebody outside do something that takes its time. That it cannot be done is no news."""
@@ -353,7 +321,7 @@ class World:
             self.disturbed(NOTICED)
             self.hint()
 
-        self._go_on(deed, done, failed)
+        self.driver.go_on(deed, done, failed)
 
     def hint(self) -> None:
         """Wake-ups are hints: each may be late, or lost."""
@@ -362,20 +330,13 @@ class World:
                 member.worker.wake()
             elif self.dice.random() < 0.5:
                 delay = timedelta(seconds=round(self.dice.uniform(0, LATEST_HINT), 6))
-                self._later_on(member, delay, member.worker.wake)
+                self.driver.later_on(member, delay, member.worker.wake)
 
     def limit(self, globally: int) -> None:
         """From here on at most so many jobs run at once, on all nodes together."""
         finish(self.operator.limit("default", globally=globally))
         self.history.add(WORLD, "limit", queue="default", globally=globally)
         self.disturbed(NOTICED)
-
-    def operate(self, job: Job) -> None:
-        """An operator's hand: what is unfinished is cancelled, what is finished is revived."""
-        with contextlib.suppress(Conflict):
-            finish(self.operator.retry(job.id) if job.finished else self.operator.cancel(job.id))
-            self.disturbed(NOTICED)
-            self.hint()
 
     def job(self, job_id: int) -> Job:
         return finish(self.operator.job(job_id))
@@ -385,7 +346,7 @@ class World:
         return finish(self.store.attempts(job_id))
 
     def jobs(self) -> list[Job]:
-        return finish(self.store.jobs(JobFilter(limit=1_000_000)))
+        return rows.jobs(self.store)
 
     # --- schedules ----------------------------------------------------------------------------------------------
 
@@ -408,37 +369,15 @@ class World:
 
     def slots(self, name: str) -> list[LedgerSlot]:
         """The whole ledger of a schedule."""
-        return self.books(name).slots
-
-    def books(self, name: str) -> Books:
-        schedule = finish(self.store.schedule(name))
-        assert schedule is not None
-        start, end = schedule.created_at - timedelta(days=365), self.server.now() + timedelta(days=365)
-        return Books(
-            schedule,
-            finish(self.store.revisions(schedule.id)),
-            finish(self.store.slots(schedule.id, start, end, 1_000_000)),
-            finish(self.store.doubled(schedule.id, start, end)),
-        )
+        return rows.books(self.store, name, self.server.now()).slots
 
     def calm(self) -> None:
         """Tell the history who leads and what waits: long after the last fault, one and nothing."""
-        now = self.server.now()
-        waiting = [
-            schedule.name
-            for schedule in finish(self.store.schedules(limit=100_000))
-            if schedule.next_run_at is not None and schedule.next_run_at < now - LATE
-        ]
         leaders = [member.label for member in self.members.values() if member.leads]
-        self.history.add(WORLD, "calm", leaders=leaders, waiting=waiting)
+        self.history.add(WORLD, "calm", leaders=leaders, waiting=rows.waiting(self.store, self.server.now() - LATE))
 
     def final(self) -> Final:
-        totals: dict[str, int] = dict.fromkeys(TERMINAL, 0)
-        for queue in finish(self.store.queues()):
-            for state in TERMINAL:
-                totals[state] += getattr(queue, state)
-        books = [self.books(schedule.name) for schedule in finish(self.store.schedules(limit=100_000))]
-        return Final(tuple(self.jobs()), totals, tuple(books), self.server.now())
+        return rows.final(self.store, self.server.now())
 
     # --- time ---------------------------------------------------------------------------------------------------
 
@@ -470,78 +409,3 @@ class World:
     def drained(self) -> bool:
         unfinished = JobFilter(("scheduled", "queued", "running", "retrying"), limit=1)
         return not finish(self.store.jobs(unfinished))
-
-    # --- services -----------------------------------------------------------------------------------------------
-
-    def _later_on(self, member: Member, delay: timedelta, action: Callable[[], None]) -> Forget:
-        """An event inside a process: a crash takes it along, a pause puts it off."""
-
-        def happen() -> None:
-            if member.paused:
-                member.missed.append(happen)
-            elif member.alive:
-                action()
-
-        return self.timeline.at(self.clock.now() + delay, happen)
-
-    def plan(self, slot: Slot, at: datetime) -> None:
-        """A service is due at this instant of true time, and not when it was due before."""
-        slot.due = at - self.timeline.skipped
-        slot.plan += 1
-        plan = slot.plan
-        self.timeline.step_at(at, lambda: self._call(slot, plan))
-
-    def _wake(self, slot: Slot) -> None:
-        now = self.clock.now()
-        if not slot.ticking and not slot.failures and (slot.due is None or slot.due > now - self.timeline.skipped):
-            self.plan(slot, now)
-
-    def _call(self, slot: Slot, plan: int) -> None:
-        member = slot.member
-        if member.alive and not member.paused and slot.plan == plan and slot.service.name not in member.frozen:
-            slot.due, slot.ticking = None, True
-            member.restless += not slot.failures
-            slot.service.signal.take()
-            step = slot.service.tick(member.clock.now())
-            self._go_on(
-                step, lambda again_at: self._stepped(slot, again_at), lambda error: self._failed(slot, error), member
-            )
-
-    def _go_on(
-        self,
-        step: Coroutine[float, None, Any],
-        done: Callable[[Any], None],
-        failed: Callable[[Exception], None],
-        member: Member | None = None,
-    ) -> None:
-        """Run a step up to its end, or to where it waits for the wire."""
-        try:
-            delay = timedelta(seconds=step.send(None) or 0.0)
-        except StopIteration as stop:
-            done(stop.value)
-        except Crash:
-            assert member is not None
-            self.fault("crash", member.name, None)
-            self.crash(member.name)
-        except Exception as error:
-            failed(error)
-        else:
-            if member is None:
-                self.at(self.clock.now() + delay, lambda: self._go_on(step, done, failed))
-            else:
-                self._later_on(member, delay, lambda: self._go_on(step, done, failed, member))
-
-    def _stepped(self, slot: Slot, again_at: datetime) -> None:
-        slot.failures, slot.ticking = 0, False
-        slot.member.restless -= 1
-        now, pause = self.clock.now(), again_at - slot.member.clock.now()
-        if slot.service.signal.take() or pause <= timedelta(0):
-            self.plan(slot, now)
-        else:
-            self.plan(slot, now + max(pause, SOONEST))
-
-    def _failed(self, slot: Slot, error: Exception) -> None:
-        slot.failures, slot.ticking = slot.failures + 1, False
-        told = {"error": f"{type(error).__name__}: {error}", "expected": isinstance(error, StoreUnavailable)}
-        self.history.add(slot.member.label, "tick.error", service=slot.service.name, **told)
-        self.plan(slot, self.clock.now() + timedelta(seconds=pause_after(slot.failures)))

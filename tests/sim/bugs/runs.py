@@ -13,8 +13,9 @@ from random import Random
 from typing import Any
 
 from oncue.sim.checker import Violation, check
-from oncue.sim.faults import CrashNode, Fault, PauseNode, StoreErrors, heal, simulate, simulate_schedules, verdict
+from oncue.sim.faults import CrashNode, Fault, PauseNode, StoreErrors, heal
 from oncue.sim.operator import OPTIONS
+from oncue.sim.runs import simulate, simulate_schedules, verdict
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
 

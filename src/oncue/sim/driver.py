@@ -1,0 +1,124 @@
+"""Drives the services of simulated processes: what the runner and the event loop do in a real one.
+
+It calls each service when its instant or its signal comes, and again after a growing pause when a step fails. While a
+step's call is on its way, other steps go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from oncue.clock import VirtualClock
+from oncue.engine.runner import pause_after
+from oncue.errors import StoreUnavailable
+from oncue.sim.history import History
+from oncue.sim.member import Member, Slot
+from oncue.sim.timeline import Forget, Timeline
+from oncue.sim.wire import Crash
+
+T = TypeVar("T")
+
+SOONEST = timedelta(microseconds=1)
+
+
+def finish(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that has no reason to wait."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError(f"{coroutine} waits, which nothing may do under virtual time")
+
+
+class Driver:
+    """`crashed` is told of a process that died between two calls."""
+
+    def __init__(
+        self, clock: VirtualClock, timeline: Timeline, history: History, crashed: Callable[[Member], None]
+    ) -> None:
+        self._clock = clock
+        self._timeline = timeline
+        self._history = history
+        self._crashed = crashed
+
+    def take_on(self, member: Member) -> None:
+        """A process has started: all its services are due."""
+        for slot in member.slots:
+            slot.service.signal.listen(lambda slot=slot: self._wake(slot))  # type: ignore[misc]
+            self.plan(slot, self._clock.now())
+
+    def plan(self, slot: Slot, at: datetime) -> None:
+        """A service is due at this instant of true time, and not when it was due before."""
+        slot.due = at - self._timeline.skipped
+        slot.plan += 1
+        plan = slot.plan
+        self._timeline.step_at(at, lambda: self._call(slot, plan))
+
+    def later_on(self, member: Member, delay: timedelta, action: Callable[[], None]) -> Forget:
+        """An event inside a process: a crash takes it along, a pause puts it off."""
+
+        def happen() -> None:
+            if member.paused:
+                member.missed.append(happen)
+            elif member.alive:
+                action()
+
+        return self._timeline.at(self._clock.now() + delay, happen)
+
+    def go_on(
+        self,
+        step: Coroutine[float, None, Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        member: Member | None = None,
+    ) -> None:
+        """Run a step of a process, or of somebody outside, up to its end or to where it waits for the wire."""
+        try:
+            delay = timedelta(seconds=step.send(None) or 0.0)
+        except StopIteration as stop:
+            done(stop.value)
+        except Crash:
+            assert member is not None
+            self._crashed(member)
+        except Exception as error:
+            failed(error)
+        else:
+            if member is None:
+                self._timeline.at(self._clock.now() + delay, lambda: self.go_on(step, done, failed))
+            else:
+                self.later_on(member, delay, lambda: self.go_on(step, done, failed, member))
+
+    def _wake(self, slot: Slot) -> None:
+        now = self._clock.now()
+        if not slot.ticking and not slot.failures and (slot.due is None or slot.due > now - self._timeline.skipped):
+            self.plan(slot, now)
+
+    def _call(self, slot: Slot, plan: int) -> None:
+        member = slot.member
+        if member.alive and not member.paused and slot.plan == plan and slot.service.name not in member.frozen:
+            slot.due, slot.ticking = None, True
+            member.restless += not slot.failures
+            slot.service.signal.take()
+            step = slot.service.tick(member.clock.now())
+            self.go_on(
+                step, lambda again_at: self._stepped(slot, again_at), lambda error: self._failed(slot, error), member
+            )
+
+    def _stepped(self, slot: Slot, again_at: datetime) -> None:
+        slot.failures, slot.ticking = 0, False
+        slot.member.restless -= 1
+        now, pause = self._clock.now(), again_at - slot.member.clock.now()
+        if slot.service.signal.take() or pause <= timedelta(0):
+            self.plan(slot, now)
+        else:
+            self.plan(slot, now + max(pause, SOONEST))
+
+    def _failed(self, slot: Slot, error: Exception) -> None:
+        slot.failures, slot.ticking = slot.failures + 1, False
+        told = {"error": f"{type(error).__name__}: {error}", "expected": isinstance(error, StoreUnavailable)}
+        self._history.add(slot.member.label, "tick.error", service=slot.service.name, **told)
+        self.plan(slot, self._clock.now() + timedelta(seconds=pause_after(slot.failures)))

@@ -1,0 +1,49 @@
+"""What the database of a simulated cluster holds in the end."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from oncue.model import TERMINAL, Job, JobFilter
+from oncue.sim.checker import Books, Final
+from oncue.sim.driver import finish
+from oncue.store.contract import Store
+
+EVERYTHING = 1_000_000
+YEAR = timedelta(days=365)
+
+
+def jobs(store: Store) -> list[Job]:
+    return finish(store.jobs(JobFilter(limit=EVERYTHING)))
+
+
+def books(store: Store, name: str, now: datetime) -> Books:
+    """A schedule with its revisions and its whole ledger."""
+    schedule = finish(store.schedule(name))
+    assert schedule is not None
+    start, end = schedule.created_at - YEAR, now + YEAR
+    return Books(
+        schedule,
+        finish(store.revisions(schedule.id)),
+        finish(store.slots(schedule.id, start, end, EVERYTHING)),
+        finish(store.doubled(schedule.id, start, end)),
+    )
+
+
+def final(store: Store, now: datetime) -> Final:
+    """All that the checker compares a history with."""
+    totals: dict[str, int] = dict.fromkeys(TERMINAL, 0)
+    for queue in finish(store.queues()):
+        for state in TERMINAL:
+            totals[state] += getattr(queue, state)
+    every = [books(store, schedule.name, now) for schedule in finish(store.schedules(limit=EVERYTHING))]
+    return Final(tuple(jobs(store)), totals, tuple(every), now)
+
+
+def waiting(store: Store, since: datetime) -> list[str]:
+    """The schedules of which a slot has waited for its decision since then."""
+    return [
+        schedule.name
+        for schedule in finish(store.schedules(limit=EVERYTHING))
+        if schedule.next_run_at is not None and schedule.next_run_at < since
+    ]
