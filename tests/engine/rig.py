@@ -11,6 +11,7 @@ from oncue.clock import VirtualClock
 from oncue.engine.leadership import Leadership
 from oncue.engine.scheduler import Scheduler
 from oncue.model import Node, Schedule
+from oncue.sim import rows
 from oncue.sim.driver import finish
 from oncue.sim.world import PACE, World
 from oncue.store.contract import Store
@@ -74,7 +75,7 @@ def since(schedule: Schedule, *seconds: float) -> list[datetime]:
 
 def audit_holds(world: World, name: str) -> bool:
     """Whether every slot up to the cursor is accounted for."""
-    found = finish(world.operator.audit(name, world.books(name).schedule.created_at))
+    found = finish(world.operator.audit(name, rows.books(world.store, name, world.server.now()).schedule.created_at))
     assert found.holds, found.problems
     return True
 

@@ -79,9 +79,9 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
             return getattr(world.store, verb)
 
         async def held(self, node: UUID) -> list[Holding]:
-            if worker.claimer.claiming_since is None and world.job(job).state == "queued":
+            if not worker.claimer.asking and world.job(job).state == "queued":
                 clock.advance(SECOND)
-                worker.claimer.claiming_since = clock.now()
+                worker.claimer.asked, worker.claimer.asking = worker.claimer.asked + 1, True
                 assert await world.store.claim(node, ["default"], [TASK], 1, clock.now(), suspect=True)
                 clock.advance(SECOND)
             return await world.store.held(node)
@@ -97,7 +97,7 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
         return world.job(job).state
 
     assert [look() for _ in range(3)] == ["running"] * 3
-    worker.claimer.claiming_since = None  # the reply is lost
+    worker.claimer.asking = False  # the reply is lost
     assert look() == "queued"
 
 

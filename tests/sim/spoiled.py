@@ -465,6 +465,18 @@ def back_from_the_dead(story: Story) -> None:
     story.put(end, "b", "lease", until=end.at + SECOND, renewed=True)
 
 
+@breaks("a lease lasts as long as its holder was told", "a lease of b was cut short")
+def beat_out_of_turn(story: Story) -> None:
+    crash = story.find("crash")
+    story.put(crash, "b", "lease", until=crash.at + A_MOMENT, renewed=True)
+
+
+@breaks("a lease lasts as long as its holder was told", "a lease of a was cut short")
+def lead_cut_short(story: Story) -> None:
+    hold = [event for event in story.events if event.kind == "hold" and event.node == "a"][-1]
+    story.put(hold, "a", "hold", name=hold.fields["name"], epoch=hold.fields["epoch"], until=hold.at + A_MOMENT)
+
+
 @breaks("only the dead are declared lost", "a declared b lost, whose lease was not over")
 def buried_alive(story: Story) -> None:
     end = story.find("lease.end")

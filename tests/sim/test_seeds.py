@@ -43,7 +43,9 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         states.update(job.reason or "" for job in world.jobs())
         world.close()
     assert min(kinds[kind] for kind in ("crash", "lease.end", "tick.error", "late write", "rescue")) > 5
-    assert set(faults) == {"crash", "pause", "partition", "errors", "clock", "stop", "namesake", "lost reply"}
+    assert set(faults) == {
+        "crash", "pause", "partition", "errors", "held up", "clock", "stop", "namesake", "lost reply"
+    }  # fmt: skip
     assert min(kinds[kind] for kind in ("claim.unknown", "apply.unknown")) > 0
     assert kinds["enqueue.ok"] > 200
     assert min(states[state] for state in ("succeeded", "failed", "cancelled", "skipped", "poison")) > 0

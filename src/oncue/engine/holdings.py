@@ -71,14 +71,14 @@ class Holdings:
         self._telemetry = telemetry
         self._interval = timedelta(seconds=interval)
         self._patience = timedelta(seconds=patience)
-        self._strange: dict[tuple[int, int], datetime] = {}
+        self._strange: dict[tuple[int, int], int] = {}
+        """Rows of ours that nobody here holds, and how often the claimer had asked when they were first seen."""
 
     async def tick(self, now: datetime) -> datetime:
         # A claim that waits for a seat has its maximum runtime counted already: long before it is over, give it back.
         self._attempts.release_waiting("waited", now - self._patience)
         claimed = self._attempts.claims()
         rows = await self._store.held(self._node)
-        seen_at = self._clock.now()  # not `now`: a claim that was asked for since then may be among them
         believed = {(row.id, row.claim_no) for row in rows}
         still = set(self._attempts.claims())  # what was settled while we asked is nobody's business any more
         for place in claimed:
@@ -88,27 +88,32 @@ class Holdings:
         for row in rows:
             if row.cancel_requested:
                 self._attempts.cancel(row.id, row.claim_no)
-        await self._give_back_strays(rows, seen_at)
+        await self._give_back_strays(rows)
         await self._mark_started()
         await self._save_progress()
         return now + self._interval
 
-    async def _give_back_strays(self, rows: list[Holding], now: datetime) -> None:
+    async def _give_back_strays(self, rows: list[Holding]) -> None:
         """Release rows of ours that nobody here holds, once it is certain that no reply is still under way."""
-        strange = {(row.id, row.claim_no) for row in rows if not self._in_hand(row)}
-        self._strange = {place: self._strange.get(place, now) for place in strange}
-        since = self._claimer.claiming_since
-        certain = [place for place, seen in self._strange.items() if seen < now and (since is None or since > seen)]
+        before, asked = self._strange, self._claimer.asked
+        strange = [(row.id, row.claim_no) for row in rows if not self._in_hand(row)]
+        self._strange = {place: before.get(place, asked) for place in strange}
+        certain = [place for place, then in self._strange.items() if place in before and self._is_answered(then)]
         if not certain:
             return
         claims = await self._store.running([job_id for job_id, _ in certain])
         strays = [claim for claim in claims if (claim.id, claim.claim_no) in certain]
         if not strays:
             return
+        now = self._clock.now()
         changes = [settle(Ended(claim, Released("stray"), claim.started_at, now), self._dice) for claim in strays]
         took = await self._store.apply(changes, now)
         _log.warning("gave back %d jobs whose claim was never answered", sum(took))
         self._telemetry.emit("release", {"jobs": sum(took)}, node=self._node, cause="stray")
+
+    def _is_answered(self, call: int) -> bool:
+        """Whether a call of the claimer is over, and so are those before it. Not a matter of time, which may be set."""
+        return not self._claimer.asking or self._claimer.asked > call
 
     def _in_hand(self, row: Holding) -> bool:
         claim = self._hands.claims.get(row.id)

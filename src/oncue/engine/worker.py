@@ -138,7 +138,9 @@ class Claimer:
         self._alive = alive
         self._lapses = lapses
         self._allowed = allowed
-        self.claiming_since: datetime | None = None
+        self.asked = 0
+        """How often it has asked for jobs."""
+        self.asking = False
         self._store = store
         self._node = node
         self._queues = list(queues)
@@ -208,13 +210,13 @@ class Claimer:
     async def _claimed(
         self, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime
     ) -> list[Claim]:
-        self.claiming_since, lapses = now, self._lapses()
+        self.asked, self.asking, lapses = self.asked + 1, True, self._lapses()
         try:
             claims = await self._store.claim(
                 self._node, queues, tasks, wanted, now, suspect=self._hands.suspects == 0, rooms=rooms
             )
         finally:
-            self.claiming_since = None
+            self.asking = False
         if claims:
             self._hands.take(claims)
             self._telemetry.emit("claim", {"jobs": len(claims)}, node=self._node, claims=claims)

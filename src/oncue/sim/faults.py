@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 from typing import Literal, Protocol
 
-from oncue.sim.wire import When
+from oncue.sim.wire import LAST_OUT, When
 from oncue.sim.world import PACE, WORLD, World
 
 
@@ -79,6 +80,22 @@ class StoreErrors:
     def _set(self, world: World, rate: float) -> None:
         wire = world.client.wire if self.node is None else world.members[self.node].wire
         wire.error_rate, wire.down = rate, rate >= 1
+
+
+@dataclass(frozen=True, slots=True)
+class HoldUp:
+    """The line of one node, or of the client, is held up. What its callers gave up arrives late, among newer calls."""
+
+    at: float
+    node: str | None
+    length: float
+
+    def strike(self, world: World) -> None:
+        world.fault("held up", self.node, self.length + LAST_OUT)
+        wire = world.client.wire if self.node is None else world.members[self.node].wire
+        until = world.clock.now() + timedelta(seconds=self.length)
+        wire.hold_up(until)
+        world.at(until, wire.let_go)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +212,7 @@ def random_faults(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fa
 def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
     """Some are over long before a lease is, some long after."""
     length = dice.choice((0.2, 0.7, 1.5)) * lease * dice.uniform(0.5, 1.5)
-    match dice.randrange(10):
+    match dice.randrange(12):
         case 0:
             return CrashNode(at, node, length)
         case 1:
@@ -212,5 +229,7 @@ def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
             return Namesake(at, node, length)
         case 7 | 8:
             return LoseReply(at, dice.choice((node, node, node, None)), dice.choice(REPLIES))
+        case 9 | 10:
+            return HoldUp(at, dice.choice((node, node, None)), length)
         case _:
             return SetClock(at, round(dice.choice((-1, 1)) * dice.choice((0.5, 3.0, 30.0)), 6))

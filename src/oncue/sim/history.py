@@ -122,6 +122,10 @@ class History:
             self._trace(operation, fields)
         return operation
 
+    def tell(self, operation: Operation) -> None:
+        """This one is told of in any case."""
+        self._trace(operation, {})
+
     def effect(self, node: str, kind: str, /, **fields: Any) -> None:
         """Something that the current operation did."""
         if (operation := self.operation) is not None:

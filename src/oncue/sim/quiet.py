@@ -50,8 +50,8 @@ select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
 _LEASES = "select name, holder, epoch, expires_at from oncue_leases"
 _NODES = "select id, expires_at from oncue_nodes where lost_at is null"
 _RUNNING = "select id, claim_no, node_id from oncue_jobs indexed by oncue_jobs_running where state = 'running'"
-_BEAT = "update oncue_nodes set beat_at = ?, expires_at = ? where id = ? and lost_at is null"
-_RENEW = "update oncue_leases set renewed_at = ?, expires_at = ? where name = ? and epoch = ?"
+_BEAT = "update oncue_nodes set beat_at = ?, expires_at = max(expires_at, ?) where id = ? and lost_at is null"
+_RENEW = "update oncue_leases set renewed_at = ?, expires_at = max(expires_at, ?) where name = ? and epoch = ?"
 
 
 class Held(NamedTuple):
@@ -192,7 +192,7 @@ class Quiet:
     def _skip(self, seen: Situation, now: datetime, until: datetime) -> None:
         world, members = self._world, self._working()
         ahead = world.server.now() - now
-        self._sustain(members, until + ahead)
+        self._sustain(seen, members, until + ahead)
         led = any(member.leads for member in members)
         world.timeline.skip_to(until)
         self._wake_rescuer(members, seen, until, ahead)
@@ -223,7 +223,7 @@ class Quiet:
         for chore in CHORES if rested else ():
             self._world.driver.plan(leader.named[chore], until)
 
-    def _sustain(self, members: Sequence[Member], until: datetime) -> None:
+    def _sustain(self, seen: Situation, members: Sequence[Member], until: datetime) -> None:
         """What all the beats would leave behind: leases that were last renewed a little before the end."""
         world = self._world
         beat, lease = timedelta(seconds=world.pace.beat), timedelta(seconds=world.pace.lease)
@@ -232,14 +232,17 @@ class Quiet:
         if not known or min(known) - until > lease / 2:
             return  # the next beats come early enough
         renewed = until - beat * round(world.dice.random(), 6)
+        expires = renewed + lease
         held = [lease for member in members for lease in _held(member)]
-        finish(world.store.sustain([member.id for member in members], held, renewed, renewed + lease))
+        finish(world.store.sustain([member.id for member in members], held, renewed, expires))
         for member in members:
-            member.worker.membership.expires_at = renewed + lease
-            world.history.add(member.label, "lease", until=micros(renewed + lease), renewed=True)
+            membership, before = member.worker.membership, moment(seen.nodes[member.id])
+            membership.expires_at = max(membership.expires_at or expires, expires)
+            world.history.add(member.label, "lease", until=micros(max(before, expires)), renewed=True)
             for name, epoch in _held(member):
-                (member.worker.leadership if name == LEADER else member.worker.exclusivity).until = renewed + lease
-                world.history.add(member.label, "hold", name=name, epoch=epoch, until=micros(renewed + lease))
+                held_by = member.worker.leadership if name == LEADER else member.worker.exclusivity
+                held_by.until, before = max(held_by.until or expires, expires), moment(seen.leases[name].until)
+                world.history.add(member.label, "hold", name=name, epoch=epoch, until=micros(max(before, expires)))
 
 
 def _held(member: Member) -> list[tuple[str, int]]:

@@ -1,13 +1,14 @@
 """The wire between a node and the store: one layer writes down what the database did, the other breaks.
 
-A call can fail in two ways that the caller cannot tell apart: before it reached the database, or after, when only the
-reply was lost. The recording layer sits next to the database, so the history has what really happened.
+A call can fail in three ways that the caller cannot tell apart: before it reached the database, or after, when only the
+reply was lost, or before it, but it will: the line is held up, the caller gives up, and what was sent arrives when the
+line is free again. The recording layer sits next to the database, so the history has what really happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from uuid import UUID
@@ -39,6 +40,10 @@ SERVER = "server"
 """A database with a clock of its own, and of no other dialect that the engine would have to know."""
 
 
+LAST_OUT = 1.0
+"""Seconds until the last call has arrived after a line is free again."""
+
+
 class Crash(BaseException):
     """The process dies here. Not an Exception, so that nothing in the engine survives it."""
 
@@ -48,6 +53,16 @@ class Journal(NamedTuple):
 
     history: History
     node: str
+
+
+class Carrier(NamedTuple):
+    """Who brings calls to the database after their callers gave up."""
+
+    now: Callable[[], datetime]
+    """The true time."""
+    deliver: Callable[[datetime, Callable[[], Coroutine[Any, Any, Any]]], None]
+    patience: float
+    """How long a caller waits for an answer, in seconds."""
 
 
 class Delay:
@@ -89,6 +104,7 @@ class Recorded(_Layer):
         self._history = history
         self._node = node
         self._labels = labels
+        self._written: set[int] = set()
 
     def as_store(self) -> Store:
         return cast(Store, self)
@@ -104,8 +120,11 @@ class Recorded(_Layer):
         self._history.effect(self._node, kind, **fields)
 
     async def _note_enqueue(self, receipts: list[Receipt], batches: Any, **_: Any) -> None:
+        """Whoever asks again is told of the same jobs, which are written once."""
         for fields in job_events(batches, receipts):
-            self._add("job", **fields)
+            if fields["id"] not in self._written:
+                self._written.add(fields["id"])
+                self._add("job", **fields)
 
     async def _note_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
         for claim in claims:
@@ -120,7 +139,9 @@ class Recorded(_Layer):
             self._add("prune", jobs=gone)
 
     async def _note_register(self, _: None, node: Node) -> None:
-        self._add("lease", until=micros(node.expires_at))
+        """One that arrives late changes nothing."""
+        if any(row.id == node.id and row.beat_no == node.beat_no for row in await self._store.nodes()):
+            self._add("lease", until=micros(node.expires_at))
 
     async def _note_beat(self, renewed: bool, node: object, now: object, expires_at: Any, *_: object) -> None:
         if renewed:
@@ -167,14 +188,16 @@ class Recorded(_Layer):
         if lease is not None and lease.holder == holder and lease.expires_at == expires_at:
             self._add("hold", name=name, epoch=lease.epoch, until=micros(expires_at))
 
-    async def _note_renew(
-        self, renewed: bool, name: str, holder: object, epoch: int, now: object, expires_at: Any, **_: Any
-    ) -> None:
-        if renewed:
-            self._add("hold", name=name, epoch=epoch, until=micros(expires_at))
+    async def _note_renew(self, renewed: bool, name: str, *_: Any, **__: Any) -> None:
+        """Until when it lasts is the database's word: a late renewal does not take back a later one."""
+        lease = await self._store.lease(name) if renewed else None
+        if lease is not None:
+            self._add("hold", name=name, epoch=lease.epoch, until=micros(lease.expires_at))
 
-    async def _note_yield_lease(self, _: None, name: str, *__: Any) -> None:
-        self._add("hold.end", name=name)
+    async def _note_yield_lease(self, _: None, name: str, holder: UUID, epoch: int, *__: Any) -> None:
+        lease = await self._store.lease(name)
+        if lease is not None and (lease.holder, lease.epoch) == (holder, epoch):
+            self._add("hold.end", name=name)
 
 
 class Wire(_Layer):
@@ -188,6 +211,7 @@ class Wire(_Layer):
         journal: Journal | None = None,
         clock: Callable[[], datetime] | None = None,
         prompt: float = 0.5,
+        carrier: Carrier | None = None,
     ) -> None:
         super().__init__(store)
         self.latency = latency
@@ -197,8 +221,12 @@ class Wire(_Layer):
         self.error_rate = 0.0
         self.operation: Operation | None = None
         """The one that the next call belongs to; without it, a call that may change something is one of its own."""
+        self.hurry: float | None = None
+        """How long the next call may take, in seconds, if not as long as every other."""
         self._dice = dice
         self._journal = journal
+        self._carrier = carrier
+        self._held_until: datetime | None = None
         self._clock = clock
         self._crashes: dict[int, When] = {}
         self._losing: set[str] = set()
@@ -216,15 +244,22 @@ class Wire(_Layer):
         """The next call of this verb that brings an answer takes effect, and its reply is lost."""
         self._losing.add(verb)
 
+    def hold_up(self, until: datetime) -> None:
+        """Until this instant of true time nothing arrives; then everything does, in whatever order."""
+        self._held_until = until
+
+    def let_go(self) -> None:
+        self._held_until = None
+
     def heal(self) -> None:
-        self.error_rate, self.down = 0.0, False
+        self.error_rate, self.down, self._held_until = 0.0, False, None
         self._crashes.clear()
         self._losing.clear()
 
     @property
     def is_sound(self) -> bool:
         """Whether calls get through; that a reply will be lost some day is no reason to make more of them."""
-        return not (self.down or self.error_rate or self._crashes)
+        return not (self.down or self.error_rate or self._crashes or self._held_until)
 
     async def time(self) -> datetime:
         """The clock of the server, if there is one; an embedded database has the host's."""
@@ -238,11 +273,12 @@ class Wire(_Layer):
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.calls += 1
         operation, self.operation = self.operation, None
+        hurry, self.hurry = self.hurry, None
         if operation is not None or self._journal is None or verb not in OPERATIONS:
-            return await self._sent(verb, method, args, kwargs, operation)
+            return await self._sent(verb, method, args, kwargs, operation, hurry)
         operation = self._journal.history.invoke(self._journal.node, verb)
         try:
-            reply = await self._sent(verb, method, args, kwargs, operation)
+            reply = await self._sent(verb, method, args, kwargs, operation, hurry)
         except StoreUnavailable:
             self._journal.history.answer(operation, "unknown")
             raise
@@ -253,13 +289,21 @@ class Wire(_Layer):
         return reply
 
     async def _sent(
-        self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any], operation: Operation | None
+        self,
+        verb: str,
+        method: Verb,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        operation: Operation | None,
+        hurry: float | None,
     ) -> Any:
         crash, error = self._crashes.pop(self.calls, None), self._error()
         if crash == "before":
             raise Crash(verb)
         if error == "before":
             raise StoreUnavailable(f"{verb}: the database cannot be reached (simulated)")
+        if self._held_until is not None:
+            await self._wait_in_line(verb, lambda: self._done(method, args, kwargs, operation), operation, hurry)
         await self._travel()
         reply = await self._done(method, args, kwargs, operation)
         await self._travel()
@@ -282,6 +326,28 @@ class Wire(_Layer):
         finally:
             self._journal.history.operation = None
 
+    async def _wait_in_line(
+        self,
+        verb: str,
+        call: Callable[[], Coroutine[Any, Any, Any]],
+        operation: Operation | None,
+        hurry: float | None,
+    ) -> None:
+        """Wait until the line is free; whoever has no patience for that leaves the call behind in it."""
+        carrier, until = self._carrier, self._held_until
+        assert carrier is not None
+        assert until is not None
+        arrives = until + timedelta(seconds=round(self._dice.uniform(0, LAST_OUT), 6))
+        left, patience = (arrives - carrier.now()).total_seconds(), hurry or carrier.patience
+        if left > patience:
+            if operation is not None and self._journal is not None:
+                self._journal.history.tell(operation)  # it may happen when its process is long dead
+            carrier.deliver(arrives, call)
+            await Delay(patience)
+            raise StoreUnavailable(f"{verb}: no answer within {patience:g} s (simulated)")
+        if left > 0:
+            await Delay(left)
+
     async def _travel(self) -> None:
         """Some trips take no time to speak of."""
         if self.latency and (length := self._dice.uniform(self._shortest, self.latency)) > 0:
@@ -293,3 +359,20 @@ class Wire(_Layer):
         if self.error_rate and self._dice.random() < self.error_rate:
             return self._dice.choice(("before", "after"))
         return None
+
+
+class Hurried(_Layer):
+    """The calls of those who cannot wait as long as others: a beat must be answered before the lease is over."""
+
+    def __init__(self, wire: Wire, patience: float) -> None:
+        super().__init__(wire.as_store())
+        self._wire = wire
+        self._patience = patience
+        self.dialect = wire.dialect
+
+    def as_store(self) -> Store:
+        return cast(Store, self)
+
+    async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._wire.hurry = self._patience
+        return await method(*args, **kwargs)

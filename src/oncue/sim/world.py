@@ -7,6 +7,7 @@ seed gives the same history, byte for byte.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -37,7 +38,7 @@ from oncue.sim.operator import OPTIONS, TASK, Operator
 from oncue.sim.quiet import Quiet, WatchedStore
 from oncue.sim.script import Act, Script
 from oncue.sim.timeline import Timeline
-from oncue.sim.wire import Journal, Recorded, Wire
+from oncue.sim.wire import Carrier, Hurried, Journal, Recorded, Wire
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -118,7 +119,18 @@ class World:
 
     def _wire(self, label: str, latency: float) -> Wire:
         time = self.server.now if self.own_clocks else None
-        return Wire(self._recorded(label), self.dice, latency, Journal(self.history, label), time, self.prompt)
+        journal, carrier = Journal(self.history, label), Carrier(self.clock.now, self._deliver, self.pace.lease)
+        return Wire(self._recorded(label), self.dice, latency, journal, time, self.prompt, carrier)
+
+    def _deliver(self, at: datetime, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """A call arrives at the database, and nobody waits for its answer any more."""
+
+        def arrive() -> None:
+            with contextlib.suppress(OncueError):
+                finish(call())
+            self.disturbed()
+
+        self.at(at, arrive)
 
     def close(self) -> None:
         finish(self.store.close())
@@ -145,15 +157,15 @@ class World:
         def lapsed(why: str) -> None:
             self.driver.later_on(member, self._delay(), lambda: worker.abandon(why))
 
-        store = wire.as_store()
+        store, heart = wire.as_store(), Hurried(wire, self.pace.patience).as_store()
         node = self._node(known_as or name, exclusive)
         self._labels[node.id] = label
         worker = WorkerNode(
-            store, store, node, clock, self.dice, telemetry, self.pace, executor,
+            store, heart, node, clock, self.dice, telemetry, self.pace, executor,
             lapsed=lapsed, is_gone=lambda other: self.one_host and other.id in self._gone,
             in_processes=self.crew.in_processes,
         )  # fmt: skip
-        keepers: list[Service] = [Timekeeper(store, clock)] if isinstance(clock, DatabaseClock) else []
+        keepers: list[Service] = [Timekeeper(heart, clock)] if isinstance(clock, DatabaseClock) else []
         member = self.members[name] = Member(label, wire, self._recorded(label), worker, clock, telemetry, keepers)
         self.history.add(label, "boot", concurrency=self._concurrency)
         self.driver.take_on(member)

@@ -101,3 +101,13 @@ def beat_of_a_zombie(patch: Patch) -> None:
 def leader_for_ever(patch: Patch) -> None:
     patch.replace(Leadership, "epoch", property(lambda self: None if self.held is None else self.held.epoch))
     patch.sql("leads", "and holder = :node and epoch = :epoch", "")
+
+
+@bug(
+    "a late beat that shortens the lease",
+    seen_in="oncue itself: a beat that its node had given up arrived after the next one, and a living node was lost",
+    run=runs.held_up,
+    caught_by="a lease lasts as long as its holder was told",
+)
+def beat_out_of_turn(patch: Patch) -> None:
+    patch.sql("beat", "and beat_no <= :number", "")

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from oncue.sim.checker import Violation, check
-from oncue.sim.faults import CrashNode, Fault, PauseNode, StoreErrors, heal
+from oncue.sim.faults import CrashNode, Fault, HoldUp, PauseNode, StoreErrors, heal
 from oncue.sim.operator import OPTIONS
 from oncue.sim.runs import simulate, simulate_schedules, verdict
 from oncue.sim.script import Act
@@ -122,6 +122,22 @@ def bad_lines(seed: int) -> list[Violation]:
         act = Act(seconds=dice.choice((0.1, 1.0)))
         _submit(world, dice.uniform(0, 8), [[act]], options=dice.choice((ENDLESS, ONCE)))
     return _recovered(world, 10.0)
+
+
+def held_up(seed: int) -> list[Violation]:
+    """Lines are held up again and again: what their callers gave up arrives late, among newer calls."""
+    dice = Random(f"held up {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.02)))
+    for _ in range(12):
+        act, options = Act(seconds=dice.choice((1.0, 3.0, 5.0))), dice.choice((OPTIONS, ONCE, ENDLESS))
+        _submit(world, dice.uniform(0, 8), [[act]], options=options)
+    for node in NODES:
+        at = 1.0
+        while at < 12.0:
+            length = dice.uniform(0.8, 2.0)
+            _strike(world, HoldUp(at, node, length))
+            at += length + dice.uniform(0.2, 1.5)
+    return _recovered(world, 14.0)
 
 
 def shutdowns(seed: int) -> list[Violation]:

@@ -11,7 +11,7 @@ from oncue.engine.rescue import Rescue
 from oncue.engine.worker import Claimer
 from oncue.errors import StoreError
 from oncue.policy.lifecycle import lost
-from oncue.sim import world
+from oncue.sim import driver
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
 
@@ -80,7 +80,7 @@ def own_clock(patch: Patch) -> None:
 )
 def no_second_try(patch: Patch) -> None:
     """The driver of the simulator does what the runner does after an error: it waits, and tries again."""
-    patch.replace(world, "pause_after", lambda failures: 24 * HOUR)
+    patch.replace(driver, "pause_after", lambda failures: 24 * HOUR)
 
 
 @bug(

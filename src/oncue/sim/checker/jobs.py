@@ -10,7 +10,7 @@ from typing import NamedTuple
 from oncue.model import TERMINAL, WAITING
 from oncue.policy import options
 from oncue.policy.lifecycle import BY_HAND
-from oncue.sim.checker.eras import when
+from oncue.sim.checker.eras import in_era_of, when
 from oncue.sim.checker.evidence import Evidence, JobStory, Turn, claim_no, ends
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event, micros
@@ -198,7 +198,8 @@ def _claimed_when_waiting(evidence: Evidence) -> Iterator[Broken]:
                 if evidence.complete and claim_no(claim) > 1 and not settled:
                     yield Broken(f"job {story.id} was claimed while it was running", (claim,))
                 excused = claim.fields["cancel_requested"] or evidence.is_unsure(claim)
-                if ready is not None and not excused and claim.at + evidence.tolerance < ready.fields["visible_at"]:
+                due = 0 if ready is None else in_era_of(ready, ready.fields["visible_at"])
+                if ready is not None and not excused and when(claim) + evidence.tolerance < due:
                     yield Broken(f"job {story.id} was claimed before its time", (ready, claim))
             ready, settled = (turn.changes[-1] if turn.changes else ready), bool(turn.changes)
 

@@ -119,6 +119,26 @@ def _revenants(evidence: Evidence) -> Iterator[Broken]:
         yield Broken(f"{renewal.node} went on with a lease that had ended", (renewal,))
 
 
+@promise("a lease lasts as long as its holder was told")
+def _not_cut_short(evidence: Evidence) -> Iterator[Broken]:
+    """A renewal that arrives late does not take back a later one: its holder goes by what it was told last."""
+    lasts: dict[tuple[str, ...], Event] = {}
+    for event in evidence.told("lease", "lease.end", "hold") if evidence.certain else ():
+        if event.kind == "lease.end":
+            lasts.pop((event.node,), None)
+            continue
+        lease = (event.node, event.fields["name"]) if event.kind == "hold" else (event.node,)
+        before, lasts[lease] = lasts.get(lease), event
+        if before is None or evidence.is_unsure(before):  # what was told by a wrong clock lasts too long
+            continue
+        if _ends(event) + evidence.tolerance < _ends(before):
+            yield Broken(f"a lease of {event.node} was cut short", (before, event))
+
+
+def _ends(lease: Event) -> int:
+    return in_era_of(lease, lease.fields["until"])
+
+
 @promise("only the dead are declared lost")
 def _burials(evidence: Evidence) -> Iterator[Broken]:
     """Their lease is over, their process has died, or whoever says so has taken the exclusive lease from them."""
