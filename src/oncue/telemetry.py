@@ -23,6 +23,7 @@ EVENTS: dict[str, str] = {
     "release": "jobs were given back uncharged: jobs; node, cause",
     "rescue": "a lost node's job was taken away: claim, change",
     "overrun": "an attempt over its maximum runtime was fenced: claim, change",
+    "expire": "a job that had waited past its time was ended: job, change, task, queue",
     "slot": "slots were decided: slots, late (s); schedule, schedule_id, decided, node",
     "schedule.error": "a schedule's slots could not be worked out: schedule, error",
     "leader.elected": "this node leads: epoch; node, lease",

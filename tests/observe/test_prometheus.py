@@ -114,6 +114,16 @@ def test_an_attempt_that_was_taken_away_counts_as_ended(meter: Meter) -> None:
     assert meter.value("jobs_finished_total", state="failed", **MAIL) == 1
 
 
+@pytest.mark.contract("SLOT-10")
+def test_a_job_that_nobody_claimed_in_time_counts_as_ended(meter: Meter) -> None:
+    for reason in ("misfire", "deadline"):
+        change = settle(Ended(a_claim(), Skipped(reason), None, NOW), Random(1))
+        meter.telemetry.emit("expire", {}, job=a_claim(), change=change, **MAIL)
+    assert meter.value("expired_jobs_total", **MAIL) == 2
+    assert meter.value("jobs_finished_total", state="skipped", **MAIL) == 2
+    assert meter.value("misfired_jobs_total", **MAIL) == 1
+
+
 def test_rare_events(meter: Meter) -> None:
     emit = meter.telemetry.emit
     emit("enqueue", {"jobs": 2, "duplicates": 1}, task="send", queue="mail")

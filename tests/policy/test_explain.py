@@ -205,6 +205,10 @@ def test_deadline_and_grace() -> None:
     assert about_job(a_job(deadline_at=after(minutes=1))).codes == ["claimable", "must_start", "priority"]
     assert about_job(a_job(start_by=before(minutes=1))).codes == ["too_late", "priority"]
     assert "too_late" not in about_job(a_job(start_by=before(minutes=1), attempt=1)).codes
+    waiting = about_job(a_job(state="scheduled", visible_at=after(hours=1), deadline_at=before(minutes=1)))
+    assert waiting.codes == ["scheduled_for_later", "too_late"]
+    assert "the leader is about to skip it" in text_of(waiting, "too_late")
+    assert "no_leader" in about_job(a_job(start_by=before(minutes=1)), DESERTED).codes
     assert about_job(a_job(cancel_requested_at=NOW)).codes == ["cancel_requested", "priority"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from oncue.errors import Conflict
 from oncue.model import (
+    PARKED,
     STATES,
     TERMINAL,
     WAITING,
@@ -202,6 +204,35 @@ def test_a_claim_that_must_not_start() -> None:
     assert lifecycle.refusal(a_claim(cancel_requested=True), NOW) == Cancelled()
     assert lifecycle.refusal(a_claim(deadline_at=NOW), NOW) == Skipped("deadline")
     assert lifecycle.refusal(a_claim(deadline_at=ENDED), NOW) is None
+
+
+@pytest.mark.contract("SLOT-10")
+def test_what_waits_is_ended_as_a_claim_of_it_would_be_refused() -> None:
+    offsets = (None, -1, 0, 1)
+    ended = 0
+    for state, attempt, deadline, grace in product(sorted(WAITING), (0, 1), offsets, offsets):
+        times = {
+            name: None if offset is None else NOW + timedelta(microseconds=offset)
+            for name, offset in (("deadline_at", deadline), ("start_by", grace))
+        }
+        refused = lifecycle.refusal(a_claim(attempt=attempt, **times), NOW)
+        change = lifecycle.expire(a_job(state, attempt=attempt, **times), NOW)
+        assert (None if change is None else Skipped(change.reason or "")) == refused
+        if change is not None:
+            ended += 1
+            assert (change.from_state, change.claim_no, change.state, change.outcome) == (state, 4, "skipped", None)
+            assert (change.attempt, change.started_at, change.ended_at) == (attempt, None, NOW)
+        assert lifecycle.expire(a_job(state, attempt=attempt, visible_at=PARKED, **times), NOW) is None
+    assert ended == 3 * (8 + 2 + 8)
+
+
+def test_only_what_waits_expires_and_what_was_to_be_cancelled_is() -> None:
+    late = NOW - timedelta(hours=1)
+    for state in STATES:
+        assert (lifecycle.expire(a_job(state, deadline_at=late), NOW) is not None) == (state in WAITING)
+    change = lifecycle.expire(a_job("queued", cancel_requested_at=NOW, deadline_at=late), NOW)
+    assert change is not None
+    assert (change.state, change.reason, change.error) == ("cancelled", "cancelled", "it broke")
 
 
 def test_a_lost_attempt_began_when_it_was_seen_to_or_when_it_was_claimed() -> None:

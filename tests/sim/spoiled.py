@@ -562,3 +562,42 @@ def never_claimed(story: Story) -> None:
     story.wait(60)
     story.enqueue(62)
     story.wait(20)
+
+
+# --- time to wait ---------------------------------------------------------------------------------------------------
+
+
+@breaks("nothing waits past its time", "job 63 waited 4.0")
+def ended_late(story: Story) -> None:
+    story.wait(60)
+    story.enqueue(63, visible_at=later(9000), deadline_at=story.now + SECOND)
+    story.wait(5)
+    story.expire("a", 63)
+
+
+@breaks("nothing waits past its time", "job 64 waits past its time for ever")
+def never_ended(story: Story) -> None:
+    story.wait(60)
+    story.decide("a", later(240), "fired", 64, epoch=1)
+    story.find("job", id=64).fields["start_by"] = story.now + SECOND
+    story.wait(30)
+
+
+@breaks("nothing waits past its time", "job 65 waited 10.13 s past its time")
+def a_retry_past_its_deadline(story: Story) -> None:
+    story.wait(60)
+    story.enqueue(65, deadline_at=story.now + 10 * SECOND)
+    story.retry("a", 65, 60)
+    story.wait(20)
+    story.claim("a", 65)
+
+
+@breaks("nothing is given up before its time", "job 10 was given up before its time")
+def ended_early(story: Story) -> None:
+    story.find("job", id=10).fields["deadline_at"] += 10 * SECOND
+
+
+@breaks("nothing is given up before its time", "job 2 was given up before its time")
+def a_retry_whose_grace_is_over(story: Story) -> None:
+    story.find("job", id=2).fields["start_by"] = later(61)
+    story.find("change", id=2, claim_no=2).fields.update(state="skipped", reason="misfire", outcome=None)

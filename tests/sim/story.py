@@ -146,6 +146,10 @@ class Story:
         self.outcome(node, job_id, came_of)
         self.change(node, job_id, state, **more)
 
+    def expire(self, node: str, job_id: int, reason: str = "deadline") -> Event:
+        """A job that nobody has claimed is ended."""
+        return self.change(node, job_id, "skipped", reason=reason, outcome=None, attempt=self.rows[job_id]["attempt"])
+
     def retry(self, node: str, job_id: int, seconds: float) -> None:
         """An attempt that fails, and will be tried again."""
         used, visible_at = self.rows[job_id]["retry_count"], self.now + round(seconds * SECOND)
@@ -271,7 +275,10 @@ def _in_peace(story: Story, b: str, begin: int, first: int) -> None:
     story.run("a", first + 6, "failed", "Failed", reason="it gave up")
     story.enqueue(first + 7, options='{"delivery":"at_most_once"}')
     story.run("a", first + 7, "skipped", "TimedOut", reason="skipped_timeout")
-    story.wait(20)
+    story.enqueue(first + 10, visible_at=story.now + 30 * SECOND, deadline_at=story.now + 10 * SECOND)
+    story.wait(11)
+    story.expire("a", first + 10)
+    story.wait(9)
 
 
 def _under_a_crash(story: Story, b: str, first: int) -> None:

@@ -67,7 +67,8 @@ def with_a_step(story: Story, seconds: float) -> Story:
 
 
 def _told_by_another_clock(event: Event, by: int) -> Event:
-    moved = {name: event.fields[name] + by for name in ("until", "visible_at", "ended_at") if name in event.fields}
+    told = event.fields.keys() & {"until", "visible_at", "ended_at", "deadline_at"}
+    moved = {name: event.fields[name] + by for name in told}
     return event._replace(at=event.at + by, fields={**event.fields, **moved})
 
 
@@ -82,6 +83,7 @@ def test_a_clean_history_in_which_the_clock_is_set_raises_no_alarm(seconds: int)
     [
         "a_late_write", "ended_twice", "claimed_while_it_runs", "started_after_its_end", "suspects_together",
         "one_too_many", "answered_before_it_was_done", "a_stale_edit", "a_late_claim", "slow", "nobody_in_the_end",
+        "ended_late",
     ],
 )  # fmt: skip
 def test_what_is_spoiled_is_seen_though_the_clock_is_set(spoiled: str, seconds: int) -> None:

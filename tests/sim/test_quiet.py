@@ -80,7 +80,7 @@ def test_what_happens_is_the_same_with_the_polls_and_without(elide: bool) -> Non
     world.close()
 
 
-@pytest.mark.parametrize("service", ["claimer", "rescue", "leadership", "scheduler"])
+@pytest.mark.parametrize("service", ["claimer", "rescue", "leadership", "scheduler", "expiry"])
 def test_a_service_that_does_not_come_back_is_not_helped(service: str) -> None:
     """Skipping ends where a poll would have found something. For one that would not have polled, nothing is skipped."""
     world = quiet_world()
@@ -112,4 +112,15 @@ def test_a_node_that_dies_in_a_quiet_hour_is_missed_when_its_lease_ends() -> Non
     (crash,) = [event for event in world.history.events if event.kind == "crash"]
     assert 10e6 < end.at - crash.at < 25e6
     assert sum(member.leads for member in world.members.values()) == 1
+    world.close()
+
+
+def test_a_quiet_hour_ends_where_something_has_waited_past_its_time() -> None:
+    world = quiet_world()
+    job = world.enqueue(Act(), delay=2 * HOUR, deadline=HOUR / 2)
+    before = calls(world)
+    world.run(HOUR)
+    assert (world.job(job).state, world.job(job).reason) == ("skipped", "deadline")
+    assert HOUR / 2 <= seconds(world, job) < HOUR / 2 + 1.1
+    assert calls(world) - before < 200
     world.close()

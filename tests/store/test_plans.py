@@ -32,10 +32,12 @@ LARGE = {"oncue_jobs", "oncue_schedules", "oncue_slots"}
 # 200,000 jobs: seven in ten finished, and some in every other state, spread over three queues and ten priorities.
 FILL = f"""
 insert into oncue_jobs (task, queue, priority, state, args, options, key, enqueued_by, created_at, updated_at,
-                        order_at, visible_at, max_retries, crashes, node_id, claimed_at, run_until, finished_at)
+                        order_at, visible_at, deadline_at, start_by, max_retries, crashes, node_id, claimed_at,
+                        run_until, finished_at)
 select 'send', (array['default', 'mail', 'web'])[1 + n % 3], n % 10 * 10, state, '{{}}',
        '{OPTIONS}', case when n % 5 = 0 then n::text end, 'tests', made, made, made,
        case when state in ('scheduled', 'retrying') then made + interval '40 days' else made end,
+       case when n % 4 = 0 then made + interval '60 days' end, case when n % 6 = 1 then made + interval '60 days' end,
        3, case when state = 'queued' and n % 500 = 3 then 1 else 0 end,
        case when state = 'running' then '{NODE}'::uuid end, made, case when state = 'running' then made end,
        case when state in ('succeeded', 'failed', 'cancelled', 'skipped') then made end
@@ -99,6 +101,8 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "held": ("oncue_jobs_running", [NODE]),
         "stranded": ("oncue_jobs_running", [NOW, batch]),
         "overdue": ("oncue_jobs_running", [NOW, batch]),
+        "expired": ("oncue_jobs_deadline and oncue_jobs_start_by and oncue_jobs_pkey", [NOW, batch]),
+        "expired_among": ("oncue_jobs_pkey", [NOW, batch, ids]),
         "forget_nodes": ("oncue_jobs_running", [NOW]),
         "pick_old": ("oncue_jobs_finished", [NOW, batch]),
         "prune": ("oncue_jobs_pkey", [ids]),
@@ -238,6 +242,8 @@ SQLITE_INDEXES = {
     "held": "oncue_jobs_running",
     "stranded": "oncue_jobs_running",
     "overdue": "oncue_jobs_running",
+    "expired": "oncue_jobs_deadline",
+    "expired_among": "INTEGER PRIMARY KEY",
     "pick_old": "oncue_jobs_finished",
     "forget_nodes": "oncue_jobs_running",
     "lanes": "oncue_jobs_claimable",

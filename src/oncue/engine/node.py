@@ -5,7 +5,8 @@
     seating                                          how many jobs of limited queues may run here
     holdings                                         this node's books against the database's
     leadership                                       who leads
-    scheduler, backfilling, aging, pruning, folding  on the leader only
+    scheduler, backfilling, expiry, aging, pruning,
+    folding, sampling                                on the leader only
     rescue, depth, survey                            on every node: a rescue must not wait for a leader
 
 Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what is in hand may finish
@@ -29,6 +30,7 @@ from oncue.engine.backfilling import Backfilling
 from oncue.engine.counting import DepthGauge, Folding, Sampling
 from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.executor import Executor
+from oncue.engine.expiry import Expiry
 from oncue.engine.holdings import Attempts, Holdings
 from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
@@ -153,6 +155,7 @@ class WorkerNode:
             *(
                 OnLeader(service, self.leadership)
                 for service in (
+                    Expiry(store, telemetry),
                     Aging(store, telemetry, pace.aging),
                     Pruning(store, telemetry, retention=pace.retention, ledger_retention=pace.ledger_retention),
                     Backfilling(store, interval=pace.poll),

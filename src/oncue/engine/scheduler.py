@@ -7,8 +7,9 @@ somebody else decided meanwhile is rejected, and that is normal. A pass costs wh
 When more is due than one pass takes, `SlotWriter` writes what a pass has decided while the next one reads: the database
 works on one pass while this process works on another.
 
-Before a slot is skipped because a run is in its way, that run is looked at: one that is over its maximum runtime is
-settled first, and the slot is decided by the next pass, which follows at once and sees what is left in its way.
+Before a slot is skipped because a run is in its way, that run is looked at: one that is over its maximum runtime, or
+has waited past its time, is settled first, and the slot is decided by the next pass, which follows at once and sees
+what is left in its way.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
+from oncue.engine.expiry import end_expired
 from oncue.engine.leadership import Leadership
 from oncue.engine.outages import Outage, described
 from oncue.engine.service import Signal
@@ -154,7 +156,7 @@ class Scheduler:
         self.signal.set()
 
     async def _decided(self, due: Sequence[Due], epoch: int, now: datetime) -> Pass:
-        free = await self._without_overrun(due, now)
+        free = await self._with_a_free_way(due, now)
         return Pass([self._planned(schedule, now) for schedule in free], epoch, now)
 
     async def write(self, decided: Pass) -> bool:
@@ -188,8 +190,8 @@ class Scheduler:
         del self._spare[:count]
         return taken[::-1]
 
-    async def _without_overrun(self, due: Sequence[Due], now: datetime) -> Sequence[Due]:
-        """Settle the runs that are in a slot's way and over their maximum runtime; the schedules that have none.
+    async def _with_a_free_way(self, due: Sequence[Due], now: datetime) -> Sequence[Due]:
+        """Settle the runs that are in a slot's way and over their time; the schedules that have none.
 
         The others are still due, so the next pass comes at once. It reads anew what is in their way: a run may have
         ended by itself meanwhile, one that is settled may be due for a retry, and behind it there may be another.
@@ -197,17 +199,21 @@ class Scheduler:
         in_the_way = [job for schedule in due if _is_blocked(schedule) for job in schedule.unfinished]
         if not in_the_way:
             return due
+        touched = await self._settle_overrun(in_the_way, now)
+        touched |= await end_expired(self._store, self._telemetry, now, len(in_the_way), in_the_way)
+        return [one for one in due if not (_is_blocked(one) and touched.intersection(one.unfinished))]
+
+    async def _settle_overrun(self, in_the_way: Sequence[int], now: datetime) -> set[int]:
         claims = [claim for claim in await self._store.running(in_the_way) if _is_over(claim, now)]
         if not claims:
-            return due
+            return set()
         changes = [settle(overran(claim, now), self._dice) for claim in claims]
         took = await self._store.apply(changes, now)
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:
                 _log.warning("overrun: job %d (%s) is now %s", claim.id, claim.task, change.state)
                 self._telemetry.emit("overrun", {}, claim=claim, change=change)
-        touched = {claim.id for claim in claims}
-        return [one for one in due if not (_is_blocked(one) and touched.intersection(one.unfinished))]
+        return {claim.id for claim in claims}
 
     def _tell(self, planned: Plan, step: Step, now: datetime) -> None:
         name = planned.due.name

@@ -21,7 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from oncue import __version__
-from oncue.model import TERMINAL
+from oncue.model import TERMINAL, Change, Claim, Job
 from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.observe.cluster import ClusterMetrics
 from oncue.observe.rare import LABELS, RareEvents
@@ -75,6 +75,7 @@ class PrometheusMetrics(Collector):
         telemetry.subscribe(self._job_stopped, "job.stop")
         telemetry.subscribe(self._seats_told, "in_flight")
         telemetry.subscribe(self._taken_away, "rescue", "overrun")
+        telemetry.subscribe(self._expired, "expire")
         RareEvents(self.registry).subscribe(telemetry)
 
     def follow(self, seats: Seats, buffer: int, standing: Standing | None = None) -> None:
@@ -121,9 +122,18 @@ class PrometheusMetrics(Collector):
     def _taken_away(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         """Another node's attempt was ended from here: its own process is gone, or stuck, and tells nothing."""
         claim, change = metadata["claim"], metadata["change"]
-        series = self._new_series(claim.task, claim.queue)
-        end = (change.state, change.outcome, claim.retry_count > 0)
+        self._ended(claim, change)
+
+    def _expired(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        """A job was ended that nobody had claimed in time."""
+        job, change = metadata["job"], metadata["change"]
+        self._ended(job, change).misfires += change.reason == MISFIRE
+
+    def _ended(self, job: Job | Claim, change: Change) -> Series:
+        series = self._new_series(job.task, job.queue)
+        end = (change.state, change.outcome, job.retry_count > 0)
         series.ends[end] = series.ends.get(end, 0) + 1
+        return series
 
     # --- when somebody asks -------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ COUNTERS: tuple[tuple[str, str | None, str, tuple[str, ...], str], ...] = (
     ("release", "jobs", "released_jobs", (), "Jobs given back unstarted, at no charge."),
     ("rescue", None, "rescued_jobs", LABELS, "Jobs taken from nodes that were lost."),
     ("overrun", None, "overrun_jobs", LABELS, "Attempts fenced for being over their maximum runtime."),
+    ("expire", None, "expired_jobs", LABELS, "Jobs ended because they had waited past their time, unclaimed."),
     ("recovery", "jobs", "recovered_jobs", (), "Runs of a dead predecessor that this node ended when it started."),
     ("leader.elected", None, "elections", (), "How often this node came to lead."),
     ("leader.lost", None, "leads_lost", (), "How often this node could not keep the lead."),

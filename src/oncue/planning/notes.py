@@ -51,6 +51,7 @@ class Notes:
             "job.stop": lambda told: self._end(told["claim"], told["change"]),
             "rescue": lambda told: self._rescue(told["claim"], told["change"]),
             "overrun": lambda told: self._rescue(told["claim"], told["change"]),
+            "expire": lambda told: self._expire(told["job"], told["change"]),
             "settle.rejected": lambda told: self._reject(told["change"]),
             "slot": lambda told: self._decide(told["schedule"], told["decided"]),
         }
@@ -116,6 +117,13 @@ class Notes:
         self._lost.discard(place)
         self._count(claim, change)
 
+    def _expire(self, job: Job, change: Change) -> None:
+        """Nobody claimed it in time."""
+        due = self._due(job.attempt, job.scheduled_for, max(job.created_at, job.visible_at))
+        if due >= 0:
+            self._unstarted.append(self._without_seat(job, job.args, due, change.reason or change.state))
+        self._count(job, change)
+
     def _reject(self, change: Change) -> None:
         begun = self._begun.pop((change.id, change.claim_no), None)
         if begun is not None:
@@ -156,12 +164,12 @@ class Notes:
     def _place(self, job: Job | Claim) -> Place:
         return self._seconds(job.created_at), job.id
 
-    def _count(self, claim: Claim, change: Change) -> None:
-        if change.state in TERMINAL and self._is_ours(claim):
-            self._ended.setdefault(claim.task, Counter())[change.state] += 1
+    def _count(self, job: Job | Claim, change: Change) -> None:
+        if change.state in TERMINAL and self._is_ours(job):
+            self._ended.setdefault(job.task, Counter())[change.state] += 1
 
-    def _is_ours(self, claim: Claim) -> bool:
-        return self._seconds(claim.scheduled_for or claim.created_at) >= 0
+    def _is_ours(self, job: Job | Claim) -> bool:
+        return self._seconds(job.scheduled_for or job.created_at) >= 0
 
     def _due_of(self, claim: Claim) -> float:
         return self._due(claim.attempt, claim.scheduled_for, max(claim.created_at, claim.visible_at))

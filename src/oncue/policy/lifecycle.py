@@ -5,10 +5,13 @@
                          |                  +--settle--> retrying --due--> queued
                          +--- release, lost node
 
+    scheduled, queued, retrying --its time is over--> skipped
+
 A claim belongs to one node and carries a `claim_no`, which grows with every claim and is never given back. When an
 attempt ends, `settle` turns its outcome into a `Change`: a write that takes effect only if the row is still in the
 state, and under the claim_no, that the node knew. Whoever comes late changes nothing. A lost node is settled by the
-same function as a failed attempt. Operators change a job by the same kind of write: `cancel`, `revive`, `by_hand`.
+same function as a failed attempt. Operators change a job by the same kind of write: `cancel`, `revive`, `by_hand`; so
+does the leader, with what has waited past its time: `expire`.
 
 Three numbers are kept apart. `claim_no` is the fence. `retry_count` is the budget that failures use up; releases,
 snoozes and lost nodes do not touch it. `attempt` counts the attempts that started and ended, for people.
@@ -26,6 +29,7 @@ from typing import Any, NamedTuple
 
 from oncue.errors import Conflict
 from oncue.model import (
+    PARKED,
     TERMINAL,
     WAITING,
     Cancelled,
@@ -66,15 +70,28 @@ def entry_state(visible_at: datetime, now: datetime) -> State:
     return "queued" if visible_at <= now else "scheduled"
 
 
-def refusal(claim: Claim, now: datetime) -> Outcome | None:
-    """Why a claimed job must not start after all."""
-    if claim.cancel_requested:
-        return Cancelled()
-    if claim.deadline_at is not None and claim.deadline_at <= now:
+def too_late(job: Claim | Job, now: datetime) -> Skipped | None:
+    """Why it is too late to start a job, if it is: its deadline is over, or, for a first attempt, its slot's grace."""
+    if job.deadline_at is not None and job.deadline_at <= now:
         return Skipped("deadline")
-    if claim.start_by is not None and claim.start_by < now and claim.attempt == 0:
+    if job.start_by is not None and job.start_by < now and job.attempt == 0:
         return Skipped("misfire")
     return None
+
+
+def refusal(claim: Claim, now: datetime) -> Outcome | None:
+    """Why a claimed job must not start after all."""
+    return Cancelled() if claim.cancel_requested else too_late(claim, now)
+
+
+def expire(job: Job, now: datetime) -> Change | None:
+    """End a job that waits and whose time is over, as a claim would be refused. A parked one has not begun to wait."""
+    late = too_late(job, now)
+    if late is None or job.state not in WAITING or job.visible_at >= PARKED:
+        return None
+    if job.cancel_requested_at is not None:
+        return cancel(job, now)
+    return _unheld(job, "skipped", now, reason=late.reason, started_at=None, ended_at=now)
 
 
 def settle(ended: Ended, dice: Random) -> Change:
@@ -96,7 +113,7 @@ def cancel(job: Job, now: datetime) -> Change | None:
     """Cancel a job that waits. A running one is asked to stop instead, and a finished one is final."""
     if job.state not in WAITING:
         return None
-    return _by_hand(job, "cancelled", now, reason="cancelled", started_at=None, ended_at=now)
+    return _unheld(job, "cancelled", now, reason="cancelled", started_at=None, ended_at=now)
 
 
 def is_final(job: Job) -> bool:
@@ -110,7 +127,7 @@ def revive(job: Job, now: datetime) -> Change | None:
         return None
     outcome = job.state if job.started_at is not None else None
     ended_at = job.finished_at
-    return _by_hand(
+    return _unheld(
         job, "queued", now, outcome=outcome, started_at=job.started_at, ended_at=ended_at, retry_count=0, crashes=0
     )
 
@@ -133,7 +150,7 @@ def by_hand(job: Job, state: State, now: datetime) -> Change | None:
         return revive(job, now)
     if job.state == "running":
         return _taken_away(job, state, now)
-    return _by_hand(job, state, now, reason=BY_HAND, started_at=None, ended_at=now)
+    return _unheld(job, state, now, reason=BY_HAND, started_at=None, ended_at=now)
 
 
 def _why_not(job: Job, state: State) -> str | None:
@@ -157,11 +174,11 @@ def _taken_away(job: Job, state: State, now: datetime) -> Change:
     began = job.started_at or job.claimed_at
     outcome = BY_HAND if state == "queued" else state
     reason = None if state == "queued" else BY_HAND
-    change = _by_hand(job, state, now, reason=reason, outcome=outcome, started_at=began, ended_at=now)
+    change = _unheld(job, state, now, reason=reason, outcome=outcome, started_at=began, ended_at=now)
     return change._replace(attempt=job.attempt + 1)
 
 
-def _by_hand(
+def _unheld(
     job: Job,
     state: State,
     now: datetime,
@@ -173,6 +190,7 @@ def _by_hand(
     retry_count: int | None = None,
     crashes: int | None = None,
 ) -> Change:
+    """The change of a job by somebody who does not hold it."""
     return Change(
         id=job.id,
         from_state=job.state,

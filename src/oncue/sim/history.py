@@ -10,7 +10,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
     claim.invoke, .ok, .fail, .unknown, and the same for apply, decide and revise: op
-    job                               id, task, key, options, max_retries, visible_at: a row that was written
+    job                               id, task, key, options, max_retries, visible_at, deadline_at, and of a slot's job
+                                      parked, start_by: a row that was written
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final: how an attempt ended on its node
@@ -64,6 +65,10 @@ class Event(NamedTuple):
 
 def micros(instant: datetime) -> int:
     return (instant - _EPOCH) // _MICROSECOND
+
+
+def micros_or_none(instant: datetime | None) -> int | None:
+    return None if instant is None else micros(instant)
 
 
 def moment(micros: int) -> datetime:
@@ -185,6 +190,7 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
             "max_retries": batch.max_retries,
             "key": key,
             "visible_at": micros(batch.visible_at),
+            "deadline_at": micros_or_none(batch.deadline_at),
         }
         for batch in batches
         for key in keys_of(batch)
@@ -204,6 +210,8 @@ def row_event(job: Job) -> dict[str, Any]:
         "key": job.key,
         "visible_at": micros(job.created_at if job.visible_at >= PARKED else job.visible_at),
         "parked": job.visible_at >= PARKED,
+        "deadline_at": micros_or_none(job.deadline_at),
+        "start_by": micros_or_none(job.start_by),
     }
 
 
@@ -282,8 +290,8 @@ def change_event(change: Change, accepted: bool) -> dict[str, Any]:
         "attempt": change.attempt,
         "crashes": change.crashes,
         "visible_at": micros(change.visible_at),
-        "started_at": None if change.started_at is None else micros(change.started_at),
-        "ended_at": None if change.ended_at is None else micros(change.ended_at),
+        "started_at": micros_or_none(change.started_at),
+        "ended_at": micros_or_none(change.ended_at),
         "error": change.error,
         "accepted": accepted,
     }
@@ -309,6 +317,7 @@ class Recorder:
             "release": self._released,
             "rescue": lambda told: self._add("change", change_event(told["change"], True)),
             "overrun": lambda told: self._add("change", change_event(told["change"], True)),
+            "expire": lambda told: self._add("change", change_event(told["change"], True)),
             "slot": lambda told: self._add("slot", slot_event(told["schedule_id"], told["decided"], None)),
             "node.beat": self._beaten,
         }

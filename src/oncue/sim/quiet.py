@@ -4,7 +4,7 @@ A poll that finds nothing changes nothing, and of all the beats of a quiet hour 
 nothing is lost if the polls are not made and the leases last until after the hour. It is quiet when no call is on its
 way, everybody who is alive is well and has settled what it ran, and nothing waits that somebody has room for. It ends
 with the next event (a job ends, a fault strikes, a client writes), the next slot of a schedule, the next job that is
-due, or the end of a dead node's or leader's lease.
+due or whose time to wait is over, or the end of a dead node's or leader's lease.
 
 Left out in the same way: the counting and pruning that a leader does now and then; it is done once, right after.
 
@@ -45,7 +45,13 @@ select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
        exists (select 1 from oncue_jobs indexed by oncue_jobs_parked
                 where schedule_id is not null and state = 'scheduled' and visible_at = 253370764800000000),
        (select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying')),
-       (select min(next_run_at) from oncue_schedules where next_run_at is not null)
+       (select min(next_run_at) from oncue_schedules where next_run_at is not null),
+       (select min(deadline_at) from oncue_jobs indexed by oncue_jobs_deadline
+         where deadline_at is not null and state in ('scheduled', 'queued', 'retrying')
+           and visible_at < 253370764800000000),
+       (select min(start_by) from oncue_jobs indexed by oncue_jobs_start_by
+         where start_by is not null and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
+           and visible_at < 253370764800000000)
 """
 _LEASES = "select name, holder, epoch, expires_at from oncue_leases"
 _NODES = "select id, expires_at from oncue_nodes where lost_at is null"
@@ -67,6 +73,8 @@ class Situation(NamedTuple):
     parked: bool
     next_due: int | None
     next_slot: int | None
+    next_expiry: int | None
+    """When something will have waited past its time."""
     leases: dict[str, Held]
     """Who leads, and who is the exclusive node, or was."""
     nodes: dict[str, int]
@@ -96,10 +104,11 @@ class WatchedStore(SqliteStore):
 
 
 def _situation(connection: sqlite3.Connection, queues: Sequence[str]) -> Situation:
-    queued, parked, next_due, next_slot = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
+    queued, parked, next_due, next_slot, *limits = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
     leases = {name: Held(*row) for name, *row in connection.execute(_LEASES).fetchall()}
     nodes, running = connection.execute(_NODES).fetchall(), connection.execute(_RUNNING).fetchall()
-    return Situation(queued, parked, next_due, next_slot, leases, dict(nodes), running)
+    next_expiry = min((limit for limit in limits if limit is not None), default=None)
+    return Situation(queued, parked, next_due, next_slot, next_expiry, leases, dict(nodes), running)
 
 
 class Quiet:
@@ -111,7 +120,7 @@ class Quiet:
         pace = world.pace
         pauses = {
             "claimer": pace.poll, "holdings": pace.reconcile, "membership": pace.beat, "exclusivity": pace.beat,
-            "leadership": pace.lease / 3, "rescue": pace.lease / 3, "scheduler": pace.schedules,
+            "leadership": pace.lease / 3, "rescue": pace.lease / 3, "scheduler": pace.schedules, "expiry": 5.0,
         }  # fmt: skip
         self._pauses = [(name, timedelta(seconds=pause) + SLACK) for name, pause in pauses.items()]
 
@@ -172,6 +181,7 @@ class Quiet:
             # While nobody leads no slot is decided, until the lease of whoever led is over.
             led, leader = any(member.leads for member in working), seen.leases.get(LEADER)
             ends += [seen.next_due, seen.next_slot if led else (leader.until if leader else micros(at))]
+            ends.append(seen.next_expiry if led else None)
         exclusive = seen.leases.get(EXCLUSIVE)
         if exclusive is not None and exclusive.until > micros(at) and exclusive.holder not in ours:
             ends.append(exclusive.until)

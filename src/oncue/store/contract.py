@@ -146,6 +146,13 @@ class Store(Ledger, Desk, Protocol):
         """Running jobs whose maximum runtime ended before this instant."""
         ...
 
+    async def expired(self, now: datetime, limit: int, among: Sequence[int] | None = None) -> list[Job]:
+        """Waiting jobs whose deadline is over, or, before their first attempt, their slot's grace; of these, or of all.
+
+        Without the parked ones.
+        """
+        ...
+
     async def lanes(self) -> list[Lane]:
         """The (queue, priority) pairs in which something is queued, highest priority first, below the highest."""
         ...

@@ -277,6 +277,10 @@ class PostgresStore(PostgresDesk):
     async def overdue(self, before: datetime, limit: int) -> list[Claim]:
         return [Claim(*row) for row in await self._fetch("overdue", before, limit)]
 
+    async def expired(self, now: datetime, limit: int, among: Sequence[int] | None = None) -> list[Job]:
+        name, few = ("expired", []) if among is None else ("expired_among", [list(among)])
+        return [job_of(row) for row in await self._fetch(name, now, limit, *few)]
+
     async def lanes(self) -> list[Lane]:
         return [Lane(*row) for row in await self._fetch("lanes")]
 

@@ -224,6 +224,28 @@ select {claim} from oncue_jobs
 -- name: overdue
 select {claim} from oncue_jobs where state = 'running' and run_until < $1 order by run_until limit $2;
 
+-- name: expired
+-- The limits are subqueries, as in `claim`: however few jobs the planner thinks there are, it is not to read and sort all.
+select {job} from oncue_jobs
+ where id = any(array(
+           (select id from oncue_jobs
+             where deadline_at <= $1 and state in ('scheduled', 'queued', 'retrying')
+               and visible_at < timestamptz '9999-01-01 00:00:00+00'
+             order by deadline_at limit (select $2::int))
+           union
+           (select id from oncue_jobs
+             where start_by < $1 and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
+               and visible_at < timestamptz '9999-01-01 00:00:00+00'
+             order by start_by limit (select $2::int))))
+ order by id limit $2;
+
+-- name: expired_among
+-- `state || ''` keeps the planner from the index of all that waits.
+select {job} from oncue_jobs
+ where id = any($3::bigint[]) and state || '' in ('scheduled', 'queued', 'retrying')
+   and visible_at < timestamptz '9999-01-01 00:00:00+00' and (deadline_at <= $1 or (start_by < $1 and attempt = 0))
+ order by id limit $2;
+
 -- name: lanes
 -- The lanes in use, read off the head of each (queue, priority) in the claim index: no scan.
 with recursive lane (queue, priority) as (

@@ -373,6 +373,10 @@ class SqliteStore(SqliteDesk):
     async def overdue(self, before: datetime, limit: int) -> list[Claim]:
         return await self._claims("overdue", before=values.micros(before), limit=limit)
 
+    async def expired(self, now: datetime, limit: int, among: Sequence[int] | None = None) -> list[Job]:
+        name, few = ("expired", {}) if among is None else ("expired_among", {"ids": json.dumps(list(among))})
+        return [values.job(row) for row in await self._rows(name, now=values.micros(now), limit=limit, **few)]
+
     async def _claims(self, name: str, **parameters: Any) -> list[Claim]:
         rows = await self._reader.read(lambda connection: rows_of(connection, self._sql[name], parameters))
         return values.claims(rows)

@@ -235,6 +235,25 @@ select json_group_array(json_array({claim_out})) from (
     select {claim} from oncue_jobs indexed by oncue_jobs_running
      where state = 'running' and run_until < :before order by run_until limit :limit);
 
+-- name: expired
+select {job} from oncue_jobs
+ where id in (select id from (select id from oncue_jobs indexed by oncue_jobs_deadline
+                               where deadline_at <= :now and state in ('scheduled', 'queued', 'retrying')
+                                 and visible_at < 253370764800000000
+                               order by deadline_at limit :limit)
+               union
+              select id from (select id from oncue_jobs indexed by oncue_jobs_start_by
+                               where start_by < :now and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
+                                 and visible_at < 253370764800000000
+                               order by start_by limit :limit))
+ order by id limit :limit;
+
+-- name: expired_among
+select {job} from oncue_jobs
+ where id in (select value from json_each(:ids)) and state in ('scheduled', 'queued', 'retrying')
+   and visible_at < 253370764800000000 and (deadline_at <= :now or (start_by < :now and attempt = 0))
+ order by id limit :limit;
+
 -- name: lanes
 -- The lanes in use, read off the head of each (queue, priority) in the claim index: no scan.
 with recursive lane (queue, priority) as (

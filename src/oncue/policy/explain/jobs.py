@@ -11,7 +11,7 @@ from oncue.policy import options
 from oncue.policy.aging import Rules, next_round
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
 from oncue.policy.explain.remarks import Explanation, Remark, counted, error_line, instant, length, when
-from oncue.policy.lifecycle import BY_HAND, POISON
+from oncue.policy.lifecycle import BY_HAND, POISON, too_late
 
 MOST_COUNTED = 10_000
 """Where the count of the jobs ahead ends."""
@@ -71,7 +71,7 @@ def _waits(facts: JobFacts) -> list[Remark]:
     if job.visible_at <= now:
         return _queued(facts)
     remark = _next_retry(job, now) if job.state == "retrying" else _later(facts)
-    return [remark, *_blocked(facts), *_must_start(facts)]
+    return [remark, *_too_late(facts), *_blocked(facts), *_must_start(facts)]
 
 
 def _later(facts: JobFacts) -> Remark:
@@ -123,20 +123,22 @@ def _limits(job: Job) -> list[tuple[str, datetime]]:
 
 
 def _too_late(facts: JobFacts) -> list[Remark]:
-    now = facts.cluster.now
-    return [
-        Remark("too_late", f"Its {name} ended at {when(limit, now)}: whoever claims it skips it.")
-        for name, limit in _limits(facts.job)
-        if limit < now
-    ]
+    now, late = facts.cluster.now, too_late(facts.job, facts.cluster.now)
+    if late is None:
+        return []
+    name = "grace" if late.reason == "misfire" else late.reason
+    limit = dict(_limits(facts.job))[name]
+    text = f"Its {name} ended at {when(limit, now)}: it is not started any more, and the leader is about to skip it."
+    return [Remark("too_late", text), *no_leader(facts.cluster, "nobody ends what has waited past its time")]
 
 
 def _must_start(facts: JobFacts) -> list[Remark]:
     now = facts.cluster.now
+    if too_late(facts.job, now) is not None:
+        return []
     return [
         Remark("must_start", f"It is skipped unless it starts by {when(limit, now)}, the end of its {name}.")
         for name, limit in _limits(facts.job)
-        if limit >= now
     ]
 
 

@@ -101,7 +101,7 @@ def _outcomes_written(evidence: Evidence) -> Iterator[Broken]:
                 outcome = next((one for one in turn.outcomes if one.node == change.node), None)
                 if outcome is None or is_taken_away(change) or str(change.fields["error"]).startswith(REFUSED):
                     continue
-                if change.fields["outcome"] in LOST:
+                if change.fields["outcome"] in LOST or change.fields["from_state"] != "running":
                     continue
                 came_to, state = outcome.fields["outcome"], change.fields["state"]
                 if state not in _LEADS_TO[came_to]:

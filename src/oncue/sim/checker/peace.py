@@ -60,8 +60,12 @@ class Weather:
 
     def was_fine(self, start: int, end: int) -> bool:
         """Whether nothing disturbed the cluster in this time, or shortly before."""
-        begun_by_then = bisect_right(self._starts, end)
-        return not begun_by_then or self._ends[begun_by_then - 1] + self._settling < start
+        return self.fine_since(end) < start
+
+    def fine_since(self, now: int) -> int:
+        """After when nothing disturbed the cluster until now; that may still be to come."""
+        begun_by_then = bisect_right(self._starts, now)
+        return self._ends[begun_by_then - 1] + self._settling if begun_by_then else -1
 
 
 def _disturbances(evidence: Evidence) -> Iterator[tuple[int, int]]:
