@@ -115,10 +115,12 @@ class Child:
 
     def retire(self) -> None:
         """Let the process go. It may end in its own way; what its jobs have left running is killed."""
-        if self._process is not None and self._wire is not None:
-            _shut(self._wire)
+        with self._lock:  # whoever waited for its last job may be gone, while that is still about to end it
+            process, wire = self._process, self._wire
+        if process is not None and wire is not None:
+            _shut(wire)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(LEAVE_SECONDS)
+                process.wait(LEAVE_SECONDS)
             self._ended()
 
     def _started(self) -> Wire:
