@@ -223,16 +223,8 @@ class World:
         if not (before := self.members[name]).alive:
             self.boot(name, exclusive=before.worker.node.exclusive, known_as=before.worker.node.name)
 
-    def shut_down(self, name: str) -> None:
-        """The process stops in good order, with nothing in hand: it gives up its leases."""
-        member = self.members[name]
-        finish(member.worker.leadership.resign())
-        finish(member.worker.farewell())
-        member.alive = False
-        self.hint()
-
     def stop(self, name: str, within: float = 1.0) -> None:
-        """The process is told to stop, and has this long to give back what it holds and its leases."""
+        """The process is told to stop. It has this long to give back what it holds; then it ends its leases."""
         member = self.members[name]
         if not member.alive or member.paused:
             return
@@ -242,6 +234,8 @@ class World:
         self._later_on(member, timedelta(seconds=within), lambda: self._leave(member))
 
     def _leave(self, member: Member) -> None:
+        member.freeze_all_but()  # its heart stops before it says farewell: it must not beat once more
+
         def gone(_: object) -> None:
             if member.alive:
                 member.alive = False

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from oncue.model import TERMINAL, Job, Revision, Schedule, Slot
+from oncue.model import DEFAULT_QUEUE, TERMINAL, Job, Revision, Schedule, Slot
 from oncue.policy.lifecycle import BY_HAND
 from oncue.sim.checker.eras import era_of, when
 from oncue.sim.history import Event
@@ -116,6 +116,11 @@ class JobStory:
         return found
 
     @property
+    def queue(self) -> str:
+        name: str = DEFAULT_QUEUE if self.written is None else self.written.fields.get("queue", DEFAULT_QUEUE)
+        return name
+
+    @property
     def changes(self) -> list[Event]:
         """The accepted ones, in the order of claim_no."""
         return [change for turn in self.turns.values() for change in turn.changes]
@@ -165,6 +170,16 @@ class Evidence:
     has_leases: bool = False
     pruned: int = 0
     """How many finished jobs were deleted."""
+    pruned_before: int = 0
+    """Those that had ended before this instant, as the rows tell it, could be."""
+    kinds: frozenset[str] = frozenset()
+    """What kinds of events there are."""
+    cancels: list[Event] = field(default_factory=list)
+    """What operators wanted to stop."""
+    stops: dict[tuple[int, int], Event] = field(default_factory=dict)
+    """When the node of a claim had heard of that."""
+    doomed: list[tuple[JobStory, Turn]] = field(default_factory=list)
+    """Claims that say that their job is to be cancelled."""
 
     @property
     def certain(self) -> bool:
@@ -177,7 +192,7 @@ class Evidence:
 
     def told(self, *kinds: str) -> Iterator[Event]:
         """The events of these kinds, in the order of the history."""
-        return (event for event in self.events if event.kind in kinds)
+        return (event for event in self.events if event.kind in kinds) if self.kinds.intersection(kinds) else iter(())
 
 
 def is_taken_away(change: Event) -> bool:

@@ -75,10 +75,12 @@ class _Gathering:
             "lease.end": self._lease_end,
             "crash": self._crash,
             "prune": self._prune,
+            "cancel": self._cancel,
+            "stop": self._stop,
         }
 
     def sort(self) -> None:
-        sorters = self._sorters
+        sorters, self._evidence.kinds = self._sorters, frozenset({event.kind for event in self._evidence.events})
         for event in self._evidence.events:
             sorter = sorters.get(event.kind)
             if sorter is not None:
@@ -105,6 +107,8 @@ class _Gathering:
         turn = story.turn(claim_no(event))
         turn.claims.append(event)
         turn.lease = self._leases.get(event.node, NO_LEASE)
+        if event.fields["cancel_requested"]:
+            self._evidence.doomed.append((story, turn))
 
     def _start(self, event: Event) -> None:
         self._living(event)
@@ -125,7 +129,15 @@ class _Gathering:
             story.turn(claim_no(event)).changes.append(event)
 
     def _prune(self, event: Event) -> None:
-        self._evidence.pruned += event.fields["jobs"]
+        evidence = self._evidence
+        evidence.pruned += event.fields["jobs"]
+        evidence.pruned_before = max(evidence.pruned_before, event.fields["before"])
+
+    def _cancel(self, event: Event) -> None:
+        self._evidence.cancels.append(event)
+
+    def _stop(self, event: Event) -> None:
+        self._evidence.stops.setdefault((event.fields["id"], claim_no(event)), event)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 

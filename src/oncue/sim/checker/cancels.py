@@ -1,0 +1,61 @@
+"""Cancels: a request reaches the node that runs the job, and from then on nothing of it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncue.sim.checker.eras import when
+from oncue.sim.checker.evidence import FOREVER, Evidence, JobStory, Turn, claim_no
+from oncue.sim.checker.peace import Weather
+from oncue.sim.checker.promises import Broken, promise
+from oncue.sim.history import Event
+
+
+@promise("what is to be cancelled does not begin")
+def _not_begun(evidence: Evidence) -> Iterator[Broken]:
+    """Once somebody has asked a running job to stop, every later claim says so, and none of these is started.
+
+    The claim that it ran under may still be started: its node does not know yet. An operator who gives the job another
+    state by hand takes the request back.
+    """
+    for story, turn in evidence.doomed:
+        for attempt in turn.attempts:
+            yield Broken(f"job {story.id} was started though it was to be cancelled", (*turn.claims, attempt.start))
+    for request in evidence.cancels if evidence.complete else ():
+        for claim in _claimed_after(evidence.jobs[request.fields["id"]], request):
+            if not claim.fields["cancel_requested"]:
+                yield Broken(f"a claim of job {claim.fields['id']} does not know of its cancel", (request, claim))
+    for (job_id, number), stop in evidence.stops.items():
+        for attempt in evidence.jobs[job_id].turn(number).attempts:
+            if when(stop) + evidence.tolerance < when(attempt.start):
+                yield Broken(f"job {job_id} was started by a node that had been told to stop it", (stop, attempt.start))
+
+
+def _claimed_after(story: JobStory, request: Event) -> Iterator[Event]:
+    """The claims that should know of a request: all that follow, up to the next change by hand."""
+    for turn in story.turns.values():
+        if turn.number > claim_no(request):
+            yield from turn.claims
+        by_hand = any(change.fields["from_state"] != "running" for change in turn.changes)
+        if turn.number >= claim_no(request) and by_hand:
+            return
+
+
+@promise("a cancel is heard in time")
+def _heard(evidence: Evidence) -> Iterator[Broken]:
+    """While nothing disturbs the cluster, the node is told, or the attempt ends by itself. Asked for with `late`."""
+    if evidence.late is None or not evidence.certain or not evidence.cancels:
+        return
+    weather, most, end = Weather(evidence), round(evidence.late * 1e6), when(evidence.events[-1])
+    for request in evidence.cancels:
+        job_id, asked = request.fields["id"], when(request)
+        heard = _heard_at(evidence, evidence.jobs[job_id].turn(claim_no(request)), job_id)
+        if min(heard, end) - asked > most and weather.was_fine(asked, asked + most):
+            yield Broken(f"nobody told job {job_id} within {evidence.late:g} s that it was cancelled", (request,))
+
+
+def _heard_at(evidence: Evidence, turn: Turn, job_id: int) -> int:
+    """When the attempt was told to stop, or was over."""
+    stop = evidence.stops.get((job_id, turn.number))
+    events = (*turn.outcomes, *turn.changes, *([] if stop is None else [stop]))
+    return min((when(event) for event in events), default=FOREVER)
