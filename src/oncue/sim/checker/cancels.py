@@ -21,14 +21,15 @@ def _not_begun(evidence: Evidence) -> Iterator[Broken]:
     for story, turn in evidence.doomed:
         for attempt in turn.attempts:
             yield Broken(f"job {story.id} was started though it was to be cancelled", (*turn.claims, attempt.start))
-    for request in evidence.cancels if evidence.complete else ():
-        for claim in _claimed_after(evidence.jobs[request.fields["id"]], request):
+    for story, request in evidence.cancels if evidence.complete else ():
+        for claim in _claimed_after(story, request):
             if not claim.fields["cancel_requested"]:
                 yield Broken(f"a claim of job {claim.fields['id']} does not know of its cancel", (request, claim))
-    for (job_id, number), stop in evidence.stops.items():
-        for attempt in evidence.jobs[job_id].turn(number).attempts:
-            if when(stop) + evidence.tolerance < when(attempt.start):
-                yield Broken(f"job {job_id} was started by a node that had been told to stop it", (stop, attempt.start))
+    for turn in evidence.stopped:
+        for attempt in turn.attempts:
+            if turn.stop is not None and when(turn.stop) + evidence.tolerance < when(attempt.start):
+                message = f"job {attempt.start.fields['id']} was started by a node that had been told to stop it"
+                yield Broken(message, (turn.stop, attempt.start))
 
 
 def _claimed_after(story: JobStory, request: Event) -> Iterator[Event]:
@@ -47,15 +48,13 @@ def _heard(evidence: Evidence) -> Iterator[Broken]:
     if evidence.late is None or not evidence.certain or not evidence.cancels:
         return
     weather, most, end = Weather(evidence), round(evidence.late * 1e6), when(evidence.events[-1])
-    for request in evidence.cancels:
-        job_id, asked = request.fields["id"], when(request)
-        heard = _heard_at(evidence, evidence.jobs[job_id].turn(claim_no(request)), job_id)
+    for story, request in evidence.cancels:
+        asked, heard = when(request), _heard_at(story.turn(claim_no(request)))
         if min(heard, end) - asked > most and weather.was_fine(asked, asked + most):
-            yield Broken(f"nobody told job {job_id} within {evidence.late:g} s that it was cancelled", (request,))
+            yield Broken(f"nobody told job {story.id} within {evidence.late:g} s that it was cancelled", (request,))
 
 
-def _heard_at(evidence: Evidence, turn: Turn, job_id: int) -> int:
+def _heard_at(turn: Turn) -> int:
     """When the attempt was told to stop, or was over."""
-    stop = evidence.stops.get((job_id, turn.number))
-    events = (*turn.outcomes, *turn.changes, *([] if stop is None else [stop]))
+    events = (*turn.outcomes, *turn.changes, *([] if turn.stop is None else [turn.stop]))
     return min((when(event) for event in events), default=FOREVER)

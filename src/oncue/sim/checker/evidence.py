@@ -90,6 +90,8 @@ class Turn:
     attempts: list[Attempt] = field(default_factory=list)
     outcomes: list[Event] = field(default_factory=list)
     changes: list[Event] = field(default_factory=list)
+    stop: Event | None = None
+    """When its node heard that it is to be cancelled."""
 
     @property
     def claim(self) -> Event | None:
@@ -172,12 +174,12 @@ class Evidence:
     """How many finished jobs were deleted."""
     pruned_before: int = 0
     """Those that had ended before this instant, as the rows tell it, could be."""
-    kinds: frozenset[str] = frozenset()
-    """What kinds of events there are."""
-    cancels: list[Event] = field(default_factory=list)
+    places: dict[str, list[int]] = field(default_factory=dict)
+    """Where in the history the events of each kind are."""
+    cancels: list[tuple[JobStory, Event]] = field(default_factory=list)
     """What operators wanted to stop."""
-    stops: dict[tuple[int, int], Event] = field(default_factory=dict)
-    """When the node of a claim had heard of that."""
+    stopped: list[Turn] = field(default_factory=list)
+    """Claims whose node had heard of that."""
     doomed: list[tuple[JobStory, Turn]] = field(default_factory=list)
     """Claims that say that their job is to be cancelled."""
 
@@ -192,7 +194,8 @@ class Evidence:
 
     def told(self, *kinds: str) -> Iterator[Event]:
         """The events of these kinds, in the order of the history."""
-        return (event for event in self.events if event.kind in kinds) if self.kinds.intersection(kinds) else iter(())
+        places = [place for kind in kinds for place in self.places.get(kind, ())]
+        return map(self.events.__getitem__, sorted(places) if len(kinds) > 1 else places)
 
 
 def is_taken_away(change: Event) -> bool:

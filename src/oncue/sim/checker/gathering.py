@@ -80,8 +80,13 @@ class _Gathering:
         }
 
     def sort(self) -> None:
-        sorters, self._evidence.kinds = self._sorters, frozenset({event.kind for event in self._evidence.events})
-        for event in self._evidence.events:
+        sorters, places = self._sorters, self._evidence.places
+        for place, event in enumerate(self._evidence.events):
+            found = places.get(event.kind)
+            if found is None:
+                places[event.kind] = [place]
+            else:
+                found.append(place)
             sorter = sorters.get(event.kind)
             if sorter is not None:
                 sorter(event)
@@ -134,10 +139,12 @@ class _Gathering:
         evidence.pruned_before = max(evidence.pruned_before, event.fields["before"])
 
     def _cancel(self, event: Event) -> None:
-        self._evidence.cancels.append(event)
+        self._evidence.cancels.append((self._story(event), event))
 
     def _stop(self, event: Event) -> None:
-        self._evidence.stops.setdefault((event.fields["id"], claim_no(event)), event)
+        turn = self._story(event).turn(claim_no(event))
+        turn.stop = turn.stop or event
+        self._evidence.stopped.append(turn)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 

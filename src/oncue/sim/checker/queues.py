@@ -20,7 +20,7 @@ LEARNED_WITHIN = 2_000_000
 @promise("a paused queue hands out nothing")
 def _paused(evidence: Evidence) -> Iterator[Broken]:
     """Until it is open again none of its jobs is claimed. What was claimed before may begin."""
-    if "pause" not in evidence.kinds or not evidence.certain:
+    if "pause" not in evidence.places or not evidence.certain:
         return
     paused: dict[str, Event] = {}
     for event in evidence.told("pause", "resume", "claim"):
