@@ -236,12 +236,13 @@ def cancelled(seed: int) -> list[Violation]:
 def cancelled_in_line(seed: int) -> list[Violation]:
     """Many short jobs, so that nodes hold more than they run; then long ones, some of which are cancelled."""
     dice = Random(f"cancelled in line {seed}")
-    world = _cluster(seed, concurrency=1)
-    _submit(world, 1.0, [[Act(seconds=0.004)]] * 150)
-    _submit(world, 1.2, [[Act(seconds=dice.choice((1.0, 1.5)))] for _ in range(30)], options=ENDLESS)
-    for _ in range(12):
-        world.after(dice.uniform(1.4, 3), partial(_cancel_one, world, dice))
-    return _recovered(world, 5.0)
+    world = World(seed, concurrency=1)
+    world.boot(NODES[0])
+    _submit(world, 1.0, [[Act(seconds=0.002)]] * 50)
+    _submit(world, 1.05, [[Act(seconds=1.5)] for _ in range(10)], options=ENDLESS)
+    for _ in range(6):
+        world.after(dice.uniform(1.2, 2.2), partial(_cancel_one, world, dice))
+    return _recovered(world, 4.0)
 
 
 def pauses(seed: int) -> list[Violation]:
