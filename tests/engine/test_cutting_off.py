@@ -94,6 +94,17 @@ async def test_a_job_that_was_cancelled_before_it_started_never_starts() -> None
     assert (ended.outcome, ended.started_at) == (Cancelled(), None)
 
 
+async def test_what_waits_for_a_seat_when_an_operator_stops_it_never_starts() -> None:
+    stage = Stage(forever, concurrency=1)
+    stage.submit(stage.claim("forever"), stage.claim("forever"))
+    await settle()
+    stage.executor.cancel(2, 1)
+    assert (stage.ended[2].outcome, stage.ended[2].started_at) == (Cancelled(), None)
+    stage.executor.cancel(1, 1)
+    await stage.quiet()
+    assert (stage.executor.started_total, stage.executor.busy) == (1, 0)
+
+
 async def test_an_operator_stops_a_coroutine() -> None:
     stage = Stage(forever)
     stage.submit(stage.claim("forever"))

@@ -94,7 +94,7 @@ def test_it_takes_over_when_the_lease_ends(moment: float, caplog: pytest.LogCapt
 def test_one_that_leaves_in_good_order_is_followed_at_the_next_beat() -> None:
     world, _, _ = pair()
     world.run(3.0)
-    world.shut_down("active")
+    world.stop("active", within=0.0)
     world.run(PACE.beat)
     assert working(world) == ["standby"]
     world.run(PACE.lease / 3 + PACE.poll)
@@ -116,7 +116,7 @@ def test_workers_that_do_not_ask_for_it_stand_by_as_well() -> None:
     world.run(5.0)
     assert set(starts(world)[before:]) == {"active.1"}
     assert {world.job(job).state for job in jobs} == {"succeeded"}
-    world.shut_down("active")
+    world.stop("active", within=0.0)
     world.run(PACE.beat + PACE.lease / 3 + PACE.poll)
     assert (working(world), leading(world)) == (["plain"], ["plain"])
 

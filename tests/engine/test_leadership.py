@@ -104,11 +104,11 @@ def test_what_a_new_leader_does_not_fire_has_a_row() -> None:
 def test_who_resigns_is_followed_at_the_next_look() -> None:
     world = cluster()
     first = leader(world)
-    world.shut_down(first)
+    world.stop(first, within=0.0)
     world.run(PACE.poll)
     assert leader(world) != first
     deaf = cluster(hints=0.0)
-    deaf.shut_down(leader(deaf))
+    deaf.stop(leader(deaf), within=0.0)
     deaf.run(PACE.lease / 3 + PACE.poll)
     assert len(leaders(deaf)) == 1
 

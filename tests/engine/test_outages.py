@@ -85,7 +85,7 @@ def test_a_handover_in_good_order_is_no_outage(caplog: pytest.LogCaptureFixture)
     world.schedule("often", "@every 1s")
     world.run(5.0)
     (leader,) = [name for name, member in world.members.items() if member.leads]
-    world.shut_down(leader)
+    world.stop(leader, within=0.0)
     world.run(10.0)
     assert reports(caplog) == []
 

@@ -78,7 +78,7 @@ def test_proof_two_this_node_holds_the_exclusive_lease_now() -> None:
 
 
 @pytest.mark.contract("SLOT-2", "SLOT-9")
-@pytest.mark.parametrize("deed", ["shut_down", "crash"])
+@pytest.mark.parametrize("deed", ["stop", "crash"])
 def test_holding_the_exclusive_lease_proves_nothing_of_one_that_stands_by(deed: str) -> None:
     """One goes, one of two under its name takes over: the other one has never held the lease, and is alive."""
     world = World(1)
@@ -97,7 +97,7 @@ def test_holding_the_exclusive_lease_proves_nothing_of_one_that_stands_by(deed: 
     assert heirs[spare].worker.membership.is_alive()
     if once is not None:
         assert world.job(once).reason == "worker_startup_recovery", "the one that had the lease is still proved dead"
-    world.shut_down(heir)
+    world.stop(heir, within=0.0)
     world.run(PACE.beat)
     assert heirs[spare].worker.may_work()
 
@@ -211,7 +211,7 @@ def test_one_that_left_in_good_order_needs_no_recovery(caplog: pytest.LogCapture
     world = World(1, one_host=True)
     world.boot("worker")
     world.run(1.0)
-    world.shut_down("worker")
+    world.stop("worker", within=0.0)
     world.run(10.0)
     world.boot("worker")
     world.run(1.0)

@@ -54,6 +54,11 @@ def answered_for_another(story: Story) -> None:
     story.find("enqueue.ok", ids=[1, 2]).fields["standing"][0] = 2
 
 
+@breaks("nothing acknowledged is lost", "job 8 was acknowledged and is not there")
+def pruned_too_early(story: Story) -> None:
+    story.find("prune").fields["before"] = story.find("change", id=8).fields["ended_at"]
+
+
 @breaks("a key has one unfinished job", "share the key 'k'")
 def two_of_a_key_in_the_end(story: Story) -> None:
     for job_id in (3, 6):
@@ -68,6 +73,11 @@ def two_of_a_key_for_a_while(story: Story) -> None:
 @breaks("a key has one unfinished job", "job 3 took the key 'k' of an unfinished job")
 def a_retry_that_takes_a_key(story: Story) -> None:
     story.move(story.find("job", id=6), after=story.find("change", id=3, state="cancelled"))
+
+
+@breaks("a duplicate stands for an unfinished job", "job 64 was left out for job 3, which had ended")
+def left_out_for_the_dead(story: Story) -> None:
+    story.duplicate(64, standing=3)
 
 
 @breaks("a job ends once, and stays as it ended", "job 1 was written after its end")
@@ -197,30 +207,22 @@ def a_success_that_is_forgotten(story: Story) -> None:
     story.find("change", id=1).fields["state"] = "queued"
 
 
-@breaks("a limited queue keeps its limit", "4 attempts ran at once in the queue default, 3 may")
-def one_too_many(story: Story) -> None:
-    _crowd(story, 4)
+@breaks("what an attempt came to is what is written", "an attempt of job 1 came to Succeeded, not to queued")
+def a_rescue_of_ones_own(story: Story) -> None:
+    """A node that is alive has no right to believe that it is lost."""
+    story.find("change", id=1).fields.update(state="queued", outcome="node_lost", error="node_lost")
 
 
-@breaks("a limited queue keeps its limit", "3 attempts ran at once in the queue default, 2 may")
-def one_too_many_for_a_lower_limit(story: Story) -> None:
-    story.tell("world", "limit", queue="default", globally=2)
-    story.wait(20)
-    _crowd(story, 3)
+@breaks("nothing is cut off before its time", "job 1 was cut off after 0.05 s of 60")
+def cut_off_early(story: Story) -> None:
+    story.find("job", id=1).fields["options"] = '{"max_runtime":60}'
+    story.find("change", id=1).fields["error"] = "over its maximum runtime"
 
 
-@breaks("a limited queue keeps its limit", "6 attempts ran at once in the queue default, 5 may")
-def one_too_many_for_a_higher_limit(story: Story) -> None:
-    _crowd(story, 3)
-    story.tell("world", "limit", queue="default", globally=5)
-    _crowd(story, 3, first=200)
-
-
-def _crowd(story: Story, count: int, first: int = 100) -> None:
-    for job_id in range(first, first + count):
-        story.enqueue(job_id)
-        story.claim("a", job_id)
-        story.start("a", job_id)
+@breaks("nothing is cut off before its time", "job 1 may take for ever, and was cut off")
+def cut_off_without_a_limit(story: Story) -> None:
+    story.find("job", id=1).fields["options"] = '{"max_runtime":null}'
+    story.find("change", id=1).fields["error"] = "over its maximum runtime"
 
 
 @breaks("retries keep to their policy", "job 2 was retried outside of its budget of 0")
@@ -242,6 +244,13 @@ def a_rescue_that_costs_a_retry(story: Story) -> None:
 @breaks("retries keep to their policy", "job 6 failed with retries left")
 def given_up_early(story: Story) -> None:
     story.find("change", id=6).fields["reason"] = None
+
+
+@breaks("retries keep to their policy", "job 1 snoozes for another time than it asked for")
+def woken_early(story: Story) -> None:
+    change = story.find("change", id=1)
+    story.find("outcome", id=1).fields.update(outcome="Snoozed", delay=5.0)
+    change.fields.update(state="scheduled", outcome="snoozed", visible_at=change.fields["ended_at"] + SECOND)
 
 
 @breaks("suspects run one at a time", "a ran two suspects at once")
@@ -281,6 +290,83 @@ def rescued_from_the_living(story: Story) -> None:
 @breaks("only a lost node's jobs are rescued", "job 4 was rescued and is no suspect")
 def a_crash_that_is_not_counted(story: Story) -> None:
     story.find("change", id=4).fields["crashes"] = 0
+
+
+# --- queues ---------------------------------------------------------------------------------------------------------
+
+
+@breaks("the best job is claimed first", "job 1 was claimed before job 2")
+def the_lesser_first(story: Story) -> None:
+    story.find("job", id=2).fields["priority"] = 50
+
+
+@breaks("the best job is claimed first", "job 1 was claimed before job 2")
+def the_younger_first(story: Story) -> None:
+    story.find("job", id=1).fields["order_at"] += SECOND
+
+
+@breaks("the best job is claimed first", "job 1 was claimed before job 2")
+def the_raised_one_later(story: Story) -> None:
+    story.put(story.find("job", id=2), "operator", "priority", id=2, priority=10)
+
+
+@breaks("a paused queue hands out nothing", "job 1 was claimed from a paused queue")
+def claimed_from_a_paused_queue(story: Story) -> None:
+    story.move(story.find("pause"), after=story.find("enqueue.ok", ids=[1, 2]))
+
+
+@breaks("a limited queue keeps its limit", "4 attempts ran at once in the queue default, 3 may")
+def one_too_many(story: Story) -> None:
+    _crowd(story, 4)
+
+
+@breaks("a limited queue keeps its limit", "3 attempts ran at once in the queue default, 2 may")
+def one_too_many_for_a_lower_limit(story: Story) -> None:
+    story.tell("world", "limit", queue="default", globally=2)
+    story.wait(20)
+    _crowd(story, 3)
+
+
+@breaks("a limited queue keeps its limit", "6 attempts ran at once in the queue default, 5 may")
+def one_too_many_for_a_higher_limit(story: Story) -> None:
+    _crowd(story, 3)
+    story.tell("world", "limit", queue="default", globally=5)
+    _crowd(story, 3, first=200)
+
+
+def _crowd(story: Story, count: int, first: int = 100) -> None:
+    for job_id in range(first, first + count):
+        story.enqueue(job_id)
+        story.claim("a", job_id)
+        story.start("a", job_id)
+
+
+# --- cancels --------------------------------------------------------------------------------------------------------
+
+
+@breaks("what is to be cancelled does not begin", "job 15 was started though it was to be cancelled")
+def begun_though_cancelled(story: Story) -> None:
+    story.put(story.find("claim", id=15, claim_no=2), "a", "start", id=15, claim_no=2, crashes=0)
+
+
+@breaks("what is to be cancelled does not begin", "a claim of job 15 does not know of its cancel")
+def a_forgotten_cancel(story: Story) -> None:
+    story.find("claim", id=15, claim_no=2).fields["cancel_requested"] = False
+
+
+@breaks("what is to be cancelled does not begin", "job 14 was started by a node that had been told to stop it")
+def begun_after_it_was_told(story: Story) -> None:
+    story.move(story.find("stop", id=14), after=story.find("claim", id=14))
+
+
+@breaks("a cancel is heard in time", "nobody told job 63 within 2 s that it was cancelled")
+def an_unheard_cancel(story: Story) -> None:
+    story.wait(60)
+    story.enqueue(63)
+    story.claim("a", 63)
+    story.start("a", 63)
+    story.cancel(63)
+    story.wait(10)
 
 
 # --- operations -----------------------------------------------------------------------------------------------------
@@ -457,6 +543,23 @@ def an_old_epoch(story: Story) -> None:
 @breaks("only the current leader decides", "a decision under an old epoch was accepted")
 def another_node(story: Story) -> None:
     story.change_event(story.find("step"), node="b")
+
+
+@breaks("nobody works beside an exclusive node", "a claimed while b was the exclusive node")
+def work_beside_the_only_one(story: Story) -> None:
+    story.put(story.find("enqueue.ok", ids=[1, 2]), "b", "hold", name="exclusive", epoch=1, until=later(70))
+
+
+@breaks("nobody works beside an exclusive node", "a began while b was the exclusive node")
+def the_only_one_that_was(story: Story) -> None:
+    story.put(story.find("enqueue.ok", ids=[1, 2]), "a", "hold", name="exclusive", epoch=1, until=later(70))
+    end = story.put(story.find("claim", id=1), "a", "hold.end", name="exclusive")
+    story.put(end, "b", "hold", name="exclusive", epoch=2, until=later(70))
+
+
+@breaks("nobody works beside an exclusive node", "a led while b was the exclusive node")
+def led_by_another(story: Story) -> None:
+    story.put(story.find("resume"), "b", "hold", name="exclusive", epoch=1, until=later(1000))
 
 
 @breaks("a lease that was lost is not renewed", "b went on with a lease that had ended")

@@ -102,9 +102,13 @@ class Story:
     def job(self, job_id: int, **described: Any) -> Event:
         self.rows[job_id] = {
             "state": "queued", "reason": None, "claim_no": 0, "retry_count": 0, "attempt": 0, "crashes": 0,
-            "visible_at": self.now, "ended_at": None, "key": described.get("key"), "schedule": None,
+            "visible_at": self.now, "ended_at": None, "key": described.get("key"), "schedule": None, "cancel": False,
         }  # fmt: skip
-        standard = {"task": "t", "key": None, "options": "{}", "max_retries": 3, "visible_at": self.now}
+        standard = {
+            "task": "t", "queue": "default", "key": None, "options": "{}", "max_retries": 3, "priority": 0,
+            "order_at": self.now, "visible_at": self.now,
+            "state": "scheduled" if described.get("visible_at", 0) > self.now else "queued",
+        }  # fmt: skip
         return self.tell("client", "job", id=job_id, **{**standard, **described})
 
     def claim(self, node: str, job_id: int, answer: str | None = "ok") -> None:
@@ -112,7 +116,7 @@ class Story:
         row |= {"state": "running", "claim_no": row["claim_no"] + 1}
         names = ("claim_no", "crashes", "retry_count", "attempt")
         with self.call(node, "claim", answer):
-            self.tell(node, "claim", id=job_id, cancel_requested=False, **{name: row[name] for name in names})
+            self.tell(node, "claim", id=job_id, cancel_requested=row["cancel"], **{name: row[name] for name in names})
 
     def start(self, node: str, job_id: int) -> Event:
         row = self.rows[job_id]
@@ -149,6 +153,16 @@ class Story:
     def expire(self, node: str, job_id: int, reason: str = "deadline") -> Event:
         """A job that nobody has claimed is ended."""
         return self.change(node, job_id, "skipped", reason=reason, outcome=None, attempt=self.rows[job_id]["attempt"])
+
+    def cancel(self, job_id: int) -> Event:
+        """An operator wants a running job to stop."""
+        self.rows[job_id]["cancel"] = True
+        return self.tell("operator", "cancel", id=job_id, claim_no=self.rows[job_id]["claim_no"])
+
+    def duplicate(self, job_id: int, standing: int) -> None:
+        """A client whose job is not written, since another one stands for it."""
+        with self.call("client", "enqueue", ids=[job_id]) as told:
+            told |= {"standing": [standing], "created": [False]}
 
     def retry(self, node: str, job_id: int, seconds: float) -> None:
         """An attempt that fails, and will be tried again."""
@@ -252,6 +266,7 @@ def some_hours(hours: int = 1) -> Story:
         story.boot(b)
         story.rest(begin + 60 * SECOND)
         _in_peace(story, b, begin, first)
+        _by_hand(story, b, first)
         _under_a_crash(story, b, first)
     return story
 
@@ -264,6 +279,7 @@ def _in_peace(story: Story, b: str, begin: int, first: int) -> None:
     story.run("a", first + 1)
     story.retry(b, first + 2, 60)
     story.enqueue(first + 3, key="k")
+    story.duplicate(first + 16, standing=first + 3)
     story.run(b, first + 3, "cancelled", "Cancelled", reason="cancelled")
     story.change("operator", first + 3, "queued", outcome="cancelled", attempt=1)
     story.run(b, first + 3)
@@ -279,6 +295,26 @@ def _in_peace(story: Story, b: str, begin: int, first: int) -> None:
     story.wait(11)
     story.expire("a", first + 10)
     story.wait(9)
+
+
+def _by_hand(story: Story, b: str, first: int) -> None:
+    """Two jobs are cancelled while they run. One hears of it, the other goes back first. Then the queue is paused."""
+    heard, given_back = first + 14, first + 15
+    story.enqueue(heard, given_back)
+    for job_id in (heard, given_back):
+        story.claim(b, job_id)
+        story.start(b, job_id)
+        story.cancel(job_id)
+    story.tell(b, "stop", id=heard, claim_no=1)
+    story.outcome(b, heard, "Cancelled")
+    story.change(b, heard, "cancelled", reason="cancelled")
+    story.outcome(b, given_back, "Released")
+    story.change(b, given_back, "queued", outcome="shutdown")
+    story.claim("a", given_back)
+    story.change("a", given_back, "cancelled", reason="cancelled", outcome=None, attempt=1)
+    story.tell("operator", "pause", queue="default")
+    story.wait(1)
+    story.tell("operator", "resume", queue="default")
 
 
 def _under_a_crash(story: Story, b: str, first: int) -> None:
@@ -303,5 +339,5 @@ def _under_a_crash(story: Story, b: str, first: int) -> None:
     story.enqueue(nine)
     story.run("a", nine)
     story.wait(10)
-    story.tell("a", "prune", jobs=1)
+    story.tell("a", "prune", jobs=1, before=story.now)
     del story.rows[eight]

@@ -67,8 +67,8 @@ def with_a_step(story: Story, seconds: float) -> Story:
 
 
 def _told_by_another_clock(event: Event, by: int) -> Event:
-    told = event.fields.keys() & {"until", "visible_at", "ended_at", "deadline_at"}
-    moved = {name: event.fields[name] + by for name in told}
+    instants = ("until", "visible_at", "ended_at", "deadline_at", "before")
+    moved = {name: event.fields[name] + by for name in instants if name in event.fields}
     return event._replace(at=event.at + by, fields={**event.fields, **moved})
 
 
@@ -102,6 +102,47 @@ def test_the_time_before_everybody_knows_the_clock_is_not_judged() -> None:
     story.find("fault").fields["until"] = None
     assert promises(judged(story)) == {"a job is claimed only when it waits"}
     assert early in judged(story)[0].events
+
+
+# --- a node that finds its own jobs among the lost -------------------------------------------------------------------
+
+
+def test_only_a_node_whose_lease_is_over_may_rescue_what_it_has_ended_itself() -> None:
+    """It stood still, was declared lost, and looks after the lost before it hears of its fate."""
+    story = some_hours()
+    rescue, outcome = story.find("change", id=4), {"outcome": "Succeeded", "delay": None, "final": False}
+    story.drop(story.find("crash"))
+    story.change_event(rescue, node="b")
+    story.put(story.find("lease.end"), "b", "outcome", id=4, claim_no=1, **outcome)
+    broken = "what an attempt came to is what is written"
+    assert broken not in promises(judged(story))
+    story.drop(story.find("lease.end"))
+    story.put(story.find("start", id=4), "b", "lease", until=rescue.at + SECOND, renewed=True)
+    assert broken in promises(judged(story))
+
+
+# --- what people want ------------------------------------------------------------------------------------------------
+
+
+def test_whoever_starts_a_cancelled_job_over_takes_the_cancel_back() -> None:
+    story = some_hours()
+    story.change("operator", 14, "queued", outcome="cancelled", attempt=1)
+    story.rows[14]["cancel"] = False
+    story.run("a", 14)
+    assert check(story.events, story.final()) == []
+
+
+def test_what_may_have_been_raised_for_its_age_is_not_held_against_the_order() -> None:
+    story = some_hours()
+    story.find("job", id=2).fields["priority"] = 50
+    story.put(story.find("job", id=2), "a", "age", queue="default", priority=0, jobs=1)
+    assert check(story.events, story.final()) == []
+
+
+def test_a_plain_node_may_begin_what_it_had_when_another_became_exclusive() -> None:
+    story = some_hours()
+    story.put(story.find("claim", id=1), "b", "hold", name="exclusive", epoch=1, until=story.find("outcome", id=1).at)
+    assert check(story.events, story.final()) == []
 
 
 # --- limits that change ---------------------------------------------------------------------------------------------

@@ -63,7 +63,11 @@ def test_a_lease_that_changes_hands_under_one_epoch(rewrite: Rewrite) -> None:
 def test_a_lease_that_is_taken_before_it_is_over(rewrite: Rewrite) -> None:
     rewrite("acquire", "where expires_at <= :now", "")
     rewrite("lease", "renewed_at, expires_at", "renewed_at, expires_at - 1500000")
-    assert caught() & {"epochs only grow, and each has one holder", "once faults stop, one leader stays"}
+    assert caught() & {
+        "epochs only grow, and each has one holder",
+        "a lease lasts as long as its holder was told",
+        "once faults stop, one leader stays",
+    }
 
 
 def test_an_edit_that_drops_what_it_overtakes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,12 +173,18 @@ class Executor:
                 attempt.marked = True
 
     def cancel(self, job_id: int, claim_no: int) -> None:
-        """An operator wants this attempt to stop: a coroutine or a process is cut off, a thread is asked to stop."""
+        """An operator wants this claim to stop: a coroutine or a process is cut off, a thread is asked to stop.
+
+        What waits for a seat does not begin at all.
+        """
         attempt = self._running.get((job_id, claim_no))
         if attempt is not None and not attempt.cancel_requested:
             attempt.cancel_requested = True
             if attempt.task is not None:
                 self._cut(attempt, Cancelled())
+        for claim in self._line.remove(job_id, claim_no):
+            self._ended(Ended(claim, Cancelled(), None, self._clock.now()))
+        self._note_idle()
 
     def fence(self, job_id: int, claim_no: int) -> None:
         """Somebody else has taken this claim away: stop it. What is told of it from here on will be rejected."""

@@ -10,7 +10,7 @@ from oncue.clock import Clock
 from oncue.control import Progress
 from oncue.engine.line import PROCESSES, Line
 from oncue.engine.service import Signal
-from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Started, TimedOut
+from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.sim.history import History, outcome_event
@@ -124,10 +124,14 @@ class ScriptedExecutor:
 
     def cancel(self, job_id: int, claim_no: int) -> None:
         attempt = self._running.get((job_id, claim_no))
+        if (job_id, claim_no) in self.claims() and not (attempt is not None and attempt.asked_to_stop):
+            self._history.add(self._label, "stop", id=job_id, claim_no=claim_no)
         if attempt is not None and not attempt.asked_to_stop:
             attempt.asked_to_stop = True
             if not attempt.act.stubborn:
                 self._cut(attempt, Cancelled())
+        for claim in self._line.remove(job_id, claim_no):
+            self._tell(claim, Cancelled(), None)
 
     def fence(self, job_id: int, claim_no: int) -> None:
         attempt = self._running.get((job_id, claim_no))
@@ -212,7 +216,7 @@ class ScriptedExecutor:
         if attempt.reported:
             return
         attempt.reported = True
-        if attempt.asked_to_stop and isinstance(outcome, Failed):
+        if attempt.asked_to_stop and isinstance(outcome, Failed | Snoozed):
             outcome = Cancelled()
         self._history.add(self._label, "outcome", **outcome_event(attempt.claim, outcome))
         self._tell(attempt.claim, outcome, self._clock.at(attempt.started))

@@ -10,12 +10,18 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
     claim.invoke, .ok, .fail, .unknown, and the same for apply, decide and revise: op
-    job                               id, task, key, options, max_retries, visible_at, deadline_at, and of a slot's job
-                                      parked, start_by: a row that was written
+    job                               id, task, queue, key, options, max_retries, state, priority, order_at, visible_at,
+                                      deadline_at, and of a slot's job start_by: a row that was written; parked: it may
+                                      be due at any time
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final: how an attempt ended on its node
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate
+    cancel                            id, claim_no: somebody wants this running claim to stop
+    stop                              id, claim_no: its node has heard of that, and tells the attempt
+    priority                          id, priority: somebody gave a waiting or running job another one
+    age                               queue, priority, jobs: so many of these had waited for long, and got a higher one
+    pause, resume                     queue: it hands out nothing from here on, or is open again
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
     slot                              schedule, at, until, slots, verdict, reason, job, blocked_by, epoch
@@ -26,7 +32,7 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     crash                             the node's process died
     fault                             what, node, until: something is wrong, with one node or (null) with everybody
     limit                             queue, globally: how many of its jobs may run at once from here on
-    prune                             jobs: so many finished ones were deleted
+    prune                             jobs, before: so many that had ended before then were deleted
     tick.error                        service, error, expected
     faults.over                       from here on nothing disturbs the cluster
     calm                              leaders, waiting: long after the last fault, who leads, and which schedules wait
@@ -186,9 +192,13 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
     described: list[dict[str, Any]] = [
         {
             "task": batch.task,
+            "queue": batch.queue,
             "options": batch.options,
             "max_retries": batch.max_retries,
             "key": key,
+            "state": batch.state,
+            "priority": batch.priority,
+            "order_at": micros(batch.created_at),
             "visible_at": micros(batch.visible_at),
             "deadline_at": micros_or_none(batch.deadline_at),
         }
@@ -205,9 +215,13 @@ def row_event(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "task": job.task,
+        "queue": job.queue,
         "options": job.options,
         "max_retries": job.max_retries,
         "key": job.key,
+        "state": job.state,
+        "priority": job.priority,
+        "order_at": micros(job.order_at),
         "visible_at": micros(job.created_at if job.visible_at >= PARKED else job.visible_at),
         "parked": job.visible_at >= PARKED,
         "deadline_at": micros_or_none(job.deadline_at),

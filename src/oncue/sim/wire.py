@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from oncue.errors import OncueError, StoreUnavailable
-from oncue.model import Change, Claim, Decided, Lease, Node, Receipt, Revised, Step
+from oncue.model import Change, Claim, Decided, Lane, Lease, Node, Receipt, Revised, Step
 from oncue.sim.history import (
     History,
     Operation,
@@ -134,9 +134,29 @@ class Recorded(_Layer):
         for change, accepted in zip(changes, took, strict=True):
             self._add("change", **change_event(change, accepted))
 
-    async def _note_prune(self, gone: int, *_: Any, **__: Any) -> None:
+    async def _note_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("cancel", id=job_id, claim_no=claim_no)
+
+    async def _note_prioritize(self, took: bool, job_id: int, known: int, priority: int, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("priority", id=job_id, priority=priority)
+
+    async def _note_age(self, raised: int, lane: Lane, *_: Any, **__: Any) -> None:
+        if raised:
+            self._add("age", queue=lane.queue, priority=lane.priority, jobs=raised)
+
+    async def _note_pause(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("pause", queue=queue)
+
+    async def _note_resume(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("resume", queue=queue)
+
+    async def _note_prune(self, gone: int, before: datetime, *_: Any, **__: Any) -> None:
         if gone:
-            self._add("prune", jobs=gone)
+            self._add("prune", jobs=gone, before=micros(before))
 
     async def _note_register(self, _: None, node: Node) -> None:
         """One that arrives late changes nothing."""

@@ -220,16 +220,8 @@ class World:
         if not (before := self.members[name]).alive:
             self.boot(name, exclusive=before.worker.node.exclusive, known_as=before.worker.node.name)
 
-    def shut_down(self, name: str) -> None:
-        """The process stops in good order, with nothing in hand: it gives up its leases."""
-        member = self.members[name]
-        finish(member.worker.leadership.resign())
-        finish(member.worker.farewell())
-        member.alive = False
-        self.hint()
-
     def stop(self, name: str, within: float = 1.0) -> None:
-        """The process is told to stop, and has this long to give back what it holds and its leases."""
+        """The process is told to stop. It has this long to give back what it holds; then it ends its leases."""
         member = self.members[name]
         if not member.alive or member.paused:
             return
@@ -239,13 +231,14 @@ class World:
         self.driver.later_on(member, timedelta(seconds=within), lambda: self._leave(member))
 
     def _leave(self, member: Member) -> None:
-        def gone(_: object) -> None:
-            if member.alive:
-                member.alive = False
-                self.history.add(member.label, "lease.end", by=member.label)
-                self.hint()
+        member.freeze_all_but()  # its heart stops before it says farewell: it must not beat once more
 
-        self.driver.go_on(self._farewell(member), gone, gone, member)
+        def gone(_: object) -> None:
+            member.alive = False
+            self._gone.add(member.worker.node.id)
+            self.hint()
+
+        self.driver.go_on(self._farewell(member), gone, lambda _: self.crash(member.name), member)
 
     async def _farewell(self, member: Member) -> None:
         await member.worker.leadership.resign()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 from oncue import identity
+from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.leadership import Leadership
+from oncue.engine.node import WorkerNode
 from oncue.engine.recovery import Recovery
+from oncue.errors import StoreError
 from oncue.model import Node
 from oncue.store import sqlite_values as values
 from oncue.store.sqlite import SqliteStore
@@ -90,6 +93,38 @@ def host_name_as_identity(patch: Patch) -> None:
 def beat_of_a_zombie(patch: Patch) -> None:
     patch.sql("beat", "set beat_at = :now", "set lost_at = null, beat_at = :now")
     patch.sql("beat", "and lost_at is null", "")
+
+
+@bug(
+    "an error that is taken for the lock",
+    seen_in="RedBeat: an error while it asked for the lock was swallowed, and the one that stood by set to work "
+    "(sibson/redbeat#208)",
+    run=runs.exclusives,
+    caught_by="nobody works beside an exclusive node",
+)
+def lock_by_error(patch: Patch) -> None:
+    patch.sql("open_queues", "and holder <> :node and expires_at > :now", "and false")
+
+    async def careless(self: Exclusivity, now: datetime) -> datetime:
+        try:
+            return await ask(self, now)
+        except StoreError:
+            self.until = now + timedelta(days=1)
+            return self.until
+
+    ask = patch.replace(Exclusivity, "_take", careless)
+
+
+@bug(
+    "one that works on after its lock",
+    seen_in="RedBeat: the first instance believed that it still had the lock when the other one had begun to work "
+    "(sibson/redbeat#83)",
+    run=runs.exclusives,
+    caught_by="nobody works beside an exclusive node",
+)
+def lock_for_ever(patch: Patch) -> None:
+    patch.replace(WorkerNode, "may_start", lambda self: True)
+    patch.replace(WorkerNode, "abandon", lambda self, why: None)
 
 
 @bug(

@@ -178,6 +178,20 @@ def long_slots(seed: int) -> list[Violation]:
     return _closed(world, check(world.history.events, world.final()))
 
 
+def exclusives(seed: int) -> list[Violation]:
+    """Two nodes would be the only one, and one does not care. Their calls fail, and whoever works stands still."""
+    dice = Random(f"exclusives {seed}")
+    world = World(seed, latency=dice.choice((0.0, 0.1)), concurrency=2)
+    for name in NODES:
+        world.boot(name, exclusive=name != NODES[2])
+    for number in range(24):
+        _submit(world, 0.5 + number / 2, [[Act(seconds=dice.choice((0.1, 0.5, 3.0)))] * 2], options=ENDLESS)
+    for name in NODES[:2]:
+        _strike(world, StoreErrors(dice.uniform(1, 3), name, 0.5, 3.0))
+        _strike(world, PauseNode(dice.uniform(5, 11), name, dice.uniform(3.5, 5.0)))
+    return _recovered(world, 18.0)
+
+
 # --- clients, operators, and what is kept ---------------------------------------------------------------------------
 
 
@@ -223,6 +237,43 @@ def same_keys(seed: int) -> list[Violation]:
     return _recovered(world, 10.0)
 
 
+def cancelled(seed: int) -> list[Violation]:
+    """Operators cancel what runs: half of the time in peace, half of the time beside nodes that are shut down."""
+    dice = Random(f"cancelled {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.05)), concurrency=4)
+    for _ in range(12):
+        _submit(world, dice.uniform(10, 11), [[Act(seconds=dice.choice((3.0, 9.0)))]], options=ENDLESS)
+    for _ in range(6):
+        world.after(dice.uniform(11, 14), partial(_cancel_one, world, dice))
+    for number, name in enumerate(NODES if seed % 2 else ()):
+        world.after(12.0 + number, partial(_shut_down, world, name))
+    return _recovered(world, 20.0)
+
+
+def cancelled_in_line(seed: int) -> list[Violation]:
+    """Many short jobs, so that nodes hold more than they run; then long ones, some of which are cancelled."""
+    dice = Random(f"cancelled in line {seed}")
+    world = World(seed, concurrency=1)
+    world.boot(NODES[0])
+    _submit(world, 1.0, [[Act(seconds=0.002)]] * 50)
+    _submit(world, 1.05, [[Act(seconds=1.5)] for _ in range(10)], options=ENDLESS)
+    for _ in range(6):
+        world.after(dice.uniform(1.2, 2.2), partial(_cancel_one, world, dice))
+    return _recovered(world, 4.0)
+
+
+def pauses(seed: int) -> list[Violation]:
+    """An operator pauses the queue while jobs wait in it, and opens it again."""
+    dice = Random(f"pauses {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.1)), concurrency=2)
+    for _ in range(20):
+        _submit(world, dice.uniform(0, 8), [[Act(seconds=dice.choice((0.1, 1.0)))] * 2])
+    for number in range(3):
+        world.after(2.0 + 2 * number, lambda: world.errand(world.colleague.pause("default")))
+        world.after(3.0 + 2 * number, lambda: world.errand(world.colleague.resume("default")))
+    return _recovered(world, 10.0)
+
+
 def keeping_little(seed: int) -> list[Violation]:
     """Finished jobs are kept for ten seconds; some jobs wait for longer than that."""
     dice = Random(f"keeping little {seed}")
@@ -230,7 +281,7 @@ def keeping_little(seed: int) -> list[Violation]:
     for name in NODES[:2]:
         world.boot(name)
     for _ in range(6):
-        _submit(world, dice.uniform(0, 30), [[Act(seconds=0.5)]], delay=dice.choice((0.0, 80.0)))
+        _submit(world, dice.uniform(0, 30), [[Act(seconds=0.5)]], delay=dice.choice((0.0, 45.0, 80.0)))
     return _recovered(world, 70.0)
 
 
@@ -257,12 +308,7 @@ def _strike(world: World, fault: Fault) -> None:
 
 
 def _shut_down(world: World, name: str) -> None:
-    """In the order of a drain whose time is over: claim no more, give back, let the outcomes be written, leave."""
-    member = world.members[name]
-    member.frozen = frozenset({member.worker.claimer.name})
-    member.executor.release_waiting("shutdown")
-    member.executor.release_running("shutdown")
-    world.after(0.5, partial(world.shut_down, name))
+    world.stop(name, within=0.5)
     world.after(1.0, partial(world.revive, name))
 
 

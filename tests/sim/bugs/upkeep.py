@@ -93,3 +93,23 @@ def no_second_try(patch: Patch) -> None:
 def pruned_unfinished(patch: Patch) -> None:
     patch.sql("pick_old", f"{FINISHED} and finished_at < :before", "created_at < :before")
     patch.sql("prune", f"and {FINISHED}", "")
+
+
+@bug(
+    "a rescue with one limit for everybody",
+    seen_in="River: jobs that were declared to have no time limit were rescued while they ran (riverqueue/river#1287)",
+    run=runs.sleepers,
+    caught_by="nothing is cut off before its time",
+)
+def rescued_by_the_clock(patch: Patch) -> None:
+    patch.sql("overdue", "run_until < :before", "claimed_at < :before - 2000000")
+
+
+@bug(
+    "retention from the day it was made",
+    seen_in="clean-ups that go by when a job was made: what had waited for long is gone as soon as it has ended",
+    run=runs.keeping_little,
+    caught_by=("what was written is there, or was pruned", "nothing acknowledged is lost"),
+)
+def pruned_by_age(patch: Patch) -> None:
+    patch.sql("pick_old", "finished_at < :before", "created_at < :before")

@@ -1,24 +1,18 @@
-"""Attempts: they never overlap, keep their limits and their policy, and stop where they must."""
+"""Attempts: they never overlap, keep to their policy, and stop where they must."""
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
-from oncue.model import DEFAULT_QUEUE
 from oncue.policy import options
 from oncue.policy.lifecycle import POISON
-from oncue.sim.checker.eras import when
-from oncue.sim.checker.evidence import FOREVER, Attempt, Evidence, JobStory, Turn, claim_no, ends, is_taken_away
+from oncue.sim.checker.eras import era_of, when
+from oncue.sim.checker.evidence import OVERRUN, Attempt, Evidence, Turn, claim_no, ends, is_taken_away
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
-LEARNED_WITHIN = 2_000_000
-"""How long a node may take to learn of a new limit, in microseconds, beside the rest of its lease."""
 LOST = ("node_lost", "worker_startup_recovery")
 """What a change says of an attempt whose node is gone."""
 
@@ -93,7 +87,7 @@ REFUSED = "its outcome was refused"
 def _outcomes_written(evidence: Evidence) -> Iterator[Broken]:
     """A node that settles an attempt of its own writes how it ended, unless the database refused that.
 
-    One that was declared lost may come across its own jobs among those to be rescued, before it hears of its fate.
+    One whose lease has ended may come across its own jobs among those to be rescued, before it hears of its fate.
     """
     for story in evidence.jobs.values():
         for turn in story.turns.values():
@@ -101,88 +95,40 @@ def _outcomes_written(evidence: Evidence) -> Iterator[Broken]:
                 outcome = next((one for one in turn.outcomes if one.node == change.node), None)
                 if outcome is None or is_taken_away(change) or str(change.fields["error"]).startswith(REFUSED):
                     continue
-                if change.fields["outcome"] in LOST or change.fields["from_state"] != "running":
+                if change.fields["from_state"] != "running":
+                    continue
+                if change.fields["outcome"] in LOST and not _is_alive(turn, change, evidence):
                     continue
                 came_to, state = outcome.fields["outcome"], change.fields["state"]
                 if state not in _LEADS_TO[came_to]:
                     yield Broken(f"an attempt of job {story.id} came to {came_to}, not to {state}", (outcome, change))
 
 
-# --- limits ---------------------------------------------------------------------------------------------------------
+def _is_alive(turn: Turn, change: Event, evidence: Evidence) -> bool:
+    """Whether whoever made a claim could still hold it when it was settled, as far as the database's clock tells."""
+    return turn.lease.end > when(change) + evidence.tolerance and not evidence.is_unsure(change)
 
 
-class _Limit(NamedTuple):
-    """From when on which limit holds. Those that share a pool count the same attempts."""
-
-    since: int
-    most: int
-    pool: int
-
-
-class _Seated(NamedTuple):
-    """An attempt in its queue, with the instant of its claim."""
-
-    queue: str
-    claimed: int
-    attempt: Attempt
-
-
-@promise("a limited queue keeps its limit")
-def _limit_kept(evidence: Evidence) -> Iterator[Broken]:
-    """Attempts count from their start to their end, or to the end of their node's lease.
-
-    A lower limit holds for what is claimed once every node has learned of it; what ran already goes on beside that.
-    """
-    limits = _limits(evidence)
-    running: dict[tuple[str, int], list[tuple[int, int, Event]]] = defaultdict(list)
-    for number, (queue, claimed, attempt) in enumerate(_seated(evidence) if limits else ()):
-        limit = _limit_at(limits.get(queue, []), claimed)
-        began, until = when(attempt.start), attempt.rightful_until
-        if limit is None or until <= began or evidence.is_unsure(attempt.start):
+@promise("nothing is cut off before its time")
+def _not_cut_short(evidence: Evidence) -> Iterator[Broken]:
+    """What is taken away for being overlong has been claimed for as long as its maximum runtime."""
+    for story in evidence.jobs.values():
+        if story.written is None:
             continue
-        seats = running[queue, limit.pool]
-        while seats and seats[0][0] <= began:
-            heapq.heappop(seats)
-        heapq.heappush(seats, (until, number, attempt.start))
-        if len(seats) > limit.most:
-            starts = tuple(sorted((start for _, _, start in seats), key=when))
-            yield Broken(f"{len(seats)} attempts ran at once in the queue {queue}, {limit.most} may", starts)
+        for turn in story.turns.values():
+            for change in turn.changes:
+                if turn.claim is not None and str(change.fields["error"]).startswith(OVERRUN):
+                    yield from _cut_short(evidence, story.written, turn.claim, change)
 
 
-def _limits(evidence: Evidence) -> dict[str, list[_Limit]]:
-    """The limits of each queue, in the order in which they begin to hold."""
-    limits: dict[str, list[_Limit]] = defaultdict(list)
-    somebody_works = False
-    for event in evidence.told("limit", "lease"):
-        if event.kind == "lease":
-            somebody_works = True
-            continue
-        found, told = limits[event.fields["queue"]], event.fields["globally"]
-        while found and found[-1].since > when(event):
-            found.pop()  # it was changed again before it held
-        most, before = FOREVER if told is None else told, found[-1].most if found else FOREVER
-        delay = LEARNED_WITHIN + evidence.lease if most < before and somebody_works else 0
-        found.append(_Limit(when(event) + delay, most, len(found) if most < before or not found else found[-1].pool))
-    return limits
-
-
-def _limit_at(limits: list[_Limit], instant: int) -> _Limit | None:
-    place = bisect_right(limits, instant, key=lambda limit: limit.since)
-    return limits[place - 1] if place else None
-
-
-def _seated(evidence: Evidence) -> list[_Seated]:
-    found = [
-        _Seated(_queue(story), when(turn.claim or attempt.start), attempt)
-        for story in evidence.jobs.values()
-        for turn in story.turns.values()
-        for attempt in turn.attempts
-    ]
-    return sorted(found, key=lambda seated: _place(seated.attempt))
-
-
-def _queue(story: JobStory) -> str:
-    return DEFAULT_QUEUE if story.written is None else story.written.fields.get("queue", DEFAULT_QUEUE)
+def _cut_short(evidence: Evidence, written: Event, claim: Event, change: Event) -> Iterator[Broken]:
+    longest = options.read(written.fields["options"]).max_runtime
+    if longest is None:
+        yield Broken(f"job {claim.fields['id']} may take for ever, and was cut off", (claim, change))
+    elif era_of(claim) == era_of(change) and not evidence.is_unsure(change):
+        had = change.at - claim.at
+        if had + evidence.tolerance < longest * 1e6:
+            yield Broken(f"job {claim.fields['id']} was cut off after {had / 1e6:g} s of {longest:g}", (claim, change))
 
 
 # --- retries --------------------------------------------------------------------------------------------------------
@@ -190,7 +136,10 @@ def _queue(story: JobStory) -> str:
 
 @promise("retries keep to their policy")
 def _retries(evidence: Evidence) -> Iterator[Broken]:
-    """As many as the budget allows, each after a delay that the policy can give, and none is charged but for one."""
+    """As many as the budget allows, each after a delay that the policy can give, and none is charged but for one.
+
+    A snooze is none, and lasts as long as was asked.
+    """
     for story in evidence.jobs.values():
         if story.written is None:
             continue
@@ -206,15 +155,24 @@ def _retry(job_id: int, written: Event, turn: Turn, change: Event) -> Iterator[B
     if told["state"] == "retrying":
         if told["retry_count"] > limit or (turn.claim is not None and told["retry_count"] != used + 1):
             yield Broken(f"job {job_id} was retried outside of its budget of {limit}", (change,))
-        shortest, longest = _bounds(written, told["retry_count"] - 1, turn.outcome)
+        outcome = None if is_taken_away(change) else turn.outcome  # what it asked for was not heard any more
+        shortest, longest = _bounds(written, told["retry_count"] - 1, outcome)
         delay = (told["visible_at"] - told["ended_at"]) / 1e6
         if not shortest - 2e-6 <= delay <= longest + 2e-6:
             expected = f"{shortest:g} to {longest:g} s"
             yield Broken(f"job {job_id} is retried after {delay:g} s, not {expected}", (change,))
     elif told["retry_count"] != used:
         yield Broken(f"job {job_id} was charged a retry without one", (change,))
+    elif told["outcome"] == "snoozed" and turn.outcome is not None and not _as_asked(turn.outcome, change):
+        yield Broken(f"job {job_id} snoozes for another time than it asked for", (turn.outcome, change))
     elif told["state"] == "failed" and used < limit and _plain_failure(turn.outcome) and told["reason"] is None:
         yield Broken(f"job {job_id} failed with retries left", (change,))
+
+
+def _as_asked(outcome: Event, change: Event) -> bool:
+    """Whether a job that is to come back does so after the delay that it asked for."""
+    delay: float = (change.fields["visible_at"] - change.fields["ended_at"]) / 1e6
+    return outcome.fields["delay"] is not None and abs(delay - outcome.fields["delay"]) <= 2e-6
 
 
 def _plain_failure(outcome: Event | None) -> bool:
@@ -280,7 +238,7 @@ def _rescue(evidence: Evidence, job_id: int, turn: Turn, claim: Event, change: E
     before, after = claim.fields["crashes"], change.fields["crashes"]
     if after not in (0, before, before + 1):  # an attempt that its process survived clears the job
         yield Broken(f"job {job_id} went from {before} to {after} crashes", (claim, change))
-    elif after > before and turn.lease.end > when(change) + evidence.tolerance and not evidence.is_unsure(change):
+    elif after > before and _is_alive(turn, change, evidence):
         yield Broken(f"job {job_id} was taken from a node that is alive", (claim, change))
     elif after == before and change.fields["error"] in LOST and not ends(change):
         yield Broken(f"job {job_id} was rescued and is no suspect", (claim, change))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from oncue.model import TERMINAL, Job, Revision, Schedule, Slot
+from oncue.model import DEFAULT_QUEUE, TERMINAL, Job, Revision, Schedule, Slot
 from oncue.policy.lifecycle import BY_HAND
 from oncue.sim.checker.eras import era_of, when
 from oncue.sim.history import Event
@@ -90,6 +90,8 @@ class Turn:
     attempts: list[Attempt] = field(default_factory=list)
     outcomes: list[Event] = field(default_factory=list)
     changes: list[Event] = field(default_factory=list)
+    stop: Event | None = None
+    """When its node heard that it is to be cancelled."""
 
     @property
     def claim(self) -> Event | None:
@@ -114,6 +116,11 @@ class JobStory:
         if found is None:
             found = self.turns[number] = Turn(number)
         return found
+
+    @property
+    def queue(self) -> str:
+        name: str = DEFAULT_QUEUE if self.written is None else self.written.fields.get("queue", DEFAULT_QUEUE)
+        return name
 
     @property
     def changes(self) -> list[Event]:
@@ -165,6 +172,16 @@ class Evidence:
     has_leases: bool = False
     pruned: int = 0
     """How many finished jobs were deleted."""
+    pruned_before: int = 0
+    """Those that had ended before this instant, as the rows tell it, could be."""
+    places: dict[str, list[int]] = field(default_factory=dict)
+    """Where in the history the events of each kind are."""
+    cancels: list[tuple[JobStory, Event]] = field(default_factory=list)
+    """What operators wanted to stop."""
+    stopped: list[Turn] = field(default_factory=list)
+    """Claims whose node had heard of that."""
+    doomed: list[tuple[JobStory, Turn]] = field(default_factory=list)
+    """Claims that say that their job is to be cancelled."""
 
     @property
     def certain(self) -> bool:
@@ -177,7 +194,8 @@ class Evidence:
 
     def told(self, *kinds: str) -> Iterator[Event]:
         """The events of these kinds, in the order of the history."""
-        return (event for event in self.events if event.kind in kinds)
+        places = [place for kind in kinds for place in self.places.get(kind, ())]
+        return map(self.events.__getitem__, sorted(places) if len(kinds) > 1 else places)
 
 
 def is_taken_away(change: Event) -> bool:

@@ -75,11 +75,18 @@ class _Gathering:
             "lease.end": self._lease_end,
             "crash": self._crash,
             "prune": self._prune,
+            "cancel": self._cancel,
+            "stop": self._stop,
         }
 
     def sort(self) -> None:
-        sorters = self._sorters
-        for event in self._evidence.events:
+        sorters, places = self._sorters, self._evidence.places
+        for place, event in enumerate(self._evidence.events):
+            found = places.get(event.kind)
+            if found is None:
+                places[event.kind] = [place]
+            else:
+                found.append(place)
             sorter = sorters.get(event.kind)
             if sorter is not None:
                 sorter(event)
@@ -105,6 +112,8 @@ class _Gathering:
         turn = story.turn(claim_no(event))
         turn.claims.append(event)
         turn.lease = self._leases.get(event.node, NO_LEASE)
+        if event.fields["cancel_requested"]:
+            self._evidence.doomed.append((story, turn))
 
     def _start(self, event: Event) -> None:
         self._living(event)
@@ -125,7 +134,17 @@ class _Gathering:
             story.turn(claim_no(event)).changes.append(event)
 
     def _prune(self, event: Event) -> None:
-        self._evidence.pruned += event.fields["jobs"]
+        evidence = self._evidence
+        evidence.pruned += event.fields["jobs"]
+        evidence.pruned_before = max(evidence.pruned_before, event.fields["before"])
+
+    def _cancel(self, event: Event) -> None:
+        self._evidence.cancels.append((self._story(event), event))
+
+    def _stop(self, event: Event) -> None:
+        turn = self._story(event).turn(claim_no(event))
+        turn.stop = turn.stop or event
+        self._evidence.stopped.append(turn)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 

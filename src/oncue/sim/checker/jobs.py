@@ -34,10 +34,11 @@ def _nothing_lost(evidence: Evidence) -> Iterator[Broken]:
 
 
 def may_be_pruned(evidence: Evidence, job_id: int) -> bool:
-    """Only what has ended may be deleted."""
+    """Only what has ended may be deleted, and not right away."""
     story = evidence.jobs.get(job_id)
     changes = [] if story is None else story.changes
-    return evidence.pruned > 0 and bool(changes) and ends(changes[-1])
+    last = changes[-1] if changes and ends(changes[-1]) else None
+    return evidence.pruned > 0 and last is not None and last.fields["ended_at"] < evidence.pruned_before
 
 
 @promise("a key has one unfinished job")
@@ -72,6 +73,23 @@ def _keys_over_time(evidence: Evidence) -> Iterator[Broken]:
             yield Broken(f"job {job_id} took the key {key[1]!r} of an unfinished job", (holder, event))
         else:
             holders[key] = event
+
+
+@promise("a duplicate stands for an unfinished job")
+def _duplicates(evidence: Evidence) -> Iterator[Broken]:
+    """Whoever is told that another job stands for his is told of one that had not ended when he asked."""
+    for event in evidence.told("enqueue.ok") if evidence.certain else ():
+        told = event.fields
+        asked = evidence.operations.get(told.get("op", -1))
+        for job_id, standing, created in zip(told["ids"], told["standing"], told["created"], strict=True):
+            if created or standing == job_id or asked is None or standing not in evidence.jobs:
+                continue
+            changes = evidence.jobs[standing].changes
+            before = [change for change in changes if when(change) < when(asked.invoke)]
+            meanwhile = [change for change in changes if when(asked.invoke) <= when(change) <= when(event)]
+            if before and ends(before[-1]) and not any(not ends(change) for change in meanwhile):
+                message = f"job {job_id} was left out for job {standing}, which had ended"
+                yield Broken(message, (before[-1], asked.invoke, event))
 
 
 @promise("a job ends once, and stays as it ended")

@@ -10,7 +10,7 @@ from oncue.sim.checker.evidence import Evidence
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
-LEADER = "leader"
+LEADER, EXCLUSIVE = "leader", "exclusive"
 LEASES_TO_SETTLE = 3
 """After so many leases in peace somebody leads, and goes on leading."""
 
@@ -110,6 +110,42 @@ def _is_led_by(step: Event, leader: Event | None) -> bool:
     """Whether a decision was the current leader's. Those by hand need no leader."""
     epoch = step.fields["epoch"]
     return epoch is None or (leader is not None and (leader.node, leader.fields["epoch"]) == (step.node, epoch))
+
+
+@promise("nobody works beside an exclusive node")
+def _alone(evidence: Evidence) -> Iterator[Broken]:
+    """While it holds its lease, the database hands jobs and the lead to nobody else, and who held it before is done.
+
+    A node that never asked to be exclusive may still begin and finish what it had claimed by then.
+    """
+    if not evidence.certain:
+        return
+    taken: Event | None = None
+    holder: Event | None = None
+    exclusive: set[str] = set()
+    for event in evidence.told("hold", "hold.end", "claim", "start") if _has_exclusive(evidence) else ():
+        if event.kind == "hold" and event.fields["name"] == EXCLUSIVE:
+            taken = event if taken is None or holder is None or holder.node != event.node else taken
+            holder = event
+            exclusive.add(event.node)
+        elif event.kind == "hold.end":
+            is_over = holder is not None and holder.node == event.node
+            holder = None if is_over and event.fields.get("name", EXCLUSIVE) == EXCLUSIVE else holder
+        elif holder is not None and taken is not None and holder.node != event.node:
+            # By the clock of the new holder: if that one was wrong, the old one did not have to know.
+            zombie = event.kind != "start" or (event.node in exclusive and not evidence.is_unsure(taken))
+            if zombie and _holds_at(holder, event, evidence):
+                deed = {"hold": "led", "claim": "claimed", "start": "began"}[event.kind]
+                yield Broken(f"{event.node} {deed} while {holder.node} was the exclusive node", (holder, event))
+
+
+def _has_exclusive(evidence: Evidence) -> bool:
+    return any(event.fields["name"] == EXCLUSIVE for event in evidence.told("hold"))
+
+
+def _holds_at(hold: Event, event: Event, evidence: Evidence) -> bool:
+    until = in_era_of(hold, hold.fields["until"])
+    return when(event) + evidence.tolerance < until and not evidence.is_unsure(event)
 
 
 @promise("a lease that was lost is not renewed")

@@ -14,7 +14,7 @@ from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
 DISTURBING = ("fault", "faults.over", "boot", "crash", "lease.end", "tick.error")
-SEATING = ("boot", "crash", "lease", "lease.end", "limit")
+SEATING = ("boot", "crash", "lease", "lease.end", "limit", "pause", "resume")
 
 
 @promise("no step fails but for the database")
@@ -98,6 +98,7 @@ class _Seats:
     held: set[int] = field(default_factory=set)
     taken_until: int = 0
     limit: int | None = None
+    paused: bool = False
 
     def note(self, event: Event) -> None:
         told, full = event.fields, self.full
@@ -109,6 +110,8 @@ class _Seats:
             self.nodes.pop(event.node, None)
         elif event.kind == "limit":
             self.limit = told["globally"]
+        elif event.kind in ("pause", "resume"):
+            self.paused = event.kind == "pause"
         elif event.kind == "claim":
             self.held.add(told["id"])
         elif event.kind == "change" and told["accepted"]:
@@ -119,7 +122,7 @@ class _Seats:
     @property
     def full(self) -> bool:
         seats = sum(self.nodes.values())
-        return len(self.held) >= (seats if self.limit is None else min(seats, self.limit))
+        return self.paused or len(self.held) >= (seats if self.limit is None else min(seats, self.limit))
 
 
 @promise("no job is claimed late")
