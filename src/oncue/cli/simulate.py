@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from oncue.planning import charts, report, running
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
 from oncue.planning.scenario import Scenario
+from oncue.planning.searching import tried
 from oncue.planning.tables import Table, fits, stacked, tables
 from oncue.planning.words import Tone, about, asked, notes, plural, sentences
 from oncue.settings import app_name
@@ -125,9 +127,15 @@ def _place(page: str) -> Place:
 
 def _simulated(app: Oncue, scenario: Scenario) -> Figures:
     with _quiet(), output.progress(known=True) as bar:
-        progress = bar.add_task("simulating", total=100)
-        found = running.run(app, scenario, lambda share: bar.update(progress, completed=int(share * 100)))
-    return figures(scenario, found, scenarios.queues(app), scenarios.in_processes(app))
+        progress = bar.add_task("", total=100)
+
+        def simulated(nodes: int) -> Figures:
+            bar.update(progress, description=f"simulating {plural(nodes, 'node')}", completed=0)
+            one = replace(scenario, nodes=nodes)
+            found = running.run(app, one, lambda share: bar.update(progress, completed=int(share * 100)))
+            return figures(one, found, scenarios.queues(app), scenarios.in_processes(app))
+
+        return tried(simulated(scenario.nodes), simulated)
 
 
 @contextmanager

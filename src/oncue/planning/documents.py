@@ -51,8 +51,14 @@ def document(application: str, figures: Figures, notes: Sequence[str]) -> dict[s
             "peak_at": _instant(scenario, capacity.peak_at),
             "peak_after_outage": capacity.peak_after_outage,
             "held_up_by": list(capacity.held_up_by),
+            "too_few": capacity.too_few,
             "choices": [
-                {"nodes": one.nodes, "utilisation": _rounded(one.utilisation), "waits": _percentiles(one.waits)}
+                {
+                    "nodes": one.nodes,
+                    "simulated": one.simulated,
+                    "utilisation": _rounded(one.utilisation),
+                    "waits": _percentiles(one.waits),
+                }
                 for one in capacity.choices
             ],
         },
