@@ -105,7 +105,9 @@ def simulate(
         limits or (), queues is not None,
     )  # fmt: skip
     result = _simulated(found, scenarios.scenario(found, typed))
-    said = notes(result, scenarios.queues(found), [task.name for task in found.tasks.values() if task.schedule])
+    tasks = sorted(found.tasks.values(), key=lambda task: task.name)
+    scheduled, ruled = [task.name for task in tasks if task.schedule], [task.name for task in tasks if task.has_rule]
+    said = notes(result, scenarios.queues(found), scheduled, ruled)
     if place is not None:
         place.write(report.page(f"oncue simulate: {name}", result, said, asked(result.scenario, name)))
     if as_json:

@@ -224,8 +224,10 @@ def _ends(figures: Figures) -> Iterator[Sentence]:
 # --- besides --------------------------------------------------------------------------------------------------------
 
 
-def notes(figures: Figures, queues: Mapping[str, str], scheduled: Collection[str]) -> list[str]:
-    """What whoever reads the figures should know about what they stand on."""
+def notes(
+    figures: Figures, queues: Mapping[str, str], scheduled: Collection[str], ruled: Collection[str] = ()
+) -> list[str]:
+    """What whoever reads the figures should know about what they stand on. The retries of `ruled` follow a function."""
     scenario = figures.scenario
     coming = {stream.task for stream in scenario.streams} | set(scheduled)
     found = []
@@ -239,6 +241,10 @@ def notes(figures: Figures, queues: Mapping[str, str], scheduled: Collection[str
         for stream in scenario.streams
         if not stream.expected(scenario.start, scenario.length)
     ]
+    if unknown := [name for name in ruled if name in coming and scenario.failures.get(name)]:
+        found.append(
+            f"the retry rule of {_names(unknown)} is a function, which is not called: the usual backoff is assumed."
+        )
     return [*found, NOT_SIMULATED]
 
 
