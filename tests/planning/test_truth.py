@@ -16,6 +16,7 @@ from oncue.planning.figures import Figures, ScheduleFigures, figures
 from oncue.planning.searching import tried
 from oncue.planning.spans import Span
 from oncue.planning.spreads import spread
+from oncue.planning.words import sentences
 from tests.planning.test_arithmetic import a_scenario
 
 HOUR = 3600.0
@@ -166,3 +167,12 @@ def test_a_number_that_does_not_do_is_not_named() -> None:
     found = tried(first, never)
     assert ran == [5, 6, 8, 12]
     assert (found.capacity.for_all, found.capacity.too_few) == (None, 12)
+    assert sentences(found)[0].text == "1 node is too few, and so are 12: some jobs wait for 6.3 min."
+
+
+def test_a_number_that_is_too_large_to_be_tried_is_arithmetic() -> None:
+    app = an_app(work={})
+    found = searched(app, "20s", "work=500@00:00", length=2 * HOUR, target=0.0)
+    assert (found.capacity.for_all, found.capacity.likely) == (None, 250)
+    told = "some jobs wait for 83 min; by arithmetic it takes about 250 nodes."
+    assert sentences(found)[0].text == f"1 node is too few: {told}"

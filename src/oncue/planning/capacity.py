@@ -67,6 +67,8 @@ class Capacity:
     held_up_by: tuple[Lane, ...]
     choices: tuple[Choice, ...]
     too_few: int | None = None
+    likely: int | None = None
+    """What arithmetic says for `for_all`, once that was tried."""
 
 
 def demands(scenario: Scenario, run: Run, in_processes: Iterable[str]) -> list[Demand]:

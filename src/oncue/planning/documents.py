@@ -45,6 +45,7 @@ def document(application: str, figures: Figures, notes: Sequence[str]) -> dict[s
         "tasks": _tasks(figures),
         "capacity": {
             "nodes_for_all": capacity.for_all,
+            "nodes_by_arithmetic": capacity.likely,
             "nodes_for_99_percent": capacity.for_most,
             "nodes_without_outages": capacity.without_outages,
             "peak_seats": capacity.peak,

@@ -16,6 +16,8 @@ from oncue.planning.figures import Figures
 
 TRIES = 4
 """Each costs as much time as the simulation that was asked for."""
+MOST_NODES = 200
+"""So many nodes take a while to simulate: beyond that, and beyond what was asked for, there is arithmetic only."""
 
 
 def tried(first: Figures, simulate: Callable[[int], Figures]) -> Figures:
@@ -35,7 +37,7 @@ def _search(first: Figures, simulate: Callable[[int], Figures], known: dict[int,
     for step in (2**number for number in count()):
         if first.kept and candidate >= here:
             return here
-        if len(known) > TRIES:
+        if len(known) > TRIES or candidate > max(MOST_NODES, here):
             break
         known[candidate] = found = simulate(candidate)
         if found.kept:
@@ -51,5 +53,6 @@ def _told(capacity: Capacity, enough: int | None, known: Mapping[int, Figures]) 
     failed = [nodes for nodes, found in known.items() if not found.kept]
     too_few = max(failed) if enough is None and capacity.for_all is not None and failed else None
     return replace(
-        capacity, for_all=enough, too_few=too_few, choices=tuple(choices[nodes] for nodes in sorted(choices))
-    )
+        capacity, for_all=enough, too_few=too_few, likely=capacity.for_all,
+        choices=tuple(choices[nodes] for nodes in sorted(choices)),
+    )  # fmt: skip

@@ -130,9 +130,11 @@ def _never_enough(figures: Figures, nodes: int) -> Sentence:
     scenario, here = figures.scenario, plural(figures.scenario.nodes, "node")
     is_ = "is" if scenario.nodes == 1 else "are"
     waited = next(one.waits.max for one in figures.capacity.choices if one.nodes == nodes)
-    late = f"wait for {about(waited)}" if waited > scenario.target else "be given up before they begin"
+    late = f"wait for {about(waited)}" if waited > scenario.target else "are given up before they begin"
     more = f"{here} {is_} too few" + (f", and so are {nodes:,}" if nodes > scenario.nodes else "")
-    return Sentence("bad", f"{more}: some jobs would still {late}{_besides(figures)}.")
+    likely = figures.capacity.likely
+    cure = f"; by arithmetic it takes about {likely:,} nodes" if likely is not None and likely > nodes else ""
+    return Sentence("bad", f"{more}: some jobs {late}{_besides(figures)}{cure}.")
 
 
 def _target(figures: Figures) -> str:
