@@ -185,6 +185,11 @@ class Task(Generic[P, R]):
 
     # --- running ------------------------------------------------------------------------------------------------
 
+    @property
+    def has_rule(self) -> bool:
+        """Whether a function of the application's says when a failed attempt is tried again."""
+        return self._rule is not None
+
     def on_error(self, error: Exception, retry_count: int) -> Failed | None:
         if self._rule is None:
             return None

@@ -18,7 +18,7 @@ from oncue.planning.records import Run, Slots, Unstarted, Work
 from oncue.planning.spans import DAY, Span
 from oncue.planning.spreads import Constant
 from oncue.planning.tables import Table, fits, stacked, tables
-from oncue.planning.words import about, asked, notes, percent, sentences
+from oncue.planning.words import NOT_SIMULATED, about, asked, notes, percent, sentences
 from tests.planning.test_arithmetic import a_scenario
 
 NINE = 9 * 3600.0
@@ -69,6 +69,13 @@ def test_utilisation_leaves_outages_out() -> None:
     assert found.busiest == (1.0, 0.0)
 
 
+def test_the_busiest_hour_is_an_hour() -> None:
+    """Also where the time is no number of hours: ninety minutes are not two of them."""
+    found = the_figures(a_run(work(0, 0, 2700), work(0, 0, 2700)), length=5400.0)
+    assert found.busiest == (0.75, 0.0)
+    assert the_figures(a_run(work(1800, 1800, 3600)), length=5400.0).busiest == (0.5, 1800.0)
+
+
 def test_too_few_nodes_are_told_with_the_hour_and_the_cure() -> None:
     found = the_figures(a_run(*a_jam()))
     told = said(found)
@@ -97,10 +104,10 @@ def test_more_nodes_after_an_outage_are_told_apart_from_what_is_usual() -> None:
     found = the_figures(late, outages=(Span(NINE, NINE + 1800),))
     told = said(found)
     cure = "5 nodes would start every job within 1m, the time of outages not counted"
-    assert told[0] == f"1 node is too few: {cure}; without outages, 1 node would do."
+    assert told[0] == f"1 node is too few: {cure}; without outages, about 1 node would do."
     assert told[1].startswith("The peak is on Tue 2030-01-01 09:30, after an outage: 60 seats at once")
     (nodes,) = [table for table in tables(found) if table.columns[0] == "nodes"]
-    assert nodes.title == "What other numbers of nodes would do, from the end of each outage"
+    assert nodes.title == "What other numbers of nodes would do, the time of outages not counted"
     assert [row[-1] for row in nodes.rows if row[-1]] == [
         "simulated, enough without outages",
         "99 % in time, all in time",
@@ -113,7 +120,7 @@ def test_queues_that_nobody_serves_come_first_and_need_no_nodes() -> None:
     found = the_figures(a_run(work(0, 0), unstarted=waiting, jobs=Counter(work=1, mail=9)))
     assert said(found)[:2] == [
         "No node serves mail (--queues): its jobs wait for ever.",
-        "1 node has seats enough, and yet some jobs waited for longer than 1m.",
+        "1 node is enough to start every other job within 1m.",
     ]
     closed = the_figures(a_run(work(0, 0), jobs=Counter(work=1, mail=9)), queues=("other",))
     assert said(closed)[0] == "No node serves default and mail (--queues): their jobs wait for ever."
@@ -164,7 +171,7 @@ def test_what_is_left_and_what_failed_is_told() -> None:
 
 def test_nothing_at_all() -> None:
     found = the_figures(a_run())
-    assert said(found) == ["Nothing ran: no task has a schedule, and there are no --arrivals."]
+    assert said(found) == ["Nothing ran: no slot of a schedule and none of --arrivals comes in this time."]
     assert tables(found) == []
     assert "<svg" in report.page("nothing", found, [], [])
 
@@ -174,7 +181,15 @@ def test_notes_say_what_the_figures_stand_on() -> None:
     assert notes(found, {**QUEUES, "other": "default"}, ["work"]) == [
         "nobody said how long work and mail take (--durations); 1s is assumed.",
         "other never ran: without a schedule, and without --arrivals.",
+        NOT_SIMULATED,
     ]
+    failing = the_figures(a_run(work(0, 0)), failures={"work": 0.1})
+    assert notes(failing, {"work": "default"}, ["work"], ["mail", "work"]) == [
+        "the retry rule of work is a function, which is not called: the usual backoff is assumed.",
+        NOT_SIMULATED,
+    ]
+    late = the_figures(a_run(), streams=(stream("mail", "5@09:00"),), length=3600.0)
+    assert notes(late, {"mail": "mail"}, []) == ["mail=5@09:00 never comes in this time.", NOT_SIMULATED]
 
 
 def test_the_tables_agree_with_the_figures() -> None:
@@ -229,3 +244,6 @@ def test_durations_for_people(seconds: float, text: str) -> None:
 
 def test_shares_for_people() -> None:
     assert [percent(share) for share in (0, 0.004, 0.13, 1)] == ["0 %", "0.4 %", "13 %", "100 %"]
+    assert [percent(share) for share in (0.0001, 0.0996)] == ["<0.1 %", "10 %"]
+    rare = a_scenario(failures={"work": 0.0001, "mail": 0.125})
+    assert ("failures", "work=0.01 %, mail=12.5 %") in asked(rare, "shop:app")

@@ -80,6 +80,7 @@ def scenario(app: Oncue, typed: Typed) -> Scenario:
         outages=outages,
         limits=limits,
         target=durations.seconds(values.duration(typed.target, "--target")),
+        patience=_patience(app),
     )
 
 
@@ -104,6 +105,12 @@ def _served(app: Oncue) -> tuple[str, ...]:
 
 def _rules(app: Oncue) -> dict[str, Rule]:
     return {name: task.schedule.rule for name, task in app.tasks.items() if task.schedule is not None}
+
+
+def _patience(app: Oncue) -> dict[str, float]:
+    """By task: after which time a job that has not begun is given up."""
+    limits = {name: (task.deadline, task.schedule and task.schedule.grace) for name, task in app.tasks.items()}
+    return {name: min(known) for name, limit in limits.items() if (known := [one for one in limit if one is not None])}
 
 
 def _processes(app: Oncue) -> int:

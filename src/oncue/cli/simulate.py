@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from oncue.planning import charts, report, running
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
 from oncue.planning.scenario import Scenario
+from oncue.planning.searching import tried
 from oncue.planning.tables import Table, fits, stacked, tables
 from oncue.planning.words import Tone, about, asked, notes, plural, sentences
 from oncue.settings import app_name
@@ -103,7 +105,9 @@ def simulate(
         limits or (), queues is not None,
     )  # fmt: skip
     result = _simulated(found, scenarios.scenario(found, typed))
-    said = notes(result, scenarios.queues(found), [task.name for task in found.tasks.values() if task.schedule])
+    tasks = sorted(found.tasks.values(), key=lambda task: task.name)
+    scheduled, ruled = [task.name for task in tasks if task.schedule], [task.name for task in tasks if task.has_rule]
+    said = notes(result, scenarios.queues(found), scheduled, ruled)
     if place is not None:
         place.write(report.page(f"oncue simulate: {name}", result, said, asked(result.scenario, name)))
     if as_json:
@@ -125,9 +129,15 @@ def _place(page: str) -> Place:
 
 def _simulated(app: Oncue, scenario: Scenario) -> Figures:
     with _quiet(), output.progress(known=True) as bar:
-        progress = bar.add_task("simulating", total=100)
-        found = running.run(app, scenario, lambda share: bar.update(progress, completed=int(share * 100)))
-    return figures(scenario, found, scenarios.queues(app), scenarios.in_processes(app))
+        progress = bar.add_task("", total=100)
+
+        def simulated(nodes: int) -> Figures:
+            bar.update(progress, description=f"simulating {plural(nodes, 'node')}", completed=0)
+            one = replace(scenario, nodes=nodes)
+            found = running.run(app, one, lambda share: bar.update(progress, completed=int(share * 100)))
+            return figures(one, found, scenarios.queues(app), scenarios.in_processes(app))
+
+        return tried(simulated(scenario.nodes), simulated)
 
 
 @contextmanager

@@ -14,13 +14,13 @@ from typing import NamedTuple, TypeAlias
 from oncue.planning.records import Place, Run, Unstarted, Work
 from oncue.planning.scenario import Scenario
 from oncue.planning.series import Percentiles, Series, percentiles
-from oncue.planning.spans import Span
+from oncue.planning.spans import Span, working
 
 Lane: TypeAlias = str
 """Something that may be limited: a queue, or the tasks that run in processes."""
 
 PROCESSES: Lane = "in processes"
-MOST_NODES = 10_000
+NEVER = float("inf")
 NEIGHBOURS = 2
 
 
@@ -32,6 +32,8 @@ class Demand(NamedTuple):
     job: Place
     seconds: float
     lanes: tuple[Lane, ...]
+    patience: float = NEVER
+    """If it waits for longer than this, it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,16 @@ class Choice:
     nodes: int
     waits: Percentiles
     utilisation: float
+    simulated: bool = False
+    """Whether the engine itself ran with so many nodes. If not, this is arithmetic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What the peak needs. A number of nodes is None where no number of them keeps the target, for `held_up_by`."""
+    """What the peak needs. A number of nodes is None where no number of them keeps the target, for `held_up_by`.
+
+    Or, if `too_few` is there, where so many were simulated in vain, and it is not known how many would do.
+    """
 
     for_all: int | None
     for_most: int | None
@@ -59,23 +66,33 @@ class Capacity:
     """Whether it is what piled up in an outage that makes the peak so high."""
     held_up_by: tuple[Lane, ...]
     choices: tuple[Choice, ...]
+    too_few: int | None = None
+    likely: int | None = None
+    """What arithmetic says for `for_all`, once that was tried."""
 
 
 def demands(scenario: Scenario, run: Run, in_processes: Iterable[str]) -> list[Demand]:
     """What the run asked for, of nodes that serve it: no number of others would help. In the order of time."""
     apart = frozenset(in_processes)
 
-    def demand(one: Work | Unstarted, seconds: float) -> Demand:
+    def demand(one: Work | Unstarted, seconds: float, *, first: bool) -> Demand:
         lanes = (one.queue, PROCESSES) if one.task in apart else (one.queue,)
-        return Demand(one.due, one.priority, one.job, seconds, lanes)
+        patience = scenario.patience.get(one.task, NEVER) if first else NEVER
+        return Demand(one.due, one.priority, one.job, seconds, lanes, patience)
 
-    found = [demand(one, one.ended - one.started) for one in run.work]
-    return sorted([*found, *(demand(one, one.seconds) for one in run.unstarted if one.queue in scenario.queues)])
+    found = [demand(one, one.ended - one.started + one.left, first=one.number == 1) for one in run.work]
+    left = [one for one in run.unstarted if one.queue in scenario.queues]
+    return sorted([*found, *(demand(one, one.seconds, first=one.is_slot) for one in left)])
 
 
 def waits(demand: Sequence[Demand], seats: int, limits: Mapping[Lane, int]) -> list[float]:
-    """How long each has to wait for one of so many seats. The demand is in the order in which it comes due."""
-    found: list[float] = []
+    """How long each has to wait for one of so many seats, in the order in which they get one."""
+    return [seconds for _, seconds in served(demand, seats, limits)]
+
+
+def served(demand: Sequence[Demand], seats: int, limits: Mapping[Lane, int]) -> list[tuple[Demand, float]]:
+    """Who gets one of so many seats after which wait. The demand is in the order in which it comes due."""
+    found: list[tuple[Demand, float]] = []
     running: list[tuple[float, tuple[Lane, ...]]] = []
     ready: dict[tuple[Lane, ...], list[tuple[int, Place, int]]] = {}
     room = dict(limits)
@@ -90,7 +107,7 @@ def waits(demand: Sequence[Demand], seats: int, limits: Mapping[Lane, int]) -> l
             _change(room, heapq.heappop(running)[1], 1)
         while len(running) < seats and (free := _first(ready, room)) is not None:
             one = demand[heapq.heappop(ready[free])[2]]
-            found.append(now - one.due)
+            found.append((one, now - one.due))
             _change(room, free, -1)
             heapq.heappush(running, (now + one.seconds, free))
     return found
@@ -116,18 +133,26 @@ class _Served:
     def __init__(self, scenario: Scenario, demand: Sequence[Demand]) -> None:
         self._scenario = scenario
         self._demand = demand
-        self._known: dict[int, Percentiles] = {}
+        self._known: dict[int, tuple[Percentiles, bool]] = {}
         self.peak, self.peak_at = Series(Span(one.due, one.due + one.seconds) for one in demand).peak()
-        self.most = min(max(-(-self.peak // _narrowest(scenario, demand)), 1), MOST_NODES)
+        self.most = max(-(-self.peak // _narrowest(scenario, demand)), 1)
 
     def by(self, nodes: int) -> Percentiles:
+        return self._served(nodes)[0]
+
+    def _served(self, nodes: int) -> tuple[Percentiles, bool]:
+        """How long everybody waits, and whether all of them have the patience."""
         if nodes not in self._known:
             limits = _limits(self._scenario, nodes)
-            self._known[nodes] = percentiles(waits(self._demand, nodes * self._scenario.concurrency, limits))
+            found = served(self._demand, nodes * self._scenario.concurrency, limits)
+            patient = all(round(seconds, 6) <= one.patience for one, seconds in found)
+            self._known[nodes] = percentiles(round(seconds, 6) for _, seconds in found), patient
         return self._known[nodes]
 
     def for_all(self) -> int | None:
-        return _smallest(self.most, lambda nodes: self.by(nodes).max <= self._scenario.target)
+        return _smallest(
+            self.most, lambda nodes: self.by(nodes).max <= self._scenario.target and self._served(nodes)[1]
+        )
 
     def for_most(self) -> int | None:
         return _smallest(self.most, lambda nodes: self.by(nodes).p99 <= self._scenario.target)
@@ -136,9 +161,9 @@ class _Served:
 def needed(scenario: Scenario, asked: Sequence[Demand]) -> Capacity:
     """The smallest numbers of nodes that keep the target, and what their neighbours would mean.
 
-    What came due in an outage is counted from its end: no node could have helped. All of it comes at once then.
+    The clock stands still in outages: no node could have helped. What came due in one comes all at once at its end.
     """
-    demand = sorted(one._replace(due=_after(scenario.outages, one.due)) for one in asked)
+    demand = sorted(one._replace(due=working(scenario.outages, one.due)) for one in asked)
     served = _Served(scenario, demand)
     plain = _Served(scenario, asked) if scenario.outages else served
     for_all, for_most, without = served.for_all(), served.for_most(), plain.for_all()
@@ -150,8 +175,9 @@ def needed(scenario: Scenario, asked: Sequence[Demand]) -> Capacity:
     ]
     held_up_by = () if for_all is not None else _guilty(scenario, demand, served.most)
     return Capacity(
-        for_all, for_most, served.peak, served.peak_at, without, plain.peak < served.peak, held_up_by, tuple(choices)
-    )
+        for_all, for_most, served.peak, _on_the_clock(scenario.outages, served.peak_at), without,
+        plain.peak < served.peak, held_up_by, tuple(choices),
+    )  # fmt: skip
 
 
 def _limits(scenario: Scenario, nodes: int) -> dict[Lane, int]:
@@ -202,8 +228,9 @@ def _is_late(scenario: Scenario, demand: Sequence[Demand], lane: Lane, most: int
     return max(waits(own, len(own), {lane: most}), default=0.0) > scenario.target
 
 
-def _after(outages: Sequence[Span], due: float) -> float:
+def _on_the_clock(outages: Sequence[Span], instant: float) -> float:
+    """When it was, by a clock that goes on, that one which stands still in outages said this: not in one."""
     for outage in outages:
-        if outage.start <= due < outage.end:
-            return outage.end
-    return due
+        if outage.start <= instant:
+            instant += outage.length
+    return instant

@@ -45,14 +45,21 @@ def document(application: str, figures: Figures, notes: Sequence[str]) -> dict[s
         "tasks": _tasks(figures),
         "capacity": {
             "nodes_for_all": capacity.for_all,
+            "nodes_by_arithmetic": capacity.likely,
             "nodes_for_99_percent": capacity.for_most,
             "nodes_without_outages": capacity.without_outages,
             "peak_seats": capacity.peak,
             "peak_at": _instant(scenario, capacity.peak_at),
             "peak_after_outage": capacity.peak_after_outage,
             "held_up_by": list(capacity.held_up_by),
+            "too_few": capacity.too_few,
             "choices": [
-                {"nodes": one.nodes, "utilisation": _rounded(one.utilisation), "waits": _percentiles(one.waits)}
+                {
+                    "nodes": one.nodes,
+                    "simulated": one.simulated,
+                    "utilisation": _rounded(one.utilisation),
+                    "waits": _percentiles(one.waits),
+                }
                 for one in capacity.choices
             ],
         },

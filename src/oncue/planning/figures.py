@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from oncue.planning.capacity import Capacity, demands, needed
-from oncue.planning.records import Run, Slots, Work
+from oncue.planning.records import Run, Slots, Unstarted, Work
 from oncue.planning.scenario import Scenario
 from oncue.planning.series import Percentiles, Series, percentiles
 from oncue.planning.spans import Span, joined, within
@@ -80,6 +80,10 @@ class Figures:
     schedules: tuple[ScheduleFigures, ...]
     tasks: tuple[TaskFigures, ...]
     lateness_by_queue: dict[str, list[float]]
+    besides_outages: Percentiles
+    """How late attempts began, the time of outages not counted, in the queues that are served."""
+    kept: bool
+    """Whether all of these began within the target, or hardly later, and none was given up."""
     capacity: Capacity
 
 
@@ -89,6 +93,7 @@ def figures(scenario: Scenario, run: Run, queues: dict[str, str], in_processes: 
     waiting = Series(waits)
     busy = Series(Span(one.started, one.ended) for one in run.work)
     late = _late(run)
+    besides = percentiles(_besides_outages(scenario, run))
     every = [seconds for found in late.values() for seconds in found]
     ends: Counter[str] = Counter()
     for counted in run.ended.values():
@@ -112,6 +117,9 @@ def figures(scenario: Scenario, run: Run, queues: dict[str, str], in_processes: 
         schedules=tuple(_schedules(scenario, run)),
         tasks=tuple(_tasks(run, queues)),
         lateness_by_queue=late,
+        besides_outages=besides,
+        kept=besides.max <= scenario.target + scenario.slack
+        and not any(_is_too_late(scenario, one) for one in run.unstarted),
         capacity=needed(scenario, demands(scenario, run, in_processes)),
     )
 
@@ -126,6 +134,20 @@ def _late(run: Run) -> dict[str, list[float]]:
     return {queue: sorted(found[queue]) for queue in sorted(found)}
 
 
+def _besides_outages(scenario: Scenario, run: Run) -> Iterator[float]:
+    for queue, due, end in (
+        *((one.queue, one.due, one.started) for one in run.work),
+        *((one.queue, one.due, one.until) for one in run.unstarted),
+    ):
+        if queue in scenario.queues:
+            yield round(end - due - within(scenario.outages, due, end), 6)
+
+
+def _is_too_late(scenario: Scenario, one: Unstarted) -> bool:
+    """Whether it was given up because it found no seat in time, and not because of an outage."""
+    return one.given_up is not None and within(scenario.outages, one.due, one.until) == 0
+
+
 def _share(busy: float, scenario: Scenario, span: Span) -> float:
     """Of the seats that there were: in an outage there are none."""
     up = span.length - within(scenario.outages, *span)
@@ -133,12 +155,13 @@ def _share(busy: float, scenario: Scenario, span: Span) -> float:
 
 
 def _busiest(scenario: Scenario, busy: Series) -> tuple[float, float]:
-    hours = max(round(scenario.length / HOUR), 1)
-    width = scenario.length / hours
-    shares = [
-        (_share(bucket.mean * width, scenario, Span(bucket.start, bucket.start + width)), -bucket.start)
-        for bucket in busy.buckets(scenario.length, hours)
-    ]
+    """Of the hours from the start on, and of the last one, if that is none of these."""
+    whole, rest = divmod(scenario.length, HOUR)
+    last = max(scenario.length - HOUR, 0.0)
+    found = [Span(hour * HOUR, (hour + 1) * HOUR) for hour in range(int(whole))]
+    hours = [*found, Span(last, scenario.length)] if rest else found
+    busy_for = busy.areas(hours)
+    shares = [(_share(seconds, scenario, hour), -hour.start) for seconds, hour in zip(busy_for, hours, strict=True)]
     share, start = max(shares)
     return share, -start
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from oncue.clock import Clock
 from oncue.model import TERMINAL, Change, Claim, Decided, Job
 from oncue.planning.records import Place, Run, Slots, Unstarted, Work
 from oncue.planning.scenario import Scenario
+from oncue.policy import options
 from oncue.telemetry import Telemetry
 
 ARRIVAL = "arrival"
@@ -29,14 +30,35 @@ class _Begun(NamedTuple):
     claim: Claim
     due: float
     at: float
+    number: int
+
+
+class _Lingering(NamedTuple):
+    """A thread that is over its time: nobody waits for it any more, and yet it keeps its seat."""
+
+    begun: _Begun
+    until: float
+    outcome: str
+
+
+class _InVain(NamedTuple):
+    """Of a job that was claimed and lost before it began, perhaps more than once: as if it had waited all along."""
+
+    due: float | None
+    """Since when it waits; None once it has begun."""
+    attempts: int
+    """So many of its attempts were none."""
 
 
 class Notes:
     """What came due before the simulated time began is nobody's business."""
 
-    def __init__(self, scenario: Scenario, clock: Clock) -> None:
+    def __init__(self, scenario: Scenario, clock: Clock, in_threads: Collection[str] = ()) -> None:
         self._scenario = scenario
         self._clock = clock
+        self._in_threads = in_threads
+        self._lingering: list[_Lingering] = []
+        self._in_vain: dict[int, _InVain] = {}
         self._begun: dict[tuple[int, int], _Begun] = {}
         self._lost: set[tuple[int, int]] = set()
         self._work: list[Work] = []
@@ -75,6 +97,11 @@ class Notes:
         for begun in self._begun.values():
             self._write(begun, self._seconds(), LOST)
         self._begun.clear()
+        self._leave(self._seconds())
+
+    def undecided(self, schedule: str, due: float, slots: int) -> None:
+        """Slots that came due, and nobody was there to decide them when the time was over."""
+        self._slots.append(Slots(schedule, due, slots, "undecided", "in an outage at the end"))
 
     def conclude(self, unfinished: Iterable[Job]) -> Run:
         """The whole of it, with the jobs that are not finished at the end."""
@@ -83,43 +110,50 @@ class Notes:
         left: Counter[str] = Counter()
         for job in unfinished:
             left[job.state] += 1
-            due = self._due(job.attempt, job.scheduled_for, max(job.created_at, job.visible_at))
+            due = self._due_of(job)
             if (job.id, job.claim_no) not in self._begun and due < self._scenario.length:
                 self._unstarted.append(self._without_seat(job, job.args, due, None))
         for begun in self._begun.values():
-            self._write(begun, self._scenario.length, RUNNING)
+            ended = begun.at + self._wanted(begun.claim, json.loads(begun.claim.args))
+            self._write(begun, self._scenario.length, RUNNING, max(ended - self._scenario.length, 0.0))
+        self._leave(self._scenario.length)
         return Run(self._work, self._unstarted, self._slots, self._fired, self._jobs, self._ended, left)
 
     # --- what nodes tell ----------------------------------------------------------------------------------------
 
     def _begin(self, claim: Claim) -> None:
-        due, now = self._due_of(claim), self._seconds()
-        self._begun[claim.id, claim.claim_no] = _Begun(claim, due, now)
-        if claim.scheduled_for is not None and claim.attempt == 0 and due >= 0:
+        due, now, number = self._due_of(claim), self._seconds(), self._number(claim)
+        self._begun[claim.id, claim.claim_no] = _Begun(claim, due, now, number)
+        if claim.id in self._in_vain:
+            self._in_vain[claim.id] = self._in_vain[claim.id]._replace(due=None)
+        if claim.scheduled_for is not None and number == 1 and due >= 0:
             self._fired.setdefault(claim.task, []).append(now - due)  # a declared schedule has its task's name
 
     def _end(self, claim: Claim, change: Change) -> None:
         begun = self._begun.pop((claim.id, claim.claim_no), None)
         if begun is not None:
-            self._write(begun, self._seconds(change.ended_at), change.outcome or change.state)
+            self._stop(begun, self._seconds(change.ended_at), change.outcome or change.state)
         elif change.state in TERMINAL:
             self._give_up(claim, change.reason or change.state)
         self._count(claim, change)
 
     def _rescue(self, claim: Claim, change: Change) -> None:
-        """Another node ended an attempt. One that was claimed and never begun has waited in vain until now."""
+        """Another node ended an attempt. A job that was claimed and never begun goes on waiting."""
         place = (claim.id, claim.claim_no)
         begun = self._begun.pop(place, None)
         if begun is not None:
             self._write(begun, self._seconds(), change.outcome or LOST)
+        elif place not in self._lost and change.state in TERMINAL:
+            self._give_up(claim, change.reason or LOST)
         elif place not in self._lost:
-            self._give_up(claim, LOST)
+            before = self._in_vain.get(claim.id, _InVain(None, 0))
+            self._in_vain[claim.id] = _InVain(self._due_of(claim), before.attempts + 1)
         self._lost.discard(place)
         self._count(claim, change)
 
     def _expire(self, job: Job, change: Change) -> None:
         """Nobody claimed it in time."""
-        due = self._due(job.attempt, job.scheduled_for, max(job.created_at, job.visible_at))
+        due = self._due_of(job)
         if due >= 0:
             self._unstarted.append(self._without_seat(job, job.args, due, change.reason or change.state))
         self._count(job, change)
@@ -139,14 +173,28 @@ class Notes:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def _write(self, begun: _Begun, ended: float, outcome: str) -> None:
+    def _stop(self, begun: _Begun, ended: float, outcome: str) -> None:
+        """An attempt has an outcome. If it was cut off in a thread, that goes on."""
+        claim = begun.claim
+        until = begun.at + self._wanted(claim, json.loads(claim.args)) if claim.task in self._in_threads else ended
+        if round(until, 6) > ended:
+            self._lingering.append(_Lingering(begun, round(until, 6), outcome))
+        else:
+            self._write(begun, ended, outcome)
+
+    def _leave(self, now: float) -> None:
+        """The seats that threads keep are lost, or the time is over."""
+        for begun, until, outcome in self._lingering:
+            self._write(begun, min(until, now), outcome)
+        self._lingering.clear()
+
+    def _write(self, begun: _Begun, ended: float, outcome: str, left: float = 0.0) -> None:
         claim = begun.claim
         if begun.due >= 0:
-            number = claim.attempt + 1
             self._work.append(
                 Work(
-                    self._place(claim), claim.task, claim.queue, claim.priority, begun.due, begun.at, ended, number,
-                    outcome,
+                    self._place(claim), claim.task, claim.queue, claim.priority, begun.due, begun.at, ended,
+                    begun.number, outcome, left,
                 )
             )  # fmt: skip
 
@@ -156,10 +204,15 @@ class Notes:
             self._unstarted.append(self._without_seat(claim, json.loads(claim.args), due, why))
 
     def _without_seat(self, job: Job | Claim, args: Mapping[str, Any], due: float, why: str | None) -> Unstarted:
-        seconds, _ = self._scenario.fate(job.task, identity(job.scheduled_for, args), job.attempt)
-        until, is_slot = min(self._seconds(), self._scenario.length), job.scheduled_for is not None and job.attempt == 0
-        seconds = 0.0 if why == LOST else seconds  # it will be tried again, and counted then
+        until, is_slot = min(self._seconds(), self._scenario.length), job.scheduled_for is not None
+        is_slot, seconds = is_slot and self._number(job) == 1, self._wanted(job, args)
         return Unstarted(self._place(job), job.task, job.queue, job.priority, due, until, seconds, why, is_slot)
+
+    def _wanted(self, job: Job | Claim, args: Mapping[str, Any]) -> float:
+        """For how long an attempt takes a seat: no longer than its time-out lets it, unless it is a thread."""
+        seconds, _ = self._scenario.fate(job.task, identity(job.scheduled_for, args), job.attempt)
+        longest = None if job.task in self._in_threads else options.longest(job.options)
+        return seconds if longest is None else min(seconds, longest)
 
     def _place(self, job: Job | Claim) -> Place:
         return self._seconds(job.created_at), job.id
@@ -171,12 +224,17 @@ class Notes:
     def _is_ours(self, job: Job | Claim) -> bool:
         return self._seconds(job.scheduled_for or job.created_at) >= 0
 
-    def _due_of(self, claim: Claim) -> float:
-        return self._due(claim.attempt, claim.scheduled_for, max(claim.created_at, claim.visible_at))
+    def _number(self, job: Job | Claim) -> int:
+        """Which of its attempts is the next one, 1 for the first: those that never began are none."""
+        return job.attempt + 1 - (self._in_vain[job.id].attempts if job.id in self._in_vain else 0)
 
-    def _due(self, attempt: int, scheduled_for: datetime | None, visible_at: datetime) -> float:
+    def _due_of(self, job: Job | Claim) -> float:
         """A slot's job is due at its slot, however late that was decided; later attempts when they may begin."""
-        return self._seconds(scheduled_for if scheduled_for is not None and attempt == 0 else visible_at)
+        in_vain = self._in_vain.get(job.id)
+        if in_vain is not None and in_vain.due is not None:
+            return in_vain.due
+        first = job.scheduled_for is not None and job.attempt == 0
+        return self._seconds(job.scheduled_for if first else max(job.created_at, job.visible_at))
 
     def _seconds(self, instant: datetime | None = None) -> float:
         """An instant, or now, in seconds since the simulated time began."""

@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 EVERYTHING_ELSE = "*"
 SHARE = "expected a share such as 2% or 0.02"
+MOST = 1_000_000
 LIMIT = "expected a number of jobs at once such as 5, or 2/node"
 
 
@@ -77,6 +78,8 @@ def limits(written: Iterable[tuple[str, str]]) -> dict[str, Limits]:
         known, most = found.get(queue, Limits()), int(number)
         if most < 1:
             raise ValueError(f"{LIMIT}; with none at once its jobs would never run")
+        if most > MOST:
+            raise ValueError(f"{LIMIT}, {MOST:,} at most; not {text!r:.100}")
         found[queue] = Limits(known.globally, most) if slash else Limits(most, known.per_node)
     return found
 

@@ -24,6 +24,8 @@ class Work(NamedTuple):
     number: int
     """1 for a job's first attempt."""
     outcome: str
+    left: float = 0.0
+    """So many seconds more it would have taken its seat, had the simulated time not ended."""
 
 
 class Unstarted(NamedTuple):

@@ -79,7 +79,11 @@ def _key_figures(figures: Figures) -> str:
         ("the latest after", about(figures.lateness.max)),
         ("most waiting at once", f"{waiting:,}"),
     ]
-    return "<dl>" + "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in shown) + "</dl>"
+    return (
+        "<dl>"
+        + "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in shown)
+        + "</dl>"
+    )
 
 
 def _plots(figures: Figures) -> list[str]:

@@ -13,11 +13,11 @@ from datetime import timedelta
 from itertools import count, islice
 
 from oncue.app import Oncue
-from oncue.model import UNFINISHED, Batch, Claim, Job, JobFilter
+from oncue.model import UNFINISHED, Batch, Claim, Decided, Job, JobFilter
 from oncue.planning.notes import ARRIVAL, Notes, identity
 from oncue.planning.records import Run
 from oncue.planning.scenario import Scenario
-from oncue.policy.triggers import TICK, Rule
+from oncue.policy.triggers import TICK, Rule, trigger
 from oncue.reach import Connection
 from oncue.sim.driver import finish
 from oncue.sim.member import Crew
@@ -45,7 +45,9 @@ class Simulation:
             elide=True, start=scenario.start - WARM_UP, crew=_crew(app, scenario),
         )  # fmt: skip
         self._connection = Connection(self._world.store, self._world.clock)
-        self._notes = Notes(scenario, self._world.clock)
+        self._in_threads = frozenset(name for name, task in app.tasks.items() if not (task.is_async or task.process))
+        self._notes = Notes(scenario, self._world.clock, self._in_threads)
+        self._fired = 0
 
     def run(self, told: Callable[[float], None]) -> Run:
         try:
@@ -69,6 +71,7 @@ class Simulation:
             world.after(outage.start, self._stop_nodes)
             world.after(outage.end, self._start_nodes)
         self._pass(told)
+        self._note_undecided()
         return self._notes.conclude(self._unfinished())
 
     def _pass(self, told: Callable[[float], None]) -> None:
@@ -84,7 +87,9 @@ class Simulation:
 
     def _start_nodes(self) -> None:
         for name in self._names:
-            self._notes.listen(self._world.boot(name).telemetry)
+            telemetry = self._world.boot(name).telemetry
+            self._notes.listen(telemetry)
+            telemetry.subscribe(lambda *event: self._fire(event[2]["decided"]), "slot")
 
     def _stop_nodes(self) -> None:
         """As a power cut does."""
@@ -97,7 +102,7 @@ class Simulation:
     def _act(self, claim: Claim) -> Act:
         job = identity(claim.scheduled_for, json.loads(claim.args))
         seconds, fails = self._scenario.fate(claim.task, job, claim.attempt)
-        return Act("fail" if fails else "ok", seconds)
+        return Act("fail" if fails else "ok", seconds, stubborn=claim.task in self._in_threads)
 
     def _await(self, task: str, batches: Iterator[tuple[float, int]], names: Iterator[str]) -> None:
         """Put the next jobs of a stream on the heap of instants, and then those after them."""
@@ -126,13 +131,38 @@ class Simulation:
         self._notes.made(name, len(jobs))
         self._hint(len(jobs))
 
+    def _fire(self, decided: Decided) -> None:
+        """A slot has become a job. Whoever has a seat for it hears of it once all those of this instant are there."""
+        if decided.verdict == "fired":
+            if not self._fired:
+                self._world.after(0.0, self._hint_fired)
+            self._fired += 1
+
+    def _hint_fired(self) -> None:
+        jobs, self._fired = self._fired, 0
+        self._hint(jobs)
+
     def _hint(self, jobs: int) -> None:
-        """Wake those who have seats for new jobs, the emptiest first. All the others would find nothing left."""
+        """Wake those who have seats for new jobs, the emptiest first. All the others would find nothing left.
+
+        Where a node may take fewer jobs than it has seats, everybody is woken.
+        """
         alive = [member for member in self._world.members.values() if member.alive]
+        narrow = self._scenario.limits or self._world.crew.in_processes
         for member in sorted(alive, key=lambda member: member.executor.busy):
-            if jobs > 0:
+            if jobs > 0 or narrow:
                 (member.worker.wake if self._scenario.limits else member.worker.claimer.signal.set)()
                 jobs -= max(member.executor.concurrency - member.executor.busy, 0)
+
+    def _note_undecided(self) -> None:
+        """Slots of which nobody knows what became of them: an outage was not over at the end."""
+        end = self._world.clock.now()
+        for name, rule in _rules(self._app):
+            schedule = finish(self._world.store.schedule(name))
+            if schedule is not None and schedule.next_run_at is not None and schedule.next_run_at <= end:
+                since = schedule.next_run_at
+                slots = trigger(rule, schedule.created_at).count(since - TICK, end)
+                self._notes.undecided(name, (since - self._scenario.start).total_seconds(), slots)
 
     def _unfinished(self) -> Iterator[Job]:
         states, before = tuple(sorted(UNFINISHED)), None
@@ -144,6 +174,10 @@ class Simulation:
 def _crew(app: Oncue, scenario: Scenario) -> Crew:
     apart = frozenset(name for name, task in app.tasks.items() if task.process)
     return Crew(scenario.queues, tuple(sorted(app.tasks)), apart, scenario.processes)
+
+
+def _rules(app: Oncue) -> list[tuple[str, Rule]]:
+    return [(name, task.schedule.rule) for name, task in sorted(app.tasks.items()) if task.schedule is not None]
 
 
 def _counts_from_now(rule: Rule) -> bool:

@@ -7,7 +7,7 @@ scenarios can be compared.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 
@@ -41,6 +41,13 @@ class Scenario:
     limits: Mapping[str, Limits]
     target: float
     """So late may a job start."""
+    patience: Mapping[str, float] = field(default_factory=dict)
+    """By task: if it has not begun so long after it was due, it is given up."""
+
+    @property
+    def slack(self) -> float:
+        """A job that is so much later than the target is no reason for another node: nodes look around by and by."""
+        return min(self.target / 50, 1.0)
 
     @property
     def end(self) -> datetime:

@@ -39,6 +39,18 @@ class Series:
         """Value times seconds."""
         return sum(value * span.length for span, value in self._pieces())
 
+    def areas(self, spans: Sequence[Span]) -> list[float]:
+        """Value times seconds within each of these."""
+        upto = [0.0]
+        for span, value in self._pieces():
+            upto.append(upto[-1] + value * span.length)
+
+        def until(instant: float) -> float:
+            number = bisect_right(self.instants, instant) - 1
+            return upto[number] + self.values[number] * (instant - self.instants[number]) if number >= 0 else 0.0
+
+        return [until(span.end) - until(span.start) for span in spans]
+
     def buckets(self, length: float, count: int) -> list[Bucket]:
         """The time from 0 to `length` in equal parts, each with its highest value and its mean."""
         width = length / count

@@ -37,6 +37,11 @@ def within(spans: Sequence[Span], start: float, end: float) -> float:
     return sum(max(min(span.end, end) - max(span.start, start), 0.0) for span in spans)
 
 
+def working(spans: Sequence[Span], instant: float) -> float:
+    """How many seconds up to an instant lie outside of the spans: what a clock says that stands still in them."""
+    return instant - within(spans, 0.0, instant)
+
+
 def outages(texts: Sequence[str], start: datetime, length: float) -> tuple[Span, ...]:
     """Every outage that these words mean, within the simulated time. Raises ValueError."""
     return tuple(joined(span for text in texts for span in _clipped(text, start, length)))

@@ -62,7 +62,8 @@ def _nodes(figures: Figures) -> Table:
     enough = [(capacity.for_most, "99 % in time"), (capacity.for_all, "all in time")]
     if outages and capacity.without_outages != capacity.for_all:
         enough.append((capacity.without_outages, "enough without outages"))
-    remarks = {figures.scenario.nodes: "simulated"}
+    remarks = {choice.nodes: "simulated" for choice in capacity.choices if choice.simulated}
+    remarks.setdefault(figures.scenario.nodes, "simulated")
     for nodes, what in enough:
         if nodes is not None:
             remarks[nodes] = f"{remarks[nodes]}, {what}" if nodes in remarks else what
@@ -74,7 +75,7 @@ def _nodes(figures: Figures) -> Table:
         for choice in capacity.choices
     ]  # fmt: skip
     columns = ("nodes", "in use", "p50", "p99", "max", "")
-    title = "What other numbers of nodes would do" + (", from the end of each outage" if outages else "")
+    title = "What other numbers of nodes would do" + (", the time of outages not counted" if outages else "")
     return Table(title, columns, columns[:5], rows if figures.jobs else ())
 
 

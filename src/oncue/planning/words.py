@@ -15,6 +15,10 @@ from oncue.policy.durations import describe
 
 Tone: TypeAlias = Literal["good", "bad", "note"]
 MOST_TROUBLES = 3
+NOT_SIMULATED = (
+    "handlers are not called, so what they would enqueue (add it to --arrivals), Snooze and Skip are not in these "
+    "figures; neither are schedules that were made at run time."
+)
 
 
 class Sentence(NamedTuple):
@@ -47,8 +51,10 @@ def clock(instant: datetime) -> str:
 
 
 def percent(share: float) -> str:
-    """A share, with a digit after the point where it is small."""
-    return f"{share * 100:.0f} %" if share >= 0.1 or share == 0 else f"{share * 100:.1f} %"
+    """A share, with a digit after the point where it is small. What is more than nothing is not told as nothing."""
+    if 0 < share < 0.0005:
+        return "<0.1 %"
+    return f"{share * 100:.0f} %" if share >= 0.0995 or share == 0 else f"{share * 100:.1f} %"
 
 
 def sentences(figures: Figures) -> list[Sentence]:
@@ -62,10 +68,14 @@ def sentences(figures: Figures) -> list[Sentence]:
 
 
 def _closed(figures: Figures) -> Iterator[Sentence]:
-    closed = sorted({task.queue for task in figures.tasks} - set(figures.scenario.queues))
+    closed = _unserved(figures)
     if closed:
         their = "its" if len(closed) == 1 else "their"
         yield Sentence("bad", f"No node serves {_names(closed)} (--queues): {their} jobs wait for ever.")
+
+
+def _unserved(figures: Figures) -> list[str]:
+    return sorted({task.queue for task in figures.tasks} - set(figures.scenario.queues))
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
@@ -74,10 +84,11 @@ def _closed(figures: Figures) -> Iterator[Sentence]:
 def _enough(figures: Figures) -> Iterator[Sentence]:
     scenario, capacity = figures.scenario, figures.capacity
     if not figures.jobs:
-        yield Sentence("note", "Nothing ran: no task has a schedule, and there are no --arrivals.")
+        yield Sentence("note", "Nothing ran: no slot of a schedule and none of --arrivals comes in this time.")
         return
     yield _verdict(figures)
-    seats = f"{plural(capacity.peak, 'seat')} at once would leave nobody waiting; there are {scenario.seats:,}"
+    there = f"there {'is' if scenario.seats == 1 else 'are'} {scenario.seats:,}"
+    seats = f"{plural(capacity.peak, 'seat')} at once would leave nobody waiting; {there}"
     when = clock(moment(scenario.start, capacity.peak_at)) + (", after an outage" if capacity.peak_after_outage else "")
     yield Sentence("note", f"The peak is on {when}: {seats}.")
     share, hour = figures.busiest
@@ -87,33 +98,67 @@ def _enough(figures: Figures) -> Iterator[Sentence]:
 
 def _verdict(figures: Figures) -> Sentence:
     scenario, capacity = figures.scenario, figures.capacity
-    target = describe(scenario.target)
+    target = _target(figures)
+    if figures.kept and (capacity.for_all is None or capacity.for_all >= scenario.nodes):
+        return _is_enough(figures, "")
+    if capacity.too_few is not None:
+        return _never_enough(figures, capacity.too_few)
     if capacity.for_all is None:
-        held = f"{_held_up(capacity)} would keep jobs waiting beyond {target}{_without(capacity)}"
+        held = f"{_held_up(capacity)} would keep jobs waiting beyond {target}{_without(figures)}"
         return Sentence("bad", f"More nodes do not help: {held}.")
     enough, here = plural(capacity.for_all, "node"), plural(scenario.nodes, "node")
     is_, has = ("is", "has") if scenario.nodes == 1 else ("are", "have")
-    besides = ", the time of outages not counted" if any(trouble.outage for trouble in figures.troubles) else ""
     if capacity.for_all > scenario.nodes:
-        cure = f"{enough} would start every job within {target}{_most(capacity)}{besides}{_without(capacity)}"
+        besides = _besides(figures)
+        cure = f"{enough} would start every job within {target}{_most(capacity)}{besides}{_without(figures)}"
         return Sentence("bad", f"{here} {is_} too few: {cure}.")
-    if any(not trouble.outage for trouble in figures.troubles):
+    if not figures.kept:
         return Sentence("bad", f"{here} {has} seats enough, and yet some jobs waited for longer than {target}.")
-    fewer = f"; {enough} would do" if capacity.for_all < scenario.nodes else ""
-    return Sentence("good", f"{here} {is_} enough to start every job within {target}{besides}{fewer}.")
+    return _is_enough(figures, f"; {enough} would do")
 
 
-def _without(capacity: Capacity) -> str:
+def _is_enough(figures: Figures, fewer: str) -> Sentence:
+    scenario = figures.scenario
+    here = f"{plural(scenario.nodes, 'node')} {'is' if scenario.nodes == 1 else 'are'}"
+    every = "every other job" if _unserved(figures) else "every job"
+    within = f"within {_target(figures)}{_besides(figures)}"
+    return Sentence("good", f"{here} enough to start {every} {within}{fewer}.")
+
+
+def _never_enough(figures: Figures, nodes: int) -> Sentence:
+    """The arithmetic knew a number, and it was tried, and larger ones."""
+    scenario, here = figures.scenario, plural(figures.scenario.nodes, "node")
+    is_ = "is" if scenario.nodes == 1 else "are"
+    waited = next(one.waits.max for one in figures.capacity.choices if one.nodes == nodes)
+    late = f"wait for {about(waited)}" if waited > scenario.target else "are given up before they begin"
+    more = f"{here} {is_} too few" + (f", and so are {nodes:,}" if nodes > scenario.nodes else "")
+    likely = figures.capacity.likely
+    cure = f"; by arithmetic it takes about {likely:,} nodes" if likely is not None and likely > nodes else ""
+    return Sentence("bad", f"{more}: some jobs {late}{_besides(figures)}{cure}.")
+
+
+def _target(figures: Figures) -> str:
+    scenario = figures.scenario
+    hasty = any(scenario.patience.get(task.name, scenario.target) < scenario.target for task in figures.tasks)
+    return describe(scenario.target) + (", and before it is given up" if hasty else "")
+
+
+def _besides(figures: Figures) -> str:
+    return ", the time of outages not counted" if any(trouble.outage for trouble in figures.troubles) else ""
+
+
+def _without(figures: Figures) -> str:
     """What would do if nothing piled up in outages, where that is less."""
-    if capacity.without_outages is None or capacity.without_outages == capacity.for_all:
+    usual, enough = figures.capacity.without_outages, figures.capacity.for_all
+    if not figures.scenario.outages or usual is None or (enough is not None and usual >= enough):
         return ""
-    return f"; without outages, {plural(capacity.without_outages, 'node')} would do"
+    return f"; without outages, about {plural(usual, 'node')} would do"
 
 
 def _most(capacity: Capacity) -> str:
     if capacity.for_most is None or capacity.for_all is None or capacity.for_most >= capacity.for_all:
         return ""
-    return f", {plural(capacity.for_most, 'node')} 99 % of them"
+    return f", about {plural(capacity.for_most, 'node')} 99 % of them"
 
 
 def _held_up(capacity: Capacity) -> str:
@@ -181,8 +226,10 @@ def _ends(figures: Figures) -> Iterator[Sentence]:
 # --- besides --------------------------------------------------------------------------------------------------------
 
 
-def notes(figures: Figures, queues: Mapping[str, str], scheduled: Collection[str]) -> list[str]:
-    """What whoever reads the figures should know about what they stand on."""
+def notes(
+    figures: Figures, queues: Mapping[str, str], scheduled: Collection[str], ruled: Collection[str] = ()
+) -> list[str]:
+    """What whoever reads the figures should know about what they stand on. The retries of `ruled` follow a function."""
     scenario = figures.scenario
     coming = {stream.task for stream in scenario.streams} | set(scheduled)
     found = []
@@ -191,7 +238,16 @@ def notes(figures: Figures, queues: Mapping[str, str], scheduled: Collection[str
         found.append(f"nobody said how long {_names(guessed)} {verb} (--durations); 1s is assumed.")
     if idle := [name for name in queues if name not in coming]:
         found.append(f"{_names(idle)} never ran: without a schedule, and without --arrivals.")
-    return found
+    found += [
+        f"{stream.words()} never comes in this time."
+        for stream in scenario.streams
+        if not stream.expected(scenario.start, scenario.length)
+    ]
+    if unknown := [name for name in ruled if name in coming and scenario.failures.get(name)]:
+        found.append(
+            f"the retry rule of {_names(unknown)} is a function, which is not called: the usual backoff is assumed."
+        )
+    return [*found, NOT_SIMULATED]
 
 
 def asked(scenario: Scenario, application: str) -> list[tuple[str, str]]:
@@ -204,13 +260,17 @@ def asked(scenario: Scenario, application: str) -> list[tuple[str, str]]:
         ("queues", ", ".join(scenario.queues)),
         ("durations", ", ".join(f"{name}={spread.words()}" for name, spread in scenario.durations.items())),
         ("arrivals", ", ".join(stream.words() for stream in scenario.streams)),
-        ("failures", ", ".join(f"{name}={percent(share)}" for name, share in scenario.failures.items())),
+        ("failures", ", ".join(f"{name}={_exactly(share)}" for name, share in scenario.failures.items())),
         ("outages", _outages(scenario)),
         ("limits", ", ".join(limits)),
         ("target", describe(scenario.target)),
         ("seed", str(scenario.seed)),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def _exactly(share: float) -> str:
+    return f"{share * 100:.12g} %"
 
 
 def _outages(scenario: Scenario) -> str:

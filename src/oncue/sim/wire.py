@@ -7,7 +7,7 @@ line is free again. The recording layer sits next to the database, so the histor
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -97,10 +97,13 @@ class _Layer:
 
 
 class Recorded(_Layer):
-    """Writes into the history what the database did."""
+    """Writes into the history what the database did. Of `labels` it knows the nodes, and which of them are `gone`."""
 
-    def __init__(self, store: Store, history: History, node: str, labels: Mapping[UUID, str]) -> None:
+    def __init__(
+        self, store: Store, history: History, node: str, labels: Mapping[UUID, str], gone: Collection[UUID]
+    ) -> None:
         super().__init__(store)
+        self._gone = gone
         self._history = history
         self._node = node
         self._labels = labels
@@ -161,11 +164,16 @@ class Recorded(_Layer):
     async def _note_register(self, _: None, node: Node) -> None:
         """One that arrives late changes nothing."""
         if any(row.id == node.id and row.beat_no == node.beat_no for row in await self._store.nodes()):
-            self._add("lease", until=micros(node.expires_at))
+            self._lease(node.id, until=micros(node.expires_at))
 
-    async def _note_beat(self, renewed: bool, node: object, now: object, expires_at: Any, *_: object) -> None:
+    async def _note_beat(self, renewed: bool, node: UUID, now: object, expires_at: Any, *_: object) -> None:
         if renewed:
-            self._add("lease", until=micros(expires_at), renewed=True)
+            self._lease(node, until=micros(expires_at), renewed=True)
+
+    def _lease(self, node: UUID, **fields: Any) -> None:
+        """What arrives from the dead is a lease that nobody goes by."""
+        if node not in self._gone:
+            self._add("lease", **fields)
 
     async def _note_bury(self, lost: list[Node], *_: Any) -> None:
         for node in lost:

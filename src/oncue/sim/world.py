@@ -115,7 +115,7 @@ class World:
         self._lives: dict[str, int] = {}
 
     def _recorded(self, label: str) -> Store:
-        return Recorded(self.store, self.history, label, self._labels).as_store()
+        return Recorded(self.store, self.history, label, self._labels, self._gone).as_store()
 
     def _wire(self, label: str, latency: float) -> Wire:
         time = self.server.now if self.own_clocks else None
