@@ -36,9 +36,10 @@ from oncue.sim.history import History, micros, start_event
 from oncue.sim.member import CREW, Crew, Member
 from oncue.sim.operator import OPTIONS, TASK, Operator
 from oncue.sim.quiet import Quiet, WatchedStore
+from oncue.sim.recorded import Recorded
 from oncue.sim.script import Act, Script
 from oncue.sim.timeline import Timeline
-from oncue.sim.wire import Carrier, Hurried, Journal, Recorded, Wire
+from oncue.sim.wire import Carrier, Hurried, Journal, Wire
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 

@@ -1,0 +1,177 @@
+"""The recorder beside the database: it writes into the history what the database really did."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias, cast
+from uuid import UUID
+
+from oncue.model import Change, Claim, Decided, Lane, Lease, Node, Receipt, Revised, Step
+from oncue.sim.history import (
+    History,
+    change_event,
+    claim_event,
+    job_events,
+    micros,
+    revision_event,
+    row_event,
+    slot_event,
+    step_event,
+)
+from oncue.store.contract import Store
+
+Verb: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class Layer:
+    """Passes every verb of a store on. Dynamic, so that it grows with the contract by itself."""
+
+    dialect = "sqlite"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, verb: str) -> Verb:
+        method: Verb = getattr(self._store, verb)
+
+        def call(*args: Any, **kwargs: Any) -> Awaitable[Any]:
+            return self.pass_on(verb, method, args, kwargs)
+
+        setattr(self, verb, call)  # so that it is made once
+        return call
+
+    async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+class Recorded(Layer):
+    """Writes into the history what the database did. Of `labels` it knows the nodes, and which of them are `gone`."""
+
+    def __init__(
+        self, store: Store, history: History, node: str, labels: Mapping[UUID, str], gone: Collection[UUID]
+    ) -> None:
+        super().__init__(store)
+        self._gone = gone
+        self._history = history
+        self._node = node
+        self._labels = labels
+        self._written: set[int] = set()
+
+    def as_store(self) -> Store:
+        return cast(Store, self)
+
+    async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        reply = await method(*args, **kwargs)
+        note = getattr(self, f"_note_{verb}", None)
+        if note is not None:
+            await note(reply, *args, **kwargs)
+        return reply
+
+    def _add(self, kind: str, **fields: Any) -> None:
+        self._history.effect(self._node, kind, **fields)
+
+    async def _note_enqueue(self, receipts: list[Receipt], batches: Any, **_: Any) -> None:
+        """Whoever asks again is told of the same jobs, which are written once."""
+        for fields in job_events(batches, receipts):
+            if fields["id"] not in self._written:
+                self._written.add(fields["id"])
+                self._add("job", **fields)
+
+    async def _note_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
+        for claim in claims:
+            self._add("claim", **claim_event(claim))
+
+    async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any) -> None:
+        for change, accepted in zip(changes, took, strict=True):
+            self._add("change", **change_event(change, accepted))
+
+    async def _note_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("cancel", id=job_id, claim_no=claim_no)
+
+    async def _note_prioritize(self, took: bool, job_id: int, known: int, priority: int, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("priority", id=job_id, priority=priority)
+
+    async def _note_age(self, raised: int, lane: Lane, *_: Any, **__: Any) -> None:
+        if raised:
+            self._add("age", queue=lane.queue, priority=lane.priority, jobs=raised)
+
+    async def _note_pause(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("pause", queue=queue)
+
+    async def _note_resume(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
+        if took:
+            self._add("resume", queue=queue)
+
+    async def _note_prune(self, gone: int, before: datetime, *_: Any, **__: Any) -> None:
+        if gone:
+            self._add("prune", jobs=gone, before=micros(before))
+
+    async def _note_register(self, _: None, node: Node) -> None:
+        """One that arrives late changes nothing."""
+        if any(row.id == node.id and row.beat_no == node.beat_no for row in await self._store.nodes()):
+            self._lease(node.id, until=micros(node.expires_at))
+
+    async def _note_beat(self, renewed: bool, node: UUID, now: object, expires_at: Any, *_: object) -> None:
+        if renewed:
+            self._lease(node, until=micros(expires_at), renewed=True)
+
+    def _lease(self, node: UUID, **fields: Any) -> None:
+        """What arrives from the dead is a lease that nobody goes by."""
+        if node not in self._gone:
+            self._add("lease", **fields)
+
+    async def _note_bury(self, lost: list[Node], *_: Any) -> None:
+        for node in lost:
+            self._history.add(self._labels[node.id], "lease.end", by=self._node)
+
+    async def _note_declare_lost(self, declared: bool, node: UUID, *_: Any) -> None:
+        if declared:
+            self._history.add(self._labels[node], "lease.end", by=self._node)
+            self._history.add(self._labels[node], "hold.end")
+
+    async def _note_leave(self, *_: Any) -> None:
+        self._add("lease.end", by=self._node)
+
+    async def _note_decide(
+        self, took: list[bool], steps: Sequence[Step], *_: Any, epoch: int | None = None, **__: Any
+    ) -> None:
+        for step, accepted in zip(steps, took, strict=True):
+            self._add("step", **step_event(step, epoch, accepted))
+            if accepted:
+                await self._decided(step.schedule_id, step.decided, epoch)
+
+    async def _decided(self, schedule_id: int, rows: Sequence[Decided], epoch: int | None) -> None:
+        """Each verdict, and the job that is there with it: both are read in the instant of the commit."""
+        for decided in rows:
+            self._add("slot", **slot_event(schedule_id, decided, epoch))
+            job = None if decided.job_id is None else await self._store.job(decided.job_id)
+            if job is not None:
+                self._add("job", **row_event(job))
+
+    async def _note_revise(self, took: list[bool], changes: Sequence[Revised], *_: Any) -> None:
+        for change, accepted in zip(changes, took, strict=True):
+            schedule = await self._store.schedule(change.schedule.name)
+            if accepted and schedule is not None:
+                self._add("revision", **revision_event(schedule))
+                await self._decided(schedule.id, change.decided, None)
+
+    async def _note_acquire(
+        self, lease: Lease | None, name: str, holder: UUID, holder_name: str, now: object, expires_at: Any, **_: Any
+    ) -> None:
+        if lease is not None and lease.holder == holder and lease.expires_at == expires_at:
+            self._add("hold", name=name, epoch=lease.epoch, until=micros(expires_at))
+
+    async def _note_renew(self, renewed: bool, name: str, *_: Any, **__: Any) -> None:
+        """Until when it lasts is the database's word: a late renewal does not take back a later one."""
+        lease = await self._store.lease(name) if renewed else None
+        if lease is not None:
+            self._add("hold", name=name, epoch=lease.epoch, until=micros(lease.expires_at))
+
+    async def _note_yield_lease(self, _: None, name: str, holder: UUID, epoch: int, *__: Any) -> None:
+        lease = await self._store.lease(name)
+        if lease is not None and (lease.holder, lease.epoch) == (holder, epoch):
+            self._add("hold.end", name=name)
