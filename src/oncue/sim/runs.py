@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+from oncue.model import DEFAULT_QUEUE
 from oncue.policy.options import Options
 from oncue.sim import script
 from oncue.sim.checker import Violation, check
@@ -15,7 +16,7 @@ from oncue.sim.driver import finish
 from oncue.sim.faults import Fault, StrikeLeader, heal, random_faults
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World
+from oncue.sim.world import NOTICED, PACE, World
 
 DISTURBED = 20.0
 DRIFT = 0.005
@@ -47,6 +48,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     _random_work(world, dice, jobs)
     world.run(DISTURBED)
     heal(world)
+    world.run(NOTICED)  # what operators did last is still on its way
     world.run_until(world.drained, RECOVERY)
     world.run(1.0)
     return world, verdict(world)
@@ -78,8 +80,10 @@ def _random_work(world: World, dice: Random, jobs: int) -> None:
             dice.uniform(0, DISTURBED * 0.75),
             lambda acts=acts, fields=fields: world.submit(world.batch(acts, **fields)),  # type: ignore[misc]
         )
-    for _ in range(dice.randint(0, 4)):
+    for _ in range(dice.randint(0, 6)):
         world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
+    if dice.random() < 0.25:
+        _pause_the_queue(world, dice.uniform(0, DISTURBED * 0.75), dice.choice((1.0, 4.0)))
 
 
 def _random_options(dice: Random) -> Options:
@@ -93,6 +97,11 @@ def _operate(world: World, dice: Random) -> None:
     if found:
         job = dice.choice(found)
         world.errand(world.colleague.retry(job.id) if job.finished else world.colleague.cancel(job.id))
+
+
+def _pause_the_queue(world: World, at: float, length: float) -> None:
+    world.after(at, lambda: world.errand(world.colleague.pause(DEFAULT_QUEUE)))
+    world.after(at + length, lambda: world.errand(world.colleague.resume(DEFAULT_QUEUE)))
 
 
 # --- the same with schedules ----------------------------------------------------------------------------------------
