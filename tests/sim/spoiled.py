@@ -154,6 +154,33 @@ def tried_again_after_a_time_out(story: Story) -> None:
     story.find("outcome", id=2).fields["outcome"] = "TimedOut"
 
 
+@breaks("what is cut short ends as its delivery says", "job 4 (node_lost) is skipped, reason skipped_timeout")
+def dropped_after_a_crash(story: Story) -> None:
+    story.find("change", id=4).fields.update(state="skipped", reason="skipped_timeout", outcome="skipped")
+
+
+@breaks("what is cut short ends as its delivery says", "job 7 (TimedOut) is skipped, reason misfire")
+def ended_for_another_reason(story: Story) -> None:
+    story.find("change", id=7).fields["reason"] = "misfire"
+
+
+@breaks("what is cut short ends as its delivery says", "job 9 (Released) is skipped, reason interrupted")
+def dropped_at_a_shutdown(story: Story) -> None:
+    story.find("outcome", id=9).fields["outcome"] = "Released"
+    story.find("change", id=9).fields.update(state="skipped", reason="interrupted", outcome="skipped")
+
+
+@breaks("what is cut short ends as its delivery says", "job 9 (TimedOut) is skipped, reason skipped_timeout")
+def dropped_for_being_overlong(story: Story) -> None:
+    overrun = {"reason": "skipped_timeout", "outcome": "skipped", "error": "over its maximum runtime"}
+    story.find("change", id=9).fields.update(state="skipped", **overrun)
+
+
+@breaks("only what is overlong is cut off for it", "job 9 was cut off after 0 s, its maximum runtime is 3600")
+def called_overlong(story: Story) -> None:
+    story.find("change", id=9).fields.update(state="failed", outcome="failed", error="over its maximum runtime")
+
+
 @breaks("attempts are counted as they begin", "job 2 went from 1 to 3 attempts")
 def counted_twice(story: Story) -> None:
     story.find("change", id=2, claim_no=2).fields["attempt"] = 3
@@ -242,6 +269,24 @@ def a_rescue_that_costs_a_retry(story: Story) -> None:
 @breaks("retries keep to their policy", "job 6 failed with retries left")
 def given_up_early(story: Story) -> None:
     story.find("change", id=6).fields["reason"] = None
+
+
+@breaks("retries keep to their policy", "job 6 failed with retries left")
+def given_up_at_the_first_time_out(story: Story) -> None:
+    story.find("outcome", id=6).fields["outcome"] = "TimedOut"
+    story.find("change", id=6).fields["reason"] = None
+
+
+@breaks("retries keep to their policy", "job 3 was started over without its whole budget")
+def started_over_with_half_a_budget(story: Story) -> None:
+    story.find("change", id=3, state="queued").fields["retry_count"] = 2
+
+
+@breaks("retries keep to their policy", "job 4 asked to sleep for 30 s, and sleeps for 0 s")
+def woken_too_early(story: Story) -> None:
+    story.find("outcome", id=4).fields.update(outcome="Snoozed", delay=30.0)
+    told = story.find("change", id=4, claim_no=2).fields
+    told.update(state="scheduled", outcome="snoozed", visible_at=told["ended_at"])
 
 
 @breaks("suspects run one at a time", "a ran two suspects at once")

@@ -4,7 +4,7 @@ A poll that finds nothing changes nothing, and of all the beats of a quiet hour 
 nothing is lost if the polls are not made and the leases last until after the hour. It is quiet when no call is on its
 way, everybody who is alive is well and has settled what it ran, and nothing waits that somebody has room for. It ends
 with the next event (a job ends, a fault strikes, a client writes), the next slot of a schedule, the next job that is
-due, or the end of a dead node's or leader's lease.
+due, the end of a dead node's or leader's lease, or when a stuck attempt is over its time.
 
 Left out in the same way: the counting and pruning that a leader does now and then; it is done once, right after.
 
@@ -44,7 +44,8 @@ select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
        exists (select 1 from oncue_jobs indexed by oncue_jobs_parked
                 where schedule_id is not null and state = 'scheduled' and visible_at = 253370764800000000),
        (select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying')),
-       (select min(next_run_at) from oncue_schedules where next_run_at is not null)
+       (select min(next_run_at) from oncue_schedules where next_run_at is not null),
+       (select min(run_until) from oncue_jobs indexed by oncue_jobs_running where state = 'running')
 """
 _LEASES = "select name, holder, epoch, expires_at from oncue_leases"
 _NODES = "select id, expires_at from oncue_nodes where lost_at is null"
@@ -66,6 +67,8 @@ class Situation(NamedTuple):
     parked: bool
     next_due: int | None
     next_slot: int | None
+    next_overdue: int | None
+    """When the maximum runtime of something that is running is over: if it is stuck, others take it away."""
     leases: dict[str, Held]
     """Who leads, and who is the exclusive node, or was."""
     nodes: dict[str, int]
@@ -95,10 +98,10 @@ class WatchedStore(SqliteStore):
 
 
 def _situation(connection: sqlite3.Connection, queues: Sequence[str]) -> Situation:
-    queued, parked, next_due, next_slot = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
+    waiting = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
     leases = {name: Held(*row) for name, *row in connection.execute(_LEASES).fetchall()}
     nodes, running = connection.execute(_NODES).fetchall(), connection.execute(_RUNNING).fetchall()
-    return Situation(queued, parked, next_due, next_slot, leases, dict(nodes), running)
+    return Situation(*waiting, leases, dict(nodes), running)
 
 
 class Quiet:
@@ -171,6 +174,8 @@ class Quiet:
             # While nobody leads no slot is decided, until the lease of whoever led is over.
             led, leader = any(member.leads for member in working), seen.leases.get(LEADER)
             ends += [seen.next_due, seen.next_slot if led else (leader.until if leader else micros(at))]
+        if working and seen.next_overdue is not None:
+            ends.append(seen.next_overdue + round(self._world.pace.lease * 1e6))
         exclusive = seen.leases.get(EXCLUSIVE)
         if exclusive is not None and exclusive.until > micros(at) and exclusive.holder not in ours:
             ends.append(exclusive.until)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.sim.bugs import fencing, kit, leases, lifecycles, replies, slots, upkeep
+from tests.sim.bugs import deliveries, fencing, kit, leases, lifecycles, replies, slots, upkeep
 from tests.sim.bugs.kit import Bug
 
-PARTS = (fencing, leases, replies, lifecycles, upkeep, slots)
+PARTS = (fencing, leases, replies, lifecycles, deliveries, upkeep, slots)
 """Importing them has filled the list."""
 
 BUGS: tuple[Bug, ...] = tuple(kit.BUGS)

@@ -9,18 +9,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from oncue.model import DEFAULT_QUEUE
+from oncue.model import DEFAULT_QUEUE, TERMINAL
 from oncue.policy import options
 from oncue.policy.lifecycle import POISON
 from oncue.sim.checker.eras import when
-from oncue.sim.checker.evidence import FOREVER, Attempt, Evidence, JobStory, Turn, claim_no, ends, is_taken_away
+from oncue.sim.checker.evidence import FOREVER, LOST, Attempt, Evidence, JobStory, Turn, claim_no, ends, is_taken_away
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
 LEARNED_WITHIN = 2_000_000
 """How long a node may take to learn of a new limit, in microseconds, beside the rest of its lease."""
-LOST = ("node_lost", "worker_startup_recovery")
-"""What a change says of an attempt whose node is gone."""
 
 
 def _place(attempt: Attempt) -> int:
@@ -196,8 +194,11 @@ def _retries(evidence: Evidence) -> Iterator[Broken]:
             continue
         for turn in story.turns.values():
             for change in turn.changes:
-                if change.fields["from_state"] == "running":
+                told = change.fields
+                if told["from_state"] == "running":
                     yield from _retry(story.id, story.written, turn, change)
+                elif told["from_state"] in TERMINAL and (told["retry_count"] or told["crashes"]):
+                    yield Broken(f"job {story.id} was started over without its whole budget", (change,))
 
 
 def _retry(job_id: int, written: Event, turn: Turn, change: Event) -> Iterator[Broken]:
@@ -206,7 +207,7 @@ def _retry(job_id: int, written: Event, turn: Turn, change: Event) -> Iterator[B
     if told["state"] == "retrying":
         if told["retry_count"] > limit or (turn.claim is not None and told["retry_count"] != used + 1):
             yield Broken(f"job {job_id} was retried outside of its budget of {limit}", (change,))
-        shortest, longest = _bounds(written, told["retry_count"] - 1, turn.outcome)
+        shortest, longest = _bounds(written, told["retry_count"] - 1, None if is_taken_away(change) else turn.outcome)
         delay = (told["visible_at"] - told["ended_at"]) / 1e6
         if not shortest - 2e-6 <= delay <= longest + 2e-6:
             expected = f"{shortest:g} to {longest:g} s"
@@ -215,10 +216,15 @@ def _retry(job_id: int, written: Event, turn: Turn, change: Event) -> Iterator[B
         yield Broken(f"job {job_id} was charged a retry without one", (change,))
     elif told["state"] == "failed" and used < limit and _plain_failure(turn.outcome) and told["reason"] is None:
         yield Broken(f"job {job_id} failed with retries left", (change,))
+    if turn.outcome is not None and turn.outcome.fields["outcome"] == "Snoozed" and told["state"] == "scheduled":
+        asked, delay = turn.outcome.fields["delay"], (told["visible_at"] - told["ended_at"]) / 1e6
+        if abs(delay - asked) > 2e-6:
+            yield Broken(f"job {job_id} asked to sleep for {asked:g} s, and sleeps for {delay:g} s", (change,))
 
 
 def _plain_failure(outcome: Event | None) -> bool:
-    return outcome is not None and outcome.fields["outcome"] == "Failed" and not outcome.fields["final"]
+    """A time-out is one, too."""
+    return outcome is not None and outcome.fields["outcome"] in ("Failed", "TimedOut") and not outcome.fields["final"]
 
 
 def _bounds(written: Event, retry_count: int, outcome: Event | None) -> tuple[float, float]:
