@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any, cast
@@ -12,14 +13,16 @@ import pytest
 
 from oncue.clock import VirtualClock
 from oncue.engine.holdings import Holdings
-from oncue.model import Holding, Succeeded
+from oncue.model import Claim, Holding, Succeeded
 from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.options import Options
 from oncue.sim.operator import TASK
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World, finish
 from oncue.store.contract import Store
+from oncue.store.sqlite import SqliteStore
 from oncue.telemetry import Telemetry
+from tests.engine.rig import take_over
 
 SLOW = Act(seconds=30.0)
 UNLIMITED = Options()
@@ -98,6 +101,27 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
     assert [look() for _ in range(3)] == ["running"] * 3
     worker.claimer.claiming_since = None  # the reply is lost
     assert look() == "queued"
+
+
+def test_a_stray_that_another_node_has_by_now_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SqliteStore.running
+
+    async def running(self: SqliteStore, ids: Sequence[int]) -> list[Claim]:
+        for claim in await real(self, ids):
+            if claim.claim_no == 1:
+                await take_over(world, claim, other.worker.node.id)
+        return await real(self, ids)
+
+    monkeypatch.setattr(SqliteStore, "running", running)  # before anybody has asked: a wire looks a verb up only once
+    world = World(1)
+    member, other = world.boot("alone"), world.boot("other")
+    other.executor.concurrency = 0
+    world.run(0.1)
+    member.wire.lose_reply("claim")
+    job = world.enqueue(SLOW, options=UNLIMITED)
+    assert world.run_until(lambda: world.job(job).claim_no == 2, 5.0, look=0.05)
+    row = world.job(job)
+    assert (row.state, row.claim_no, row.node_id) == ("running", 2, other.worker.node.id)
 
 
 def test_an_attempt_that_was_taken_away_is_stopped_and_put_down() -> None:

@@ -176,7 +176,7 @@ def dropped_for_being_overlong(story: Story) -> None:
     story.find("change", id=9).fields.update(state="skipped", **overrun)
 
 
-@breaks("only what is overlong is cut off for it", "job 9 was cut off after 0 s, its maximum runtime is 3600")
+@breaks("only what is overlong is cut off for it", "job 9 was cut off after 0.03 s, its maximum runtime is 3600")
 def called_overlong(story: Story) -> None:
     story.find("change", id=9).fields.update(state="failed", outcome="failed", error="over its maximum runtime")
 

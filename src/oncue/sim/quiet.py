@@ -98,10 +98,10 @@ class WatchedStore(SqliteStore):
 
 
 def _situation(connection: sqlite3.Connection, queues: Sequence[str]) -> Situation:
-    waiting = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
+    queued, parked, due, slot, overdue = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
     leases = {name: Held(*row) for name, *row in connection.execute(_LEASES).fetchall()}
     nodes, running = connection.execute(_NODES).fetchall(), connection.execute(_RUNNING).fetchall()
-    return Situation(*waiting, leases, dict(nodes), running)
+    return Situation(queued, parked, due, slot, overdue, leases, dict(nodes), running)
 
 
 class Quiet:

@@ -18,7 +18,7 @@ DEEDS: tuple[Deed, ...] = ("ok", "fail", "give_up", "retry", "snooze", "skip", "
 class Act:
     """One attempt: what it does after how many seconds. A stubborn one cannot be stopped, as a thread.
 
-    One that hangs and is stubborn is not even cut off at its time-out: its node is stuck in it, and leaves it to others.
+    One that hangs and is stubborn is not even cut off at its time-out: its node is stuck, and leaves it to others.
     """
 
     do: Deed = "ok"

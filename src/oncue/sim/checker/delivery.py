@@ -57,15 +57,17 @@ def _what_cut(turn: Turn, change: Event) -> str | None:
 
 @promise("only what is overlong is cut off for it")
 def _overlong(evidence: Evidence) -> Iterator[Broken]:
-    """Whoever takes an attempt away for its maximum runtime has waited for that long since it began."""
+    """Whoever takes an attempt away for its maximum runtime has waited for that long since it was claimed."""
     for story in evidence.jobs.values():
         if story.written is None:
             continue
         longest = options.read(story.written.fields["options"]).max_runtime
-        for change in story.changes:
-            told = change.fields
-            if str(told["error"]).startswith(OVERRUN) and told["from_state"] == "running":
-                ran = (told["ended_at"] - (told["started_at"] or told["ended_at"])) / 1e6
+        for turn in story.turns.values():
+            for change in turn.changes:
+                told = change.fields
+                if turn.claim is None or not str(told["error"]).startswith(OVERRUN):
+                    continue
+                ran = (told["ended_at"] - min(told["started_at"] or told["ended_at"], turn.claim.at)) / 1e6
                 if longest is None or ran < longest:
                     message = f"job {story.id} was cut off after {ran:g} s, its maximum runtime is {longest}"
-                    yield Broken(message, (change,))
+                    yield Broken(message, (turn.claim, change))
