@@ -198,6 +198,22 @@ def both_claimed(world: World) -> list[tuple[int, int]]:
     return member.executor.claims()
 
 
+def test_what_waits_here_is_not_begun_once_the_heart_knows_that_the_node_was_lost() -> None:
+    """The heart has joined anew by then; the loop hears of it a while later, and a seat is free before that."""
+    world = World(1, concurrency=1)
+    member = world.boot("alone")
+    world.run(0.1)
+    first, second = world.enqueue(Act(seconds=PACE.beat - 0.05)), world.enqueue(Act())
+    assert both_claimed(world) == [(first, 1), (second, 1)]
+    finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    member.frozen = frozenset({"claimer"})
+    world.latency = 2.0  # of what the heart tells the loop
+    world.run(PACE.beat + world.latency)
+    assert [event.fields["id"] for event in world.history.events if event.kind == "start"] == [first]
+    row = world.job(second)
+    assert (row.state, row.attempt, row.crashes) == ("queued", 0, 0)
+
+
 def test_a_claim_that_waits_for_long_is_given_back_before_its_runtime_is_over() -> None:
     """Its maximum runtime counts from the claim: a job that never started must not be cut off for it."""
     world = World(1, concurrency=1)

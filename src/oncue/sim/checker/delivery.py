@@ -67,6 +67,8 @@ def _overlong(evidence: Evidence) -> Iterator[Broken]:
                 told = change.fields
                 if turn.claim is None or not str(told["error"]).startswith(OVERRUN):
                     continue
+                if evidence.is_unsure(turn.claim) or evidence.is_unsure(change):
+                    continue
                 ran = (told["ended_at"] - min(told["started_at"] or told["ended_at"], turn.claim.at)) / 1e6
                 if longest is None or ran < longest:
                     message = f"job {story.id} was cut off after {ran:g} s, its maximum runtime is {longest}"
