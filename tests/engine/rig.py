@@ -6,11 +6,13 @@ from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from oncue.clock import VirtualClock
 from oncue.engine.leadership import Leadership
 from oncue.engine.scheduler import Scheduler
-from oncue.model import Node, Schedule
+from oncue.model import Claim, Node, Schedule
+from oncue.policy.lifecycle import lost, settle
 from oncue.sim import rows
 from oncue.sim.driver import finish
 from oncue.sim.world import PACE, World
@@ -47,6 +49,14 @@ class Leader:
             self.clock.set_to(at)
         finish(self.leadership.tick(self.clock.now()))
         finish(self.scheduler.tick(self.clock.now()))
+
+
+async def take_over(world: World, claim: Claim, node: UUID) -> None:
+    """Rescue a job, and let another node claim it at once: what may happen between any two calls of its former one."""
+    now = world.clock.now()
+    assert await world.store.apply([settle(lost(claim, now), world.dice)], now) == [True]
+    (again,) = await world.store.claim(node, ["default"], [claim.task], 1, now, suspect=True)
+    assert (again.id, again.claim_no) == (claim.id, claim.claim_no + 1)
 
 
 def take_turns(*steps: Coroutine[Any, None, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any, cast
@@ -12,7 +13,7 @@ import pytest
 
 from oncue.clock import VirtualClock
 from oncue.engine.holdings import Holdings
-from oncue.model import Holding, Succeeded
+from oncue.model import Claim, Holding, Succeeded
 from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.options import Options
 from oncue.sim.driver import finish
@@ -20,7 +21,9 @@ from oncue.sim.operator import TASK
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
 from oncue.store.contract import Store
+from oncue.store.sqlite import SqliteStore
 from oncue.telemetry import Telemetry
+from tests.engine.rig import take_over
 
 SLOW = Act(seconds=30.0)
 UNLIMITED = Options()
@@ -101,6 +104,27 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
     assert look() == "queued"
 
 
+def test_a_stray_that_another_node_has_by_now_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SqliteStore.running
+
+    async def running(self: SqliteStore, ids: Sequence[int]) -> list[Claim]:
+        for claim in await real(self, ids):
+            if claim.claim_no == 1:
+                await take_over(world, claim, other.worker.node.id)
+        return await real(self, ids)
+
+    monkeypatch.setattr(SqliteStore, "running", running)  # before anybody has asked: a wire looks a verb up only once
+    world = World(1)
+    member, other = world.boot("alone"), world.boot("other")
+    other.executor.concurrency = 0
+    world.run(0.1)
+    member.wire.lose_reply("claim")
+    job = world.enqueue(SLOW, options=UNLIMITED)
+    assert world.run_until(lambda: world.job(job).claim_no == 2, 5.0, look=0.05)
+    row = world.job(job)
+    assert (row.state, row.claim_no, row.node_id) == ("running", 2, other.worker.node.id)
+
+
 def test_an_attempt_that_was_taken_away_is_stopped_and_put_down() -> None:
     world = World(1, concurrency=1)
     member = world.boot("alone")
@@ -173,6 +197,22 @@ def both_claimed(world: World) -> list[tuple[int, int]]:
     member.worker.hands.take(claims)
     member.executor.submit(claims)
     return member.executor.claims()
+
+
+def test_what_waits_here_is_not_begun_once_the_heart_knows_that_the_node_was_lost() -> None:
+    """The heart has joined anew by then; the loop hears of it a while later, and a seat is free before that."""
+    world = World(1, concurrency=1)
+    member = world.boot("alone")
+    world.run(0.1)
+    first, second = world.enqueue(Act(seconds=PACE.beat - 0.05)), world.enqueue(Act())
+    assert both_claimed(world) == [(first, 1), (second, 1)]
+    finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    member.frozen = frozenset({"claimer"})
+    world.latency = 2.0  # of what the heart tells the loop
+    world.run(PACE.beat + world.latency)
+    assert [event.fields["id"] for event in world.history.events if event.kind == "start"] == [first]
+    row = world.job(second)
+    assert (row.state, row.attempt, row.crashes) == ("queued", 0, 0)
 
 
 def test_a_claim_that_waits_for_long_is_given_back_before_its_runtime_is_over() -> None:

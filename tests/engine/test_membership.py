@@ -92,6 +92,21 @@ def test_a_node_that_was_declared_lost_stops_its_jobs_and_joins_anew() -> None:
     assert starts(world, again) == ["zombie.1"], "it takes jobs again"
 
 
+def test_a_node_that_was_declared_lost_stops_before_anybody_else_has_its_jobs() -> None:
+    """Its books still agree with the database's: only the beat tells."""
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(LONG)
+    world.run(0.1)
+    finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    world.run(PACE.beat)
+    assert outcomes(world) == [("alone.1", "Released")]
+    world.run(10.0)
+    assert starts(world, job) == ["alone.1", "alone.1"]
+    assert world.job(job).state == "succeeded"
+
+
 def steady(world: World, name: str) -> bool:
     return world.members[name].worker.membership.steady(world.clock.now())
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from oncue.model import Claim
 from oncue.policy.options import Options
 from oncue.sim.checker import check
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, Member, World
+from oncue.store.sqlite import SqliteStore
+from tests.engine.rig import take_over
 
 ONCE = Options("at_most_once", None, 600.0)
 OFTEN = Options("at_least_once", None, 600.0)
@@ -245,3 +248,23 @@ def test_runs_that_were_taken_over_meanwhile_are_not_taken_again() -> None:
     world.run(1.0)
     assert world.job(often).claim_no == 2
     assert world.job(often).crashes == 1
+
+
+def test_a_run_that_is_taken_over_while_recovery_looks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SqliteStore.running
+
+    async def running(self: SqliteStore, ids: Sequence[int]) -> list[Claim]:
+        for claim in await real(self, [often]):
+            if claim.claim_no == 1:
+                await take_over(world, claim, helper.worker.node.id)
+        return await real(self, ids)
+
+    monkeypatch.setattr(SqliteStore, "running", running)  # before anybody has asked: a wire looks a verb up only once
+    world, _, often = with_runs(one_host=True)
+    helper = world.boot("helper")
+    world.run(0.1)
+    world.crash("worker")
+    world.boot("worker")
+    world.run(0.01)
+    row = world.job(often)
+    assert (row.state, row.claim_no, row.node_id, row.crashes) == ("running", 2, helper.worker.node.id, 1)

@@ -164,6 +164,28 @@ def tried_again_after_a_time_out(story: Story) -> None:
     story.find("outcome", id=2).fields["outcome"] = "TimedOut"
 
 
+@breaks("what is cut short ends as its delivery says", "job 4 (node_lost) is skipped, reason skipped_timeout")
+def dropped_after_a_crash(story: Story) -> None:
+    story.find("change", id=4).fields.update(state="skipped", reason="skipped_timeout", outcome="skipped")
+
+
+@breaks("what is cut short ends as its delivery says", "job 7 (TimedOut) is skipped, reason misfire")
+def ended_for_another_reason(story: Story) -> None:
+    story.find("change", id=7).fields["reason"] = "misfire"
+
+
+@breaks("what is cut short ends as its delivery says", "job 9 (Released) is skipped, reason interrupted")
+def dropped_at_a_shutdown(story: Story) -> None:
+    story.find("outcome", id=9).fields["outcome"] = "Released"
+    story.find("change", id=9).fields.update(state="skipped", reason="interrupted", outcome="skipped")
+
+
+@breaks("what is cut short ends as its delivery says", "job 9 (TimedOut) is skipped, reason skipped_timeout")
+def dropped_for_being_overlong(story: Story) -> None:
+    overrun = {"reason": "skipped_timeout", "outcome": "skipped", "error": "over its maximum runtime"}
+    story.find("change", id=9).fields.update(state="skipped", **overrun)
+
+
 @breaks("attempts are counted as they begin", "job 2 went from 1 to 3 attempts")
 def counted_twice(story: Story) -> None:
     story.find("change", id=2, claim_no=2).fields["attempt"] = 3
@@ -251,6 +273,17 @@ def woken_early(story: Story) -> None:
     change = story.find("change", id=1)
     story.find("outcome", id=1).fields.update(outcome="Snoozed", delay=5.0)
     change.fields.update(state="scheduled", outcome="snoozed", visible_at=change.fields["ended_at"] + SECOND)
+
+
+@breaks("retries keep to their policy", "job 6 failed with retries left")
+def given_up_at_the_first_time_out(story: Story) -> None:
+    story.find("outcome", id=6).fields["outcome"] = "TimedOut"
+    story.find("change", id=6).fields["reason"] = None
+
+
+@breaks("retries keep to their policy", "job 3 was started over without its whole budget")
+def started_over_with_half_a_budget(story: Story) -> None:
+    story.find("change", id=3, state="queued").fields["retry_count"] = 2
 
 
 @breaks("suspects run one at a time", "a ran two suspects at once")

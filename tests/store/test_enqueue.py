@@ -9,6 +9,7 @@ import pytest
 
 from oncue.errors import IdTaken, StoreError
 from oncue.model import JobFilter
+from oncue.policy import lifecycle
 from oncue.store import PostgresStore, Store
 from oncue.store.postgres_batches import insert
 from tests.conftest import MakeStore
@@ -95,6 +96,23 @@ async def test_a_key_has_at_most_one_unfinished_job(store: Store, state: str) ->
 
     assert receipt == (standing.id, standing.created_at, False)
     assert len(await store.jobs(JobFilter(key="a"))) == 1
+
+
+@pytest.mark.contract("QUE-3")
+async def test_who_finds_a_key_taken_is_told_of_the_job_that_has_it(store: Store) -> None:
+    """Not of a later one that had it and has ended: the earlier one was started over since."""
+    node = await enter(store)
+    (first,) = await put(store, keys=["a"])
+    await settle(store, await take(store, node))
+    await put(store, keys=["a"])
+    await settle(store, await take(store, node))
+    again = lifecycle.revive(await see(store, first), NOW)
+    assert again is not None
+    assert await store.apply([again], NOW) == [True]
+
+    (receipt,) = await store.enqueue([a_batch(keys=["a"])])
+
+    assert (receipt.id, receipt.created) == (first, False)
 
 
 @pytest.mark.contract("QUE-3")

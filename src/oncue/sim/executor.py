@@ -181,7 +181,7 @@ class ScriptedExecutor:
         if attempt.act.do != "hang":
             self._schedule(timedelta(seconds=attempt.act.seconds), lambda: self._perform(attempt))
         limit = self._limit(claim)
-        if limit is not None:
+        if limit is not None and not attempt.act.is_stuck:
             attempt.forget = self._schedule(timedelta(seconds=limit), lambda: self._time_out(attempt, limit))
 
     def _limit(self, claim: Claim) -> float | None:

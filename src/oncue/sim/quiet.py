@@ -4,7 +4,7 @@ A poll that finds nothing changes nothing, and of all the beats of a quiet hour 
 nothing is lost if the polls are not made and the leases last until after the hour. It is quiet when no call is on its
 way, everybody who is alive is well and has settled what it ran, and nothing waits that somebody has room for. It ends
 with the next event (a job ends, a fault strikes, a client writes), the next slot of a schedule, the next job that is
-due or whose time to wait is over, or the end of a dead node's or leader's lease.
+due or whose time to wait is over, the end of a dead node's or leader's lease, or when a stuck attempt is over its time.
 
 Left out in the same way: the counting and pruning that a leader does now and then; it is done once, right after.
 
@@ -46,6 +46,7 @@ select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
                 where schedule_id is not null and state = 'scheduled' and visible_at = 253370764800000000),
        (select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying')),
        (select min(next_run_at) from oncue_schedules where next_run_at is not null),
+       (select min(run_until) from oncue_jobs indexed by oncue_jobs_running where state = 'running'),
        (select min(deadline_at) from oncue_jobs indexed by oncue_jobs_deadline
          where deadline_at is not null and state in ('scheduled', 'queued', 'retrying')
            and visible_at < 253370764800000000),
@@ -73,6 +74,8 @@ class Situation(NamedTuple):
     parked: bool
     next_due: int | None
     next_slot: int | None
+    next_overdue: int | None
+    """When the maximum runtime of something that is running is over: if it is stuck, others take it away."""
     next_expiry: int | None
     """When something will have waited past its time."""
     leases: dict[str, Held]
@@ -104,11 +107,11 @@ class WatchedStore(SqliteStore):
 
 
 def _situation(connection: sqlite3.Connection, queues: Sequence[str]) -> Situation:
-    queued, parked, next_due, next_slot, *limits = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
+    queued, parked, due, slot, overdue, *limits = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
     leases = {name: Held(*row) for name, *row in connection.execute(_LEASES).fetchall()}
     nodes, running = connection.execute(_NODES).fetchall(), connection.execute(_RUNNING).fetchall()
-    next_expiry = min((limit for limit in limits if limit is not None), default=None)
-    return Situation(queued, parked, next_due, next_slot, next_expiry, leases, dict(nodes), running)
+    expiry = min((limit for limit in limits if limit is not None), default=None)
+    return Situation(queued, parked, due, slot, overdue, expiry, leases, dict(nodes), running)
 
 
 class Quiet:
@@ -182,6 +185,8 @@ class Quiet:
             led, leader = any(member.leads for member in working), seen.leases.get(LEADER)
             ends += [seen.next_due, seen.next_slot if led else (leader.until if leader else micros(at))]
             ends.append(seen.next_expiry if led else None)
+        if working and seen.next_overdue is not None:
+            ends.append(seen.next_overdue + round(self._world.pace.lease * 1e6))
         exclusive = seen.leases.get(EXCLUSIVE)
         if exclusive is not None and exclusive.until > micros(at) and exclusive.holder not in ours:
             ends.append(exclusive.until)

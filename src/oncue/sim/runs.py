@@ -152,7 +152,8 @@ def _leader_faults(dice: Random) -> list[Fault]:
 
 
 def _random_schedule(world: World, dice: Random, name: str) -> None:
-    acts = [Act(dice.choice(("ok", "ok", "fail", "hang")), dice.choice((0.0, 0.3, 2.5))), Act()]
+    act = Act(dice.choice(("ok", "ok", "fail", "hang")), dice.choice((0.0, 0.3, 2.5)))
+    acts = [dataclasses.replace(act, stubborn=act.do == "hang" and act.seconds > 1), Act()]  # some are stuck
     world.schedule(
         name, dice.choice(RULES), *acts[dice.choice((0, 1, 1)) :],
         options=_random_options(dice), max_retries=dice.choice((0, 1)),

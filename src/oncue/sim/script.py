@@ -16,12 +16,19 @@ DEEDS: tuple[Deed, ...] = ("ok", "fail", "give_up", "retry", "snooze", "skip", "
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One attempt: what it does after how many seconds. A stubborn one cannot be stopped, as a thread."""
+    """One attempt: what it does after how many seconds. A stubborn one cannot be stopped, as a thread.
+
+    One that hangs and is stubborn is not even cut off at its time-out: its node is stuck, and leaves it to others.
+    """
 
     do: Deed = "ok"
     seconds: float = 0.1
     after: float = 1.0
     stubborn: bool = False
+
+    @property
+    def is_stuck(self) -> bool:
+        return self.do == "hang" and self.stubborn
 
     def outcome(self) -> Outcome:
         return _OUTCOMES[self.do](self)

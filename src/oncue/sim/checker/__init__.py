@@ -8,16 +8,28 @@ The simulator, tests with real processes and audits use this one module. Two thi
 Promises that need them are checked only where they hold. The order of a job's claims is always known: by claim_no.
 
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
-by itself, in the chapters `jobs`, `attempts`, `queues`, `cancels`, `operations`, `slots`, `leaders`, `counts`, `peace`
-and `expiry`. The work grows with the length of the history, and not faster: a job's story is short, and nobody searches
-through all events for what belongs to one of them.
+by itself, in the chapters `jobs`, `attempts`, `delivery`, `queues`, `cancels`, `operations`, `slots`, `leaders`,
+`counts`, `peace` and `expiry`. The work grows with the length of the history, and not faster: a job's story is short,
+and nobody searches through all events for what belongs to one of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncue.sim.checker import attempts, cancels, counts, expiry, jobs, leaders, operations, peace, queues, slots
+from oncue.sim.checker import (
+    attempts,
+    cancels,
+    counts,
+    delivery,
+    expiry,
+    jobs,
+    leaders,
+    operations,
+    peace,
+    queues,
+    slots,
+)
 from oncue.sim.checker.evidence import Books, Final
 from oncue.sim.checker.gathering import gather
 from oncue.sim.checker.promises import DECLARED, Promise, Violation, report
@@ -25,7 +37,7 @@ from oncue.sim.history import Event
 
 __all__ = ["CHAPTERS", "PROMISES", "Books", "Final", "Violation", "check", "report"]
 
-CHAPTERS = (jobs, attempts, queues, cancels, operations, slots, leaders, counts, peace, expiry)
+CHAPTERS = (jobs, attempts, delivery, queues, cancels, operations, slots, leaders, counts, peace, expiry)
 PROMISES: dict[str, Promise] = {
     name: kept for chapter in CHAPTERS for name, kept in DECLARED.items() if kept.__module__ == chapter.__name__
 }

@@ -6,15 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from oncue.model import TERMINAL
 from oncue.policy import options
 from oncue.policy.lifecycle import POISON
-from oncue.sim.checker.eras import era_of, when
-from oncue.sim.checker.evidence import OVERRUN, Attempt, Evidence, Turn, claim_no, ends, is_taken_away
+from oncue.sim.checker.eras import when
+from oncue.sim.checker.evidence import LOST, Attempt, Evidence, Turn, claim_no, ends, is_taken_away
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
-
-LOST = ("node_lost", "worker_startup_recovery")
-"""What a change says of an attempt whose node is gone."""
 
 
 def _place(attempt: Attempt) -> int:
@@ -109,28 +107,6 @@ def _is_alive(turn: Turn, change: Event, evidence: Evidence) -> bool:
     return turn.lease.end > when(change) + evidence.tolerance and not evidence.is_unsure(change)
 
 
-@promise("nothing is cut off before its time")
-def _not_cut_short(evidence: Evidence) -> Iterator[Broken]:
-    """What is taken away for being overlong has been claimed for as long as its maximum runtime."""
-    for story in evidence.jobs.values():
-        if story.written is None:
-            continue
-        for turn in story.turns.values():
-            for change in turn.changes:
-                if turn.claim is not None and str(change.fields["error"]).startswith(OVERRUN):
-                    yield from _cut_short(evidence, story.written, turn.claim, change)
-
-
-def _cut_short(evidence: Evidence, written: Event, claim: Event, change: Event) -> Iterator[Broken]:
-    longest = options.read(written.fields["options"]).max_runtime
-    if longest is None:
-        yield Broken(f"job {claim.fields['id']} may take for ever, and was cut off", (claim, change))
-    elif era_of(claim) == era_of(change) and not evidence.is_unsure(change):
-        had = change.at - claim.at
-        if had + evidence.tolerance < longest * 1e6:
-            yield Broken(f"job {claim.fields['id']} was cut off after {had / 1e6:g} s of {longest:g}", (claim, change))
-
-
 # --- retries --------------------------------------------------------------------------------------------------------
 
 
@@ -145,8 +121,11 @@ def _retries(evidence: Evidence) -> Iterator[Broken]:
             continue
         for turn in story.turns.values():
             for change in turn.changes:
-                if change.fields["from_state"] == "running":
+                told = change.fields
+                if told["from_state"] == "running":
                     yield from _retry(story.id, story.written, turn, change)
+                elif told["from_state"] in TERMINAL and (told["retry_count"] or told["crashes"]):
+                    yield Broken(f"job {story.id} was started over without its whole budget", (change,))
 
 
 def _retry(job_id: int, written: Event, turn: Turn, change: Event) -> Iterator[Broken]:
@@ -176,7 +155,8 @@ def _as_asked(outcome: Event, change: Event) -> bool:
 
 
 def _plain_failure(outcome: Event | None) -> bool:
-    return outcome is not None and outcome.fields["outcome"] == "Failed" and not outcome.fields["final"]
+    """A time-out is one, too."""
+    return outcome is not None and outcome.fields["outcome"] in ("Failed", "TimedOut") and not outcome.fields["final"]
 
 
 def _bounds(written: Event, retry_count: int, outcome: Event | None) -> tuple[float, float]:

@@ -17,6 +17,8 @@ from oncue.sim.history import Event
 
 FOREVER = 10**30
 OVERRUN = "over its maximum runtime"
+LOST = ("node_lost", "worker_startup_recovery")
+"""What a change says of an attempt whose node is gone."""
 
 
 @dataclass(frozen=True, slots=True)
