@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from oncue.model import Claim
+from oncue.sim.member import Crew
+from oncue.sim.operator import OPTIONS, TASK
 from oncue.sim.script import Act
 from oncue.sim.wire import Delay
 from oncue.sim.world import PACE, World
@@ -93,3 +97,32 @@ def test_a_due_job_that_nobody_can_promote_is_no_busy_loop(monkeypatch: pytest.M
     monkeypatch.setattr(SqliteStore, "promote", promote)
     world.run(5.0)
     assert looks <= 5.0 / PACE.poll + 10
+
+
+HEAVY = Crew(tasks=(TASK, "heavy"), in_processes=frozenset({"heavy"}), processes=2)
+LONG = Act(seconds=60.0)
+UNLIMITED = dataclasses.replace(OPTIONS, timeout=None, max_runtime=None)
+
+
+def test_a_node_holds_no_job_of_a_process_that_cannot_begin() -> None:
+    """Such jobs take a seat as any other does, so both kinds together are no more than there are seats."""
+    world = World(1, concurrency=4, crew=HEAVY)
+    member = world.boot("alone")
+    for _ in range(6):
+        world.enqueue(LONG, options=UNLIMITED)
+        world.enqueue(LONG, options=UNLIMITED, task="heavy")
+    world.run(2.0)
+    tasks = Counter(job.task for job in world.jobs() if job.state == "running")
+    assert tasks == {TASK: 2, "heavy": 2}
+    assert (member.executor.running, member.executor.waiting) == (4, 0)
+
+
+@pytest.mark.contract("QUE-2")
+def test_the_most_urgent_job_comes_first_whatever_it_runs_in() -> None:
+    world = World(1, concurrency=1, crew=HEAVY)
+    kinds = ["heavy", TASK, "heavy", TASK]
+    jobs = [world.enqueue(Act(), task=task, priority=number) for number, task in enumerate(kinds)]
+    world.boot("alone")
+    assert world.run_until(world.drained, 30)
+    started = [event.fields["id"] for event in world.history.events if event.kind == "start"]
+    assert started == jobs[::-1]

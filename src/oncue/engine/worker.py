@@ -167,28 +167,37 @@ class Claimer:
             return now + self._poll
         self.more = again = False
         for tasks, most in self._kinds(wanted):
-            again |= await self._claim(tasks, most, now)
+            taken, all_of_it = await self._claim(tasks, min(most, wanted), now)
+            wanted, again = wanted - taken, again or all_of_it
         self.more |= again
         return now if again else min(now + self._poll, next_due)
 
     def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
-        """What to claim: jobs that run in processes of their own are claimed apart, since they have fewer seats."""
+        """What to claim, and how much of it. One claim takes the most urgent of all that there is.
+
+        Jobs that run in processes of their own may have fewer seats than are wanted. Then these are claimed apart, and
+        first: something is left for the others, and nobody holds what cannot begin.
+        """
         if not self._process_tasks:
             return [(self._tasks, wanted)]
-        return [(self._tasks, wanted), (self._process_tasks, min(wanted, self._seats.process_room()))]
+        room = self._seats.process_room()
+        if room >= wanted:
+            return [([*self._tasks, *self._process_tasks], wanted)]
+        return [(self._process_tasks, room), (self._tasks, wanted)]
 
-    async def _claim(self, tasks: list[str], wanted: int, now: datetime) -> bool:
-        """Claim what there is room for. Whether it found all that it asked for, in some queue at least."""
+    async def _claim(self, tasks: list[str], wanted: int, now: datetime) -> tuple[int, bool]:
+        """Claim what there is room for. How much, and whether that is all that it asked for, in some queue at least."""
         rooms = {queue: self._room(queue, most, now) for queue, most in self._allowed.items()}
         queues = [queue for queue in self._queues if rooms.get(queue, 1) > 0] if rooms else self._queues
         if len(queues) < len(self._queues) or wanted <= 0:
             self.more = True  # there may be more, once there is room again
         if not tasks or not queues or wanted <= 0:
-            return False
+            return 0, False
         claims = await self._claimed(queues, tasks, wanted, rooms, now)
         taken: Mapping[str, int] = Counter(claim.queue for claim in claims) if rooms else {}
         self._taken.update(taken)
-        return len(claims) >= wanted or any(taken[queue] >= rooms.get(queue, wanted) for queue in taken)
+        full = len(claims) >= wanted or any(taken[queue] >= rooms.get(queue, wanted) for queue in taken)
+        return len(claims), full
 
     def _room(self, queue: str, most: int, now: datetime) -> int:
         """How many jobs to claim from a limited queue: it has a buffer of its own."""

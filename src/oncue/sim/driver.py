@@ -60,14 +60,13 @@ class Driver:
 
     def later_on(self, member: Member, delay: timedelta, action: Callable[[], None]) -> Forget:
         """An event inside a process: a crash takes it along, a pause puts it off."""
+        return self._timeline.at(self._clock.now() + delay, lambda: self._happen(member, action))
 
-        def happen() -> None:
-            if member.paused:
-                member.missed.append(happen)
-            elif member.alive:
-                action()
-
-        return self._timeline.at(self._clock.now() + delay, happen)
+    def _happen(self, member: Member, action: Callable[[], None]) -> None:
+        if member.paused:
+            member.missed.append(lambda: self._happen(member, action))
+        elif member.alive:
+            action()
 
     def go_on(
         self,

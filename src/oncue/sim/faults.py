@@ -45,8 +45,9 @@ class CrashAtCall:
 
     def strike(self, world: World) -> None:
         world.fault("crash", self.node, self.down)
-        world.members[self.node].wire.crash_at(self.call, self.when)
-        world.after(self.down, lambda: world.revive(self.node))
+        member = world.members[self.node]
+        member.restarts_after = self.down
+        member.wire.crash_at(self.call, self.when)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Member:
         self.id = str(worker.node.id)
         self.alive = True
         self.paused = False
+        self.restarts_after: float | None = None
+        """When it dies between two calls, it is started again so many seconds later."""
         self.restless = 0
         """How many of its services are in the middle of a step, or failed at their last."""
         self.frozen: frozenset[str] = frozenset()

@@ -134,10 +134,12 @@ class Quiet:
     def pass_by(self, end: datetime) -> None:
         """If it is quiet, go on to where that ends."""
         world, now = self._world, self._world.clock.now()
+        if now < self._look_at:
+            return
         event = world.timeline.next_event
         until = end if event is None else min(event, end)
         step = world.timeline.next_step
-        if step is None or not now < step < until or now < self._look_at or until - now < SHORTEST:
+        if step is None or not now < step < until or until - now < SHORTEST:
             return
         seen = self._seen()
         until = min([until, *self._ends(seen, now)]) if seen is not None else now

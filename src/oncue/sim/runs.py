@@ -43,6 +43,9 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
         world.limit(limit)
     for name in names:
         world.boot(name)
+    if limit is not None and dice.random() < 0.5:
+        another = dice.choice((1, limit + 1, 2 * limit))
+        world.after(dice.uniform(2, DISTURBED), lambda: world.limit(another))
     for fault in random_faults(dice, names, DISTURBED):
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     _random_work(world, dice, jobs)
@@ -80,10 +83,19 @@ def _random_work(world: World, dice: Random, jobs: int) -> None:
             dice.uniform(0, DISTURBED * 0.75),
             lambda acts=acts, fields=fields: world.submit(world.batch(acts, **fields)),  # type: ignore[misc]
         )
+    if dice.random() < 0.2:
+        _burst(world, dice, dice.uniform(0, DISTURBED * 0.75))
     for _ in range(dice.randint(0, 6)):
         world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
     if dice.random() < 0.25:
         _pause_the_queue(world, dice.uniform(0, DISTURBED * 0.75), dice.choice((1.0, 4.0)))
+
+
+def _burst(world: World, dice: Random, at: float) -> None:
+    """Many jobs that take next to no time: of these a node holds some ready beyond its seats."""
+    options = _random_options(dice)
+    acts = [[Act(seconds=round(dice.uniform(0.005, 0.05), 6))] for _ in range(dice.choice((30, 90)))]
+    world.after(at, lambda: world.submit(world.batch(acts, options=options)))
 
 
 def _random_options(dice: Random) -> Options:

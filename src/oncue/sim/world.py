@@ -208,8 +208,10 @@ class World:
 
     def _crashed(self, member: Member) -> None:
         """It happened between two calls, as somebody wanted."""
-        self.fault("crash", member.name, None)
+        self.fault("crash", member.name, member.restarts_after)
         self.crash(member.name)
+        if member.restarts_after is not None:
+            self.after(member.restarts_after, lambda: self.revive(member.name))
 
     def _die(self, name: str) -> None:
         """A job took its process down. Such a process is started again, as a supervisor would."""

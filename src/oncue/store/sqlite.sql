@@ -115,6 +115,10 @@ update oncue_jobs set state = 'queued', updated_at = :now
 -- name: next_due
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 
+-- name: any_queued
+select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and crashes = 0)
+    or exists (select 1 from oncue_jobs indexed by oncue_jobs_suspects where state = 'queued' and crashes > 0);
+
 -- name: open_queues
 select value from json_each(:queues) as wanted
  where not exists (select 1 from oncue_queues

@@ -65,7 +65,9 @@ class _Gathering:
         self._evidence = evidence
         self._leases: dict[str, Lease] = {}
         self._started = 0
-        self._sorters: dict[str, Callable[[Event], None]] = {
+
+    def sort(self) -> None:
+        sorters: dict[str, Callable[[Event], None]] = {
             "job": self._job,
             "claim": self._claim,
             "start": self._start,
@@ -78,9 +80,7 @@ class _Gathering:
             "cancel": self._cancel,
             "stop": self._stop,
         }
-
-    def sort(self) -> None:
-        sorters, places = self._sorters, self._evidence.places
+        places = self._evidence.places
         for place, event in enumerate(self._evidence.events):
             found = places.get(event.kind)
             if found is None:

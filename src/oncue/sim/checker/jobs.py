@@ -216,8 +216,9 @@ def _claimed_when_waiting(evidence: Evidence) -> Iterator[Broken]:
                 if evidence.complete and claim_no(claim) > 1 and not settled:
                     yield Broken(f"job {story.id} was claimed while it was running", (claim,))
                 excused = claim.fields["cancel_requested"] or evidence.is_unsure(claim)
-                due = 0 if ready is None else in_era_of(ready, ready.fields["visible_at"])
-                if ready is not None and not excused and when(claim) + evidence.tolerance < due:
+                if ready is None or excused or evidence.is_unsure(ready):
+                    continue
+                if when(claim) + evidence.tolerance < in_era_of(ready, ready.fields["visible_at"]):
                     yield Broken(f"job {story.id} was claimed before its time", (ready, claim))
             ready, settled = (turn.changes[-1] if turn.changes else ready), bool(turn.changes)
 

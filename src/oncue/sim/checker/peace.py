@@ -134,7 +134,7 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
     waiting: dict[int, Event] = {}
 
     def late(job_id: int, now: Event) -> bool:
-        since = max(_due(waiting[job_id], now), seats.taken_until)
+        since = max(_due(waiting[job_id], now), when(now) if seats.full else seats.taken_until)
         return when(now) - since > most and weather.was_fine(since, when(now))
 
     for event in evidence.told("job", "claim", "change", *SEATING):

@@ -159,8 +159,8 @@ def _limit_kept(evidence: Evidence) -> Iterator[Broken]:
     limits = _limits(evidence)
     running: dict[tuple[str, int], list[tuple[int, int, Event]]] = defaultdict(list)
     for number, (queue, claimed, attempt) in enumerate(_seated(evidence) if limits else ()):
-        limit = _limit_at(limits.get(queue, []), claimed)
         began, until = when(attempt.start), attempt.rightful_until
+        limit = _raised(_limit_at(limits.get(queue, []), claimed), _limit_at(limits.get(queue, []), began))
         if limit is None or until <= began or evidence.is_unsure(attempt.start):
             continue
         seats = running[queue, limit.pool]
@@ -192,6 +192,11 @@ def _limits(evidence: Evidence) -> dict[str, list[_Limit]]:
 def _limit_at(limits: list[_Limit], instant: int) -> _Limit | None:
     place = bisect_right(limits, instant, key=lambda limit: limit.since)
     return limits[place - 1] if place else None
+
+
+def _raised(then: _Limit | None, now: _Limit | None) -> _Limit | None:
+    """The limit that an attempt was claimed under, or the higher one that holds when it starts."""
+    return now if then is not None and now is not None and now.pool == then.pool else then
 
 
 def _seated(evidence: Evidence) -> list[_Seated]:
