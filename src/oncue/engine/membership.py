@@ -76,8 +76,7 @@ class Membership:
             await self._renew(now)
         except StoreError as error:
             return self._not_renewed(now, error)
-        if self.connected_since is None:
-            self.connected_since = now
+        self.connected_since = min(self.connected_since or now, now)  # the clock may have been set back
         self._telemetry.emit("node.beat", {"duration": self._clock.monotonic() - began}, node=self.node.id)
         return now + self._beat
 

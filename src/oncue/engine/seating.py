@@ -94,7 +94,8 @@ class Seating:
 
     async def tick(self, now: datetime) -> datetime:
         soon = SOON if self.allowed else SOON_ENOUGH
-        if self._looked_at is not None and now < self._looked_at + soon:
+        # A look in what is the future by now was before the database's clock was set back.
+        if self._looked_at is not None and self._looked_at <= now < self._looked_at + soon:
             return self._looked_at + soon
         self._looked_at, life = None, self._life  # a look that fails is none
         tasks = self._tasks if self._room.process_room() > 0 else self._plain_tasks

@@ -105,8 +105,8 @@ class Flow:
 
     def target(self, ended: int, now: datetime, seats: int = 0) -> int:
         elapsed = 0.0 if self._measured_at is None else (now - self._measured_at).total_seconds()
-        if self._measured_at is None or elapsed >= self._window:
-            if self._measured_at is not None:
+        if self._measured_at is None or not 0 <= elapsed < self._window:
+            if elapsed > 0:
                 ends = ended - self._measured_ends
                 per_window = ends * self._window / elapsed
                 self._target = prefetch.buffer_target(ends, elapsed, self._most) if per_window > seats else 0
@@ -211,10 +211,11 @@ class Claimer:
 
     async def _promoted(self, now: datetime) -> datetime:
         """Queue what is due, and remember when the next is; another node may make that earlier, so look anyway."""
-        if self._promote_at is None or now >= self._promote_at:
+        known = self._promote_at
+        if known is None or not now < known <= now + self._poll:  # no further ahead, unless the clock was set back
             due = await self._store.promote(now, PROMOTE_LIMIT)
-            self._promote_at = now + self._poll if due is None else min(max(due, now), now + self._poll)
-        return self._promote_at
+            self._promote_at = known = now + self._poll if due is None else min(max(due, now), now + self._poll)
+        return known
 
     async def _claimed(
         self, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from oncue.model import WAITING
 from oncue.sim.checker.eras import ERA, era_of, in_era_of, when
-from oncue.sim.checker.evidence import Evidence, ends
+from oncue.sim.checker.evidence import Evidence, claim_no, ends, is_taken_away
 from oncue.sim.checker.leaders import LEADER, LEASES_TO_SETTLE
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
@@ -95,7 +95,12 @@ class _Seats:
     nodes: dict[str, int] = field(default_factory=dict)
     size: dict[str, int] = field(default_factory=dict)
     """How many seats every process had when it started: one that was declared lost comes back with as many."""
-    held: set[int] = field(default_factory=set)
+    held: dict[int, Event] = field(default_factory=dict)
+    """The claims that are not settled."""
+    lingering: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Attempts that were taken from their nodes, which cannot stop them: they keep their seats until they end."""
+    over: set[tuple[int, int]] = field(default_factory=set)
+    """Claims whose attempts have ended before they were settled."""
     taken_until: int = 0
     limit: int | None = None
     paused: bool = False
@@ -108,21 +113,36 @@ class _Seats:
             self.nodes[event.node] = self.size[event.node]
         elif event.kind in ("crash", "lease.end"):
             self.nodes.pop(event.node, None)
+            self.lingering = {place: node for place, node in self.lingering.items() if node != event.node}
         elif event.kind == "limit":
             self.limit = told["globally"]
         elif event.kind in ("pause", "resume"):
             self.paused = event.kind == "pause"
         elif event.kind == "claim":
-            self.held.add(told["id"])
+            self.held[told["id"]] = event
+        elif event.kind == "outcome":
+            self._end(told["id"], told["claim_no"])
         elif event.kind == "change" and told["accepted"]:
-            self.held.discard(told["id"])
+            self._settle(event)
         if full or self.full:
             self.taken_until = when(event)
 
+    def _end(self, job_id: int, number: int) -> None:
+        if self.lingering.pop((job_id, number), None) is None and job_id in self.held:
+            self.over.add((job_id, number))
+
+    def _settle(self, change: Event) -> None:
+        place = (change.fields["id"], claim_no(change))
+        claim = self.held.pop(place[0], None)
+        if place in self.over:
+            self.over.remove(place)
+        elif claim is not None and claim.node in self.nodes and is_taken_away(change):
+            self.lingering[place] = claim.node
+
     @property
     def full(self) -> bool:
-        seats = sum(self.nodes.values())
-        return self.paused or len(self.held) >= (seats if self.limit is None else min(seats, self.limit))
+        limited = self.limit is not None and len(self.held) >= self.limit
+        return self.paused or limited or len(self.held) + len(self.lingering) >= sum(self.nodes.values())
 
 
 @promise("no job is claimed late")
@@ -137,7 +157,7 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
         since = max(_due(waiting[job_id], now), when(now) if seats.full else seats.taken_until)
         return when(now) - since > most and weather.was_fine(since, when(now))
 
-    for event in evidence.told("job", "claim", "change", *SEATING):
+    for event in evidence.told("job", "claim", "outcome", "change", *SEATING):
         if event.kind == "claim" and event.fields["id"] in waiting:
             since = waiting[event.fields["id"]]
             if late(event.fields["id"], event):
