@@ -25,6 +25,13 @@ from oncue.telemetry import Telemetry
 _log = logging.getLogger("oncue.holdings")
 
 
+MOST_LISTED = 10
+
+
+def _listed(jobs: list[int]) -> str:
+    return ", ".join(map(str, jobs[:MOST_LISTED])) + (", …" if len(jobs) > MOST_LISTED else "")
+
+
 class Attempts(Protocol):
     def claims(self) -> list[tuple[int, int]]: ...
 
@@ -108,7 +115,9 @@ class Holdings:
         now = self._clock.now()
         changes = [settle(Ended(claim, Released("stray"), claim.started_at, now), self._dice) for claim in strays]
         took = await self._store.apply(changes, now)
-        _log.warning("gave back %d jobs whose claim was never answered", sum(took))
+        given = [claim.id for claim, written in zip(strays, took, strict=True) if written]
+        if given:
+            _log.warning("gave back %d jobs whose claim was never answered: %s", len(given), _listed(given))
         self._telemetry.emit("release", {"jobs": sum(took)}, node=self._node, cause="stray")
 
     def _is_answered(self, call: int) -> bool:

@@ -41,7 +41,11 @@ class Layer:
         setattr(self, verb, call)  # so that it is made once
         return call
 
+    def as_store(self) -> Store:
+        return cast(Store, self)
+
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a layer does with a call: each says it."""
         raise NotImplementedError
 
 
@@ -57,9 +61,6 @@ class Recorded(Layer):
         self._node = node
         self._labels = labels
         self._written: set[int] = set()
-
-    def as_store(self) -> Store:
-        return cast(Store, self)
 
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         reply = await method(*args, **kwargs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from oncue.errors import OncueError, StoreUnavailable
 from oncue.sim.history import History, Operation
@@ -92,9 +92,6 @@ class Wire(Layer):
         self._losing: set[str] = set()
         if clock is not None:
             self.dialect = SERVER
-
-    def as_store(self) -> Store:
-        return cast(Store, self)
 
     def crash_at(self, call: int, when: When) -> None:
         """Die before or after the n-th call from now on."""
@@ -229,9 +226,6 @@ class Hurried(Layer):
         self._wire = wire
         self._patience = patience
         self.dialect = wire.dialect
-
-    def as_store(self) -> Store:
-        return cast(Store, self)
 
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._wire.hurry = self._patience
