@@ -112,6 +112,7 @@ class Stage:
             self.wait(LOOK_SECONDS)
         for schedule in self.cluster.schedules():
             self.cluster.app.wait(self.cluster.app.toggle_schedule(schedule.name, False))
+        self.cluster.silent(*self.cluster.gone)  # else a job of theirs may be written when nobody works any more
         try:
             self.cluster.until_done(seconds=DRAIN_SECONDS)
         except Refused as error:

@@ -27,6 +27,7 @@ class Middleman:
         self._target = str(Path(parse_qs(urlsplit(url).query)["host"][0]) / SOCKET)
         self._folder = tempfile.TemporaryDirectory(prefix="oncue-proxy-")  # short: the path of a socket is limited
         self._lines: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[object]] = set()
         self._server: asyncio.Server | None = None
         self.url = url.replace(url.split("host=")[1], self._folder.name)
         self.away = False
@@ -43,6 +44,7 @@ class Middleman:
         for line in list(self._lines):
             with contextlib.suppress(ConnectionError):
                 await line.wait_closed()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         self._folder.cleanup()
 
     def hang_up(self) -> None:
@@ -51,6 +53,9 @@ class Middleman:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._lines.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
             if self.away:
                 self.refused.set()
@@ -67,6 +72,7 @@ class Middleman:
             writer.close()  # nobody is there
         finally:
             self._lines.discard(writer)
+            self._serving.discard(task)
 
     async def _between(self, asker: End, server: End) -> None:
         raise NotImplementedError

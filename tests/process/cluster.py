@@ -6,6 +6,7 @@ that the simulator uses too), and the marks that the handlers leave behind, whic
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sqlite3
 from collections import Counter
@@ -15,6 +16,8 @@ from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
+
+import asyncpg
 
 from oncue import Job, Oncue, Task
 from oncue.model import UNFINISHED, Lease, Node, Schedule
@@ -32,6 +35,7 @@ __all__ = ["TOLERANCE", "Cluster", "Process", "until"]
 T = TypeVar("T")
 
 LOG_END = 3000
+_LINES = "select count(*) from pg_stat_activity where datname = current_database() and application_name = any($1)"
 
 
 class Cluster:
@@ -73,7 +77,7 @@ class Cluster:
         return self._started(f"program{next(self._numbers)}", [module, *arguments], environment)
 
     def _started(self, name: str, arguments: list[str], environment: dict[str, str]) -> Process:
-        process = Process(self.folder, name, self.line, arguments, environment)
+        process = Process(self.folder, name, f"{self.line}{_signature(self.line, name)}", arguments, environment)
         self._processes.append(process)
         return process
 
@@ -92,6 +96,21 @@ class Cluster:
         """Wait until a worker was killed, by us or by itself, and note it."""
         assert worker.ends() == -signal.SIGKILL, worker.said
         self.history.add(worker.name, "crash")
+
+    def silent(self, *gone: Process) -> None:
+        """Wait until the database has done the last that these asked of it: it may have been held up on a bad line."""
+        names = [process.name for process in gone]
+        self.until(lambda: not asyncio.run(self._lines(names)), f"the database is done with {names}")
+
+    async def _lines(self, names: list[str]) -> int:
+        """How many lines to the database these processes have, though they may be dead. A file has none."""
+        if self.url.startswith("sqlite"):
+            return 0
+        connection = await asyncpg.connect(self.url)
+        try:
+            return int(await connection.fetchval(_LINES, names))
+        finally:
+            await connection.close()
 
     def stop(self, *workers: Process) -> None:
         """SIGTERM: in good order."""
@@ -219,6 +238,11 @@ class Cluster:
             return not self.app.wait(self.app.jobs(sorted(UNFINISHED), limit=1))
         return all(self.job(job_id).finished for job_id in ids)
 
+    @property
+    def gone(self) -> list[Process]:
+        """The processes that have ended, or were killed."""
+        return [process for process in self._processes if process.process.poll() is not None]
+
     def _situation(self) -> str:
         states = Counter(job.state for job in self.jobs())
         logs = [
@@ -253,6 +277,11 @@ class Cluster:
     def verify(self, *, complete: bool = False) -> None:
         found = self.violations(complete=complete)
         assert not found, "\n".join(map(str, found))
+
+
+def _signature(url: str, name: str) -> str:
+    """What makes PostgreSQL know whose line it is."""
+    return "" if url.startswith("sqlite") else f"&application_name={name}"
 
 
 def _beats(worker: Process) -> int:
