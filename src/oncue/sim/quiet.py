@@ -18,6 +18,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncue.clock import DatabaseClock
@@ -27,6 +28,7 @@ from oncue.sim.history import micros, moment
 from oncue.sim.member import Member
 from oncue.store.contract import EXCLUSIVE, LEADER
 from oncue.store.sqlite import SqliteStore
+from oncue.store.statements import spelled_out
 
 if TYPE_CHECKING:
     from oncue.sim.world import World
@@ -37,7 +39,7 @@ AGAIN = timedelta(seconds=0.2)
 LONG = timedelta(minutes=10)
 CHORES = ("pruning", "folding", "aging")
 
-_WAITING = """
+_WAITING = spelled_out("""
 select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
                                           and queue in (select value from json_each(?1)))
        or exists (select 1 from oncue_jobs where state = 'queued' and crashes > 0
@@ -53,7 +55,7 @@ select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
        (select min(start_by) from oncue_jobs indexed by oncue_jobs_start_by
          where start_by is not null and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
            and visible_at < 253370764800000000)
-"""
+""")
 _LEASES = "select name, holder, epoch, expires_at from oncue_leases"
 _NODES = "select id, expires_at from oncue_nodes where lost_at is null"
 _RUNNING = "select id, claim_no, node_id from oncue_jobs indexed by oncue_jobs_running where state = 'running'"
@@ -153,7 +155,7 @@ class Quiet:
     def _seen(self) -> Situation | None:
         """What is in the database, if nobody is about to do something about it."""
         world, working = self._world, self._working()
-        if not all(_is_well(member) and self._looks_often(member) for member in working):
+        if not all(map(_is_well, working)) or not self._look_often(working):
             return None
         seen = finish(world.store.situation(world.crew.queues))
         at = micros(world.server.now())
@@ -162,10 +164,16 @@ class Quiet:
             return None
         return seen
 
-    def _looks_often(self, member: Member) -> bool:
+    def _look_often(self, members: Sequence[Member]) -> bool:
         """Whether every service comes back as soon as it should. One that does not must not be helped by us."""
         now = self._world.clock.now() - self._world.timeline.skipped
-        return all((due := member.named[name].due) is None or due - now <= pause for name, pause in self._pauses)
+        for name, pause in self._pauses:
+            latest = now + pause
+            for member in members:
+                due = member.named[name].due
+                if due is not None and due > latest:
+                    return False
+        return True
 
     def _scheduler_knows(self, seen: Situation, working: Sequence[Member]) -> bool:
         """Whether the leader's scheduler comes back for the next slot by itself, or looks before."""
@@ -250,22 +258,26 @@ class Quiet:
             return  # the next beats come early enough
         renewed = until - beat * round(world.dice.random(), 6)
         expires = renewed + lease
-        held = [lease for member in members for lease in _held(member)]
-        finish(world.store.sustain([member.id for member in members], held, renewed, expires))
-        for member in members:
-            membership, before = member.worker.membership, moment(seen.nodes[member.id])
+        held, over = [_held(member) for member in members], micros(expires)
+        finish(world.store.sustain([member.id for member in members], [*chain(*held)], renewed, expires))
+        for member, leases in zip(members, held, strict=True):
+            membership = member.worker.membership
             membership.expires_at = max(membership.expires_at or expires, expires)
-            world.history.add(member.label, "lease", until=micros(max(before, expires)), renewed=True)
-            for name, epoch in _held(member):
+            world.history.add(member.label, "lease", until=max(seen.nodes[member.id], over), renewed=True)
+            for name, epoch in leases:
                 held_by = member.worker.leadership if name == LEADER else member.worker.exclusivity
-                held_by.until, before = max(held_by.until or expires, expires), moment(seen.leases[name].until)
-                world.history.add(member.label, "hold", name=name, epoch=epoch, until=micros(max(before, expires)))
+                held_by.until = max(held_by.until or expires, expires)
+                world.history.add(
+                    member.label, "hold", name=name, epoch=epoch, until=max(seen.leases[name].until, over)
+                )
 
 
 def _held(member: Member) -> list[tuple[str, int]]:
     """The leases that a process holds, by its own clock, and their epochs."""
-    leases = ((EXCLUSIVE, member.worker.exclusivity), (LEADER, member.worker.leadership))
-    now = member.clock.latest()
+    exclusivity, leadership = member.worker.exclusivity, member.worker.leadership
+    if not (exclusivity.held or leadership.held):
+        return []
+    leases, now = ((EXCLUSIVE, exclusivity), (LEADER, leadership)), member.clock.latest()
     return [(name, lease.held.epoch) for name, lease in leases if lease.held and lease.until and now < lease.until]
 
 

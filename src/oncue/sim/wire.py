@@ -161,9 +161,11 @@ class Wire(Layer):
             raise StoreUnavailable(f"{verb}: the database cannot be reached (simulated)")
         if self._held_until is not None:
             await self._wait_in_line(verb, lambda: self._done(method, args, kwargs, operation), operation, hurry)
-        await self._travel()
+        if trip := self._trip():
+            await trip
         reply = await self._done(method, args, kwargs, operation)
-        await self._travel()
+        if trip := self._trip():
+            await trip
         if crash == "after":
             raise Crash(verb)
         if error == "after" or (reply and verb in self._losing):
@@ -205,10 +207,11 @@ class Wire(Layer):
         if left > 0:
             await Delay(left)
 
-    async def _travel(self) -> None:
-        """Some trips take no time to speak of."""
+    def _trip(self) -> Delay | None:
+        """How long it takes to get there. Some trips take no time to speak of."""
         if self.latency and (length := self._dice.uniform(self._shortest, self.latency)) > 0:
-            await Delay(round(length, 6))
+            return Delay(round(length, 6))
+        return None
 
     def _error(self) -> When | None:
         if self.down:

@@ -1,6 +1,7 @@
 -- The verbs of the store, for SQLite. Time always arrives as a parameter, in microseconds.
 -- Sets travel as JSON, in and out, so that one step of the database does the work of a whole batch: each step hands
 -- the interpreter lock to and fro, and five hundred of them would cost more than the work.
+-- Lists of three or more states reach SQLite as comparisons, `state = 'a' or state = 'b' ...`: so do the indexes have it.
 
 -- name: reserve
 update oncue_job_ids set last = last + :count returning last;
