@@ -118,6 +118,28 @@ def job(row: Sequence[Any]) -> Job:
 _NODE_FIELDS = tuple(name.strip() for name in statements.NODE_COLUMNS.split(","))
 
 
+def registration(node: Node) -> dict[str, Any]:
+    return {
+        "id": str(node.id),
+        "name": node.name,
+        "host": node.host,
+        "pid": node.pid,
+        "boot_id": node.boot_id,
+        "version": node.version,
+        "queues": json.dumps(node.queues),
+        "tasks": json.dumps(node.tasks),
+        "concurrency": node.concurrency,
+        "address": node.address,
+        "started_at": micros(node.started_at),
+        "beat_at": micros(node.beat_at),
+        "expires_at": micros(node.expires_at),
+        "process_start": node.process_start,
+        "exclusive": node.exclusive,
+        "schedules": json.dumps(node.schedules),
+        "beat_no": node.beat_no,
+    }
+
+
 def node(row: Sequence[Any]) -> Node:
     values = dict(zip(_NODE_FIELDS, row, strict=True))
     for name in ("started_at", "beat_at", "expires_at"):
