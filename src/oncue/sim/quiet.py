@@ -194,9 +194,7 @@ class Quiet:
             # While nobody leads no slot is decided, until the lease of whoever led is over.
             led, leader = any(member.leads for member in working), seen.leases.get(LEADER)
             ends += [seen.next_due, seen.next_slot if led else (leader.until if leader else micros(at))]
-            ends.append(seen.next_expiry if led else None)
-        if working and seen.next_overdue is not None:
-            ends.append(seen.next_overdue + round(self._world.pace.lease * 1e6))
+            ends += [seen.next_overdue, seen.next_expiry if led else None]
         exclusive = seen.leases.get(EXCLUSIVE)
         if exclusive is not None and exclusive.until > micros(at) and exclusive.holder not in ours:
             ends.append(exclusive.until)
