@@ -10,6 +10,7 @@ import pytest
 
 from oncue import Oncue, cron
 from oncue.cli.scenarios import in_processes, queues
+from oncue.control import Limits
 from oncue.planning import running
 from oncue.planning.arrivals import stream
 from oncue.planning.figures import Figures, ScheduleFigures, figures
@@ -139,6 +140,12 @@ def test_who_is_claimed_and_lost_before_it_begins_has_waited_all_along() -> None
         ),
         # What piles up in the outage, and what was waiting before it.
         ({"work": {}}, "60s", ["work=20@00:00"], {"outages": (Span(60.0, 960.0),), "target": 120.0}, 4),
+        # Six rounds of ten, three of them on a node at most, beside a crowd that would take all the seats there are.
+        (
+            {"crowd": {}, "few": {"queue": "scarce"}}, "20s", ["few=60@00:10", "crowd=60@00:10"],
+            {"target": 100.0, "concurrency": 8, "queues": ("default", "scarce"), "limits": {"scarce": Limits(10, 3)}},
+            4,
+        ),
     ],
 )  # fmt: skip
 def test_the_number_of_nodes_is_true(

@@ -2,7 +2,8 @@
 
 A poll that finds nothing changes nothing, and of all the beats of a quiet hour only the last one leaves a trace. So
 nothing is lost if the polls are not made and the leases last until after the hour. It is quiet when no call is on its
-way, everybody who is alive is well and has settled what it ran, and nothing waits that somebody has room for. It ends
+way, everybody who is alive is well and has settled what it ran, nothing waits that somebody has room for, and no seat
+of a limited queue has changed hands since everybody last looked. It ends
 with the next event (a job ends, a fault strikes, a client writes), the next slot of a schedule, the next job that is
 due or whose time to wait is over, the end of a dead node's or leader's lease, or when a stuck attempt is over its time.
 
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from oncue.clock import DatabaseClock
 from oncue.policy import aging
@@ -91,6 +93,14 @@ class Situation(NamedTuple):
 class WatchedStore(SqliteStore):
     """The database of a simulated cluster. It can be looked at as a whole."""
 
+    seats_changed = 0
+    """How often somebody took or gave back seats of a limited queue."""
+
+    async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
+        took = await super().take_seats(queue, version, node, seats, wanted)
+        self.seats_changed += took
+        return took
+
     async def situation(self, queues: Sequence[str]) -> Situation:
         """As it is for nodes that serve these queues."""
         return await self._reader.read(lambda connection: _situation(connection, queues))
@@ -122,6 +132,7 @@ class Quiet:
     def __init__(self, world: World) -> None:
         self._world = world
         self._look_at = world.clock.now()
+        self._seats_changed = 0
         pace = world.pace
         pauses = {
             "claimer": pace.poll, "holdings": pace.reconcile, "membership": pace.beat, "exclusivity": pace.beat,
@@ -136,6 +147,9 @@ class Quiet:
     def pass_by(self, end: datetime) -> None:
         """If it is quiet, go on to where that ends."""
         world, now = self._world, self._world.clock.now()
+        if self._seats_changed != world.store.seats_changed:
+            self._seats_changed = world.store.seats_changed
+            self.disturb(2 * world.pace.poll)  # others may take what one has given back
         if now < self._look_at:
             return
         event = world.timeline.next_event

@@ -36,7 +36,7 @@ from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.sqlite_desk import SqliteDesk
 from oncue.store.sqlite_ledger import rows_of
-from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, queue_rows
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
@@ -140,7 +140,7 @@ class SqliteStore(SqliteDesk):
             raise
 
     def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
-        there: set[int] = set()
+        there: dict[int, Receipt | None] = {}
         if in_doubt:
             connection.execute(self._sql["touch"], values.identity(batch))
             there = self._written(connection, batch)
@@ -148,10 +148,16 @@ class SqliteStore(SqliteDesk):
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         standing = rows_of(connection, self._sql["standing"], values.keys(batch))
-        return values.receipts(batch, self._written(connection, batch), standing)
+        receipts = values.receipts(batch, self._written(connection, batch), standing)
+        if in_doubt and (words := values.words_left(batch, receipts, there)) is not None:
+            connection.execute(self._sql["leave_word"], words)
+            connection.execute(self._sql["count_left"], words)
+        return receipts
 
-    def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
-        return set(rows_of(connection, self._sql["written"], values.identity(batch)))
+    def _written(self, connection: sqlite3.Connection, batch: Batch) -> dict[int, Receipt | None]:
+        """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
+        found = rows_of(connection, self._sql["written"], values.identity(batch))
+        return {job_id: None if word is None else found_word(word) for job_id, word in found}
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._rows("job", job_id=job_id)
