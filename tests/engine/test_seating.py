@@ -297,6 +297,50 @@ async def test_what_was_read_before_the_lease_was_lost_counts_for_nothing(store:
     assert service.allowed == {"default": 0}
 
 
+async def test_what_was_read_before_the_node_was_registered_anew_counts_for_nothing(store: Store) -> None:
+    """Registering takes its seats away. A look that was on its way meanwhile still saw them."""
+    await limited_store(store)
+    lives, real = [1], store.seating
+    service = Seating(
+        store, await enter(store), ["default"], ["send"], Held(), lambda: True, poll=0.5, lives=lambda: lives[0]
+    )
+    await service.tick(NOW)
+    service.forget()
+
+    async def meanwhile(*asked: Any) -> Any:
+        found = await real(*asked)
+        lives[0] += 1
+        return found
+
+    store.seating = meanwhile  # type: ignore[method-assign]
+    await service.tick(after(seconds=1))
+    assert service.allowed == {"default": 0}
+
+
+async def test_seats_are_not_used_while_a_write_about_them_may_still_arrive(store: Store) -> None:
+    """A write was given up, and takes effect after this node has looked again."""
+    await limited_store(store)
+    alive, held_up, real = [True], [], store.take_seats
+    one, other = await seated(store, Held(), lambda: alive[0]), await seated(store, Held())
+    for second in range(8):
+        await one.tick(after(seconds=second))
+        await other.tick(after(seconds=second))
+    assert (one.allowed, other.allowed) == ({"default": 2}, {"default": 2})
+
+    async def given_up(*asked: Any) -> bool:
+        held_up.append(asked)
+        raise StoreUnavailable("no answer")
+
+    store.take_seats, alive[0] = given_up, False  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        await one.tick(after(seconds=10))
+    store.take_seats, alive[0] = real, True  # type: ignore[method-assign]
+    await one.tick(after(seconds=11))
+    assert not await store.take_seats(*held_up[0]), "it comes too late"
+    await other.tick(after(seconds=12))
+    assert one.allowed["default"] + other.allowed["default"] <= 4
+
+
 async def test_a_node_takes_no_seats_that_it_could_not_use(store: Store) -> None:
     await limited_store(store)
     for resting, alive in ((True, True), (False, False)):

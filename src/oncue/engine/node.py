@@ -124,7 +124,7 @@ class WorkerNode:
         )  # fmt: skip
         self.seating = Seating(
             store, node.id, node.queues, node.tasks, self.executor, self.may_work,
-            poll=pace.poll, in_processes=in_processes,
+            poll=pace.poll, in_processes=in_processes, lives=lambda: self.membership.lives,
         )  # fmt: skip
         self.claimer = Claimer(
             store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.may_claim,

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from oncue import control
 from oncue.engine.service import Signal
+from oncue.errors import StoreError
 from oncue.policy import seats as policy
 from oncue.store.contract import Store
 
@@ -59,7 +60,9 @@ class Seating:
         *,
         poll: float,
         in_processes: Collection[str] = (),
+        lives: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`lives`: how often this node has become a member, each time without any seats."""
         self.signal = Signal()
         self.allowed: dict[str, int] = {}
         """The limited queues that this node serves, and how many of their jobs it may run at once."""
@@ -71,10 +74,13 @@ class Seating:
         self._plain_tasks = [task for task in tasks if task not in in_processes]
         self._room = room
         self._alive = alive
+        self._lives = lives
         self._poll = timedelta(seconds=poll)
         self._looked_at: datetime | None = None
-        self._life = 0
+        self._forgotten = 0
         self._resting = False
+        self._in_doubt: set[str] = set()
+        """The queues of which a write was not answered: it may still arrive, and give seats away that we use."""
 
     def wake(self) -> None:
         """There may be work, or a new limit. While this node has seats, it looks often enough."""
@@ -88,9 +94,14 @@ class Seating:
 
     def forget(self) -> None:
         """The lease is over, and the seats with it: whatever was read before this moment is out of date."""
-        self._life += 1
+        self._forgotten += 1
         for queue in self.allowed:
             self._allow(queue, 0)
+
+    @property
+    def _life(self) -> tuple[int, int]:
+        """What is read in one life counts for nothing in the next."""
+        return self._forgotten, self._lives()
 
     async def tick(self, now: datetime) -> datetime:
         soon = SOON if self.allowed else SOON_ENOUGH
@@ -111,7 +122,7 @@ class Seating:
             await self._seat(seating, now, life)
         return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
 
-    async def _seat(self, seating: control.Seating, now: datetime, life: int) -> None:
+    async def _seat(self, seating: control.Seating, now: datetime, life: tuple[int, int]) -> None:
         queue, limits = seating.queue, seating.limits
         most = min(self._room.concurrency, limits.per_node or self._room.concurrency)
         if limits.globally is None:
@@ -122,11 +133,22 @@ class Seating:
         aim, wanted = self._share(seating, limits.globally, held, most, now)
         self._allow(queue, min(aim, self.allowed.get(queue, held)))  # first start no more, then give back
         taken = max(aim, self._room.running_in(queue))
-        news = (taken, wanted) != (held, before) or (own is None and self._is_working())
-        if news and not await self._store.take_seats(queue, seating.version, self._node, taken, wanted):
+        news = (taken, wanted) != (held, before) or (own is None and self._is_working()) or queue in self._in_doubt
+        if news and not await self._taken(seating, taken, wanted):
             self.signal.set()  # somebody was quicker: look again
         elif self._life == life and self._alive():
             self._allow(queue, aim)
+
+    async def _taken(self, seating: control.Seating, seats: int, wanted: int) -> bool:
+        """Write how many seats this node has. A write that takes makes void whatever was written before and is late."""
+        try:
+            took = await self._store.take_seats(seating.queue, seating.version, self._node, seats, wanted)
+        except StoreError:
+            self._in_doubt.add(seating.queue)
+            raise
+        if took:
+            self._in_doubt.discard(seating.queue)
+        return took
 
     def _share(self, seating: control.Seating, limit: int, held: int, most: int, now: datetime) -> tuple[int, int]:
         """How many seats this node should hold, and how many it should be known to want."""
