@@ -90,6 +90,15 @@ def test_among_equals_the_older_job_goes_first() -> None:
     assert waits([Demand(0, 0, (0, 0), 10, ("a",)), fresh, retry], 1, {}) == [0, 8, 19]
 
 
+def test_whoever_is_given_up_takes_no_seat() -> None:
+    """Five jobs of 100 s with the patience of 150 s, on a seat: two run, and three are gone by then."""
+    crowd = [Demand(0.0, 0, (0.0, number), 100.0, ("q",), 150.0) for number in range(5)]
+    found = needed(a_scenario(concurrency=1, nodes=1, length=1000.0), crowd)
+    one = found.choices[0]
+    assert (one.nodes, one.waits.p50, one.waits.max, one.utilisation) == (1, 150.0, 150.0, 0.2)
+    assert found.for_all == 5
+
+
 def test_a_limit_holds_back_its_queue_alone() -> None:
     demand = sorted([*a_demand(0, 0, queue="mail"), *a_demand(1)])
     assert waits(demand, 5, {"mail": 1}) == [0, 0, 10]

@@ -110,20 +110,22 @@ def test_more_nodes_after_an_outage_are_told_apart_from_what_is_usual() -> None:
     assert nodes.title == "What other numbers of nodes would do, the time of outages not counted"
     assert [row[-1] for row in nodes.rows if row[-1]] == [
         "simulated, enough without outages",
-        "99 % in time, all in time",
+        "all in time",
     ]
     assert document("shop:app", found, [])["capacity"]["nodes_without_outages"] == 1
 
 
 def test_queues_that_nobody_serves_come_first_and_need_no_nodes() -> None:
-    waiting = [Unstarted((0, n), "mail", "mail", 0, 0, DAY, 1.0, None, False) for n in range(9)]
-    found = the_figures(a_run(work(0, 0), unstarted=waiting, jobs=Counter(work=1, mail=9)))
+    waiting = [
+        Unstarted((0, n), "mail", "mail", 0, 0, DAY, 1.0, why, False) for n, why in enumerate([None, "deadline"])
+    ]
+    found = the_figures(a_run(work(0, 0), unstarted=waiting, jobs=Counter(work=1, mail=2)))
     assert said(found)[:2] == [
-        "No node serves mail (--queues): its jobs wait for ever.",
+        "No node serves mail (--queues): its jobs never run.",
         "1 node is enough to start every other job within 1m.",
     ]
     closed = the_figures(a_run(work(0, 0), jobs=Counter(work=1, mail=9)), queues=("other",))
-    assert said(closed)[0] == "No node serves default and mail (--queues): their jobs wait for ever."
+    assert said(closed)[0] == "No node serves default and mail (--queues): their jobs never run."
 
 
 def test_of_many_spells_the_worst_are_named() -> None:
@@ -157,15 +159,25 @@ def test_slots_that_did_not_run_are_told_by_reason() -> None:
     assert f"Schedule work {told}" in said(found)
 
 
+def test_of_many_schedules_those_that_lost_most_are_named() -> None:
+    slots = [Slots(f"s{number}", 0, number + 1, "missed", "misfire") for number in range(8)]
+    told = [text for text in said(the_figures(a_run(work(0, 0), slots=slots))) if "slot" in text]
+    assert [text.split()[1] for text in told[:-1]] == ["s3", "s4", "s5", "s6", "s7"]
+    assert told[-1] == "3 more schedules did not run for 6 slots in all."
+
+
 def test_what_is_left_and_what_failed_is_told() -> None:
     found = the_figures(
         a_run(work(0, 0, number=2), ended={"work": Counter(failed=2, succeeded=1)}, left=Counter(queued=3, running=1))
     )
     assert found.retries == 1
-    assert "2 jobs failed for good, after all their retries." in said(found)
+    assert "2 jobs failed for good, with no retry left." in said(found)
     assert "4 jobs were not finished at the end (3 queued, 1 running)." in said(found)
-    found = the_figures(a_run(work(0, 0), ended={"work": Counter(failed=1)}, left=Counter(queued=1)))
-    assert "1 job failed for good, after all its retries." in said(found)
+    found = the_figures(
+        a_run(work(0, 0), ended={"work": Counter(failed=1)}, left=Counter(queued=1), skipped=Counter(deadline=2))
+    )
+    assert "1 job failed for good, with no retry left." in said(found)
+    assert "2 jobs were skipped (2 deadline)." in said(found)
     assert "1 job was not finished at the end (1 queued)." in said(found)
 
 

@@ -24,6 +24,7 @@ def document(application: str, figures: Figures, notes: Sequence[str]) -> dict[s
             "attempts": figures.attempts,
             "retries": figures.retries,
             "ended": _sorted(figures.ends),
+            "skipped": _sorted(figures.skipped),
             "unfinished": _sorted(figures.left),
         },
         "utilisation": {

@@ -8,13 +8,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from oncue.control import Limits
 from oncue.planning.capacity import PROCESSES, Capacity
-from oncue.planning.figures import Figures, Trouble
+from oncue.planning.figures import Figures, ScheduleFigures, Trouble
 from oncue.planning.scenario import Scenario
 from oncue.planning.spans import moment
 from oncue.policy.durations import describe
 
 Tone: TypeAlias = Literal["good", "bad", "note"]
 MOST_TROUBLES = 3
+MOST_SCHEDULES = 5
 NOT_SIMULATED = (
     "handlers are not called, so what they would enqueue (add it to --arrivals), Snooze and Skip are not in these "
     "figures; neither are schedules that were made at run time."
@@ -71,7 +72,7 @@ def _closed(figures: Figures) -> Iterator[Sentence]:
     closed = _unserved(figures)
     if closed:
         their = "its" if len(closed) == 1 else "their"
-        yield Sentence("bad", f"No node serves {_names(closed)} (--queues): {their} jobs wait for ever.")
+        yield Sentence("bad", f"No node serves {_names(closed)} (--queues): {their} jobs never run.")
 
 
 def _unserved(figures: Figures) -> list[str]:
@@ -204,23 +205,37 @@ def _minute_after(instant: datetime) -> datetime:
 
 
 def _slots(figures: Figures) -> Iterator[Sentence]:
+    gone = {schedule.name: _gone(schedule) for schedule in figures.schedules if _gone(schedule)}
+    named = sorted(gone, key=lambda name: (-gone[name], name))[:MOST_SCHEDULES]
     for schedule in figures.schedules:
-        gone = sum(count for what, count in schedule.lost.items() if what != "coalesced")
-        if gone:
-            reasons = ", ".join(f"{count:,} {what}" for what, count in sorted(schedule.lost.items()))
-            slots = f"{gone:,} of its {plural(schedule.slots, 'slot')}"
-            yield Sentence("bad", f"Schedule {schedule.name} did not run for {slots} ({reasons}).")
+        if schedule.name in named:
+            slots = f"{gone[schedule.name]:,} of its {plural(schedule.slots, 'slot')}"
+            yield Sentence("bad", f"Schedule {schedule.name} did not run for {slots} ({_counts(schedule.lost)}).")
+    if rest := len(gone) - len(named):
+        others = sum(gone.values()) - sum(gone[name] for name in named)
+        yield Sentence("bad", f"{plural(rest, 'more schedule')} did not run for {plural(others, 'slot')} in all.")
+
+
+def _gone(schedule: ScheduleFigures) -> int:
+    return sum(count for what, count in schedule.lost.items() if what != "coalesced")
 
 
 def _ends(figures: Figures) -> Iterator[Sentence]:
     failed, left = figures.ends["failed"], figures.left.total()
     if failed:
-        their = "its" if failed == 1 else "their"
-        yield Sentence("bad", f"{plural(failed, 'job')} failed for good, after all {their} retries.")
+        yield Sentence("bad", f"{plural(failed, 'job')} failed for good, with no retry left.")
+    if skipped := figures.skipped.total():
+        yield Sentence("bad", f"{_were(skipped)} skipped ({_counts(figures.skipped)}).")
     if left:
-        states = ", ".join(f"{count:,} {state}" for state, count in sorted(figures.left.items()))
-        was = "was" if left == 1 else "were"
-        yield Sentence("note", f"{plural(left, 'job')} {was} not finished at the end ({states}).")
+        yield Sentence("note", f"{_were(left)} not finished at the end ({_counts(figures.left)}).")
+
+
+def _were(jobs: int) -> str:
+    return f"{plural(jobs, 'job')} {'was' if jobs == 1 else 'were'}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
 
 
 # --- besides --------------------------------------------------------------------------------------------------------
