@@ -132,7 +132,7 @@ def test_a_retry_that_would_come_after_the_deadline_is_never_due() -> None:
 
 
 def test_arithmetic_that_the_engine_refutes_is_not_told() -> None:
-    """What an outage cuts off runs again one at a time on each node, so that two nodes need longer than a pool would."""
+    """What an outage cuts off runs again one at a time on each node: two nodes need longer than a pool of seats."""
     app = an_app(work={})
     found = searched(app, "5m", "work=6@00:00", nodes=2, concurrency=9, outages=(Span(60.0, 600.0),), length=HOUR)
     assert (found.capacity.for_all, found.capacity.for_most) == (6, 6)
