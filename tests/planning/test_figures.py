@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oncue.planning import report
+from oncue.planning import plots, report
 from oncue.planning.arrivals import stream
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
 from oncue.planning.records import Run, Slots, Unstarted, Work
+from oncue.planning.series import Bucket
 from oncue.planning.spans import DAY, Span
 from oncue.planning.spreads import Constant
 from oncue.planning.tables import Table, fits, stacked, tables
@@ -185,7 +186,7 @@ def test_nothing_at_all() -> None:
     found = the_figures(a_run())
     assert said(found) == ["Nothing ran: no slot of a schedule and none of --arrivals comes in this time."]
     assert tables(found) == []
-    assert "<svg" in report.page("nothing", found, [], [])
+    assert "<svg" not in report.page("nothing", found, [], [])
 
 
 def test_notes_say_what_the_figures_stand_on() -> None:
@@ -239,11 +240,30 @@ def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
     page = ElementTree.fromstring(rest)
     assert page.find("head/title").text == "<script>alert(1)</script>"  # type: ignore[union-attr]
     svgs = page.findall(".//{http://www.w3.org/2000/svg}svg")
-    assert [svg.get("aria-label") for svg in svgs] == ["Jobs that wait", "Seats in use", "How late jobs begin"]
+    told = ["Jobs that wait: 98 at most", "Seats in use: 2 at most", "How late jobs begin"]
+    assert [svg.get("aria-label") for svg in svgs] == told
+    (again,) = page.findall(".//details")
+    assert ["Tue 2030-01-01 09:00", "98", "2", "0.8"] in [[*row.itertext()] for row in again.iter("tr")]
     assert not page.findall(".//script")
     assert not re.search(r"(src|href|url|@import)\s*[=(:]", text)
     numbers = re.findall(r"[MLHV ](-?\d+\.\d)", " ".join(path.get("d", "") for path in page.iter() if path.get("d")))
     assert all(-1 <= float(number) <= 961 for number in numbers)
+
+
+def test_every_queue_has_a_curve_of_its_own() -> None:
+    done = [work(0, 0, queue=f"q{number}") for number in range(18)]
+    text = report.page("many", the_figures(a_run(*done), queues=tuple(one.queue for one in done)), [], [])
+    curves = re.findall(r'class="(curve [^"]+)"', text)
+    assert len(curves) == 36
+    assert len(set(curves)) == 18
+
+
+@pytest.mark.parametrize(
+    ("most", "labels"), [(1, "0 1"), (9, "0 2 4 6 8 10"), (30, "0 10 20 30"), (70, "0 20 40 60 80")]
+)
+def test_the_scale_of_a_plot_is_whole(most: int, labels: str) -> None:
+    plot = plots.over_time("x", [Bucket(0.0, most, 0.0)], a_scenario().start, DAY, (), str)
+    assert re.findall(r'<text class="right" x="56" [^>]*>([^<]*)<', plot) == labels.split()
 
 
 @pytest.mark.parametrize(
