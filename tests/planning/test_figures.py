@@ -194,15 +194,18 @@ def test_notes_say_what_the_figures_stand_on() -> None:
     assert notes(found, {**QUEUES, "other": "default"}, ["work"]) == [
         "nobody said how long work and mail take (--durations); 1s is assumed.",
         "other never ran: without a schedule, and without --arrivals.",
+        "work has no slot in this time.",
         NOT_SIMULATED,
     ]
     failing = the_figures(a_run(work(0, 0)), failures={"work": 0.1})
     assert notes(failing, {"work": "default"}, ["work"], ["mail", "work"]) == [
+        "work has no slot in this time.",
         "the retry rule of work is a function, which is not called: the usual backoff is assumed.",
         NOT_SIMULATED,
     ]
     late = the_figures(a_run(), streams=(stream("mail", "5@09:00"),), length=3600.0)
     assert notes(late, {"mail": "mail"}, []) == ["mail=5@09:00 never comes in this time.", NOT_SIMULATED]
+    assert "declares no tasks" in notes(late, {}, [])[0]
 
 
 def test_the_tables_agree_with_the_figures() -> None:

@@ -19,6 +19,7 @@ from oncue.cli.finding import AppOption, find
 from oncue.cli.output import JsonOption
 from oncue.cli.places import Place
 from oncue.cli.scenarios import LONGEST_DAYS, Typed
+from oncue.errors import OncueError
 from oncue.planning import charts, report, running
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
@@ -69,19 +70,23 @@ def simulate(
     ] = None,
     failures: Annotated[
         list[str] | None,
-        typer.Option("--failures", metavar="TASK=SHARE,...", help="Attempts that fail: 'mail=2%, *=0.1%'. Repeatable."),
+        typer.Option(
+            "--failures", metavar="TASK=SHARE,...", help="Attempts that fail: 'mail=2%, *=0.1%', or @FILE. Repeatable."
+        ),
     ] = None,
     outages: Annotated[
         list[str] | None,
         typer.Option(
             "--outage",
-            metavar="WHEN+LONG",
-            help="No node runs: '08:00+30m' (every day) or '2030-01-03T08:00+30m'. Repeatable.",
+            metavar="WHEN+LONG,...",
+            help="No node runs: '08:00+30m' (every day), '2030-01-03T08:00+30m' (once), or @FILE. Repeatable.",
         ),
     ] = None,
     limits: Annotated[
         list[str] | None,
-        typer.Option("--limit", metavar="QUEUE=N,...", help="Jobs at once: 'mail=5' or 'mail=2/node'. Repeatable."),
+        typer.Option(
+            "--limit", metavar="QUEUE=N,...", help="Jobs at once: 'mail=5', 'mail=2/node', or @FILE. Repeatable."
+        ),
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="DURATION", help="So late may a job begin.")] = "1m",
     page: Annotated[
@@ -108,12 +113,14 @@ def simulate(
     tasks = sorted(found.tasks.values(), key=lambda task: task.name)
     scheduled, ruled = [task.name for task in tasks if task.schedule], [task.name for task in tasks if task.has_rule]
     said = notes(result, scenarios.queues(found), scheduled, ruled)
-    if place is not None:
-        place.write(report.page(f"oncue simulate: {name}", result, said, asked(result.scenario, name)))
+    html = report.page(f"oncue simulate: {name}", result, said, asked(result.scenario, name))
+    trouble = None if place is None else _written(place, html)
     if as_json:
         output.show_json(document(name, result, said))
     else:
         _show(name, result, said)
+    if trouble is not None:
+        raise OncueError(f"--report: {page} could not be written: {trouble.strerror or trouble}")
 
 
 def _place(page: str) -> Place:
@@ -125,6 +132,15 @@ def _place(page: str) -> Place:
     except OSError as error:
         said = f"expected a file that can be written, not {page!r}: {error.strerror or error}"
         raise typer.BadParameter(said, param_hint="--report") from None
+
+
+def _written(place: Place, text: str) -> OSError | None:
+    """What went wrong with it. That is no reason to keep the figures, which took their time, from anybody."""
+    try:
+        place.write(text)
+    except OSError as error:
+        return error
+    return None
 
 
 def _simulated(app: Oncue, scenario: Scenario) -> Figures:

@@ -247,12 +247,15 @@ def notes(
     """What whoever reads the figures should know about what they stand on. The retries of `ruled` follow a function."""
     scenario = figures.scenario
     coming = {stream.task for stream in scenario.streams} | set(scheduled)
-    found = []
+    found = [] if queues else ["the application declares no tasks: is the module imported that has them?"]
     if guessed := [name for name in scenario.assumed if name in coming]:
         verb = "takes" if len(guessed) == 1 else "take"
         found.append(f"nobody said how long {_names(guessed)} {verb} (--durations); 1s is assumed.")
     if idle := [name for name in queues if name not in coming]:
         found.append(f"{_names(idle)} never ran: without a schedule, and without --arrivals.")
+    due = {schedule.name for schedule in figures.schedules}
+    if silent := [name for name in scheduled if name not in due]:
+        found.append(f"{_names(silent)} {'has' if len(silent) == 1 else 'have'} no slot in this time.")
     found += [
         f"{stream.words()} never comes in this time."
         for stream in scenario.streams
