@@ -200,6 +200,7 @@ def test_a_chart_fits_its_terminal(width: int, parts: int) -> None:
         (1, ["Jan 01", "00:15", "00:30", "00:45"]),
         (48, ["Jan 01", "06:00", "12:00", "18:00", "Jan 02", "06:00", "12:00", "18:00"]),
         (30 * 24, ["Jan 01", "Jan 08", "Jan 15", "Jan 22", "Jan 29"]),
+        (2 * 365 * 24, ["2030-01", "2030-04", "2030-07", "2030-10", "2031-01", "2031-05", "2031-08", "2031-11"]),
     ],
 )
 def test_time_lines_have_round_marks(hours: int, labels: list[str]) -> None:

@@ -33,8 +33,12 @@ STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "note": "default"}
 
 
 def simulate(
-    days: Annotated[int | None, typer.Option("--days", min=1, max=LONGEST_DAYS, help="So many. \\[default: 7]")] = None,
-    length: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Instead of --days: 36h.")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, max=LONGEST_DAYS, help="How many to simulate. \\[default: 7]")
+    ] = None,
+    length: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Instead of --days, such as 36h.")
+    ] = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=1000, help="Workers at once.")] = 1,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", "-c", help="Seats of each. \\[default: the application's setting]")
