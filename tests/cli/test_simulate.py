@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oncue.planning.words import NOT_SIMULATED
+from oncue.planning.remarks import NOT_SIMULATED
 from tests.cli.conftest import BAKERY, ROOT, Shell, work_off
 
 Simulate = Callable[..., Any]

@@ -175,7 +175,8 @@ def test_what_piles_up_in_an_outage_is_counted_from_its_end_and_told_apart() -> 
 
 def test_process_seats_grow_with_the_nodes() -> None:
     demand = [Demand(0.0, 0, (0.0, number), 30.0, ("default", PROCESSES)) for number in range(8)]
-    assert needed(a_scenario(concurrency=64, processes=2, target=1.0), demand).for_all == 4
+    found = needed(a_scenario(concurrency=64, processes=2, target=1.0), demand)
+    assert (found.for_all, found.held_up_by, found.narrow) == (4, (), (PROCESSES,))
 
 
 # --- charts ---------------------------------------------------------------------------------------------------------

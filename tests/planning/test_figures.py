@@ -10,16 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
+from oncue.control import Limits
 from oncue.planning import plots, report
 from oncue.planning.arrivals import stream
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
 from oncue.planning.records import Run, Slots, Unstarted, Work
+from oncue.planning.remarks import NOT_SIMULATED, asked, notes
 from oncue.planning.series import Bucket
 from oncue.planning.spans import DAY, Span
 from oncue.planning.spreads import Constant
 from oncue.planning.tables import Table, fits, stacked, tables
-from oncue.planning.words import NOT_SIMULATED, about, asked, notes, percent, sentences
+from oncue.planning.words import about, percent, sentences
 from tests.planning.test_arithmetic import a_scenario
 
 NINE = 9 * 3600.0
@@ -85,6 +87,14 @@ def test_too_few_nodes_are_told_with_the_hour_and_the_cure() -> None:
     assert "From Tue 2030-01-01 09:00 to 09:09, up to 98 jobs waited, the longest for 8.2 min." in told
     (spell,) = found.troubles
     assert (spell.span, spell.waiting, spell.longest, spell.outage) == (Span(NINE, NINE + 490), 98, 490, False)
+
+
+def test_where_a_limit_is_short_there_is_a_cheaper_cure() -> None:
+    told = said(the_figures(a_run(*a_jam()), concurrency=100, limits={"default": Limits(per_node=2)}))
+    assert told[:2] == [
+        "1 node is too few: 8 nodes would start every job within 1m.",
+        "The limit of queue default alone keeps jobs waiting: a higher --limit would help too.",
+    ]
 
 
 def test_enough_nodes_are_told_too() -> None:

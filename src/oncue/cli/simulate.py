@@ -23,10 +23,11 @@ from oncue.errors import OncueError
 from oncue.planning import charts, report, running
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
+from oncue.planning.remarks import asked, notes
 from oncue.planning.scenario import Scenario
 from oncue.planning.searching import tried
 from oncue.planning.tables import Table, fits, stacked, tables
-from oncue.planning.words import Tone, about, asked, notes, plural, sentences
+from oncue.planning.words import Tone, about, plural, sentences
 from oncue.settings import app_name
 
 STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "note": "default"}

@@ -69,6 +69,8 @@ class Capacity:
     too_few: int | None = None
     likely: int | None = None
     """What arithmetic says for `for_all`, once that was tried."""
+    narrow: tuple[Lane, ...] = ()
+    """What alone would keep jobs waiting on as many nodes as there are, with any number of other seats."""
 
 
 def demands(scenario: Scenario, run: Run, in_processes: Iterable[str]) -> list[Demand]:
@@ -190,7 +192,7 @@ def needed(scenario: Scenario, asked: Sequence[Demand]) -> Capacity:
     held_up_by = () if for_all is not None else _guilty(scenario, demand, served.most)
     return Capacity(
         for_all, for_most, served.peak, _on_the_clock(scenario.outages, served.peak_at), without,
-        plain.peak < served.peak, held_up_by, tuple(choices),
+        plain.peak < served.peak, held_up_by, tuple(choices), narrow=_guilty(scenario, demand, scenario.nodes),
     )  # fmt: skip
 
 
@@ -232,7 +234,7 @@ def _near(number: int, interesting: Iterable[int]) -> bool:
 
 
 def _guilty(scenario: Scenario, demand: Sequence[Demand], nodes: int) -> tuple[Lane, ...]:
-    """The limited lanes in which jobs wait for too long, however many nodes there are."""
+    """The limited lanes in which jobs wait for too long on so many nodes, however many other seats these have."""
     limits = _limits(scenario, nodes)
     return tuple(sorted(lane for lane, most in limits.items() if _is_late(scenario, demand, lane, most)))
 
