@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from oncue.engine.rescue import Rescue
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
+from oncue.sim.wire import LAST_OUT
 from oncue.sim.world import PACE, World
 from oncue.telemetry import Telemetry
 
@@ -105,6 +108,22 @@ def test_a_node_that_was_declared_lost_stops_before_anybody_else_has_its_jobs() 
     world.run(10.0)
     assert starts(world, job) == ["alone.1", "alone.1"]
     assert world.job(job).state == "succeeded"
+
+
+def test_a_beat_that_arrives_late_does_not_make_the_lease_shorter() -> None:
+    """Its caller has given it up, and has beaten once more since."""
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    member.wire.hold_up(world.clock.now() + timedelta(seconds=PACE.patience + PACE.beat))
+    world.run(PACE.beat + PACE.patience)
+    late = world.clock.now() + timedelta(seconds=LAST_OUT)
+    member.wire.let_go()
+    world.run(PACE.beat)
+    (node,) = finish(world.store.nodes())
+    assert node.expires_at > late
+    world.run(LAST_OUT)
+    assert finish(world.store.nodes())[0].expires_at >= node.expires_at
 
 
 def steady(world: World, name: str) -> bool:

@@ -58,6 +58,25 @@ async def test_the_seats_of_a_node_that_is_lost_or_left_are_free(store: Store) -
     assert list(seating.seats) == [], "what it held before may be others' by now"
 
 
+async def test_a_node_that_joins_late_does_not_lose_the_seats_that_it_took_since(store: Store) -> None:
+    """A call that was given up arrives after the next one: it says nothing of what happened in between."""
+    node = dataclasses.replace(a_node(), beat_no=1)
+    await store.register(dataclasses.replace(node, beat_no=2))
+    await store.limit("mail", Limits(), Limits(5), NOW)
+    assert await store.take_seats("mail", 1, node.id, 2, 2)
+    await store.register(node)
+    (seating,) = await store.seating(["mail"], [TASK])
+    assert [(seat.node, seat.seats) for seat in seating.seats] == [(node.id, 2)]
+
+
+async def test_no_seat_is_taken_by_a_limit_that_was_changed_since(store: Store) -> None:
+    node = await enter(store)
+    await store.limit("mail", Limits(), Limits(5), NOW)
+    (seating,) = await store.seating(["mail"], [TASK])
+    await store.limit("mail", Limits(5), Limits(1), NOW)
+    assert not await store.take_seats("mail", seating.version, node, 5, 5)
+
+
 async def test_whether_work_waits_that_the_node_can_do(store: Store) -> None:
     await store.limit(QUEUE, Limits(), Limits(5), NOW)
 

@@ -74,6 +74,8 @@ class Seating:
         self._poll = timedelta(seconds=poll)
         self._looked_at: datetime | None = None
         self._life = 0
+        self._in_doubt: set[str] = set()
+        """Queues whose last call was not answered. Unless another one overtakes it, it may still arrive."""
         self._resting = False
 
     def wake(self) -> None:
@@ -101,8 +103,6 @@ class Seating:
         tasks = self._tasks if self._room.process_room() > 0 else self._plain_tasks
         found = await self._store.seating(self._queues, tasks)
         self._looked_at = now
-        if self._life != life:
-            return now
         for queue in set(self.allowed).difference(seating.queue for seating in found):
             del self.allowed[queue]
             self._room.allow(queue, None)
@@ -120,14 +120,19 @@ class Seating:
         own = next((seat for seat in seating.seats if seat.node == self._node), control.Seat(self._node, 0, 0))
         wanted = self._wanted(seating, most)
         aim = min(self._aim(seating, own, wanted, now), most)  # a seat that it keeps may be one too many by now
-        self._allow(queue, min(aim, self.allowed.get(queue, own.seats)))  # first start no more, then give back
+        self._allow(queue, min(aim, own.seats, self.allowed.get(queue, 0)))  # first start no more, then give back
         taken = max(aim, self._room.running_in(queue))
-        if (taken, wanted) != (own.seats, own.wanted) and not await self._store.take_seats(
-            queue, seating.version, self._node, taken, wanted
-        ):
+        known = (taken, wanted) == (own.seats, own.wanted) and queue not in self._in_doubt
+        if not (known or await self._take(seating, taken, wanted)):
             self.signal.set()  # somebody was quicker: look again
-        elif self._life == life and self._alive():
+        elif self._life == life:  # else they are no longer ours
             self._allow(queue, aim)
+
+    async def _take(self, seating: control.Seating, taken: int, wanted: int) -> bool:
+        self._in_doubt.add(seating.queue)
+        took = await self._store.take_seats(seating.queue, seating.version, self._node, taken, wanted)
+        self._in_doubt.discard(seating.queue)
+        return took
 
     def _wanted(self, seating: control.Seating, most: int) -> int:
         """How many seats this node could use: for what it has in hand, and for as many more as would find room."""
