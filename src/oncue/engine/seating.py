@@ -119,7 +119,8 @@ class Seating:
             return
         own = next((seat for seat in seating.seats if seat.node == self._node), control.Seat(self._node, 0, 0))
         wanted = self._wanted(seating, most)
-        aim = min(self._aim(seating, own, wanted, now), most)  # a seat that it keeps may be one too many by now
+        share = self._aim(seating, limits.globally, own, wanted, now)
+        aim = min(share, most)  # a seat that it keeps may be one too many by now
         self._allow(queue, min(aim, own.seats, self.allowed.get(queue, 0)))  # first start no more, then give back
         taken = max(aim, self._room.running_in(queue))
         known = (taken, wanted) == (own.seats, own.wanted) and queue not in self._in_doubt
@@ -140,13 +141,11 @@ class Seating:
         more = seating.waiting and not self._resting and self._alive()
         return min(most, in_hand + (max(self._room.concurrency - self._room.busy, 0) if more else 0))
 
-    def _aim(self, seating: control.Seating, own: control.Seat, wanted: int, now: datetime) -> int:
-        if seating.limits.globally is None or not self._alive():
-            return 0
+    def _aim(self, seating: control.Seating, limit: int, own: control.Seat, wanted: int, now: datetime) -> int:
         wants = dict(sorted(({seat.node: seat.wanted for seat in seating.seats} | {self._node: wanted}).items()))
         others = sum(seat.seats for seat in seating.seats if seat.node != self._node)
         turn = int(now.timestamp() // policy.TURN_SECONDS)
-        return policy.aim(seating.limits.globally, self._node, own.seats, wants, others, turn)
+        return policy.aim(limit, self._node, own.seats, wants, others, turn)
 
     def _allow(self, queue: str, most: int) -> None:
         before = self.allowed.get(queue, 0)
