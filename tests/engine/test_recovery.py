@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from oncue.engine.recovery import Recovery
 from oncue.model import Claim
 from oncue.policy.options import Options
 from oncue.sim.checker import check
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, Member, World
+from oncue.store.contract import EXCLUSIVE
 from oncue.store.sqlite import SqliteStore
+from oncue.telemetry import Telemetry
 from tests.engine.rig import take_over
 
 ONCE = Options("at_most_once", None, 600.0)
@@ -125,6 +129,20 @@ def test_without_proof_nothing_is_touched(exclusive: bool) -> None:
     world.run(60.0)
     assert untouched(world, once, often)
     assert world.members["worker"].executor.busy == 2
+
+
+@pytest.mark.contract("SLOT-9")
+def test_an_exclusive_lease_that_is_over_proves_nothing() -> None:
+    world, once, often = with_runs(exclusive=True)
+    now, heir = world.clock.now(), world._node("worker", exclusive=True)
+    over = now + timedelta(seconds=0.5)
+    finish(world.store.yield_lease(EXCLUSIVE, world.members["worker"].worker.node.id, 1, now))
+    finish(world.store.acquire(EXCLUSIVE, heir.id, "worker", now, over, respect=None))
+    recovery = Recovery(world.store, heir, world.dice, Telemetry(), lambda _: False)
+    finish(recovery.recover(over))
+    assert untouched(world, once, often)
+    finish(recovery.recover(now))
+    assert not untouched(world, once, often)
 
 
 @pytest.mark.contract("SLOT-9")

@@ -56,7 +56,7 @@ class Recovery:
         if not (self._node.exclusive and predecessor.exclusive):
             return False
         lease = await self._store.lease(EXCLUSIVE)
-        if lease is None or lease.holder != self._node.id:
+        if lease is None or lease.holder != self._node.id or lease.expires_at <= now:
             return False
         # Only who held the lease has runs. One that never did may be alive and stand by: our holding it says nothing.
         return bool(await self._store.held(predecessor.id))
