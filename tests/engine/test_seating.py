@@ -74,6 +74,16 @@ def test_the_seats_of_a_node_that_is_gone_are_free(how: str) -> None:
     assert running(world) == {"b": 4}
 
 
+def test_who_lost_its_lease_starts_nothing_before_it_has_seats_again() -> None:
+    world = limited(4, "a", jobs=20)
+    worker = world.members["a"].worker
+    assert worker.seating.allowed == {"default": 4}
+    worker._lapsed("its lease is over")
+    world.run(0.0)
+    assert worker.seating.allowed == {"default": 0}
+    assert world.run_until(world.drained, 60)
+
+
 def test_suspects_get_a_seat_too() -> None:
     """What is left after a crash is all under suspicion, and the node that comes next holds no seat yet."""
     world = limited(2, "a", jobs=2)
