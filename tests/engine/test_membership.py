@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from oncue.engine.rescue import Rescue
+from oncue.errors import StoreUnavailable
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
@@ -187,6 +188,23 @@ def test_a_rescuer_that_stood_still_in_the_middle_looks_again_before_it_judges()
     assert world.job(job).state == "running"
     finish(rescue.tick(world.clock.now()))
     assert world.job(job).state == "queued"
+
+
+def test_a_rescue_that_cannot_be_written_is_no_rescue() -> None:
+    """Whoever calls it hears of that, and tries again sooner than it would look."""
+    world = World(1)
+    member = world.boot("gone")
+    world.run(0.1)
+    world.enqueue(LONG)
+    world.run(0.1)
+    world.crash("gone")
+    world.run(PACE.lease)
+    member.wire.lose_reply("apply")
+    rescue = Rescue(
+        member.wire.as_store(), world.dice, Telemetry(), lambda now: True, interval=1.0, grace=PACE.lease
+    )  # fmt: skip
+    with pytest.raises(StoreUnavailable):
+        finish(rescue.tick(world.clock.now()))
 
 
 def test_the_last_node_standing_rescues_after_an_outage() -> None:

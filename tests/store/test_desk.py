@@ -10,7 +10,7 @@ import pytest
 from oncue.control import PEEK_LIMIT, Count, KeptRequest, Limits, Note, Progress, Sample, Token
 from oncue.model import STATES, JobFilter
 from oncue.store import Store
-from tests.store.scene import BROKEN, DONE, NOW, a_node, after, enter, put, settle, take
+from tests.store.scene import BROKEN, DONE, NOW, a_node, after, enter, put, query, settle, take
 
 QUEUE, TASK = "default", "send"
 NOTE = Note("ann", "test", "test:1", {"was": 1}, {"is": 2})
@@ -56,6 +56,8 @@ async def test_the_seats_of_a_node_that_is_lost_or_left_are_free(store: Store) -
     await store.register(dataclasses.replace(a_node(), id=lost))
     (seating,) = await store.seating(["mail"], [TASK])
     assert list(seating.seats) == [], "what it held before may be others' by now"
+    assert await store.take_seats("mail", seating.version, lost, 1, 1)
+    assert await query(store, "select seats from oncue_seats") == [(1,)], "what nobody counts is not kept"
 
 
 async def test_a_node_that_joins_late_does_not_lose_the_seats_that_it_took_since(store: Store) -> None:
