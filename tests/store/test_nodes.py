@@ -57,7 +57,7 @@ async def test_an_expired_lease_can_be_renewed_until_somebody_declares_it_lost(s
 
 async def test_a_node_is_buried_once_and_listed_no_more(store: Store) -> None:
     await enter(store, "dead", expires_at=after(seconds=15))
-    alive = await enter(store, "alive")
+    alive = await enter(store, "alive", expires_at=after(seconds=15.001))
     assert [node.name for node in await store.bury(after(seconds=15))] == ["dead"]
     assert await store.bury(after(seconds=15)) == []
     assert [node.id for node in await store.nodes()] == [alive]
