@@ -49,6 +49,7 @@ def test_a_claim_that_arrives_after_the_lease_has_ended_is_given_back_unstarted(
     job = world.enqueue(Act())
     world.run(0.05)
     assert not [event for event in world.history.events if event.kind == "start"]
+    assert world.job(job).state == "queued", "nobody has to find it"
     assert world.run_until(world.drained, 30)
     assert (world.job(job).state, world.job(job).claim_no, world.job(job).crashes) == ("succeeded", 2, 0)
 

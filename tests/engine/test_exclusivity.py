@@ -143,11 +143,10 @@ def test_a_lost_reply_does_not_make_a_worker_stand_by_for_itself(verb: str, capl
     world.run(0.05)
     assert working(world) == []
     member.wire.down = False
-    world.run(PACE.beat)
-    assert working(world) == ["active"]
+    assert world.run_until(lambda: working(world) == ["active"], PACE.beat, look=0.05)
     lease = finish(world.store.lease(EXCLUSIVE))
     assert lease is not None
-    assert lease.epoch == 1
+    assert (lease.epoch, lease.expires_at) == (1, member.worker.exclusivity.until)
     assert "stands by" not in caplog.text
 
 
@@ -211,6 +210,27 @@ def test_one_that_slept_and_was_not_missed_goes_on_with_its_jobs() -> None:
         assert world.job(job).state == "succeeded"
         assert (working(world), leading(world), heard) == (["active"], ["active"], [])
         assert kept(world)
+
+
+@pytest.mark.contract("SLOT-2")
+@pytest.mark.parametrize("gone", [False, True])
+def test_who_finds_that_another_was_exclusive_meanwhile_stops_its_jobs(gone: bool) -> None:
+    """Also if that one is gone again, and nobody is in its way: what it had begun may have been begun by others."""
+    world, active, _ = pair()
+    world.enqueue(Act(seconds=60.0), options=Options())
+    world.run(0.5)
+    active.frozen = frozenset({"exclusivity"})
+    world.run(PACE.lease + PACE.beat)
+    assert working(world) == ["standby"]
+    if gone:
+        world.stop("standby", within=0.0)
+        world.run(0.5)
+    active.frozen = frozenset()
+    world.driver.plan(active.named["exclusivity"], world.clock.now())
+    world.run(2 * PACE.beat)
+    assert working(world) == (["active"] if gone else ["standby"])
+    ended = [(event.node, event.fields["outcome"]) for event in world.history.events if event.kind == "outcome"]
+    assert ended == [("active.1", "Released")]
 
 
 @pytest.mark.contract("SLOT-2")

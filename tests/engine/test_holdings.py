@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
 from random import Random
@@ -13,12 +12,13 @@ import pytest
 
 from oncue.clock import VirtualClock
 from oncue.engine.holdings import Holdings
-from oncue.model import Claim, Holding, Succeeded
-from oncue.policy.lifecycle import Ended, settle
+from oncue.model import Claim, Holding, Started, Succeeded
+from oncue.policy.lifecycle import Ended, lost, settle
 from oncue.policy.options import Options
 from oncue.sim.driver import finish
 from oncue.sim.operator import TASK
 from oncue.sim.script import Act
+from oncue.sim.wire import Delay
 from oncue.sim.world import PACE, World
 from oncue.store.contract import Store
 from oncue.store.sqlite import SqliteStore
@@ -57,14 +57,36 @@ def test_an_outcome_whose_reply_was_lost_is_written_once() -> None:
     assert member.worker.hands.ended == []
 
 
-def test_a_claim_that_is_still_on_its_way_is_not_a_stray() -> None:
+def test_a_stray_that_was_seen_to_start_is_not_started_again_if_it_may_run_only_once() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    member.wire.lose_reply("claim")
+    job = world.enqueue(Act(), options=Options("at_most_once"))
+    world.run(0.1)
+    finish(world.store.mark_started([Started(job, 1, world.clock.now())]))
+    world.run(3 * PACE.reconcile + PACE.poll)
+    row = world.job(job)
+    assert (row.state, row.reason, row.claim_no) == ("skipped", "interrupted", 1)
+
+
+def test_a_claim_that_is_still_on_its_way_is_not_a_stray(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database has it and the node does not know yet: nobody may give that back."""
-    world = World(1, latency=4.0, pace=dataclasses.replace(PACE, lease=60.0))
+    real = SqliteStore.claim
+
+    async def claim(self: SqliteStore, *args: Any, **options: Any) -> list[Claim]:
+        claims = await real(self, *args, **options)
+        if claims:
+            await Delay(4 * PACE.reconcile)
+        return claims
+
+    monkeypatch.setattr(SqliteStore, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
+    world = World(1)
     world.boot("slow")
-    world.run(20.0)
-    jobs = [world.enqueue(Act()) for _ in range(3)]
-    assert world.run_until(world.drained, 120)
-    assert [world.job(job).claim_no for job in jobs] == [1, 1, 1]
+    world.run(0.1)
+    job = world.enqueue(Act())
+    assert world.run_until(world.drained, 10)
+    assert world.job(job).claim_no == 1
 
 
 @pytest.mark.contract("QUE-9")
@@ -100,7 +122,7 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
         return world.job(job).state
 
     assert [look() for _ in range(3)] == ["running"] * 3
-    worker.claimer.asking = False  # the reply is lost
+    worker.claimer.asked += 1  # the reply is lost, and the next call is under way
     assert look() == "queued"
 
 
@@ -169,6 +191,26 @@ def suspects(world: World, count: int) -> list[int]:
     return [job for job in jobs if world.job(job).state == "queued"]
 
 
+def test_a_node_that_claims_its_own_job_again_runs_it_once() -> None:
+    """The attempt that was taken away is stopped, though the job is ours; and the new one is not given back for it."""
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(SLOW, options=UNLIMITED)
+    world.run(0.1)
+    (claim,) = finish(world.store.running([job]))
+    now, hands = world.clock.now(), member.worker.hands
+    assert finish(world.store.apply([settle(lost(claim, now), world.dice)], now)) == [True]
+    again = finish(world.store.claim(member.worker.node.id, ["default"], [TASK], 1, now, suspect=True))
+    hands.take(again)
+    member.executor.submit(again)
+    assert member.executor.claims() == [(job, 1), (job, 2)]
+    world.run(4 * PACE.reconcile)
+    assert member.executor.claims() == [(job, 2)]
+    assert set(hands.claims) == {(job, 2)}
+    assert (world.job(job).state, world.job(job).claim_no) == ("running", 2)
+
+
 def take_away(world: World, job_id: int) -> None:
     """What an operator does who finishes a running job by hand."""
     (claim,) = finish(world.store.running([job_id]))
@@ -215,6 +257,25 @@ def test_what_waits_here_is_not_begun_once_the_heart_knows_that_the_node_was_los
     assert (row.state, row.attempt, row.crashes) == ("queued", 0, 0)
 
 
+@pytest.mark.parametrize("stuck", ["membership", None], ids=["before_the_heart_knows", "before_a_seat_is_free"])
+def test_what_was_claimed_under_a_lease_that_is_over_is_not_begun(stuck: str | None) -> None:
+    """The heart may be stuck itself; and the one job that has a seat may be one that nobody can stop."""
+    world = World(1, concurrency=1)
+    member = world.boot("alone")
+    world.run(0.1)
+    length = PACE.lease + 0.5 if stuck else PACE.beat + 0.2
+    first, second = world.enqueue(Act(seconds=length, stubborn=True)), world.enqueue(Act())
+    assert both_claimed(world) == [(first, 1), (second, 1)]
+    member.frozen = frozenset({"claimer", "holdings", stuck or ""})
+    if not stuck:
+        finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    world.run(length + 0.1)
+    assert member.worker.membership.is_alive() is not bool(stuck)
+    assert [event.fields["id"] for event in world.history.events if event.kind == "start"] == [first]
+    row = world.job(second)
+    assert (row.state, row.attempt, row.crashes) == ("queued", 0, 0)
+
+
 def test_a_claim_that_waits_for_long_is_given_back_before_its_runtime_is_over() -> None:
     """Its maximum runtime counts from the claim: a job that never started must not be cut off for it."""
     world = World(1, concurrency=1)
@@ -222,7 +283,9 @@ def test_a_claim_that_waits_for_long_is_given_back_before_its_runtime_is_over() 
     world.run(0.1)
     first, second = world.enqueue(SLOW, options=UNLIMITED), world.enqueue(Act(), options=Options(max_runtime=2.0))
     both_claimed(world)
-    world.run(PACE.lease / 2 + PACE.reconcile)
+    world.run(PACE.reconcile)
+    assert world.job(second).state == "running", "a seat may be free in a moment"
+    world.run(PACE.lease / 2)
     row = world.job(second)
     assert (row.state, row.attempt, row.retry_count) == ("queued", 0, 0)
     world.run(40.0)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from oncue.engine.leadership import OnLeader
 from oncue.engine.service import Signal
+from oncue.model import Lease
 from oncue.sim.checker import check
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.wire import Wire
 from oncue.sim.world import PACE, World
-from oncue.store.contract import LEADER
+from oncue.store.contract import EXCLUSIVE, LEADER
+from oncue.store.sqlite import SqliteStore
 from tests.engine.rig import Leader, audit_holds, execute, fired, since, take_turns, verdicts
 
 NAMES = ("one", "two", "three")
@@ -215,6 +219,44 @@ def test_after_a_lost_reply_a_node_does_not_lead_until_it_knows(verb: str) -> No
     lease = finish(world.store.lease(LEADER))
     assert lease is not None
     assert (lease.epoch, lease.expires_at) == (1, leadership.until), "nor does it lead for longer than that lasts"
+
+
+@pytest.mark.parametrize("who", ["another", "itself"])
+def test_who_is_overtaken_while_it_stands_does_not_lead(monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+    """By another node, or by a call of its own that it gave up: then the lease is not as long as it asked for now."""
+    real, now = SqliteStore.acquire, World(1).clock.now()
+
+    async def acquire(self: SqliteStore, name: str, *asked: Any, **options: Any) -> Lease | None:
+        holder = node.node.id if who == "itself" else uuid4()
+        await real(self, name, holder, "first", now, now + timedelta(seconds=1), respect=None)
+        return await real(self, name, *asked, **options)
+
+    monkeypatch.setattr(SqliteStore, "acquire", acquire)
+    node = Leader(World(1), "leader")
+    finish(node.leadership.tick(now))
+    assert node.leadership.epoch is None
+
+
+def test_nobody_stands_beside_an_exclusive_node_that_it_has_not_heard_of() -> None:
+    world = World(1)
+    node, now = Leader(world, "leader"), world.clock.now()
+    finish(world.store.acquire(EXCLUSIVE, uuid4(), "other", now, now + timedelta(seconds=9), respect=None))
+    node.tick()
+    assert node.leadership.epoch is None
+
+
+def test_a_leader_whose_own_lease_is_over_gives_up_the_lead() -> None:
+    world = World(1)
+    member = world.boot("alone")
+    world.run(1.0)
+    assert member.leads
+    member.worker.membership.expires_at = None
+    member.frozen = frozenset({"membership"})
+    world.run(PACE.lease / 3)
+    lease = finish(world.store.lease(LEADER))
+    assert lease is not None
+    assert not member.leads
+    assert lease.expires_at <= world.clock.now(), "nobody has to wait for its end"
 
 
 def test_a_leader_that_slept_leads_anew_under_the_next_epoch() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncue.engine.rescue import Rescue
+from oncue.errors import StoreUnavailable
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
+from oncue.store.sqlite import SqliteStore
 from oncue.telemetry import Telemetry
 
 LONG = Act(seconds=5.0)
@@ -107,6 +111,22 @@ def test_a_node_that_was_declared_lost_stops_before_anybody_else_has_its_jobs() 
     assert world.job(job).state == "succeeded"
 
 
+def test_a_beat_that_arrives_late_does_not_make_the_lease_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, beats = SqliteStore.beat, list[tuple[Any, ...]]()
+
+    async def beat(self: SqliteStore, *told: Any) -> bool:
+        beats.append(told)
+        return await real(self, *told)
+
+    monkeypatch.setattr(SqliteStore, "beat", beat)
+    world = World(1)
+    world.boot("alone")
+    world.run(3.5 * PACE.beat)
+    before = finish(world.store.nodes())
+    assert not finish(real(world.store, *beats[0])), "its caller gave it up, and has beaten since"
+    assert finish(world.store.nodes()) == before
+
+
 def steady(world: World, name: str) -> bool:
     return world.members[name].worker.membership.steady(world.clock.now())
 
@@ -168,6 +188,23 @@ def test_a_rescuer_that_stood_still_in_the_middle_looks_again_before_it_judges()
     assert world.job(job).state == "running"
     finish(rescue.tick(world.clock.now()))
     assert world.job(job).state == "queued"
+
+
+def test_a_rescue_that_cannot_be_written_is_no_rescue() -> None:
+    """Whoever calls it hears of that, and tries again sooner than it would look."""
+    world = World(1)
+    member = world.boot("gone")
+    world.run(0.1)
+    world.enqueue(LONG)
+    world.run(0.1)
+    world.crash("gone")
+    world.run(PACE.lease)
+    member.wire.lose_reply("apply")
+    rescue = Rescue(
+        member.wire.as_store(), world.dice, Telemetry(), lambda now: True, interval=1.0, grace=PACE.lease
+    )  # fmt: skip
+    with pytest.raises(StoreUnavailable):
+        finish(rescue.tick(world.clock.now()))
 
 
 def test_the_last_node_standing_rescues_after_an_outage() -> None:

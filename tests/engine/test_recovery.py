@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from oncue.engine.recovery import Recovery
 from oncue.model import Claim
 from oncue.policy.options import Options
 from oncue.sim.checker import check
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, Member, World
+from oncue.store.contract import EXCLUSIVE
 from oncue.store.sqlite import SqliteStore
+from oncue.telemetry import Telemetry
 from tests.engine.rig import take_over
 
 ONCE = Options("at_most_once", None, 600.0)
@@ -127,12 +132,37 @@ def test_without_proof_nothing_is_touched(exclusive: bool) -> None:
 
 
 @pytest.mark.contract("SLOT-9")
+def test_an_exclusive_lease_that_is_over_proves_nothing() -> None:
+    world, once, often = with_runs(exclusive=True)
+    now, heir = world.clock.now(), world._node("worker", exclusive=True)
+    over = now + timedelta(seconds=0.5)
+    finish(world.store.yield_lease(EXCLUSIVE, world.members["worker"].worker.node.id, 1, now))
+    finish(world.store.acquire(EXCLUSIVE, heir.id, "worker", now, over, respect=None))
+    recovery = Recovery(world.store, heir, world.dice, Telemetry(), lambda _: False)
+    finish(recovery.recover(over))
+    assert untouched(world, once, often)
+    finish(recovery.recover(now))
+    assert not untouched(world, once, often)
+
+
+@pytest.mark.contract("SLOT-9")
+def test_the_exclusive_lease_proves_nothing_of_one_that_never_asked_for_it() -> None:
+    """A worker is started anew as the exclusive one, and the old one is still at work."""
+    world, once, often = with_runs()
+    world.boot("twin", exclusive=True, known_as="worker")
+    world.run(60.0)
+    assert world.members["twin"].worker.may_work()
+    assert untouched(world, once, often)
+
+
+@pytest.mark.contract("SLOT-9")
 def test_a_predecessor_on_another_host_is_left_to_its_lease() -> None:
     world, once, often = with_runs()
+    (dead,) = finish(world.store.nodes())
     world.crash("worker")
-    world.run(0.1)
+    world.run((dead.expires_at - world.clock.now()).total_seconds() - 0.1)
     world.boot("worker")
-    world.run(1.0)
+    world.run(0.05)
     assert untouched(world, once, often)
     world.run(PACE.lease * 3)
     ended = world.job(once)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -19,6 +20,7 @@ from oncue.policy.retry import Ladder
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
+from oncue.store.contract import LEADER
 from tests.engine.rig import Leader, audit_holds, execute, fired, since, verdicts
 
 ONCE = Options("at_most_once", None, 10.0)
@@ -319,6 +321,42 @@ def test_what_waits_to_be_written_is_not_read_again(monkeypatch: pytest.MonkeyPa
     leader.tick()
     assert [len(read) for read in reads] == [3, 3, 1, 0]
     assert [len(fired(world, f"one {number}")) for number in range(7)] == [1] * 7
+
+
+def test_who_leads_anew_reads_everything_that_is_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it read under its former epoch it may not write, and another leader may have written it."""
+    monkeypatch.setattr(scheduler, "LIMIT", 3)
+    world = World(1)
+    for number in range(7):
+        world.schedule(f"one {number}", "0 * * * *")
+    leader = Leader(world, "leader")
+    leader.tick()
+    leader.tick(world.clock.now() + timedelta(hours=1))
+    leader.tick()
+    assert len(leader.scheduler.backlog) == 2
+    former = leader.leadership.epoch
+    leader.tick(leader.clock.now() + timedelta(minutes=1))  # it slept, and its lease ended meanwhile
+    assert leader.leadership.epoch != former
+    while leader.scheduler.backlog:
+        finish(leader.scheduler.write_next())
+        leader.tick()
+    leader.tick()
+    assert [len(world.slots(f"one {number}")) for number in range(7)] == [1] * 7
+    steps = [event for event in world.history.events if event.kind == "step"]
+    assert all(event.fields["accepted"] for event in steps)
+
+
+def test_a_leader_that_can_write_nothing_asks_whether_it_leads_before_it_tries_again() -> None:
+    world = World(1)
+    world.schedule("often", "@every 1s")
+    leader, now = Leader(world, "leader"), world.clock.now() + timedelta(seconds=1)
+    leader.tick()
+    finish(world.store.yield_lease(LEADER, leader.node.id, 1, world.clock.now()))
+    finish(world.store.acquire(LEADER, uuid4(), "other", now, now + timedelta(seconds=9), respect=None))
+    leader.clock.set_to(now)
+    leader.leadership.signal.take()
+    assert finish(leader.scheduler.tick(now)) == now + timedelta(seconds=PACE.poll)
+    assert leader.leadership.signal.take()
 
 
 class Answering:

@@ -74,8 +74,18 @@ def test_the_seats_of_a_node_that_is_gone_are_free(how: str) -> None:
     else:
         finish(world.members["a"].worker.farewell())
         world.crash("a")
-    world.run(3 * PACE.lease)
+    world.run(3 * PACE.lease if how == "crash" else PACE.lease / 2)
     assert running(world) == {"b": 4}
+
+
+def test_who_lost_its_lease_starts_nothing_before_it_has_seats_again() -> None:
+    world = limited(4, "a", jobs=20)
+    worker = world.members["a"].worker
+    assert worker.seating.allowed == {"default": 4}
+    worker._lapsed("its lease is over")
+    world.run(0.0)
+    assert worker.seating.allowed == {"default": 0}
+    assert world.run_until(world.drained, 60)
 
 
 def test_suspects_get_a_seat_too() -> None:
@@ -279,22 +289,88 @@ async def test_nodes_that_look_at_the_same_time_do_not_all_take_the_same_seats(s
     assert sum(bool(room.allowed and max(most or 0 for most in room.allowed)) for room in rooms) == 1
 
 
-async def test_what_was_read_before_the_lease_was_lost_counts_for_nothing(store: Store) -> None:
+@pytest.mark.parametrize("verb", ["seating", "take_seats"])
+async def test_what_was_read_before_the_lease_was_lost_counts_for_nothing(store: Store, verb: str) -> None:
+    """Nor does what was taken: by the time that the node hears of it, it may have joined anew, without a seat."""
     await limited_store(store)
     room = Held()
     service = await seated(store, room)
-    await service.tick(NOW)
-    assert service.allowed == {"default": 4}
-    real = store.seating
+    real = getattr(store, verb)
 
     async def meanwhile(*asked: Any) -> Any:
-        found = await real(*asked)
+        answer = await real(*asked)
         service.forget()
-        return found
+        return answer
 
-    store.seating = meanwhile  # type: ignore[method-assign]
+    setattr(store, verb, meanwhile)
+    await service.tick(NOW)
+    assert not any(service.allowed.values())
+    setattr(store, verb, real)
     await service.tick(after(seconds=1))
+    assert service.allowed == {"default": 4}
+
+
+async def test_seats_that_are_given_back_late_are_not_in_use(store: Store) -> None:
+    """The call was given up, and what it wanted was out of date by then; it arrives all the same, or would."""
+    await limited_store(store)
+    room, other = Held(), Held()
+    service, neighbour = await seated(store, room), await seated(store, other)
+    for second, one in enumerate((service, neighbour, service, neighbour)):
+        await one.tick(after(seconds=second))
+    assert (service.allowed, neighbour.allowed) == ({"default": 2}, {"default": 2})
+    real, late = store.take_seats, list[tuple[Any, ...]]()
+
+    async def held_up(*asked: Any) -> bool:
+        late.append(asked)
+        raise StoreUnavailable("no answer")
+
+    store.take_seats = held_up  # type: ignore[method-assign]
+    room.busy = room.concurrency
+    with pytest.raises(StoreUnavailable):
+        await service.tick(after(seconds=4))  # it has no room any more, so the other one may have its seats
+    store.take_seats = real  # type: ignore[method-assign]
     assert service.allowed == {"default": 0}
+    room.busy = 0
+    await service.tick(after(seconds=5))
+    assert service.allowed == {"default": 2}
+    store.take_seats = held_up  # type: ignore[method-assign]
+    await service.tick(after(seconds=5.5))  # it knows what it has, and asks for nothing
+    store.take_seats = real  # type: ignore[method-assign]
+    for call in late:
+        await store.take_seats(*call)
+    await neighbour.tick(after(seconds=6))
+    assert service.allowed["default"] + neighbour.allowed["default"] <= 4
+
+
+async def test_a_limit_per_node_is_no_seat_of_a_limit_for_all(store: Store) -> None:
+    await store.limit("default", Limits(), Limits(None, 8), NOW)
+    await put(store, 20)
+    service, neighbour = await seated(store, Held()), await seated(store, Held())
+    await service.tick(NOW)
+    assert service.allowed == {"default": 8}
+    await store.limit("default", Limits(None, 8), Limits(4, 8), NOW)
+    real = store.take_seats
+
+    async def too_late(*asked: Any) -> bool:
+        store.take_seats = real  # type: ignore[method-assign]
+        await neighbour.tick(after(seconds=1))
+        return await real(*asked)
+
+    store.take_seats = too_late  # type: ignore[method-assign]
+    await service.tick(after(seconds=1))
+    assert (service.allowed, neighbour.allowed) == ({"default": 0}, {"default": 4})
+
+
+def test_who_stands_by_leaves_the_seats_to_the_exclusive_node() -> None:
+    world = limited(4, "a", jobs=4)
+    assert world.drained() or world.run_until(world.drained, 10)
+    assert seats(world) == {"a": 4}
+    world.boot("b", exclusive=True)
+    world.run(2 * PACE.beat)
+    for _ in range(20):
+        world.enqueue(LONG)
+    world.run(2.0)
+    assert running(world) == {"b": 4}
 
 
 async def test_what_was_read_before_the_node_was_registered_anew_counts_for_nothing(store: Store) -> None:

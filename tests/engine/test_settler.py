@@ -9,6 +9,7 @@ import pytest
 
 from oncue.errors import StoreRefused, StoreUnavailable
 from oncue.model import Change
+from oncue.policy.options import Options
 from oncue.sim.script import Act
 from oncue.sim.world import World
 from oncue.store.sqlite import SqliteStore
@@ -86,3 +87,26 @@ def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_others(mo
     world.run(3.0)
     assert [world.job(job).state for job in good] == ["succeeded", "succeeded"]
     assert world.job(bad).state == "running", "its maximum runtime will end it"
+
+
+def test_a_job_whose_outcome_cannot_be_written_is_not_run_again_before_its_maximum_runtime_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was once taken for a stray, and given back: also one that may run only once, and again and again."""
+    real = SqliteStore.apply
+
+    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime) -> list[bool]:
+        if any(change.state in ("succeeded", "failed") for change in changes):
+            raise StoreRefused("whatever it says")
+        return await real(self, changes, now)
+
+    monkeypatch.setattr(SqliteStore, "apply", apply)
+    world = World(1)
+    world.boot("alone")
+    world.run(0.1)
+    job = world.enqueue(Act(), max_retries=0, options=Options("at_most_once", None, 8.0))
+    world.run(7.0)
+    assert [event.fields["id"] for event in world.history.events if event.kind == "start"] == [job]
+    assert world.job(job).state == "running"
+    world.run(8.0)
+    assert (world.job(job).state, world.job(job).reason) == ("skipped", "skipped_timeout")

@@ -264,6 +264,7 @@ def test_a_thousand_slots_a_step_and_the_rest_is_picked_up() -> None:
         seen += made.decided
         cuts.append(made.cut)
         assert len(made.decided) <= MOST
+        assert made.next_run_at == made.cursor + timedelta(seconds=1), "what is cut is due at once"
         wanted = wanted._replace(cursor=made.cursor)
     assert cuts == [True, True, False]
     assert [row.scheduled_for for row in seen] == [after(seconds=second) for second in range(1, 2501)]

@@ -44,7 +44,7 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         world.close()
     assert min(kinds[kind] for kind in ("crash", "lease.end", "tick.error", "late write", "rescue")) > 5
     assert set(faults) == {
-        "crash", "pause", "partition", "errors", "held up", "clock", "stop", "namesake", "lost reply"
+        "crash", "pause", "partition", "errors", "held up", "clock", "stop", "namesake", "lost reply", "slow reply"
     }  # fmt: skip
     assert min(kinds[kind] for kind in ("claim.unknown", "apply.unknown")) > 0
     assert kinds["enqueue.ok"] > 200

@@ -272,6 +272,17 @@ async def test_a_request_to_cancel_outlives_a_release_and_not_a_revival(store: S
     assert fresh.cancel_requested is False
 
 
+@pytest.mark.parametrize("outcome", [BROKEN, Snoozed(60.0)], ids=["retrying", "scheduled"])
+async def test_what_is_to_be_cancelled_does_not_wait_for_its_next_attempt(store: Store, outcome: Outcome) -> None:
+    """Whoever ran it had not heard of the request yet."""
+    node = await enter(store)
+    (job_id,) = await put(store)
+    (claim,) = await take(store, node)
+    assert await store.request_cancel(job_id, claim.claim_no, NOW)
+    await settle(store, [claim], outcome)
+    assert (await see(store, job_id)).visible_at <= NOW
+
+
 async def test_a_thousand_changes_in_one_batch(store: Store) -> None:
     node = await enter(store)
     await put(store, 1000)

@@ -10,7 +10,7 @@ import pytest
 from oncue.control import PEEK_LIMIT, Count, KeptRequest, Limits, Note, Progress, Sample, Token
 from oncue.model import STATES, JobFilter
 from oncue.store import Store
-from tests.store.scene import BROKEN, DONE, NOW, a_node, after, enter, put, settle, take
+from tests.store.scene import BROKEN, DONE, NOW, a_node, after, enter, put, query, settle, take
 
 QUEUE, TASK = "default", "send"
 NOTE = Note("ann", "test", "test:1", {"was": 1}, {"is": 2})
@@ -56,6 +56,27 @@ async def test_the_seats_of_a_node_that_is_lost_or_left_are_free(store: Store) -
     await store.register(dataclasses.replace(a_node(), id=lost))
     (seating,) = await store.seating(["mail"], [TASK])
     assert list(seating.seats) == [], "what it held before may be others' by now"
+    assert await store.take_seats("mail", seating.version, lost, 1, 1)
+    assert await query(store, "select seats from oncue_seats") == [(1,)], "what nobody counts is not kept"
+
+
+async def test_a_node_that_joins_late_does_not_lose_the_seats_that_it_took_since(store: Store) -> None:
+    """A call that was given up arrives after the next one: it says nothing of what happened in between."""
+    node = dataclasses.replace(a_node(), beat_no=1)
+    await store.register(dataclasses.replace(node, beat_no=2))
+    await store.limit("mail", Limits(), Limits(5), NOW)
+    assert await store.take_seats("mail", 1, node.id, 2, 2)
+    await store.register(node)
+    (seating,) = await store.seating(["mail"], [TASK])
+    assert [(seat.node, seat.seats) for seat in seating.seats] == [(node.id, 2)]
+
+
+async def test_no_seat_is_taken_by_a_limit_that_was_changed_since(store: Store) -> None:
+    node = await enter(store)
+    await store.limit("mail", Limits(), Limits(5), NOW)
+    (seating,) = await store.seating(["mail"], [TASK])
+    await store.limit("mail", Limits(5), Limits(1), NOW)
+    assert not await store.take_seats("mail", seating.version, node, 5, 5)
 
 
 async def test_whether_work_waits_that_the_node_can_do(store: Store) -> None:

@@ -94,6 +94,16 @@ async def test_a_renewal_needs_name_holder_and_epoch(store: Store) -> None:
 
 
 @pytest.mark.contract("SLOT-16")
+async def test_a_renewal_that_arrives_late_does_not_make_the_lease_shorter(store: Store) -> None:
+    await acquire(store, ANNA)
+    assert await renew(store, ANNA, 1, after(seconds=9))
+    assert await renew(store, ANNA, 1, after(seconds=4))
+    lease = await store.lease(LEADER)
+    assert lease is not None
+    assert lease.expires_at == after(seconds=24)
+
+
+@pytest.mark.contract("SLOT-16")
 async def test_a_former_holder_cannot_renew(store: Store) -> None:
     await acquire(store, ANNA)
     taken = await acquire(store, BERT, after(seconds=15))

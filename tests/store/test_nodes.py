@@ -49,7 +49,7 @@ async def test_a_stranger_cannot_beat(store: Store) -> None:
 async def test_an_expired_lease_can_be_renewed_until_somebody_declares_it_lost(store: Store) -> None:
     node = await enter(store, expires_at=after(seconds=15))
     assert await store.beat(node, after(seconds=20), after(seconds=35))
-    assert await store.bury(after(seconds=34)) == []
+    assert await store.bury(after(seconds=34.999)) == []
     (lost,) = await store.bury(after(seconds=35))
     assert lost.id == node
     assert not await store.beat(node, after(seconds=36), after(seconds=50))
@@ -57,7 +57,7 @@ async def test_an_expired_lease_can_be_renewed_until_somebody_declares_it_lost(s
 
 async def test_a_node_is_buried_once_and_listed_no_more(store: Store) -> None:
     await enter(store, "dead", expires_at=after(seconds=15))
-    alive = await enter(store, "alive")
+    alive = await enter(store, "alive", expires_at=after(seconds=15.001))
     assert [node.name for node in await store.bury(after(seconds=15))] == ["dead"]
     assert await store.bury(after(seconds=15)) == []
     assert [node.id for node in await store.nodes()] == [alive]

@@ -103,7 +103,9 @@ class Holdings:
     async def _give_back_strays(self, rows: list[Holding]) -> None:
         """Release rows of ours that nobody here holds, once it is certain that no reply is still under way."""
         before, asked = self._strange, self._claimer.asked
-        strange = [(row.id, row.claim_no) for row in rows if not self._in_hand(row)]
+        hands = self._hands
+        ours = ((row.id, row.claim_no) for row in rows)
+        strange = [place for place in ours if place not in hands.claims and place not in hands.left]
         self._strange = {place: before.get(place, asked) for place in strange}
         certain = [place for place, then in self._strange.items() if place in before and self._is_answered(then)]
         if not certain:
@@ -123,10 +125,6 @@ class Holdings:
     def _is_answered(self, call: int) -> bool:
         """Whether a call of the claimer is over, and so are those before it. Not a matter of time, which may be set."""
         return not self._claimer.asking or self._claimer.asked > call
-
-    def _in_hand(self, row: Holding) -> bool:
-        claim = self._hands.claims.get(row.id)
-        return claim is not None and claim.claim_no == row.claim_no
 
     async def _mark_started(self) -> None:
         fresh = self._attempts.newly_started(self._clock.monotonic() - self._interval.total_seconds())

@@ -112,8 +112,6 @@ class Seating:
         tasks = self._tasks if self._room.process_room() > 0 else self._plain_tasks
         found = await self._store.seating(self._queues, tasks)
         self._looked_at = now
-        if self._life != life:
-            return now
         for queue in set(self.allowed).difference(seating.queue for seating in found):
             del self.allowed[queue]
             self._room.allow(queue, None)
@@ -131,12 +129,12 @@ class Seating:
         own = next((seat for seat in seating.seats if seat.node == self._node), None)
         held, before = (0, 0) if own is None else (own.seats, own.wanted)
         aim, wanted = self._share(seating, limits.globally, held, most, now)
-        self._allow(queue, min(aim, self.allowed.get(queue, held)))  # first start no more, then give back
+        self._allow(queue, min(aim, held, self.allowed.get(queue, 0)))  # first start no more, then give back
         taken = max(aim, self._room.running_in(queue))
         news = (taken, wanted) != (held, before) or (own is None and self._is_working()) or queue in self._in_doubt
         if news and not await self._taken(seating, taken, wanted):
             self.signal.set()  # somebody was quicker: look again
-        elif self._life == life and self._alive():
+        elif self._life == life and self._alive():  # else they are no longer ours
             self._allow(queue, aim)
 
     async def _taken(self, seating: control.Seating, seats: int, wanted: int) -> bool:

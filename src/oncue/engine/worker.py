@@ -63,7 +63,10 @@ class Hands:
     """The claims of this node that are not settled yet, and the outcomes that wait to be."""
 
     def __init__(self) -> None:
-        self.claims: dict[int, Claim] = {}
+        self.claims: dict[tuple[int, int], Claim] = {}
+        """By job and claim number: a node may claim again what it has not put down yet."""
+        self.left: set[tuple[int, int]] = set()
+        """Claims whose outcomes the database refuses: they are over, and left to their maximum runtime."""
         self.ended: list[Ended] = []
         self.suspects = 0
         self.outcomes = Signal()
@@ -72,13 +75,12 @@ class Hands:
 
     def take(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
-            self.claims[claim.id] = claim
+            self.claims[claim.id, claim.claim_no] = claim
             self.suspects += claim.crashes > 0
 
     def put_down(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
-            if self.claims.get(claim.id) is claim:
-                del self.claims[claim.id]
+            self.claims.pop((claim.id, claim.claim_no), None)
             if claim.crashes:
                 self.suspects -= 1
                 self.suspect_cleared.set()
@@ -319,6 +321,7 @@ class Settler:
             return change, (await self._store.apply([change], now))[0]
         except StoreRefused:
             _log.exception("job %d: neither its outcome nor its refusal can be written", change.id)
+            self._hands.left.add((change.id, change.claim_no))
             return change, False
 
     def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:

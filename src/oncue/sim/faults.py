@@ -115,6 +115,19 @@ class LoseReply:
             world.members[self.node].wire.lose_reply(self.verb)
 
 
+@dataclass(frozen=True, slots=True)
+class SlowReply:
+    """The next call of this kind takes effect at once, and its caller hears of it much later."""
+
+    at: float
+    node: str
+    verb: str
+
+    def strike(self, world: World) -> None:
+        world.fault("slow reply", self.node, world.pace.lease)
+        world.members[self.node].wire.slow_reply(self.verb)
+
+
 REPLIES = ("claim", "apply", "beat", "renew", "acquire", "register", "decide", "bury", "take_seats")
 
 
@@ -228,8 +241,10 @@ def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
             return StopNode(at, node, length)
         case 6:
             return Namesake(at, node, length)
-        case 7 | 8:
+        case 7:
             return LoseReply(at, dice.choice((node, node, node, None)), dice.choice(REPLIES))
+        case 8:
+            return SlowReply(at, node, dice.choice(REPLIES))
         case 9 | 10:
             return HoldUp(at, dice.choice((node, node, None)), length)
         case _:

@@ -301,7 +301,7 @@ def _is_astray(seen: Situation, members: Sequence[Member]) -> bool:
     ours = 0
     for job, claim_no, node in seen.running:
         held = in_hand.get(node)
-        if node not in seen.nodes if held is None else (job not in held or held[job].claim_no != claim_no):
+        if node not in seen.nodes if held is None else (job, claim_no) not in held:
             return True
         ours += held is not None
     return ours != sum(map(len, in_hand.values()))

@@ -49,6 +49,8 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     for fault in random_faults(dice, names, DISTURBED):
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     _random_work(world, dice, jobs)
+    if limit is not None and dice.random() < 0.5:
+        _rush(world, dice, limit)
     world.run(DISTURBED)
     heal(world)
     world.run(NOTICED)  # what operators did last is still on its way
@@ -96,6 +98,12 @@ def _burst(world: World, dice: Random, at: float) -> None:
     options = _random_options(dice)
     acts = [[Act(seconds=round(dice.uniform(0.005, 0.05), 6))] for _ in range(dice.choice((30, 90)))]
     world.after(at, lambda: world.submit(world.batch(acts, options=options)))
+
+
+def _rush(world: World, dice: Random, limit: int) -> None:
+    """More than all seats can take for a while: only then does it matter who holds them."""
+    acts = [[Act(seconds=round(dice.uniform(0.1, 1.5), 6))] for _ in range(16 * limit)]
+    world.after(dice.uniform(0, DISTURBED / 2), lambda: world.submit(world.batch(acts)))
 
 
 def _random_options(dice: Random) -> Options:

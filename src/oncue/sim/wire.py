@@ -90,6 +90,7 @@ class Wire(Layer):
         self._clock = clock
         self._crashes: dict[int, When] = {}
         self._losing: set[str] = set()
+        self._slow: set[str] = set()
         if clock is not None:
             self.dialect = SERVER
 
@@ -100,6 +101,10 @@ class Wire(Layer):
     def lose_reply(self, verb: str) -> None:
         """The next call of this verb that brings an answer takes effect, and its reply is lost."""
         self._losing.add(verb)
+
+    def slow_reply(self, verb: str) -> None:
+        """The next answer of this verb takes as long as its caller has patience, or a good part of that."""
+        self._slow.add(verb)
 
     def hold_up(self, until: datetime) -> None:
         """Until this instant of true time nothing arrives; then everything does, in whatever order."""
@@ -112,6 +117,7 @@ class Wire(Layer):
         self.error_rate, self.down, self._held_until = 0.0, False, None
         self._crashes.clear()
         self._losing.clear()
+        self._slow.clear()
 
     @property
     def is_sound(self) -> bool:
@@ -164,6 +170,8 @@ class Wire(Layer):
         if trip := self._trip():
             await trip
         reply = await self._done(method, args, kwargs, operation)
+        if reply and verb in self._slow:
+            await self._dawdle(verb, hurry)
         if trip := self._trip():
             await trip
         if crash == "after":
@@ -206,6 +214,12 @@ class Wire(Layer):
             raise StoreUnavailable(f"{verb}: no answer within {patience:g} s (simulated)")
         if left > 0:
             await Delay(left)
+
+    async def _dawdle(self, verb: str, hurry: float | None) -> None:
+        """The reply is under way, and meanwhile its caller goes by what it knew."""
+        self._slow.discard(verb)
+        patience = hurry or (0.0 if self._carrier is None else self._carrier.patience)
+        await Delay(round(self._dice.uniform(0.2, 0.9) * patience, 6))
 
     def _trip(self) -> Delay | None:
         """How long it takes to get there. Some trips take no time to speak of."""

@@ -145,7 +145,7 @@ class Ledger(Protocol):
     # --- the dead -----------------------------------------------------------------------------------------------
 
     async def namesakes(self, node: Node) -> list[Node]:
-        """Other nodes of the same name that did not leave in good order and may still hold jobs."""
+        """Other nodes of the same name that may still hold jobs: those that are alive, or of which something runs."""
         ...
 
     async def node_names(self, ids: Sequence[UUID]) -> dict[UUID, str]:

@@ -264,7 +264,7 @@ select {lease} from oncue_leases where name = $1;
 
 -- name: namesakes
 select {node} from oncue_nodes
- where name = $1 and id <> $2 and left_at is null
+ where name = $1 and id <> $2
    and (lost_at is null or exists (select from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
  order by started_at;
 

@@ -226,7 +226,7 @@ select {lease} from oncue_leases where name = :name;
 
 -- name: namesakes
 select {node} from oncue_nodes
- where name = :name and id <> :node and left_at is null
+ where name = :name and id <> :node
    and (lost_at is null or exists (select 1 from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
  order by started_at;
 

@@ -58,7 +58,10 @@ def _what_cut(turn: Turn, change: Event) -> str | None:
 
 @promise("nothing is cut off before its time")
 def _in_time(evidence: Evidence) -> Iterator[Broken]:
-    """What is taken away for being overlong has been claimed for as long as its maximum runtime."""
+    """What is taken away for being overlong has been claimed for as long as its maximum runtime.
+
+    That counts from when its node asked for it: a claim that was held up on its way is as old as it says.
+    """
     for story in evidence.jobs.values():
         if story.written is None:
             continue
@@ -73,6 +76,13 @@ def _overlong(evidence: Evidence, written: Event, claim: Event, change: Event) -
     if longest is None:
         yield Broken(f"job {claim.fields['id']} may take for ever, and was cut off", (claim, change))
     elif era_of(claim) == era_of(change) and not evidence.is_unsure(change):
-        had = change.at - claim.at
+        had = change.at - _asked_at(evidence, claim)
         if had + evidence.tolerance < longest * 1e6:
             yield Broken(f"job {claim.fields['id']} was cut off after {had / 1e6:g} s of {longest:g}", (claim, change))
+
+
+def _asked_at(evidence: Evidence, claim: Event) -> int:
+    operation = evidence.operations.get(claim.fields.get("op", -1))
+    if operation is None or era_of(operation.invoke) != era_of(claim):
+        return claim.at
+    return operation.invoke.at
