@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal
 from oncue.model import Change, Job
 from oncue.policy.lifecycle import expire
@@ -40,16 +41,16 @@ class Expiry:
 async def end_expired(
     store: Store, telemetry: Telemetry, now: datetime, limit: int, among: Sequence[int] | None = None
 ) -> set[int]:
-    """End up to `limit` jobs (among these, or all) that have waited past their time. Those that it was tried with."""
+    """End up to `limit` jobs (among these, or all) that have waited past their time. Those that are not as they were."""
     found = await store.expired(now, limit, among)
     ending = [(job, change) for job in found if (change := expire(job, now)) is not None]
     if not ending:
         return set()
-    took = await store.apply([change for _, change in ending], now)
+    took = await apply_each(store, [change for _, change in ending], now)
     for (job, change), written in zip(ending, took, strict=True):
         if written:
             _tell(telemetry, job, change)
-    return {job.id for job, _ in ending}
+    return {job.id for (job, _), written in zip(ending, took, strict=True) if written is not None}
 
 
 def _tell(telemetry: Telemetry, job: Job, change: Change) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from oncue.clock import Clock
 from oncue.control import Progress
+from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal
 from oncue.engine.worker import Claimer, Hands
 from oncue.model import Holding, Released, Started
@@ -116,11 +117,11 @@ class Holdings:
             return
         now = self._clock.now()
         changes = [settle(Ended(claim, Released("stray"), claim.started_at, now), self._dice) for claim in strays]
-        took = await self._store.apply(changes, now)
+        took = await apply_each(self._store, changes, now)
         given = [claim.id for claim, written in zip(strays, took, strict=True) if written]
         if given:
             _log.warning("gave back %d jobs whose claim was never answered: %s", len(given), _listed(given))
-        self._telemetry.emit("release", {"jobs": sum(took)}, node=self._node, cause="stray")
+        self._telemetry.emit("release", {"jobs": len(given)}, node=self._node, cause="stray")
 
     def _is_answered(self, call: int) -> bool:
         """Whether a call of the claimer is over, and so are those before it. Not a matter of time, which may be set."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
 
+from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal
 from oncue.model import Node
 from oncue.policy.lifecycle import lost, settle
@@ -68,14 +69,15 @@ class Recovery:
         numbers = {(holding.id, holding.claim_no) for holding in held}
         claims = [claim for claim in claims if (claim.id, claim.claim_no) in numbers]
         changes = [settle(lost(claim, now, CAUSE), self._dice) for claim in claims]
-        took = await self._store.apply(changes, now) if changes else []
-        runs, were = ("run", "was") if sum(took) == 1 else ("runs", "were")
+        took = await apply_each(self._store, changes, now)
+        ended = took.count(True)
+        runs, were = ("run", "was") if ended == 1 else ("runs", "were")
         _log.log(
-            logging.WARNING if any(took) else logging.INFO,
+            logging.WARNING if ended else logging.INFO,
             "startup recovery: %d %s of %s (%s), which is dead, %s ended (%s)",
-            sum(took), runs, predecessor.name, predecessor.id, were, CAUSE,
+            ended, runs, predecessor.name, predecessor.id, were, CAUSE,
         )  # fmt: skip
-        self._telemetry.emit("recovery", {"jobs": sum(took)}, node=self._node, predecessor=predecessor)
+        self._telemetry.emit("recovery", {"jobs": ended}, node=self._node, predecessor=predecessor)
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:
                 _log.warning("startup recovery: job %d (%s) is now %s", claim.id, claim.task, change.state)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
 
+from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal
 from oncue.model import Claim
 from oncue.policy.lifecycle import Ended, lost, overran, settle
@@ -77,7 +78,7 @@ class Rescue:
         if not claims:
             return
         changes = [settle(ending(claim, now), self._dice) for claim in claims]
-        took = await self._store.apply(changes, now)
+        took = await apply_each(self._store, changes, now)
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:
                 _log.warning("%s: job %d (%s) is now %s", event, claim.id, claim.task, change.state)

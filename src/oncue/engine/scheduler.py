@@ -22,6 +22,7 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
+from oncue.engine.applying import apply_each
 from oncue.engine.expiry import end_expired
 from oncue.engine.leadership import Leadership
 from oncue.engine.outages import Outage, described
@@ -208,12 +209,12 @@ class Scheduler:
         if not claims:
             return set()
         changes = [settle(overran(claim, now), self._dice) for claim in claims]
-        took = await self._store.apply(changes, now)
+        took = await apply_each(self._store, changes, now)
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:
                 _log.warning("overrun: job %d (%s) is now %s", claim.id, claim.task, change.state)
                 self._telemetry.emit("overrun", {}, claim=claim, change=change)
-        return {claim.id for claim in claims}
+        return {claim.id for claim, written in zip(claims, took, strict=True) if written is not None}
 
     def _tell(self, planned: Plan, step: Step, now: datetime) -> None:
         name = planned.due.name
