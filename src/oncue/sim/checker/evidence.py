@@ -40,6 +40,8 @@ class Final:
     schedules: tuple[Books, ...] = ()
     at: datetime | None = None
     """When that was."""
+    attempts: Mapping[int, Sequence[int]] | None = None
+    """For each job the claims whose attempts are on record, beside the one that the row itself tells of."""
 
 
 def claim_no(event: Event) -> int:

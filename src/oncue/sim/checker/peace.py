@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from oncue.model import WAITING
 from oncue.sim.checker.eras import ERA, era_of, in_era_of, when
-from oncue.sim.checker.evidence import Evidence, claim_no, ends, is_taken_away
+from oncue.sim.checker.evidence import Evidence, Turn, claim_no, ends, is_taken_away
 from oncue.sim.checker.leaders import LEADER, LEASES_TO_SETTLE
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
@@ -168,6 +168,58 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
     for job_id, since in waiting.items():
         if late(job_id, evidence.events[-1]):
             yield Broken(f"job {job_id} waits for ever beside free seats", (since,))
+
+
+@promise("what nobody runs is taken over in time")
+def _taken_over(evidence: Evidence) -> Iterator[Broken]:
+    """What a dead node held, or one that never heard of its claim, is settled by others, or by itself.
+
+    While nothing disturbs the cluster. Asked for with `late`.
+    """
+    if evidence.late is None or not evidence.certain:
+        return
+    weather, most, end = Weather(evidence), round(evidence.late * 1e6), when(evidence.events[-1])
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            since = _abandoned_at(turn, evidence)
+            if since is None:
+                continue
+            settled = min((when(change) for change in turn.changes if change.fields["from_state"] == "running"), default=end)
+            waited = settled - max(since, weather.fine_since(settled))
+            if waited > most:
+                yield Broken(f"nobody took job {story.id} over for {waited / 1e6:g} s", (*turn.claims, *turn.changes[:1]))
+
+
+def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
+    """Since when nobody runs what was claimed, if so: its node is gone, or was not told of it."""
+    if turn.claim is None:
+        return None
+    if turn.lease.closed or turn.claim.node in evidence.crashes:
+        return turn.lease.end
+    operation = evidence.operations.get(turn.claim.fields.get("op", -1))
+    answer = None if operation is None else operation.answer
+    return when(answer) if answer is not None and answer.kind == "claim.unknown" else None
+
+
+@promise("a claim is begun in time")
+def _begun(evidence: Evidence) -> Iterator[Broken]:
+    """A node takes what it has a seat for soon: it begins what it claimed, or gives it back.
+
+    While nothing disturbs the cluster. Asked for with `late`, beside the half of a lease after which it is given back.
+    """
+    if evidence.late is None or not evidence.certain:
+        return
+    weather, most = Weather(evidence), round(evidence.late * 1e6) + evidence.lease // 2
+    end = when(evidence.events[-1])
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            if turn.claim is None:
+                continue
+            ways = (*(attempt.start for attempt in turn.attempts), *turn.changes)
+            claimed, begun = when(turn.claim), min((when(event) for event in ways), default=end)
+            if begun - claimed > most and weather.was_fine(claimed, begun):
+                message = f"job {story.id} was claimed, and not begun for {(begun - claimed) / 1e6:g} s"
+                yield Broken(message, (turn.claim, *ways[:1]))
 
 
 def _can_tell_seats(evidence: Evidence) -> bool:
