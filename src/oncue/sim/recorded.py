@@ -90,10 +90,10 @@ class Recorded(Layer):
     async def _note_rerun(
         self, took: bool, schedule: Schedule, job: Job, again: Change | int, *_: Any, **__: Any
     ) -> None:
-        """An operator runs a slot again: the job itself, or another one in its place."""
-        if not isinstance(again, int):
+        """An operator runs a slot again: the job itself, or another one in its place. It may be that others did."""
+        if took and not isinstance(again, int):
             self._add("change", **change_event(again, took))
-        elif took and (made := await self._store.job(again)) is not None:
+        elif took and (made := await self._store.job(cast(int, again))) is not None:
             self._add("job", **row_event(made), schedule=schedule.id, retry_of=job.id)
 
     async def _note_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:

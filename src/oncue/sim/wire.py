@@ -50,6 +50,13 @@ class Carrier(NamedTuple):
     """How long a caller waits for an answer, in seconds."""
 
 
+class Stroke(NamedTuple):
+    """What happens to a process in the middle of a call: it dies (`fall` raises Crash), or stands still."""
+
+    when: When
+    fall: Callable[[], None]
+
+
 class Delay:
     """Awaited on a wire: the driver goes on with this step so many seconds later, and with others meanwhile."""
 
@@ -90,6 +97,7 @@ class Wire(Layer):
         self._clock = clock
         self._crashes: dict[int, When] = {}
         self._losing: set[str] = set()
+        self._strokes: dict[str, Stroke] = {}
         if clock is not None:
             self.dialect = SERVER
 
@@ -100,6 +108,10 @@ class Wire(Layer):
     def lose_reply(self, verb: str) -> None:
         """The next call of this verb that brings an answer takes effect, and its reply is lost."""
         self._losing.add(verb)
+
+    def strike(self, verb: str, stroke: Stroke) -> None:
+        """Something happens in the middle of the next call of this verb: before its effect, or after it."""
+        self._strokes[verb] = stroke
 
     def hold_up(self, until: datetime) -> None:
         """Until this instant of true time nothing arrives; then everything does, in whatever order."""
@@ -112,6 +124,7 @@ class Wire(Layer):
         self.error_rate, self.down, self._held_until = 0.0, False, None
         self._crashes.clear()
         self._losing.clear()
+        self._strokes.clear()
 
     @property
     def is_sound(self) -> bool:
@@ -162,14 +175,26 @@ class Wire(Layer):
         if self._held_until is not None:
             await self._wait_in_line(verb, lambda: self._done(method, args, kwargs, operation), operation, hurry)
         await self._travel()
+        if self._strokes:
+            await self._struck(verb, "before")
         reply = await self._done(method, args, kwargs, operation)
+        found = reply or reply is None  # some verbs have nothing to say
+        if self._strokes and found:
+            await self._struck(verb, "after")
         await self._travel()
         if crash == "after":
             raise Crash(verb)
-        if error == "after" or (reply and verb in self._losing):
+        if error == "after" or (self._losing and found and verb in self._losing):
             self._losing.discard(verb)
             raise StoreUnavailable(f"{verb}: the reply was lost (simulated)")
         return reply
+
+    async def _struck(self, verb: str, when: When) -> None:
+        stroke = self._strokes.get(verb)
+        if stroke is not None and stroke.when == when:
+            del self._strokes[verb]
+            stroke.fall()
+            await Delay(0.0)  # whoever stands still by now goes on later
 
     async def _done(
         self, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any], operation: Operation | None
