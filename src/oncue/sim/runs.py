@@ -12,7 +12,7 @@ from oncue.engine.node import Pace
 from oncue.errors import StoreUnavailable
 from oncue.model import DEFAULT_QUEUE, Job
 from oncue.policy.aging import Rules
-from oncue.policy.lifecycle import HAND_MADE
+from oncue.policy.lifecycle import BY_HAND, HAND_MADE
 from oncue.policy.options import Options
 from oncue.sim import script
 from oncue.sim.checker import Violation, check
@@ -55,7 +55,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
         world.after(dice.uniform(2, DISTURBED), lambda: world.limit(another))
     for fault in random_faults(dice, names, DISTURBED):
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
-    _random_work(world, dice, jobs)
+    _random_work(world, dice, jobs, limit)
     world.run(DISTURBED)
     heal(world)
     world.run(NOTICED)  # what operators did last is still on its way
@@ -85,7 +85,7 @@ def verdict(world: World, within: float = RECOVERY) -> list[Violation]:
     )  # fmt: skip
 
 
-def _random_work(world: World, dice: Random, jobs: int) -> None:
+def _random_work(world: World, dice: Random, jobs: int, limit: int | None) -> None:
     while jobs > 0:
         count = min(jobs, dice.choice((1, 1, 2, 5, 10)))
         jobs -= count
@@ -107,7 +107,10 @@ def _random_work(world: World, dice: Random, jobs: int) -> None:
     for _ in range(dice.randint(0, 10)):
         world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
     if dice.random() < 0.25:
-        _pause_the_queue(world, dice.uniform(0, DISTURBED * 0.75), dice.choice((1.0, 4.0)))
+        at, length = dice.uniform(0, DISTURBED * 0.75), dice.choice((1.0, 4.0))
+        _pause_the_queue(world, at, length)
+        if limit is not None:  # it stays paused all the same
+            world.after(at + length / 2, lambda: world.limit(limit + dice.choice((0, 1))))
 
 
 def _burst(world: World, dice: Random, at: float) -> None:
@@ -135,8 +138,9 @@ def _random_options(dice: Random, scripts: Sequence[Sequence[Act]]) -> Options:
 def _operate(world: World, dice: Random) -> None:
     """An operator does something to a job, whatever it is doing."""
     found = world.jobs()
+    handled = [job for job in found if job.cancel_requested_at is not None or job.reason in ("cancelled", BY_HAND)]
     if found:
-        _handle(world, dice, dice.choice(found))
+        _handle(world, dice, dice.choice(handled if handled and dice.random() < 0.4 else found))
 
 
 def _handle(world: World, dice: Random, job: Job) -> None:
@@ -159,9 +163,11 @@ async def _insisting(deed: Callable[[], Coroutine[Any, Any, Any]]) -> None:
     """Do something, again and again until the database answers."""
     while True:
         try:
-            return await deed()
+            await deed()
         except StoreUnavailable:
             await Delay(1.0)
+        else:
+            return
 
 
 # --- the same with schedules ----------------------------------------------------------------------------------------

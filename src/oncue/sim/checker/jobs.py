@@ -109,9 +109,7 @@ _LIMITS = ("deadline_at", "start_by")
 
 @promise("a row is what was asked for")
 def _row_as_asked(evidence: Evidence) -> Iterator[Broken]:
-    """Its task, queue, key, options and arguments are those that it was written with; and its limits, if it was not
-    started over.
-    """
+    """Its task, queue, key, options and arguments are as it was written, and its limits, unless it was started over."""
     for job in evidence.final.jobs:
         story = evidence.jobs.get(job.id)
         if story is None or story.written is None:
@@ -302,7 +300,7 @@ def _on_record(evidence: Evidence) -> Iterator[Broken]:
             if number not in kept and (change.fields["ended_at"] or 0) >= evidence.pruned_before:
                 yield Broken(f"the attempt of job {story.id} under claim {number} is not on record", (change,))
         for number in sorted(kept - left.keys()):
-            yield Broken(f"an attempt of job {story.id} under claim {number} is on record, which it did not go on after")
+            yield Broken(f"an attempt of job {story.id} under claim {number} is on record, and was not its last")
 
 
 def _goes_on_record(change: Event) -> bool:

@@ -172,10 +172,7 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("what nobody runs is taken over in time")
 def _taken_over(evidence: Evidence) -> Iterator[Broken]:
-    """What a dead node held, or one that never heard of its claim, is settled by others, or by itself.
-
-    While nothing disturbs the cluster. Asked for with `late`.
-    """
+    """What a dead node held, or one that never heard of its claim, does not stay so in peace. Asked for with `late`."""
     if evidence.late is None or not evidence.certain:
         return
     weather, most, end = Weather(evidence), round(evidence.late * 1e6), when(evidence.events[-1])
@@ -184,10 +181,11 @@ def _taken_over(evidence: Evidence) -> Iterator[Broken]:
             since = _abandoned_at(turn, evidence)
             if since is None:
                 continue
-            settled = min((when(change) for change in turn.changes if change.fields["from_state"] == "running"), default=end)
+            ways = [change for change in turn.changes if change.fields["from_state"] == "running"]
+            settled = when(ways[0]) if ways else end
             waited = settled - max(since, weather.fine_since(settled))
             if waited > most:
-                yield Broken(f"nobody took job {story.id} over for {waited / 1e6:g} s", (*turn.claims, *turn.changes[:1]))
+                yield Broken(f"nobody took job {story.id} over for {waited / 1e6:g} s", (*turn.claims, *ways[:1]))
 
 
 def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
@@ -203,9 +201,9 @@ def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
 
 @promise("a claim is begun in time")
 def _begun(evidence: Evidence) -> Iterator[Broken]:
-    """A node takes what it has a seat for soon: it begins what it claimed, or gives it back.
+    """In peace a node soon begins what it has claimed, or gives it back. Asked for with `late`.
 
-    While nothing disturbs the cluster. Asked for with `late`, beside the half of a lease after which it is given back.
+    It may keep it for half a lease, beside that.
     """
     if evidence.late is None or not evidence.certain:
         return

@@ -13,6 +13,7 @@ from oncue.sim.checker.evidence import FOREVER, LEARNED_WITHIN, Attempt, Evidenc
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
+
 @promise("a paused queue hands out nothing")
 def _paused(evidence: Evidence) -> Iterator[Broken]:
     """Until it is open again none of its jobs is claimed. What was claimed before may begin."""

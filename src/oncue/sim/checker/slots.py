@@ -105,7 +105,8 @@ def _max_instances(evidence: Evidence) -> Iterator[Broken]:
     for event in evidence.told("revision", "slot", "job", "change", "claim") if evidence.certain else ():
         among = runs.note(event)
         if among is not None:
-            yield Broken(f"job {runs.job_of(event)} ran while {among} were unfinished", (event,))
+            what = f"slot {event.fields['at']} fired" if event.kind == "slot" else f"job {event.fields['id']} ran"
+            yield Broken(f"{what} while {among} were unfinished", (event,))
 
 
 class _Runs:
@@ -189,6 +190,17 @@ def _accounted_for(evidence: Evidence) -> Iterator[Broken]:
         for fate in found.problems:
             when = fate.scheduled_for.isoformat()
             yield Broken(f"slot {when} of {schedule.name} is {fate.verdict}: {fate.reason}")
+
+
+@promise("what is deleted fires no more")
+def _gone(evidence: Evidence) -> Iterator[Broken]:
+    """A schedule that somebody deleted has no slots after that, whatever its revisions say."""
+    for books in evidence.final.schedules:
+        gone = books.schedule.deleted_at
+        for row in books.slots if gone is not None else ():
+            if gone is not None and row.scheduled_for > gone and row.verdict != "manual":
+                when = row.scheduled_for.isoformat()
+                yield Broken(f"slot {when} was decided after {books.schedule.name} was deleted")
 
 
 @promise("the ledger is what was decided")
