@@ -72,6 +72,7 @@ def _in_peace(world: World, dice: Random) -> None:
     acts = [script.random_acts(dice, deadly=False) for _ in range(dice.randint(2, 8))]
     options = _random_options(dice, acts)
     world.submit(world.batch(acts, options=options, deadline=dice.choice((None, 3.0)), max_retries=1))
+    world.submit(world.batch([[Act()]], delay=RECOVERY, deadline=dice.choice((0.5, 1.5))))  # nobody claims it in time
     world.after(dice.uniform(0.2, 2.0), lambda: _operate(world, dice))
     world.run(LATE + 2.0)
 
