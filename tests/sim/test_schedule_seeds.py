@@ -28,7 +28,7 @@ def test_every_slot_is_decided_once_when_one_pass_does_not_take_them_all(monkeyp
     """What a pass has decided is then written while the next one reads."""
     for limit in (1, 2):
         monkeypatch.setattr(scheduler, "LIMIT", limit)
-        for seed in range(limit, 60, 2):
+        for seed in range(limit, 48, 2):
             world, violations = simulate_schedules(seed)
             world.close()
             assert not violations, f"limit {limit}, seed {seed}: " + "\n".join(map(str, violations))
