@@ -564,6 +564,9 @@ def a_retry_side_by_side(story: Story) -> None:
 @breaks("what is deleted fires no more", "was decided after often was deleted")
 def fired_by_the_dead(story: Story) -> None:
     story.schedule["deleted_at"] = moment(later(90))
+    story.put(
+        story.find("change", id=11), "operator", "revision", schedule=1, revision=1, version=2, cursor=later(60), op=-7
+    )
 
 
 @breaks("cursors only grow", "the cursor of schedule 1 went back")

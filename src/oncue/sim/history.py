@@ -9,7 +9,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
 
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
-    claim.invoke, .ok, .fail, .unknown, and the same for apply, decide and revise: op
+    claim.invoke, .ok, .fail, .unknown, and the same for apply, decide, revise, rerun, request_cancel, prioritize,
+    pause and resume                  op
     job                               id, task, queue, key, options, max_retries, args, state, priority, order_at,
                                       visible_at, deadline_at, and of a slot's job start_by: a row that was written, of
                                       its arguments a checksum; parked: it may be due at any time; schedule, retry_of:

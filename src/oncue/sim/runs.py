@@ -19,6 +19,7 @@ from oncue.sim.checker import Violation, check
 from oncue.sim.checker.leaders import LEASES_TO_SETTLE
 from oncue.sim.driver import finish
 from oncue.sim.faults import Fault, StrikeLeader, heal, random_faults
+from oncue.sim.member import Crew
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
 from oncue.sim.wire import Delay
@@ -29,6 +30,8 @@ DRIFT = 0.005
 """How far a host's clock drifts from the database's until it can ask again, in seconds."""
 LATE = 5.0
 """Seconds that a slot or a job may wait while nothing disturbs the cluster and somebody has room."""
+QUEUES = (DEFAULT_QUEUE, "another")
+"""The first is the one that may be limited."""
 LATENCIES = (0.0, 0.002, 0.02, 0.3)
 RECOVERY = 180.0
 
@@ -39,6 +42,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     world = World(
         seed,
         pace=_random_pace(dice),
+        crew=Crew(queues=QUEUES),
         concurrency=dice.choice((1, 2, 4, 8)),
         hints=dice.choice((0.0, 0.5, 1.0)),
         latency=dice.choice(LATENCIES),
@@ -59,7 +63,8 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     world.run(DISTURBED)
     heal(world)
     world.run(NOTICED)  # what operators did last is still on its way
-    finish(world.operator.resume(DEFAULT_QUEUE))  # perhaps a pause arrived after its resume
+    for queue in QUEUES:
+        finish(world.operator.resume(queue))  # perhaps a pause arrived after its resume
     _in_peace(world, dice)
     world.run_until(world.drained, RECOVERY)
     world.run(1.0)
@@ -93,6 +98,7 @@ def _random_work(world: World, dice: Random, jobs: int, limit: int | None) -> No
         acts = [script.random_acts(dice) for _ in range(count)]
         fields = {
             "options": _random_options(dice, acts),
+            "queue": dice.choice(QUEUES),
             "priority": dice.choice((0, 0, 50, 100)),
             "delay": dice.choice((0.0, 0.0, 0.0, 1.0, 6.0)),
             "deadline": dice.choice((None, None, None, 8.0)),
@@ -107,11 +113,12 @@ def _random_work(world: World, dice: Random, jobs: int, limit: int | None) -> No
         _burst(world, dice, dice.uniform(0, DISTURBED * 0.75))
     for _ in range(dice.randint(0, 10)):
         world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
-    if dice.random() < 0.25:
-        at, length = dice.uniform(0, DISTURBED * 0.75), dice.choice((1.0, 4.0))
-        _pause_the_queue(world, at, length)
-        if limit is not None:  # it stays paused all the same
-            world.after(at + length / 2, lambda: world.limit(limit + dice.choice((0, 1))))
+    if dice.random() < 0.4:
+        at = dice.uniform(0, DISTURBED * 0.75)
+        for queue in dice.choice((QUEUES, QUEUES[:1], QUEUES[1:])):
+            _pause_the_queue(world, queue, at, dice.choice((1.0, 4.0)))
+        if limit is not None:  # what is paused stays so all the same
+            world.after(at + 0.5, lambda: world.limit(limit + dice.choice((0, 1))))
 
 
 def _burst(world: World, dice: Random, at: float) -> None:
@@ -155,9 +162,9 @@ def _handle(world: World, dice: Random, job: Job) -> None:
     world.errand(dice.choice(deeds)())
 
 
-def _pause_the_queue(world: World, at: float, length: float) -> None:
-    world.after(at, lambda: world.errand(world.colleague.pause(DEFAULT_QUEUE)))
-    world.after(at + length, lambda: world.errand(_insisting(lambda: world.colleague.resume(DEFAULT_QUEUE))))
+def _pause_the_queue(world: World, queue: str, at: float, length: float) -> None:
+    world.after(at, lambda: world.errand(world.colleague.pause(queue)))
+    world.after(at + length, lambda: world.errand(_insisting(lambda: world.colleague.resume(queue))))
 
 
 async def _insisting(deed: Callable[[], Coroutine[Any, Any, Any]]) -> None:

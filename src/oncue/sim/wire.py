@@ -19,8 +19,10 @@ from oncue.store.contract import Store
 
 When: TypeAlias = Literal["before", "after"]
 
-OPERATIONS = frozenset({"claim", "apply", "decide", "revise"})
-"""The calls of a node that decide something. An enqueue is one too, but it may take its client several calls."""
+OPERATIONS = frozenset(
+    {"claim", "apply", "decide", "revise", "rerun", "request_cancel", "prioritize", "pause", "resume"}
+)
+"""The calls that decide something. An enqueue is one too, but it may take its client several calls."""
 
 SERVER = "server"
 """A database with a clock of its own, and of no other dialect that the engine would have to know."""

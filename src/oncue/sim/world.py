@@ -21,7 +21,7 @@ from oncue.engine.node import Pace, WorkerNode
 from oncue.engine.service import Service
 from oncue.engine.timekeeper import Timekeeper
 from oncue.errors import OncueError
-from oncue.model import Attempt, Batch, Job, JobFilter, Node, Schedule
+from oncue.model import DEFAULT_QUEUE, Attempt, Batch, Job, JobFilter, Node, Schedule
 from oncue.model import Slot as LedgerSlot
 from oncue.policy.lifecycle import Ended, entry_state
 from oncue.policy.options import Options
@@ -303,12 +303,13 @@ class World:
         deadline: float | None = None,
         priority: int = 0,
         task: str = TASK,
+        queue: str = DEFAULT_QUEUE,
         keys: list[str] | None = None,
     ) -> Batch:
         now = self.server.now()
         visible_at = now + timedelta(seconds=delay)
         return Batch(
-            task=task, queue="default", priority=priority, state=entry_state(visible_at, now),
+            task=task, queue=queue, priority=priority, state=entry_state(visible_at, now),
             options=options.stored(), max_retries=max_retries, max_runtime=options.max_runtime, created_at=now,
             visible_at=visible_at, deadline_at=None if deadline is None else now + timedelta(seconds=deadline),
             enqueued_by="sim", retry_of=None, ids=finish(self.operator.store.reserve(len(jobs))),

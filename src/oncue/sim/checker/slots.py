@@ -194,13 +194,22 @@ def _accounted_for(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("what is deleted fires no more")
 def _gone(evidence: Evidence) -> Iterator[Broken]:
-    """A schedule that somebody deleted has no slots after that, whatever its revisions say."""
-    for books in evidence.final.schedules:
-        gone = books.schedule.deleted_at
-        for row in books.slots if gone is not None else ():
-            if gone is not None and row.scheduled_for > gone and row.verdict != "manual":
-                when = row.scheduled_for.isoformat()
-                yield Broken(f"slot {when} was decided after {books.schedule.name} was deleted")
+    """A schedule that somebody deleted decides nothing after that, whatever its revisions say.
+
+    The deletion is its last revision, and gives up what was due by then.
+    """
+    names = {books.schedule.id: books.schedule.name for books in evidence.final.schedules if books.schedule.deleted_at}
+    edits: dict[int, Event] = {}
+    later: dict[int, list[Event]] = {}
+    for event in evidence.told("revision", "slot") if names and evidence.certain else ():
+        schedule = event.fields["schedule"]
+        if event.kind == "revision":
+            edits[schedule], later[schedule] = event, []
+        elif schedule in edits and event.fields.get("op") != edits[schedule].fields.get("op"):
+            later[schedule].append(event)
+    for schedule, name in names.items():
+        for slot in later.get(schedule, ()):
+            yield Broken(f"slot {slot.fields['at']} was decided after {name} was deleted", (edits[schedule], slot))
 
 
 @promise("the ledger is what was decided")
