@@ -110,7 +110,7 @@ def rescued_by_the_clock(patch: Patch) -> None:
     "a rescue that takes its time",
     seen_in="River: what a client held that crashed is running until a fixed time is over, an hour by default "
     "(riverqueue/river#773)",
-    run=runs.work,
+    run=runs.endless,
     caught_by="what nobody runs is taken over in time",
 )
 def rescued_late(patch: Patch) -> None:
@@ -122,7 +122,7 @@ def rescued_late(patch: Patch) -> None:
     "a worker that hoards",
     seen_in="Celery: workers held tasks that they had no process for, while others were idle "
     "(OasisLMF/OasisPlatform#436)",
-    run=runs.work,
+    run=runs.crowded,
     caught_by="a claim is begun in time",
 )
 def hoarded(patch: Patch) -> None:

@@ -59,7 +59,7 @@ def pause_unseen(patch: Patch) -> None:
     "a new limit that opens a paused queue",
     seen_in="Trigger.dev: whoever changed the concurrency of a paused queue had it work again "
     "(triggerdotdev/trigger.dev#2745)",
-    run=runs.limited,
+    run=runs.limited_pauses,
     caught_by="a paused queue hands out nothing",
 )
 def opened_by_a_limit(patch: Patch) -> None:
@@ -70,7 +70,7 @@ def opened_by_a_limit(patch: Patch) -> None:
     "a cancel that outlives a retry",
     seen_in="Graylog: the flag of a job that had been cancelled stayed, and each later run of it stopped at once "
     "(Graylog2/graylog2-server#20287)",
-    run=runs.work,
+    run=runs.retried_cancels,
     caught_by="what is to be cancelled does not begin",
 )
 def cancelled_for_ever(patch: Patch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from oncue.model import WAITING
@@ -50,9 +50,9 @@ def _drains(evidence: Evidence) -> Iterator[Broken]:
 class Weather:
     """When something disturbed the cluster. Each disturbance may be felt for three leases."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, kinds: Sequence[str] = DISTURBING) -> None:
         self._settling = LEASES_TO_SETTLE * evidence.lease
-        spans = sorted(_disturbances(evidence))
+        spans = sorted(_disturbances(evidence, kinds))
         self._starts = [start for start, _ in spans]
         self._ends: list[int] = []
         for _, end in spans:
@@ -68,10 +68,10 @@ class Weather:
         return self._ends[begun_by_then - 1] + self._settling if begun_by_then else -1
 
 
-def _disturbances(evidence: Evidence) -> Iterator[tuple[int, int]]:
+def _disturbances(evidence: Evidence, kinds: Sequence[str]) -> Iterator[tuple[int, int]]:
     for era, known in enumerate(evidence.known):
         yield ERA * era, known
-    for event in evidence.told(*DISTURBING):
+    for event in evidence.told(*kinds):
         until = event.fields.get("until")
         yield when(event), when(event) if until is None else max(when(event), in_era_of(event, until))
 
@@ -175,7 +175,9 @@ def _taken_over(evidence: Evidence) -> Iterator[Broken]:
     """What a dead node held, or one that never heard of its claim, does not stay so in peace. Asked for with `late`."""
     if evidence.late is None or not evidence.certain:
         return
-    weather, most, end = Weather(evidence), round(evidence.late * 1e6), when(evidence.events[-1])
+    # That somebody is declared lost is no excuse here: it may be what comes too late.
+    weather = Weather(evidence, [kind for kind in DISTURBING if kind != "lease.end"])
+    most, end = round(evidence.late * 1e6), when(evidence.events[-1])
     for story in evidence.jobs.values():
         for turn in story.turns.values():
             since = _abandoned_at(turn, evidence)
