@@ -45,6 +45,14 @@ def chosen(words: Sequence[str]) -> tuple[Order, ...]:
     return tuple(order for order in orders if order.part in words or not words)
 
 
+def seeded() -> int:
+    text = os.environ.get("SEED") or "1"
+    if not text.isdecimal():
+        print(f"SEED: expected a number, not {text!r}", file=sys.stderr)
+        raise SystemExit(2)
+    return int(text)
+
+
 def play(acts: Sequence[Act]) -> tuple[Outcome, Counter[str]]:
     """Play them, a few at a time; what came of it, and how many seconds each part took."""
     total, seconds = Outcome(), Counter[str]()
@@ -100,7 +108,7 @@ def tell(faults: Sequence[tuple[str, str]]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    orders, seed, begun = chosen(words), int(os.environ.get("SEED") or 1), time.monotonic()
+    orders, seed, begun = chosen(words), seeded(), time.monotonic()
     print(f"seed {seed}", file=sys.stderr, flush=True)
     total, seconds = play(parts.acts(orders, seed))
     figures = judged(total, orders, seconds, time.monotonic() - begun)

@@ -67,11 +67,17 @@ class Enqueueing:
         return receipts
 
     async def write_all(
-        self, wanted: Sequence[tuple[Call[Any], Row]], *, ids: Sequence[int] = (), since: datetime | None = None
+        self,
+        wanted: Sequence[tuple[Call[Any], Row]],
+        *,
+        ids: Sequence[int] = (),
+        since: datetime | None = None,
+        in_doubt: bool = False,
     ) -> list[Receipt]:
         """Write the jobs of several calls, all or none.
 
-        Whoever has reserved `ids` for them, and remembers since when, may repeat this: each job is written once.
+        Whoever has reserved `ids` for them, and remembers since when, may repeat this `in_doubt`: each job is written
+        once.
         """
         connection = await self.connected()
         for _ in range(MOST_RESERVATIONS):
@@ -79,12 +85,15 @@ class Enqueueing:
             now = connection.now() if since is None else since
             batches = self._batches(wanted, numbers, now)
             try:
-                receipts = await self._written_together(connection, batches, in_doubt=bool(ids))
+                receipts = await self._written_together(connection, batches, in_doubt=in_doubt)
             except IdTaken as error:
-                if ids:
+                if ids and in_doubt:
                     raise
-                _log.warning("%s: reserving others", error)
-                connection.forget_ids()
+                if ids:
+                    in_doubt = True  # the same may be asked elsewhere at the same time
+                else:
+                    _log.warning("%s: reserving others", error)
+                    connection.forget_ids()
             else:
                 self._tell(batches, receipts)
                 return receipts

@@ -33,9 +33,10 @@ def _seconds(value: Any) -> float:
 
 
 def _names(value: Any) -> Any:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
+    names = tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    if names in ((), []):
+        raise ValueError("expected the names of queues, separated by commas")
+    return names
 
 
 def _unlimited(value: Any) -> Any:
@@ -51,7 +52,7 @@ class Settings(BaseModel):
     database_url: str = DEFAULT_DATABASE
     env: Literal["development", "production"] = "development"
     app: str | None = None
-    queues: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_names)] = ("default",)
+    queues: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("default",)
     concurrency: int = Field(64, ge=1, le=10_000)
     processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1000)
     node_name: str | None = Field(None, max_length=128)

@@ -83,7 +83,7 @@ def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
         ({"ONCUE_CONCURRENCY": "0"}, "ONCUE_CONCURRENCY: input should be greater than or equal to 1"),
         ({"ONCUE_LEASE": "100ms"}, "ONCUE_LEASE: input should be greater than or equal to 1"),
         ({"ONCUE_BEAT": "10s"}, r"ONCUE_BEAT: expected at most half of the lease \(15 s\), not 10 s"),
-        ({"ONCUE_QUEUES": ","}, "ONCUE_QUEUES: tuple should have at least 1 item"),
+        ({"ONCUE_QUEUES": ","}, "ONCUE_QUEUES: expected the names of queues, separated by commas"),
         ({"ONCUE_LOG_FORMAT": "xml"}, "ONCUE_LOG_FORMAT: input should be 'text' or 'json'"),
         ({"ONCUE_PG_LISTEN": "maybe"}, "ONCUE_PG_LISTEN: input should be a valid boolean"),
         ({"ONCUE_ENV": "prod"}, "ONCUE_ENV: input should be 'development' or 'production'"),

@@ -140,7 +140,13 @@ class Process:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "oncue", *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+                "DATABASE_URL": url,
+                "ONCUE_APP": SHOP,
+                **environment,
+            },
             stdout=self._log,
             stderr=self._log,
             # Tests that run in the background inherit a Ctrl-C that is ignored; what they start must hear it.

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oncue.planning.words import NOT_SIMULATED
+from oncue.planning.remarks import NOT_SIMULATED
 from tests.cli.conftest import BAKERY, ROOT, Shell, work_off
 
 Simulate = Callable[..., Any]
@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_bytes(oncue: Shell, tmp_path: Path) -> Non
         page = tmp_path / "report.html"
         done = subprocess.run(
             [sys.executable, "-m", "oncue", "simulate", "--app", BAKERY, *BUSY, "--report", str(page)],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
             cwd=tmp_path, capture_output=True, check=True, text=True, timeout=100,
         )  # fmt: skip
         assert not done.stderr
@@ -133,17 +133,22 @@ def test_queues_that_nobody_serves_are_told(oncue: Shell) -> None:
         "simulate", "--app", BAKERY, "--for", "1h", "--queues", "default,ovens", "--arrivals", "serve=6@00:10"
     )
     assert answer.code == 0
-    assert answer.out.splitlines()[2] == "No node serves counter (--queues): its jobs wait for ever."
+    assert answer.out.splitlines()[2] == "No node serves counter (--queues): its jobs never run."
     assert "6 jobs were not finished at the end (6 queued)." in answer.out
     assert "Jobs that wait" in answer.out
     assert "6 ┤" in answer.out
 
 
-def test_durations_can_be_read_from_a_file(simulate: Simulate, tmp_path: Path) -> None:
-    written = tmp_path / "durations"
-    written.write_text("# in the bakery\nbake = 90s  # at least\n* = 2s\n")
-    found = simulate("--for", "1h", "--durations", f"@{written}")["simulated"]["durations"]
-    assert found == "bake=1m30s, check_ovens=2s, count_the_till=2s, knead=2s, open_doors=2s, serve=2s"
+def test_what_is_typed_can_be_read_from_a_file(simulate: Simulate, tmp_path: Path) -> None:
+    durations, outages, limits = tmp_path / "durations", tmp_path / "outages", tmp_path / "limits"
+    durations.write_text("# in the bakery\nbake = 90s  # at least\n* = 2s\n")
+    outages.write_text("00:10+5m, 00:30+5m # twice\n")
+    limits.write_text("ovens=3\novens=1/node\n")
+    files = ("--durations", f"@{durations}", "--outage", f"@{outages}", "--limit", f"@{limits}")
+    found = simulate("--for", "1h", *files)["simulated"]
+    assert found["durations"] == "bake=1m30s, check_ovens=2s, count_the_till=2s, knead=2s, open_doors=2s, serve=2s"
+    assert found["outages"] == "Tue 2030-01-01 00:10 for 5 min, Tue 2030-01-01 00:30 for 5 min"
+    assert found["limits"] == "ovens: 3 at once, 1 at once on each node"
 
 
 def test_durations_can_be_measured(oncue: Shell, sqlite_shop: str) -> None:
@@ -203,6 +208,8 @@ BAD = [
     (["--limit", "oven=2"], "--limit", "there is no queue 'oven'; did you mean 'ovens'?"),
     (["--target", "soon"], "--target", "expected a duration such as"),
     (["--report", "no/such/folder/report.html"], "--report", "expected a file that can be written"),
+    (["--report", "."], "--report", "Is a directory"),
+    (["--queues", ""], "--queues", "expected the names of queues, separated by commas"),
 ]
 
 
@@ -223,6 +230,14 @@ def test_a_run_that_comes_to_nothing_leaves_no_report(oncue: Shell, tmp_path: Pa
         assert oncue("simulate", "--app", BAKERY, "--for", "soon", "--report", str(page)).code == 2
     assert sorted(tmp_path.iterdir()) == before
     assert old.read_text() == "of yesterday"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is needed")
+def test_a_report_that_cannot_be_written_in_the_end_does_not_cost_the_figures(oncue: Shell) -> None:
+    answer = oncue("simulate", "--app", BAKERY, "--for", "1h", "--report", "/dev/full")
+    assert answer.code == 1
+    assert "Lateness by queue" in answer.out
+    assert "--report: /dev/full could not be written: No space left on device" in answer.err
 
 
 def test_it_needs_an_application(oncue: Shell) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from oncue.model import Claim
+from oncue.sim.driver import finish
 from oncue.sim.member import Crew
 from oncue.sim.operator import OPTIONS, TASK
 from oncue.sim.script import Act
@@ -80,6 +82,24 @@ def test_a_claim_under_an_old_lease_is_not_begun_under_a_new_one(monkeypatch: py
     assert not [event for event in world.history.events if event.kind == "start"]
     assert world.run_until(world.drained, 30)
     assert (world.job(job).state, world.job(job).attempt) == ("succeeded", 1)
+
+
+def test_a_node_that_has_not_heard_yet_that_it_was_lost_does_not_claim_and_give_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its heart has joined anew. Its loop is busy, and stops what it holds only later: until then nothing may begin."""
+    world = World(1, latency=0.002)
+    monkeypatch.setattr(world, "_delay", lambda: timedelta(seconds=5.0))
+    member = world.boot("alone")
+    world.run(0.1)
+    finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    assert world.run_until(lambda: member.worker.membership.is_alive() and not member.worker.may_start(), 30, look=0.1)
+    for _ in range(20):
+        world.enqueue(Act())
+    world.run(3.0)
+    assert sum(job.claim_no for job in world.jobs()) == 0
+    assert world.run_until(world.drained, 30)
+    assert {(job.state, job.claim_no) for job in world.jobs()} == {("succeeded", 1)}
 
 
 def test_a_due_job_that_nobody_can_promote_is_no_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:

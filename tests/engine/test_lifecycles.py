@@ -183,6 +183,23 @@ def test_others_fence_what_a_stuck_node_does_not_cut_off() -> None:
     assert row.error == "over its maximum runtime"
 
 
+@pytest.mark.contract("QUE-9")
+def test_a_claim_that_was_held_up_for_long_is_given_back_as_never_begun() -> None:
+    """When it arrives it is over its maximum runtime already; whoever sees it first is not to count an attempt."""
+    world = World(1)
+    slow = world.boot("slow")
+    world.boot("helper").freeze_all_but("membership", "rescue")
+    world.run(2 * PACE.lease)
+    slow.frozen = frozenset({"claimer"})
+    job = world.enqueue(Act(), options=Options(max_runtime=5.0), max_retries=0)
+    sent = world.clock.now() - timedelta(seconds=60)
+    claim = world.store.claim(slow.worker.node.id, ["default"], ["scripted"], 1, sent, suspect=True)
+    assert [taken.id for taken in finish(claim)] == [job]
+    world.run(3 * PACE.lease)
+    row = world.job(job)
+    assert (row.state, row.attempt, row.retry_count) == ("queued", 0, 0)
+
+
 def test_an_unknown_task_waits_for_a_node_that_knows_it() -> None:
     world = alone()
     job = world.enqueue(Act(), task="from the future")

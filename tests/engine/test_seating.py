@@ -11,19 +11,23 @@ import pytest
 from oncue.control import Limits
 from oncue.engine.seating import Seating
 from oncue.errors import StoreUnavailable
+from oncue.policy.options import Options
+from oncue.policy.seats import TURN_SECONDS
 from oncue.sim.driver import finish
+from oncue.sim.member import Crew
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
 from oncue.store import Store
 from tests.store.scene import NOW, after, enter, put
 
 LONG = Act("ok", 5.0)
+PATIENT = Options(timeout=None, max_runtime=3600.0)
 
 
-def seats(world: World) -> dict[str, int]:
+def seats(world: World, queue: str = "default") -> dict[str, int]:
     """Who holds how many, by the name of the node."""
     names = {member.worker.node.id: name for name, member in world.members.items() if member.alive}
-    (seating,) = finish(world.store.seating(["default"], ["scripted"]))
+    (seating,) = finish(world.store.seating([queue], ["scripted"]))
     return {names[seat.node]: seat.seats for seat in seating.seats if seat.node in names and seat.seats}
 
 
@@ -139,6 +143,99 @@ def test_a_node_that_does_not_know_of_a_limit_yet_claims_nothing_from_the_queue(
     assert world.run_until(world.drained, 5)
 
 
+# --- limited queues beside others ---------------------------------------------------------------------------------
+
+
+def beside(limit: int, *names: str, concurrency: int, tasks: tuple[str, ...] = ("scripted",)) -> World:
+    """A cluster that serves a limited queue beside one that is not."""
+    world = World(1, concurrency=concurrency, crew=Crew(("scarce", "default"), tasks))
+    finish(world.operator.limit("scarce", globally=limit))
+    for name in names:
+        world.boot(name)
+    world.run(3.0)
+    return world
+
+
+def put_in(
+    world: World, queue: str, seconds: float, count: int, priority: int = 0, task: str = "scripted"
+) -> list[int]:
+    batch = world.batch([[Act("ok", seconds)]] * count, priority=priority, task=task, options=PATIENT)
+    receipts = finish(world.store.enqueue([batch._replace(queue=queue)]))
+    world.hint()
+    return [receipt.id for receipt in receipts]
+
+
+def in_scarce(world: World, *states: str) -> int:
+    return sum(job.queue == "scarce" and job.state in states for job in world.jobs())
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+def test_urgent_jobs_of_a_limited_queue_begin_though_the_nodes_are_full_of_others(limit: int) -> None:
+    """No node has room when they come, and none ever has for longer than an instant."""
+    world = beside(limit, "a", "b", "c", concurrency=2)
+    put_in(world, "default", 0.7071, 300)
+    world.run(5.0)
+    jobs = put_in(world, "scarce", 0.7, 3 * limit, priority=50)
+    world.run(5.0)
+    assert {world.job(job).state for job in jobs} == {"succeeded"}
+
+
+def test_a_seat_does_not_stay_with_a_node_that_has_no_room_for_long() -> None:
+    """All are full, but only the jobs of one node end every now and then: each has the seat in its turn."""
+    world = beside(1, "a", concurrency=2)
+    put_in(world, "default", 600.0, 2)
+    world.run(1.0)
+    world.boot("b")
+    put_in(world, "default", 0.5, 300)
+    world.run(3.0)
+    (job,) = put_in(world, "scarce", 0.5, 1, priority=50)
+    world.run(2 * TURN_SECONDS + 2.0)
+    assert world.job(job).state == "succeeded"
+
+
+def test_a_node_asks_for_the_seat_that_another_holds_ready_for_nothing() -> None:
+    """The other sees no reason to let it go: it cannot run what waits."""
+    world = beside(1, "a", concurrency=2)
+    world.crew = Crew(("scarce", "default"), ("scripted", "special"))
+    world.boot("b")
+    put_in(world, "default", 0.5, 300, task="special")
+    world.run(3.0)
+    (job,) = put_in(world, "scarce", 0.5, 1, priority=50, task="special")
+    world.run(2 * TURN_SECONDS + 2.0)
+    assert world.job(job).state == "succeeded"
+
+
+def test_a_job_that_arrives_finds_a_seat_at_once_on_whichever_node() -> None:
+    world = beside(4, "a", "b", concurrency=8)
+    assert seats(world, "scarce") == {"a": 2, "b": 2}
+    put_in(world, "scarce", 5.0, 4)
+    world.run(0.01)
+    assert running(world) == {"a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("limit", [1, 5])
+def test_seats_that_nobody_needs_stay_where_they_are(limit: int) -> None:
+    """An idle cluster writes nothing."""
+    world = beside(limit, "a", "b", "c", concurrency=8)
+    assert sum(seats(world, "scarce").values()) == limit
+    before = world.store.seats_changed
+    world.run(3 * TURN_SECONDS)
+    assert world.store.seats_changed == before
+
+
+def test_whoever_has_room_uses_all_the_seats_though_others_would_hold_some_ready() -> None:
+    world = beside(6, "a", "b", concurrency=8)
+    put_in(world, "default", 600.0, 8)  # whoever is first has no room for anything else
+    world.run(1.0)
+    put_in(world, "scarce", 5.0, 40)
+    for _ in range(5):
+        world.run(3.0)
+        assert in_scarce(world, "running") == 6
+
+
+# --- one node at a time ---------------------------------------------------------------------------------------------
+
+
 class Held:
     """A room with so many jobs in it, as a node knows it; what is allowed stays to be seen."""
 
@@ -200,17 +297,73 @@ async def test_what_was_read_before_the_lease_was_lost_counts_for_nothing(store:
     assert service.allowed == {"default": 0}
 
 
-async def test_a_node_wants_no_seats_that_it_could_not_use(store: Store) -> None:
+async def test_what_was_read_before_the_node_was_registered_anew_counts_for_nothing(store: Store) -> None:
+    """Registering takes its seats away. A look that was on its way meanwhile still saw them."""
     await limited_store(store)
-    for full, resting, alive in ((True, False, True), (False, True, True), (False, False, False)):
-        room = Held()
-        room.busy = room.concurrency if full else 0
-        service = await seated(store, room, lambda alive=alive: alive)  # type: ignore[misc]
+    lives, real = [1], store.seating
+    service = Seating(
+        store, await enter(store), ["default"], ["send"], Held(), lambda: True, poll=0.5, lives=lambda: lives[0]
+    )
+    await service.tick(NOW)
+    service.forget()
+
+    async def meanwhile(*asked: Any) -> Any:
+        found = await real(*asked)
+        lives[0] += 1
+        return found
+
+    store.seating = meanwhile  # type: ignore[method-assign]
+    await service.tick(after(seconds=1))
+    assert service.allowed == {"default": 0}
+
+
+async def test_seats_are_not_used_while_a_write_about_them_may_still_arrive(store: Store) -> None:
+    """A write was given up, and takes effect after this node has looked again."""
+    await limited_store(store)
+    alive, held_up, real = [True], [], store.take_seats
+    one, other = await seated(store, Held(), lambda: alive[0]), await seated(store, Held())
+    for second in range(8):
+        await one.tick(after(seconds=second))
+        await other.tick(after(seconds=second))
+    assert (one.allowed, other.allowed) == ({"default": 2}, {"default": 2})
+
+    async def given_up(*asked: Any) -> bool:
+        held_up.append(asked)
+        raise StoreUnavailable("no answer")
+
+    store.take_seats, alive[0] = given_up, False  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        await one.tick(after(seconds=10))
+    store.take_seats, alive[0] = real, True  # type: ignore[method-assign]
+    await one.tick(after(seconds=11))
+    assert not await store.take_seats(*held_up[0]), "it comes too late"
+    await other.tick(after(seconds=12))
+    assert one.allowed["default"] + other.allowed["default"] <= 4
+
+
+async def test_a_node_takes_no_seats_that_it_could_not_use(store: Store) -> None:
+    await limited_store(store)
+    for resting, alive in ((True, True), (False, False)):
+        service = await seated(store, Held(), lambda alive=alive: alive)  # type: ignore[misc]
         if resting:
             service.rest()
         await service.tick(NOW)
         (seating,) = await store.seating(["default"], ["send"])
-        assert sum(seat.seats + seat.wanted for seat in seating.seats) == 0, (full, resting, alive)
+        assert not seating.seats, (resting, alive)
+
+
+async def test_a_full_node_holds_seats_ready_but_gives_them_to_whoever_can_use_them(store: Store) -> None:
+    await limited_store(store)
+    full, empty = Held(), Held()
+    full.busy = full.concurrency
+    one, other = await seated(store, full), await seated(store, empty)
+    await one.tick(NOW)
+    assert one.allowed == {"default": 4}
+    for second in range(1, 3):
+        await other.tick(after(seconds=second))
+        await one.tick(after(seconds=second, milliseconds=500))
+    await other.tick(after(seconds=3))
+    assert (one.allowed, other.allowed) == ({"default": 0}, {"default": 4})
 
 
 def test_long_jobs_are_not_claimed_ahead_of_the_seats() -> None:

@@ -90,6 +90,15 @@ def test_among_equals_the_older_job_goes_first() -> None:
     assert waits([Demand(0, 0, (0, 0), 10, ("a",)), fresh, retry], 1, {}) == [0, 8, 19]
 
 
+def test_whoever_is_given_up_takes_no_seat() -> None:
+    """Five jobs of 100 s with the patience of 150 s, on a seat: two run, and three are gone by then."""
+    crowd = [Demand(0.0, 0, (0.0, number), 100.0, ("q",), 150.0) for number in range(5)]
+    found = needed(a_scenario(concurrency=1, nodes=1, length=1000.0), crowd)
+    one = found.choices[0]
+    assert (one.nodes, one.waits.p50, one.waits.max, one.utilisation) == (1, 150.0, 150.0, 0.2)
+    assert found.for_all == 5
+
+
 def test_a_limit_holds_back_its_queue_alone() -> None:
     demand = sorted([*a_demand(0, 0, queue="mail"), *a_demand(1)])
     assert waits(demand, 5, {"mail": 1}) == [0, 0, 10]
@@ -166,7 +175,8 @@ def test_what_piles_up_in_an_outage_is_counted_from_its_end_and_told_apart() -> 
 
 def test_process_seats_grow_with_the_nodes() -> None:
     demand = [Demand(0.0, 0, (0.0, number), 30.0, ("default", PROCESSES)) for number in range(8)]
-    assert needed(a_scenario(concurrency=64, processes=2, target=1.0), demand).for_all == 4
+    found = needed(a_scenario(concurrency=64, processes=2, target=1.0), demand)
+    assert (found.for_all, found.held_up_by, found.narrow) == (4, (), (PROCESSES,))
 
 
 # --- charts ---------------------------------------------------------------------------------------------------------
@@ -191,6 +201,7 @@ def test_a_chart_fits_its_terminal(width: int, parts: int) -> None:
         (1, ["Jan 01", "00:15", "00:30", "00:45"]),
         (48, ["Jan 01", "06:00", "12:00", "18:00", "Jan 02", "06:00", "12:00", "18:00"]),
         (30 * 24, ["Jan 01", "Jan 08", "Jan 15", "Jan 22", "Jan 29"]),
+        (2 * 365 * 24, ["2030-01", "2030-04", "2030-07", "2030-10", "2031-01", "2031-05", "2031-08", "2031-11"]),
     ],
 )
 def test_time_lines_have_round_marks(hours: int, labels: list[str]) -> None:

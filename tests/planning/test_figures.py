@@ -10,15 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oncue.planning import report
+from oncue.control import Limits
+from oncue.planning import plots, report
 from oncue.planning.arrivals import stream
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
 from oncue.planning.records import Run, Slots, Unstarted, Work
+from oncue.planning.remarks import NOT_SIMULATED, asked, notes
+from oncue.planning.series import Bucket
 from oncue.planning.spans import DAY, Span
 from oncue.planning.spreads import Constant
 from oncue.planning.tables import Table, fits, stacked, tables
-from oncue.planning.words import NOT_SIMULATED, about, asked, notes, percent, sentences
+from oncue.planning.words import about, percent, sentences
 from tests.planning.test_arithmetic import a_scenario
 
 NINE = 9 * 3600.0
@@ -86,6 +89,14 @@ def test_too_few_nodes_are_told_with_the_hour_and_the_cure() -> None:
     assert (spell.span, spell.waiting, spell.longest, spell.outage) == (Span(NINE, NINE + 490), 98, 490, False)
 
 
+def test_where_a_limit_is_short_there_is_a_cheaper_cure() -> None:
+    told = said(the_figures(a_run(*a_jam()), concurrency=100, limits={"default": Limits(per_node=2)}))
+    assert told[:2] == [
+        "1 node is too few: 8 nodes would start every job within 1m.",
+        "The limit of queue default alone keeps jobs waiting: a higher --limit would help too.",
+    ]
+
+
 def test_enough_nodes_are_told_too() -> None:
     easy = a_run(*(work(hour * 3600.0, hour * 3600.0) for hour in range(24)))
     assert said(the_figures(easy))[0] == "1 node is enough to start every job within 1m."
@@ -110,20 +121,22 @@ def test_more_nodes_after_an_outage_are_told_apart_from_what_is_usual() -> None:
     assert nodes.title == "What other numbers of nodes would do, the time of outages not counted"
     assert [row[-1] for row in nodes.rows if row[-1]] == [
         "simulated, enough without outages",
-        "99 % in time, all in time",
+        "all in time",
     ]
     assert document("shop:app", found, [])["capacity"]["nodes_without_outages"] == 1
 
 
 def test_queues_that_nobody_serves_come_first_and_need_no_nodes() -> None:
-    waiting = [Unstarted((0, n), "mail", "mail", 0, 0, DAY, 1.0, None, False) for n in range(9)]
-    found = the_figures(a_run(work(0, 0), unstarted=waiting, jobs=Counter(work=1, mail=9)))
+    waiting = [
+        Unstarted((0, n), "mail", "mail", 0, 0, DAY, 1.0, why, False) for n, why in enumerate([None, "deadline"])
+    ]
+    found = the_figures(a_run(work(0, 0), unstarted=waiting, jobs=Counter(work=1, mail=2)))
     assert said(found)[:2] == [
-        "No node serves mail (--queues): its jobs wait for ever.",
+        "No node serves mail (--queues): its jobs never run.",
         "1 node is enough to start every other job within 1m.",
     ]
     closed = the_figures(a_run(work(0, 0), jobs=Counter(work=1, mail=9)), queues=("other",))
-    assert said(closed)[0] == "No node serves default and mail (--queues): their jobs wait for ever."
+    assert said(closed)[0] == "No node serves default and mail (--queues): their jobs never run."
 
 
 def test_of_many_spells_the_worst_are_named() -> None:
@@ -157,15 +170,25 @@ def test_slots_that_did_not_run_are_told_by_reason() -> None:
     assert f"Schedule work {told}" in said(found)
 
 
+def test_of_many_schedules_those_that_lost_most_are_named() -> None:
+    slots = [Slots(f"s{number}", 0, number + 1, "missed", "misfire") for number in range(8)]
+    told = [text for text in said(the_figures(a_run(work(0, 0), slots=slots))) if "slot" in text]
+    assert [text.split()[1] for text in told[:-1]] == ["s3", "s4", "s5", "s6", "s7"]
+    assert told[-1] == "3 more schedules did not run for 6 slots in all."
+
+
 def test_what_is_left_and_what_failed_is_told() -> None:
     found = the_figures(
         a_run(work(0, 0, number=2), ended={"work": Counter(failed=2, succeeded=1)}, left=Counter(queued=3, running=1))
     )
     assert found.retries == 1
-    assert "2 jobs failed for good, after all their retries." in said(found)
+    assert "2 jobs failed for good, with no retry left." in said(found)
     assert "4 jobs were not finished at the end (3 queued, 1 running)." in said(found)
-    found = the_figures(a_run(work(0, 0), ended={"work": Counter(failed=1)}, left=Counter(queued=1)))
-    assert "1 job failed for good, after all its retries." in said(found)
+    found = the_figures(
+        a_run(work(0, 0), ended={"work": Counter(failed=1)}, left=Counter(queued=1), skipped=Counter(deadline=2))
+    )
+    assert "1 job failed for good, with no retry left." in said(found)
+    assert "2 jobs were skipped (2 deadline)." in said(found)
     assert "1 job was not finished at the end (1 queued)." in said(found)
 
 
@@ -173,7 +196,7 @@ def test_nothing_at_all() -> None:
     found = the_figures(a_run())
     assert said(found) == ["Nothing ran: no slot of a schedule and none of --arrivals comes in this time."]
     assert tables(found) == []
-    assert "<svg" in report.page("nothing", found, [], [])
+    assert "<svg" not in report.page("nothing", found, [], [])
 
 
 def test_notes_say_what_the_figures_stand_on() -> None:
@@ -181,15 +204,18 @@ def test_notes_say_what_the_figures_stand_on() -> None:
     assert notes(found, {**QUEUES, "other": "default"}, ["work"]) == [
         "nobody said how long work and mail take (--durations); 1s is assumed.",
         "other never ran: without a schedule, and without --arrivals.",
+        "work has no slot in this time.",
         NOT_SIMULATED,
     ]
     failing = the_figures(a_run(work(0, 0)), failures={"work": 0.1})
     assert notes(failing, {"work": "default"}, ["work"], ["mail", "work"]) == [
+        "work has no slot in this time.",
         "the retry rule of work is a function, which is not called: the usual backoff is assumed.",
         NOT_SIMULATED,
     ]
     late = the_figures(a_run(), streams=(stream("mail", "5@09:00"),), length=3600.0)
     assert notes(late, {"mail": "mail"}, []) == ["mail=5@09:00 never comes in this time.", NOT_SIMULATED]
+    assert "declares no tasks" in notes(late, {}, [])[0]
 
 
 def test_the_tables_agree_with_the_figures() -> None:
@@ -227,11 +253,30 @@ def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
     page = ElementTree.fromstring(rest)
     assert page.find("head/title").text == "<script>alert(1)</script>"  # type: ignore[union-attr]
     svgs = page.findall(".//{http://www.w3.org/2000/svg}svg")
-    assert [svg.get("aria-label") for svg in svgs] == ["Jobs that wait", "Seats in use", "How late jobs begin"]
+    told = ["Jobs that wait: 98 at most", "Seats in use: 2 at most", "How late jobs begin"]
+    assert [svg.get("aria-label") for svg in svgs] == told
+    (again,) = page.findall(".//details")
+    assert ["Tue 2030-01-01 09:00", "98", "2", "0.8"] in [[*row.itertext()] for row in again.iter("tr")]
     assert not page.findall(".//script")
     assert not re.search(r"(src|href|url|@import)\s*[=(:]", text)
     numbers = re.findall(r"[MLHV ](-?\d+\.\d)", " ".join(path.get("d", "") for path in page.iter() if path.get("d")))
     assert all(-1 <= float(number) <= 961 for number in numbers)
+
+
+def test_every_queue_has_a_curve_of_its_own() -> None:
+    done = [work(0, 0, queue=f"q{number}") for number in range(18)]
+    text = report.page("many", the_figures(a_run(*done), queues=tuple(one.queue for one in done)), [], [])
+    curves = re.findall(r'class="(curve [^"]+)"', text)
+    assert len(curves) == 36
+    assert len(set(curves)) == 18
+
+
+@pytest.mark.parametrize(
+    ("most", "labels"), [(1, "0 1"), (9, "0 2 4 6 8 10"), (30, "0 10 20 30"), (70, "0 20 40 60 80")]
+)
+def test_the_scale_of_a_plot_is_whole(most: int, labels: str) -> None:
+    plot = plots.over_time("x", [Bucket(0.0, most, 0.0)], a_scenario().start, DAY, (), str)
+    assert re.findall(r'<text class="right" x="56" [^>]*>([^<]*)<', plot) == labels.split()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from oncue import Oncue, cron
 from oncue.cli.scenarios import in_processes, queues
+from oncue.control import Limits
 from oncue.planning import running
 from oncue.planning.arrivals import stream
 from oncue.planning.figures import Figures, ScheduleFigures, figures
@@ -122,6 +123,24 @@ def test_who_is_claimed_and_lost_before_it_begins_has_waited_all_along() -> None
     assert found.besides_outages.max == pytest.approx(found.lateness.max - 600.0)
 
 
+def test_a_retry_that_would_come_after_the_deadline_is_never_due() -> None:
+    """It fails at once, after a minute and after three; five minutes are over before the fourth attempt."""
+    app = an_app(call={"deadline": "5m"})
+    found = simulate(app, "2s", "call=5@00:00", failures={"call": 1.0}, patience={"call": 300.0}, concurrency=9)
+    assert found.lateness.of == 15
+    assert min(found.lateness_by_queue["default"]) >= 0
+    assert (found.kept, found.skipped) == (True, {"deadline": 5})
+
+
+def test_arithmetic_that_the_engine_refutes_is_not_told() -> None:
+    """What an outage cuts off runs again one at a time on each node: two nodes need longer than a pool of seats."""
+    app = an_app(work={})
+    found = searched(app, "5m", "work=6@00:00", nodes=2, concurrency=9, outages=(Span(60.0, 600.0),), length=HOUR)
+    assert (found.capacity.for_all, found.capacity.for_most) == (6, 6)
+    assert all(choice.nodes > 1 for choice in found.capacity.choices)
+    assert "99 %" not in sentences(found)[0].text
+
+
 @pytest.mark.parametrize(
     ("tasks", "durations", "arrivals", "changed", "nodes"),
     [
@@ -139,6 +158,12 @@ def test_who_is_claimed_and_lost_before_it_begins_has_waited_all_along() -> None
         ),
         # What piles up in the outage, and what was waiting before it.
         ({"work": {}}, "60s", ["work=20@00:00"], {"outages": (Span(60.0, 960.0),), "target": 120.0}, 4),
+        # Six rounds of ten, three of them on a node at most, beside a crowd that would take all the seats there are.
+        (
+            {"crowd": {}, "few": {"queue": "scarce"}}, "20s", ["few=60@00:10", "crowd=60@00:10"],
+            {"target": 100.0, "concurrency": 8, "queues": ("default", "scarce"), "limits": {"scarce": Limits(10, 3)}},
+            4,
+        ),
     ],
 )  # fmt: skip
 def test_the_number_of_nodes_is_true(

@@ -74,6 +74,21 @@ def test_draws_keep_to_what_was_said() -> None:
         (lambda text: reading.limits([("mail", text)]), "2/day", "expected a number of jobs at once"),
         (lambda text: reading.limits([("mail", text)]), "0", "would never run"),
         (lambda text: reading.limits([("*", text)]), "2", "for one queue each"),
+        (
+            lambda text: reading.limits([("mail", "2"), ("mail", "1/node"), ("mail", text)]),
+            "3",
+            "expected mail once, not",
+        ),
+        (
+            lambda text: reading.limits([("mail", "1/node"), ("mail", text)]),
+            "3/node",
+            "expected mail once for each node",
+        ),
+        (
+            lambda text: reading.pairs([text], TASKS, queues={"report": "mail"}),
+            "mail=1s",
+            "'mail' is a queue, of: report",
+        ),
         (lambda text: outages([text], START, DAY), "08:00", "expected a time of day and a length"),
         (lambda text: outages([text], START, DAY), "08:00+soon", "expected a time of day and a length"),
         (lambda text: outages([text], START, DAY), "08:61+1m", "there is no time '08:61'"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncue.policy.seats import aim, shares
+from oncue.policy.seats import Standing, aim, free, shares
 
 NODES = "abcdef"
 wanted = st.dictionaries(st.sampled_from(NODES), st.integers(0, 70), min_size=1).map(lambda w: dict(sorted(w.items())))
 limits = st.integers(1, 60)
 turns = st.integers(0, 10**9)
+mosts = st.integers(1, 70)
 
 
 @given(limits, wanted, turns)
@@ -36,22 +37,43 @@ def test_what_cannot_be_split_goes_to_each_in_turn(limit: int, nodes: int) -> No
     assert lucky == (set(wants) if limit % nodes else set())
 
 
-@given(st.data(), limits, wanted, turns)
+@given(st.data(), limits, wanted, turns, mosts)
 def test_nodes_that_look_one_after_the_other_never_hold_more_than_there_are(
-    data: st.DataObject, limit: int, wants: dict[str, int], turn: int
+    data: st.DataObject, limit: int, needs: dict[str, int], turn: int, most: int
 ) -> None:
-    """In any order, each knowing what the others hold when it looks; and in the end all of them have their shares."""
-    holds = dict.fromkeys(wants, 0)
-    for _ in range(3):
-        for name in data.draw(st.permutations(list(wants))):
-            others = sum(held for other, held in holds.items() if other != name)
-            holds[name] = aim(limit, name, holds[name], wants, others, turn)
+    """In any order, each knowing what the others hold when it looks. In the end no seat is left that somebody may hold,
+    whoever can use one now has its share of them first, and nobody changes anything any more."""
+    eager = {name: data.draw(st.booleans()) for name in needs}
+    holds = dict.fromkeys(needs, 0)
+    for name in data.draw(st.permutations(list(needs))):
+        holds[name] = data.draw(st.integers(0, limit - sum(holds.values())))
+
+    def look(name: str) -> int:
+        nodes = {other: Standing(holds[other], needs[other]) for other in needs}
+        return min(aim(limit, name, nodes, turn, most=most, eager=eager[name]), free(limit, name, nodes))
+
+    for _ in range(2 * len(needs) + 2):
+        for name in data.draw(st.permutations(list(needs))):
+            holds[name] = look(name)
             assert sum(holds.values()) <= limit
-    assert holds == shares(limit, wants, turn)
+    assert all(look(name) == holds[name] for name in needs)
+    fair = shares(limit, {name: min(need, most) for name, need in needs.items()}, turn)
+    assert all(fair[name] <= holds[name] <= most for name in needs)
+    if len(set(eager.values())) == 1:
+        assert sum(holds.values()) == min(limit, most * len(needs))
 
 
-def test_a_node_keeps_a_seat_that_nobody_else_wants() -> None:
-    assert aim(5, "a", 3, {"a": 0, "b": 0}, 0, 0) == 3
-    assert aim(5, "a", 3, {"a": 0, "b": 4}, 2, 0) == 1
-    assert aim(5, "a", 3, {"a": 0, "b": 9}, 2, 0) == 0
-    assert aim(5, "a", 0, {"a": 9}, 5, 0) == 0, "others still hold them"
+def test_what_nobody_needs_is_held_ready_by_all() -> None:
+    def node_a(*standings: tuple[int, int], eager: bool = False, turn: int = 0) -> int:
+        nodes = {name: Standing(*standing) for name, standing in zip("abc", standings, strict=False)}
+        return min(aim(5, "a", nodes, turn, most=5, eager=eager), free(5, "a", nodes))
+
+    assert node_a((5, 0)) == 5
+    assert node_a((5, 0), (0, 0)) == 3
+    assert node_a((2, 0), (3, 0)) == 2, "it does not matter who holds the odd one"
+    assert node_a((2, 0), (3, 0), eager=True, turn=0) == 2, "b must give it back first, but will:"
+    assert [node_a((3, 0), (2, 0), eager=True, turn=turn) for turn in range(4)] == [3, 2, 3, 2]
+    assert node_a((3, 0), (2, 4)) == 1, "b could use four now"
+    assert node_a((3, 0), (2, 9)) == 0
+    assert node_a((3, 0), (1, 1), (1, 1)) == 1
+    assert node_a((0, 9), (5, 0)) == 0, "others still hold them"

@@ -87,7 +87,7 @@ class Forked:
 
 
 class Nursery:
-    def __init__(self, *more: str, path: Sequence[Path] = (ROOT,)) -> None:
+    def __init__(self, *more: str, path: Sequence[Path] = (ROOT / "src", ROOT)) -> None:
         """With more modules than the usual ones, and other folders to find modules in."""
         self._lock = threading.Lock()
         self._process = subprocess.Popen(

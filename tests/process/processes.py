@@ -53,7 +53,12 @@ class Process:
         self.folder = folder
         self._log = folder / f"{name}.log"
         self._log.touch()
-        ours = {"PYTHONPATH": str(ROOT), "DATABASE_URL": url, "PROGRAM_FOLDER": str(folder), "PROGRAM_NAME": name}
+        ours = {
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "DATABASE_URL": url,
+            "PROGRAM_FOLDER": str(folder),
+            "PROGRAM_NAME": name,
+        }
         self.process = nursery().start(arguments, folder, {**clean_environment(), **ours, **environment}, self._log)
 
     @property

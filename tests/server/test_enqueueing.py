@@ -196,6 +196,19 @@ async def test_cut_off_after_writing_a_job_is_written_once(api: Api) -> None:
     assert (replayed.json(), replayed.headers["idempotency-replayed"]) == (first.json(), "true")
 
 
+async def test_a_duplicate_takes_a_number_only_if_its_request_was_cut_off(api: Api) -> None:
+    """Duplicates are common, and cost nothing. Whoever may have asked before must not be able to write it any more."""
+    body, headers = {**ADD, "key": "x"}, {"Idempotency-Key": "k"}
+    standing = (await api("POST", JOBS, body)).json()
+    first = await api("POST", JOBS, body, headers=headers)
+    assert (first.status_code, first.json()) == (200, {**standing, "created": False})
+    assert len(await api.app.jobs()) == 1
+    kept = await cut_off(api, "k")
+    assert (await api("POST", JOBS, body, headers=headers)).json() == first.json()
+    job = await api.get(f"{JOBS}/{kept.ids[0]}")
+    assert (job["status"], job["reason"], job["result"]["duplicate_of"]) == ("skipped", "duplicate", standing["id"])
+
+
 async def test_cut_off_before_writing_it_is_written_under_its_numbers(api: Api) -> None:
     connected = await api.app.connected()
     assert (await api("POST", JOBS, ADD, headers={"Idempotency-Key": "k"})).status_code == 201

@@ -42,12 +42,7 @@ def caught(limit: int = 2, seeds: int = 40) -> set[str]:
 
 
 def test_seats_that_others_hold_are_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = seats.aim
-
-    def greedy(limit: int, name: object, holds: int, wants: object, held_by_others: int, turn: int) -> int:
-        return real(limit, name, holds, wants, 0, turn)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(seats, "aim", greedy)
+    monkeypatch.setattr(seats, "free", lambda limit, name, nodes: limit)
     assert PROMISE in caught()
 
 

@@ -213,6 +213,35 @@ async def test_sending_again_in_doubt_respects_keys(store: Store) -> None:
     assert first[0].id == standing
 
 
+@pytest.mark.contract("QUE-3")
+@pytest.mark.parametrize("keys", [["a"], ["a", "b"], ["b", "b", "a"]])
+async def test_a_call_that_arrives_after_it_was_answered_as_a_duplicate_writes_nothing(
+    store: Store, keys: list[str]
+) -> None:
+    """It was given up, and asked again: that answer stands, also when the job that stood in its way has ended."""
+    node = await enter(store)
+    (standing,) = await put(store, keys=["a"])
+    late = a_batch(keys=keys)
+    answer = await store.enqueue([late], in_doubt=True)
+    assert [receipt.created for receipt in answer] == [key == "b" and "b" not in keys[:n] for n, key in enumerate(keys)]
+    await settle(store, await take(store, node, limit=1))
+    assert (await see(store, standing)).state == "succeeded"
+    before = await store.jobs(JobFilter())
+
+    with pytest.raises(IdTaken):
+        await store.enqueue([late])
+
+    assert await store.enqueue([late], in_doubt=True) == answer, "whoever asks once more is told the same"
+    assert [(job.id, job.state) for job in await store.jobs(JobFilter())] == [(job.id, job.state) for job in before]
+    for job_id, receipt in zip(late.ids, answer, strict=True):
+        job = await see(store, job_id)
+        if not receipt.created:
+            assert (job.state, job.reason, job.finished_at, job.claim_no) == ("skipped", "duplicate", NOW, 0)
+            assert job.result == {"duplicate_of": receipt.id, "created_at": receipt.created_at.isoformat()}
+    totals = {queue.name: queue.skipped for queue in await store.queues()}
+    assert totals == {"default": sum(not receipt.created for receipt in answer)}
+
+
 async def test_a_finished_job_in_doubt_is_not_made_again(store: Store) -> None:
     node = await enter(store)
     batch = a_batch(keys=["a"])

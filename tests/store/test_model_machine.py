@@ -155,6 +155,16 @@ class Model:
             None,
         )
 
+    def leave_word(self, batch: Batch, answers: list[tuple[int, bool]]) -> None:
+        """In doubt, a job that another one stands for takes its id all the same."""
+        for job_id, key, (_, created) in zip(batch.ids, batch.keys or batch.ids, answers, strict=True):
+            if not created:
+                self.jobs[job_id] = Row(
+                    job_id, batch.task, batch.queue, str(key), batch.priority, "skipped", batch.created_at,
+                    batch.visible_at, batch.max_retries, finished_at=batch.created_at, reason="duplicate",
+                )  # fmt: skip
+                self.totals[batch.queue, "skipped"] += 1
+
     def enqueue(self, batch: Batch) -> list[tuple[int, bool]]:
         answers = []
         for number, job_id in enumerate(batch.ids):
@@ -327,6 +337,8 @@ class Lives(RuleBasedStateMachine):
             assert self.everywhere(lambda store: store.enqueue([batch], in_doubt=True)) == receipts
         told = [(receipt.id, receipt.created) for receipt in receipts]
         assert told == self.model.enqueue(batch)
+        if again:
+            self.model.leave_word(batch, told)
 
     def promote(self, data: st.DataObject) -> None:
         ties = Counter(row.visible_at for row in self.model.jobs.values() if row.state in ("scheduled", "retrying"))

@@ -306,6 +306,17 @@ async def test_no_statement_scans_a_large_table_on_sqlite(sqlite_store: SqliteSt
     assert missed == {}
 
 
+@pytest.mark.parametrize("statement", ["take", "apply", "apply_plain", "enqueue", "promote"])
+async def test_no_condition_of_an_index_builds_a_table_for_each_row(sqlite_store: SqliteStore, statement: str) -> None:
+    """One is for what the statement is about, one for the states that there are."""
+
+    def steps(connection: sqlite3.Connection) -> list[str]:
+        body = sql_files.load("sqlite")[statement]
+        return [row[1] for row in connection.execute(f"explain {body}", Anything())]
+
+    assert (await sqlite_store._writer.write(steps)).count("OpenEphemeral") <= 2
+
+
 async def pages(connection: asyncpg.Connection) -> int:
     """How many pages a claim of 100 touches to find its jobs."""
     transaction = connection.transaction()

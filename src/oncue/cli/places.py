@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,6 +12,8 @@ class Place:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError if it could not be written now."""
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         self._is_device = path.exists() and not path.is_file()
         self._path = path if self._is_device else path.resolve()
         self._draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")

@@ -57,10 +57,10 @@ def scenario(app: Oncue, typed: Typed) -> Scenario:
         for name in _served(app) if typed.names_queues else ():
             reading.check_known(name, used, "queue")
     with _naming("--limit"):
-        limits = reading.limits(reading.pairs(typed.limits, used, "queue"))
+        limits = reading.limits(reading.pairs(_files(typed.limits), used, "queue"))
     with _naming("--outage"):
-        outages = spans.outages(typed.outages, start, length)
-    failures, streams = _failures(tasks, typed.failures), _streams(tasks, typed.arrivals)
+        outages = spans.outages(reading.entries(_files(typed.outages)), start, length)
+    failures, streams = _failures(app, typed.failures), _streams(app, typed.arrivals)
     with _naming("--arrivals"):
         jobs = volume.arriving(streams, start, length)
     with _naming("--days" if typed.length is None else "--for"):
@@ -150,7 +150,7 @@ def _length(days: int | None, length: str | None) -> float:
 def _durations(app: Oncue, tasks: Sequence[str], texts: Sequence[str]) -> dict[str, Spread]:
     with _naming("--durations"):
         plain = [f"*={MEASURED}" if entry == MEASURED else entry for entry in reading.entries(_files(texts))]
-        written = reading.by_name(reading.pairs(plain, tasks), tasks)
+        written = reading.by_name(_pairs(app, plain), tasks)
         told = {name: spreads.spread(value) for name, value in written.items() if value != MEASURED}
         return {**told, **_measured(app, [name for name, value in written.items() if value == MEASURED])}
 
@@ -174,9 +174,9 @@ def _measured(app: Oncue, tasks: Sequence[str]) -> dict[str, Spread]:
     return ask(app, work)
 
 
-def _streams(tasks: Sequence[str], texts: Sequence[str]) -> tuple[Stream, ...]:
+def _streams(app: Oncue, texts: Sequence[str]) -> tuple[Stream, ...]:
     with _naming("--arrivals"):
-        written = reading.pairs(_files(texts), tasks)
+        written = _pairs(app, _files(texts))
         if any(name == reading.EVERYTHING_ELSE for name, _ in written):
             raise ValueError("expected the name of a task before the =, not *")
         streams = tuple(arrivals.stream(name, value) for name, value in written)
@@ -184,10 +184,14 @@ def _streams(tasks: Sequence[str], texts: Sequence[str]) -> tuple[Stream, ...]:
         return streams
 
 
-def _failures(tasks: Sequence[str], texts: Sequence[str]) -> dict[str, float]:
+def _failures(app: Oncue, texts: Sequence[str]) -> dict[str, float]:
     with _naming("--failures"):
-        written = [(name, reading.share(value)) for name, value in reading.pairs(_files(texts), tasks)]
-        return reading.by_name(written, tasks)
+        written = [(name, reading.share(value)) for name, value in _pairs(app, _files(texts))]
+        return reading.by_name(written, sorted(app.tasks))
+
+
+def _pairs(app: Oncue, texts: Sequence[str]) -> list[tuple[str, str]]:
+    return reading.pairs(texts, sorted(app.tasks), queues=queues(app))
 
 
 def _files(texts: Sequence[str]) -> list[str]:

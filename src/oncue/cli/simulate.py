@@ -19,21 +19,27 @@ from oncue.cli.finding import AppOption, find
 from oncue.cli.output import JsonOption
 from oncue.cli.places import Place
 from oncue.cli.scenarios import LONGEST_DAYS, Typed
+from oncue.errors import OncueError
 from oncue.planning import charts, report, running
 from oncue.planning.documents import document
 from oncue.planning.figures import Figures, figures
+from oncue.planning.remarks import asked, notes
 from oncue.planning.scenario import Scenario
 from oncue.planning.searching import tried
 from oncue.planning.tables import Table, fits, stacked, tables
-from oncue.planning.words import Tone, about, asked, notes, plural, sentences
+from oncue.planning.words import Tone, about, plural, sentences
 from oncue.settings import app_name
 
 STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "note": "default"}
 
 
 def simulate(
-    days: Annotated[int | None, typer.Option("--days", min=1, max=LONGEST_DAYS, help="So many. \\[default: 7]")] = None,
-    length: Annotated[str | None, typer.Option("--for", metavar="DURATION", help="Instead of --days: 36h.")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, max=LONGEST_DAYS, help="How many to simulate. \\[default: 7]")
+    ] = None,
+    length: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Instead of --days, such as 36h.")
+    ] = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, max=1000, help="Workers at once.")] = 1,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", "-c", help="Seats of each. \\[default: the application's setting]")
@@ -69,19 +75,23 @@ def simulate(
     ] = None,
     failures: Annotated[
         list[str] | None,
-        typer.Option("--failures", metavar="TASK=SHARE,...", help="Attempts that fail: 'mail=2%, *=0.1%'. Repeatable."),
+        typer.Option(
+            "--failures", metavar="TASK=SHARE,...", help="Attempts that fail: 'mail=2%, *=0.1%', or @FILE. Repeatable."
+        ),
     ] = None,
     outages: Annotated[
         list[str] | None,
         typer.Option(
             "--outage",
-            metavar="WHEN+LONG",
-            help="No node runs: '08:00+30m' (every day) or '2030-01-03T08:00+30m'. Repeatable.",
+            metavar="WHEN+LONG,...",
+            help="No node runs: '08:00+30m' (every day), '2030-01-03T08:00+30m' (once), or @FILE. Repeatable.",
         ),
     ] = None,
     limits: Annotated[
         list[str] | None,
-        typer.Option("--limit", metavar="QUEUE=N,...", help="Jobs at once: 'mail=5' or 'mail=2/node'. Repeatable."),
+        typer.Option(
+            "--limit", metavar="QUEUE=N,...", help="Jobs at once: 'mail=5', 'mail=2/node', or @FILE. Repeatable."
+        ),
     ] = None,
     target: Annotated[str, typer.Option("--target", metavar="DURATION", help="So late may a job begin.")] = "1m",
     page: Annotated[
@@ -108,12 +118,14 @@ def simulate(
     tasks = sorted(found.tasks.values(), key=lambda task: task.name)
     scheduled, ruled = [task.name for task in tasks if task.schedule], [task.name for task in tasks if task.has_rule]
     said = notes(result, scenarios.queues(found), scheduled, ruled)
-    if place is not None:
-        place.write(report.page(f"oncue simulate: {name}", result, said, asked(result.scenario, name)))
+    html = report.page(f"oncue simulate: {name}", result, said, asked(result.scenario, name))
+    trouble = None if place is None else _written(place, html)
     if as_json:
         output.show_json(document(name, result, said))
     else:
         _show(name, result, said)
+    if trouble is not None:
+        raise OncueError(f"--report: {page} could not be written: {trouble.strerror or trouble}")
 
 
 def _place(page: str) -> Place:
@@ -125,6 +137,15 @@ def _place(page: str) -> Place:
     except OSError as error:
         said = f"expected a file that can be written, not {page!r}: {error.strerror or error}"
         raise typer.BadParameter(said, param_hint="--report") from None
+
+
+def _written(place: Place, text: str) -> OSError | None:
+    """What went wrong with it. That is no reason to keep the figures, which took their time, from anybody."""
+    try:
+        place.write(text)
+    except OSError as error:
+        return error
+    return None
 
 
 def _simulated(app: Oncue, scenario: Scenario) -> Figures:

@@ -49,6 +49,8 @@ class Membership:
         self._patience = timedelta(seconds=patience)
         self.expires_at: datetime | None = None
         """Until when this node may hold jobs, as far as it knows."""
+        self.lives = 0
+        """How often it has become a member."""
         self._beat_no = 0
         # A node that is new knows nothing of how the others were until now: they may be coming back from an outage.
         self._cut_off = True
@@ -98,6 +100,7 @@ class Membership:
             await self._store.register(
                 dataclasses.replace(self.node, beat_at=now, expires_at=expires_at, beat_no=self._beat_no)
             )
+            self.lives += 1  # before anybody can see the new lease
         self.expires_at = expires_at
 
     def _lost_touch(self) -> None:

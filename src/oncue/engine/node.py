@@ -124,10 +124,10 @@ class WorkerNode:
         )  # fmt: skip
         self.seating = Seating(
             store, node.id, node.queues, node.tasks, self.executor, self.may_work,
-            poll=pace.poll, in_processes=in_processes,
+            poll=pace.poll, in_processes=in_processes, lives=lambda: self.membership.lives,
         )  # fmt: skip
         self.claimer = Claimer(
-            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.may_work,
+            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.may_claim,
             self.seating.allowed, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
             lapses=lambda: self._lapses,
         )  # fmt: skip
@@ -168,6 +168,10 @@ class WorkerNode:
     def may_work(self) -> bool:
         """Whether this node is alive, and need not stand by."""
         return self.membership.is_alive() and self.exclusivity.may_work()
+
+    def may_claim(self) -> bool:
+        """Whether what is claimed now could begin: not before everything is stopped that an ended lease covered."""
+        return self._abandoned == self._lapses and self.may_work()
 
     def may_start(self) -> bool:
         """Whether what this node holds is its own to begin: not if it was claimed under a lease that is over."""

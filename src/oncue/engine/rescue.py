@@ -42,6 +42,8 @@ class Rescue:
         self._steady = steady
         self._interval = timedelta(seconds=interval)
         self._grace = timedelta(seconds=grace)
+        self._overdue: dict[tuple[int, int], datetime] = {}
+        """The claims that are over their maximum runtime, and since when that was seen here."""
 
     async def tick(self, now: datetime) -> datetime:
         if not self._steady(now):
@@ -53,11 +55,21 @@ class Rescue:
         if not self._steady(now):  # this process stood still meanwhile: it may be the one that is lost
             return now + self._interval
         await self._take_away("rescue", stranded, lost, now)
-        # The node itself cuts an attempt off first; only one that is stuck leaves it to us.
-        overdue = await self._store.overdue(now - self._grace, LIMIT)
-        await self._take_away("overrun", overdue, overran, now)
-        full = len(stranded) == LIMIT or len(overdue) == LIMIT
+        stuck = self._stuck(await self._store.overdue(now, LIMIT), now)
+        await self._take_away("overrun", stuck, overran, now)
+        full = len(stranded) == LIMIT or len(stuck) == LIMIT
         return now if full else now + self._interval
+
+    def _stuck(self, overdue: Sequence[Claim], now: datetime) -> list[Claim]:
+        """Those that have been overdue for a while, as seen from here.
+
+        The node itself cuts an attempt off first; only one that is stuck leaves it to us. A claim whose call was held
+        up is overdue as soon as it is there, and its node gives it back, once it finds it, as never begun.
+        """
+        before = self._overdue
+        places = [(claim.id, claim.claim_no) for claim in overdue]
+        self._overdue = {place: min(before.get(place, now), now) for place in places}
+        return [claim for claim in overdue if self._overdue[claim.id, claim.claim_no] <= now - self._grace]
 
     async def _take_away(
         self, event: str, claims: Sequence[Claim], ending: Callable[[Claim, datetime], Ended], now: datetime

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from oncue import control
 from oncue.engine.service import Signal
+from oncue.errors import StoreError
 from oncue.policy import seats as policy
 from oncue.store.contract import Store
 
@@ -59,7 +60,9 @@ class Seating:
         *,
         poll: float,
         in_processes: Collection[str] = (),
+        lives: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`lives`: how often this node has become a member, each time without any seats."""
         self.signal = Signal()
         self.allowed: dict[str, int] = {}
         """The limited queues that this node serves, and how many of their jobs it may run at once."""
@@ -71,10 +74,13 @@ class Seating:
         self._plain_tasks = [task for task in tasks if task not in in_processes]
         self._room = room
         self._alive = alive
+        self._lives = lives
         self._poll = timedelta(seconds=poll)
         self._looked_at: datetime | None = None
-        self._life = 0
+        self._forgotten = 0
         self._resting = False
+        self._in_doubt: set[str] = set()
+        """The queues of which a write was not answered: it may still arrive, and give seats away that we use."""
 
     def wake(self) -> None:
         """There may be work, or a new limit. While this node has seats, it looks often enough."""
@@ -88,9 +94,14 @@ class Seating:
 
     def forget(self) -> None:
         """The lease is over, and the seats with it: whatever was read before this moment is out of date."""
-        self._life += 1
+        self._forgotten += 1
         for queue in self.allowed:
             self._allow(queue, 0)
+
+    @property
+    def _life(self) -> tuple[int, int]:
+        """What is read in one life counts for nothing in the next."""
+        return self._forgotten, self._lives()
 
     async def tick(self, now: datetime) -> datetime:
         soon = SOON if self.allowed else SOON_ENOUGH
@@ -111,37 +122,58 @@ class Seating:
             await self._seat(seating, now, life)
         return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
 
-    async def _seat(self, seating: control.Seating, now: datetime, life: int) -> None:
+    async def _seat(self, seating: control.Seating, now: datetime, life: tuple[int, int]) -> None:
         queue, limits = seating.queue, seating.limits
         most = min(self._room.concurrency, limits.per_node or self._room.concurrency)
         if limits.globally is None:
             self._allow(queue, most)
             return
-        own = next((seat for seat in seating.seats if seat.node == self._node), control.Seat(self._node, 0, 0))
-        wanted = self._wanted(seating, most)
-        aim = min(self._aim(seating, own, wanted, now), most)  # a seat that it keeps may be one too many by now
-        self._allow(queue, min(aim, self.allowed.get(queue, own.seats)))  # first start no more, then give back
+        own = next((seat for seat in seating.seats if seat.node == self._node), None)
+        held, before = (0, 0) if own is None else (own.seats, own.wanted)
+        aim, wanted = self._share(seating, limits.globally, held, most, now)
+        self._allow(queue, min(aim, self.allowed.get(queue, held)))  # first start no more, then give back
         taken = max(aim, self._room.running_in(queue))
-        if (taken, wanted) != (own.seats, own.wanted) and not await self._store.take_seats(
-            queue, seating.version, self._node, taken, wanted
-        ):
+        news = (taken, wanted) != (held, before) or (own is None and self._is_working()) or queue in self._in_doubt
+        if news and not await self._taken(seating, taken, wanted):
             self.signal.set()  # somebody was quicker: look again
         elif self._life == life and self._alive():
             self._allow(queue, aim)
 
-    def _wanted(self, seating: control.Seating, most: int) -> int:
-        """How many seats this node could use: for what it has in hand, and for as many more as would find room."""
-        in_hand = self._room.running_in(seating.queue) + self._room.held_in(seating.queue)
-        more = seating.waiting and not self._resting and self._alive()
-        return min(most, in_hand + (max(self._room.concurrency - self._room.busy, 0) if more else 0))
+    async def _taken(self, seating: control.Seating, seats: int, wanted: int) -> bool:
+        """Write how many seats this node has. A write that takes makes void whatever was written before and is late."""
+        try:
+            took = await self._store.take_seats(seating.queue, seating.version, self._node, seats, wanted)
+        except StoreError:
+            self._in_doubt.add(seating.queue)
+            raise
+        if took:
+            self._in_doubt.discard(seating.queue)
+        return took
 
-    def _aim(self, seating: control.Seating, own: control.Seat, wanted: int, now: datetime) -> int:
-        if seating.limits.globally is None or not self._alive():
-            return 0
-        wants = dict(sorted(({seat.node: seat.wanted for seat in seating.seats} | {self._node: wanted}).items()))
-        others = sum(seat.seats for seat in seating.seats if seat.node != self._node)
+    def _share(self, seating: control.Seating, limit: int, held: int, most: int, now: datetime) -> tuple[int, int]:
+        """How many seats this node should hold, and how many it should be known to want."""
+        needs = self._needs(seating, most)
+        if not self._alive():
+            return 0, needs
+        standings = {seat.node: policy.Standing(seat.seats, seat.wanted) for seat in seating.seats}
+        nodes = dict(sorted((standings | {self._node: policy.Standing(held, needs)}).items()))
         turn = int(now.timestamp() // policy.TURN_SECONDS)
-        return policy.aim(seating.limits.globally, self._node, own.seats, wants, others, turn)
+        aim = policy.aim(limit, self._node, nodes, turn, most=seating.limits.per_node or limit, eager=seating.waiting)
+        aim, free = min(aim, needs if self._resting else most), policy.free(limit, self._node, nodes)
+        # What it should hold ready may be with others that see no job wait, since they run other tasks, and so see no
+        # reason to let it go. One at a time is asked for by name.
+        lacks = seating.waiting and aim > max(free, needs)
+        return min(aim, free), max(needs, free + 1) if lacks else needs
+
+    def _is_working(self) -> bool:
+        """Whether more may be claimed here. Who holds nothing must be known too: its turn comes."""
+        return self._alive() and not self._resting
+
+    def _needs(self, seating: control.Seating, most: int) -> int:
+        """How many seats this node could fill: with what it has in hand, and with as many more as would find room."""
+        in_hand = self._room.running_in(seating.queue) + self._room.held_in(seating.queue)
+        more = seating.waiting and self._is_working()
+        return min(most, in_hand + (max(self._room.concurrency - self._room.busy, 0) if more else 0))
 
     def _allow(self, queue: str, most: int) -> None:
         before = self.allowed.get(queue, 0)

@@ -69,6 +69,8 @@ class Capacity:
     too_few: int | None = None
     likely: int | None = None
     """What arithmetic says for `for_all`, once that was tried."""
+    narrow: tuple[Lane, ...] = ()
+    """What alone would keep jobs waiting on as many nodes as there are, with any number of other seats."""
 
 
 def demands(scenario: Scenario, run: Run, in_processes: Iterable[str]) -> list[Demand]:
@@ -82,7 +84,7 @@ def demands(scenario: Scenario, run: Run, in_processes: Iterable[str]) -> list[D
 
     found = [demand(one, one.ended - one.started + one.left, first=one.number == 1) for one in run.work]
     left = [one for one in run.unstarted if one.queue in scenario.queues]
-    return sorted([*found, *(demand(one, one.seconds, first=one.is_slot) for one in left)])
+    return sorted([*found, *(demand(one, one.seconds, first=one.number == 1) for one in left)])
 
 
 def waits(demand: Sequence[Demand], seats: int, limits: Mapping[Lane, int]) -> list[float]:
@@ -91,7 +93,10 @@ def waits(demand: Sequence[Demand], seats: int, limits: Mapping[Lane, int]) -> l
 
 
 def served(demand: Sequence[Demand], seats: int, limits: Mapping[Lane, int]) -> list[tuple[Demand, float]]:
-    """Who gets one of so many seats after which wait. The demand is in the order in which it comes due."""
+    """Who gets one of so many seats after which wait; longer than its patience: it is gone, and takes no seat.
+
+    The demand is in the order in which it comes due.
+    """
     found: list[tuple[Demand, float]] = []
     running: list[tuple[float, tuple[Lane, ...]]] = []
     ready: dict[tuple[Lane, ...], list[tuple[int, Place, int]]] = {}
@@ -108,9 +113,15 @@ def served(demand: Sequence[Demand], seats: int, limits: Mapping[Lane, int]) -> 
         while len(running) < seats and (free := _first(ready, room)) is not None:
             one = demand[heapq.heappop(ready[free])[2]]
             found.append((one, now - one.due))
+            if not _is_patient(one, now - one.due):
+                continue
             _change(room, free, -1)
             heapq.heappush(running, (now + one.seconds, free))
     return found
+
+
+def _is_patient(one: Demand, waited: float) -> bool:
+    return round(waited, 6) <= one.patience
 
 
 def _first(
@@ -127,35 +138,39 @@ def _change(room: dict[Lane, int], lanes: tuple[Lane, ...], by: int) -> None:
             room[lane] += by
 
 
+class _Answer(NamedTuple):
+    waits: Percentiles
+    patient: bool
+    """Whether nobody was given up."""
+    busy: float
+    """Seconds in which seats are taken."""
+
+
 class _Served:
     """What any number of nodes would mean for a demand."""
 
     def __init__(self, scenario: Scenario, demand: Sequence[Demand]) -> None:
         self._scenario = scenario
         self._demand = demand
-        self._known: dict[int, tuple[Percentiles, bool]] = {}
+        self._known: dict[int, _Answer] = {}
         self.peak, self.peak_at = Series(Span(one.due, one.due + one.seconds) for one in demand).peak()
         self.most = max(-(-self.peak // _narrowest(scenario, demand)), 1)
 
-    def by(self, nodes: int) -> Percentiles:
-        return self._served(nodes)[0]
-
-    def _served(self, nodes: int) -> tuple[Percentiles, bool]:
-        """How long everybody waits, and whether all of them have the patience."""
+    def by(self, nodes: int) -> _Answer:
         if nodes not in self._known:
-            limits = _limits(self._scenario, nodes)
-            found = served(self._demand, nodes * self._scenario.concurrency, limits)
-            patient = all(round(seconds, 6) <= one.patience for one, seconds in found)
-            self._known[nodes] = percentiles(round(seconds, 6) for _, seconds in found), patient
+            found = served(self._demand, nodes * self._scenario.concurrency, _limits(self._scenario, nodes))
+            seated = [one.seconds for one, waited in found if _is_patient(one, waited)]
+            waits = percentiles(min(round(waited, 6), one.patience) for one, waited in found)
+            self._known[nodes] = _Answer(waits, len(seated) == len(found), sum(seated))
         return self._known[nodes]
 
     def for_all(self) -> int | None:
         return _smallest(
-            self.most, lambda nodes: self.by(nodes).max <= self._scenario.target and self._served(nodes)[1]
+            self.most, lambda nodes: self.by(nodes).waits.max <= self._scenario.target and self.by(nodes).patient
         )
 
     def for_most(self) -> int | None:
-        return _smallest(self.most, lambda nodes: self.by(nodes).p99 <= self._scenario.target)
+        return _smallest(self.most, lambda nodes: self.by(nodes).waits.p99 <= self._scenario.target)
 
 
 def needed(scenario: Scenario, asked: Sequence[Demand]) -> Capacity:
@@ -167,16 +182,17 @@ def needed(scenario: Scenario, asked: Sequence[Demand]) -> Capacity:
     served = _Served(scenario, demand)
     plain = _Served(scenario, asked) if scenario.outages else served
     for_all, for_most, without = served.for_all(), served.for_most(), plain.for_all()
-    busy = sum(one.seconds for one in demand)
     up = scenario.length - sum(span.length for span in scenario.outages)
     choices = [
-        Choice(nodes, served.by(nodes), busy / (up * nodes * scenario.concurrency) if up > 0 else 0.0)
+        Choice(
+            nodes, served.by(nodes).waits, served.by(nodes).busy / (up * nodes * scenario.concurrency) if up > 0 else 0
+        )
         for nodes in sorted(_shown(scenario.nodes, for_all, for_most, without))
     ]
     held_up_by = () if for_all is not None else _guilty(scenario, demand, served.most)
     return Capacity(
         for_all, for_most, served.peak, _on_the_clock(scenario.outages, served.peak_at), without,
-        plain.peak < served.peak, held_up_by, tuple(choices),
+        plain.peak < served.peak, held_up_by, tuple(choices), narrow=_guilty(scenario, demand, scenario.nodes),
     )  # fmt: skip
 
 
@@ -218,7 +234,7 @@ def _near(number: int, interesting: Iterable[int]) -> bool:
 
 
 def _guilty(scenario: Scenario, demand: Sequence[Demand], nodes: int) -> tuple[Lane, ...]:
-    """The limited lanes in which jobs wait for too long, however many nodes there are."""
+    """The limited lanes in which jobs wait for too long on so many nodes, however many other seats these have."""
     limits = _limits(scenario, nodes)
     return tuple(sorted(lane for lane, most in limits.items() if _is_late(scenario, demand, lane, most)))
 

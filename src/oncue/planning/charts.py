@@ -10,6 +10,7 @@ WIDTH = 72
 HEIGHT = 8
 NARROWEST = 10
 DAY = 86400.0
+YEAR = 366 * DAY
 
 
 def columns(values: Sequence[float], top: float, height: int = HEIGHT) -> list[str]:
@@ -55,11 +56,11 @@ def marks(start: datetime, length: float, most: int = 8) -> list[tuple[float, st
     """Round instants of a time line, in seconds since its start, with their labels."""
     step = next((one for one in STEPS if length / one <= most), None) or -(-length // (most * 7 * DAY)) * 7 * DAY
     midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
-    at = midnight
+    at, day = midnight, "%b %d" if length <= YEAR else "%Y-%m"
     found = []
     while (seconds := (at - start).total_seconds()) < length:
         if seconds >= 0:
-            found.append((seconds, f"{at:%H:%M}" if step < DAY and (at.hour or at.minute) else f"{at:%b %d}"))
+            found.append((seconds, f"{at:%H:%M}" if step < DAY and (at.hour or at.minute) else f"{at:{day}}"))
         at += timedelta(seconds=step)
     return found
 

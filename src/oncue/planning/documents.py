@@ -7,10 +7,11 @@ from typing import Any
 
 from oncue.planning.charts import WIDTH
 from oncue.planning.figures import Figures
+from oncue.planning.remarks import asked
 from oncue.planning.scenario import Scenario
 from oncue.planning.series import Percentiles
 from oncue.planning.spans import moment
-from oncue.planning.words import asked, sentences
+from oncue.planning.words import sentences
 
 
 def document(application: str, figures: Figures, notes: Sequence[str]) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def document(application: str, figures: Figures, notes: Sequence[str]) -> dict[s
             "attempts": figures.attempts,
             "retries": figures.retries,
             "ended": _sorted(figures.ends),
+            "skipped": _sorted(figures.skipped),
             "unfinished": _sorted(figures.left),
         },
         "utilisation": {
@@ -52,6 +54,7 @@ def document(application: str, figures: Figures, notes: Sequence[str]) -> dict[s
             "peak_at": _instant(scenario, capacity.peak_at),
             "peak_after_outage": capacity.peak_after_outage,
             "held_up_by": list(capacity.held_up_by),
+            "narrow": list(capacity.narrow),
             "too_few": capacity.too_few,
             "choices": [
                 {

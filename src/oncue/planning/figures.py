@@ -65,6 +65,8 @@ class Figures:
     retries: int
     ends: Counter[str]
     left: Counter[str]
+    skipped: Counter[str]
+    """Why jobs were skipped, those that their schedules' figures tell of left out."""
     utilisation: float
     busiest: tuple[float, float]
     """The highest share of seats in use over an hour, and when that hour began."""
@@ -105,6 +107,7 @@ def figures(scenario: Scenario, run: Run, queues: dict[str, str], in_processes: 
         retries=sum(one.number > 1 for one in run.work),
         ends=ends,
         left=run.left,
+        skipped=run.skipped,
         utilisation=_share(busy.area(), scenario, Span(0.0, scenario.length)),
         busiest=_busiest(scenario, busy),
         lateness=percentiles(every),
@@ -144,8 +147,9 @@ def _besides_outages(scenario: Scenario, run: Run) -> Iterator[float]:
 
 
 def _is_too_late(scenario: Scenario, one: Unstarted) -> bool:
-    """Whether it was given up because it found no seat in time, and not because of an outage."""
-    return one.given_up is not None and within(scenario.outages, one.due, one.until) == 0
+    """Whether it was given up because it found no seat in time, and not because of an outage or of `--queues`."""
+    served = one.queue in scenario.queues
+    return served and one.given_up is not None and within(scenario.outages, one.due, one.until) == 0
 
 
 def _share(busy: float, scenario: Scenario, span: Span) -> float:

@@ -19,6 +19,7 @@ ARRIVAL = "arrival"
 """The one argument of a job that the simulated application enqueues: its stream's number, and its own in there."""
 LOST = "lost"
 RUNNING = "running"
+MISFIRE = "misfire"
 
 
 def identity(scheduled_for: datetime | None, args: Mapping[str, Any]) -> str:
@@ -67,6 +68,7 @@ class Notes:
         self._fired: dict[str, list[float]] = {}
         self._jobs: Counter[str] = Counter()
         self._ended: dict[str, Counter[str]] = {}
+        self._skipped: Counter[str] = Counter()
         self._errors: list[Exception] = []
         self._writers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "job.start": lambda told: self._begin(told["claim"]),
@@ -117,7 +119,9 @@ class Notes:
             ended = begun.at + self._wanted(begun.claim, json.loads(begun.claim.args))
             self._write(begun, self._scenario.length, RUNNING, max(ended - self._scenario.length, 0.0))
         self._leave(self._scenario.length)
-        return Run(self._work, self._unstarted, self._slots, self._fired, self._jobs, self._ended, left)
+        return Run(
+            self._work, self._unstarted, self._slots, self._fired, self._jobs, self._ended, left, self._skipped
+        )  # fmt: skip
 
     # --- what nodes tell ----------------------------------------------------------------------------------------
 
@@ -152,9 +156,9 @@ class Notes:
         self._count(claim, change)
 
     def _expire(self, job: Job, change: Change) -> None:
-        """Nobody claimed it in time."""
+        """Nobody claimed it in time. A retry that would have come after its deadline was never due."""
         due = self._due_of(job)
-        if due >= 0:
+        if 0 <= due <= self._seconds():
             self._unstarted.append(self._without_seat(job, job.args, due, change.reason or change.state))
         self._count(job, change)
 
@@ -204,9 +208,11 @@ class Notes:
             self._unstarted.append(self._without_seat(claim, json.loads(claim.args), due, why))
 
     def _without_seat(self, job: Job | Claim, args: Mapping[str, Any], due: float, why: str | None) -> Unstarted:
-        until, is_slot = min(self._seconds(), self._scenario.length), job.scheduled_for is not None
-        is_slot, seconds = is_slot and self._number(job) == 1, self._wanted(job, args)
-        return Unstarted(self._place(job), job.task, job.queue, job.priority, due, until, seconds, why, is_slot)
+        until, number = min(self._seconds(), self._scenario.length), self._number(job)
+        return Unstarted(
+            self._place(job), job.task, job.queue, job.priority, due, until, self._wanted(job, args), why,
+            job.scheduled_for is not None and number == 1, number,
+        )  # fmt: skip
 
     def _wanted(self, job: Job | Claim, args: Mapping[str, Any]) -> float:
         """For how long an attempt takes a seat: no longer than its time-out lets it, unless it is a thread."""
@@ -220,6 +226,8 @@ class Notes:
     def _count(self, job: Job | Claim, change: Change) -> None:
         if change.state in TERMINAL and self._is_ours(job):
             self._ended.setdefault(job.task, Counter())[change.state] += 1
+            if change.state == "skipped" and change.reason != MISFIRE:
+                self._skipped[change.reason or change.state] += 1
 
     def _is_ours(self, job: Job | Claim) -> bool:
         return self._seconds(job.scheduled_for or job.created_at) >= 0

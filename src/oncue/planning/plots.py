@@ -17,6 +17,8 @@ LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 30
 INNER = WIDTH - LEFT - RIGHT
 DEPTH = HEIGHT - TOP - BOTTOM
 HUES = 6
+DASHES = 3
+"""With more queues than hues, the next ones are dashed, then dotted."""
 DECADES = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36000.0, 86400.0, 864000.0)
 
 
@@ -72,18 +74,30 @@ def distribution(name: str, by_queue: dict[str, list[float]], target: float) -> 
     for index, (queue, late) in enumerate(by_queue.items()):
         points = [(x(percentile(late, share / 200)), y(share / 200)) for share in range(1, 201)]
         told = f"<title>{escape(queue)}</title>"
-        parts.append(f'<path class="curve hue{index % HUES}" d="{_line([(LEFT, y(0.0)), *points])}">{told}</path>')
+        parts.append(f'<path class="{_curve(index)}" d="{_line([(LEFT, y(0.0)), *points])}">{told}</path>')
     return _svg(name, parts)
+
+
+def key(index: int, queue: str) -> str:
+    """A piece of a queue's curve with its name, for a legend."""
+    line = f'<svg class="key" viewBox="0 0 24 8" aria-hidden="true"><path class="{_curve(index)}" d="M0 4H24"/></svg>'
+    return f'<span class="key">{line} {escape(queue)}</span>'
+
+
+def _curve(index: int) -> str:
+    return f"curve hue{index % HUES} dash{index // HUES % DASHES}"
 
 
 def _svg(name: str, parts: Sequence[str]) -> str:
     size = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n' + "\n".join(parts) + "\n</svg>"
+    inside = "\n".join(parts)
+    return f'<div class="scroll" tabindex="0"><svg xmlns="http://www.w3.org/2000/svg" {size}>\n{inside}\n</svg></div>'
 
 
 def _levels(top: float, y: Callable[[float], float]) -> list[str]:
-    values = [top * part / 4 for part in range(5)] if top >= 4 else [0.0, top]
-    return [_level(y(value), number(value)) for value in values]
+    """What is counted is whole, and so are the numbers beside it."""
+    parts = next(parts for parts in (4, 3, 5, 2, 1) if top % parts == 0)
+    return [_level(y(top * part / parts), number(top * part / parts)) for part in range(parts + 1)]
 
 
 def _level(y: float, label: str) -> str:

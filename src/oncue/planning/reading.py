@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -16,14 +16,20 @@ MOST = 1_000_000
 LIMIT = "expected a number of jobs at once such as 5, or 2/node"
 
 
-def pairs(texts: Iterable[str], known: Sequence[str], kind: str = "task") -> list[tuple[str, str]]:
-    """Names and values, in the order in which they were written. Raises ValueError."""
+def pairs(
+    texts: Iterable[str], known: Sequence[str], kind: str = "task", queues: Mapping[str, str] | None = None
+) -> list[tuple[str, str]]:
+    """Names and values, in the order in which they were written. Raises ValueError.
+
+    `queues` says which queue each task uses, for those who take the one for the other.
+    """
     found = []
     for entry in entries(texts):
         name, equals, value = (part.strip() for part in entry.partition("="))
         if not equals or not name or not value:
             raise ValueError(f"expected {kind}=value, not {entry!r:.100}")
         if name != EVERYTHING_ELSE:
+            _check_kind(name, known, queues or {})
             check_known(name, known, kind)
         found.append((name, value))
     return found
@@ -33,6 +39,12 @@ def check_known(name: str, known: Sequence[str], kind: str) -> None:
     """Raises ValueError, with the name that was meant if there is one like it."""
     if name not in known:
         raise ValueError(f"there is no {kind} {name!r}{_hint(name, known, kind)}")
+
+
+def _check_kind(name: str, known: Sequence[str], queues: Mapping[str, str]) -> None:
+    tasks = [task for task, queue in sorted(queues.items()) if queue == name]
+    if tasks and name not in known:
+        raise ValueError(f"expected the name of a task; {name!r} is a queue, of: {', '.join(tasks)}")
 
 
 def entries(texts: Iterable[str]) -> list[str]:
@@ -80,6 +92,8 @@ def limits(written: Iterable[tuple[str, str]]) -> dict[str, Limits]:
             raise ValueError(f"{LIMIT}; with none at once its jobs would never run")
         if most > MOST:
             raise ValueError(f"{LIMIT}, {MOST:,} at most; not {text!r:.100}")
+        if (known.per_node if slash else known.globally) is not None:
+            raise ValueError(f"expected {queue} once{' for each node' if slash else ''}, not twice")
         found[queue] = Limits(known.globally, most) if slash else Limits(most, known.per_node)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 Place: TypeAlias = tuple[float, int]
@@ -45,6 +45,8 @@ class Unstarted(NamedTuple):
     """Why it was not started: too late, say. None if it still waits."""
     is_slot: bool
     """Whether it is the first attempt of a slot's job."""
+    number: int = 1
+    """1 if it would have been a job's first attempt."""
 
 
 class Slots(NamedTuple):
@@ -72,3 +74,5 @@ class Run:
     """By task: how many of its jobs came to which end."""
     left: Counter[str]
     """The jobs that were not finished at the end, by state."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """The jobs that were skipped, by reason, but for slots that found no seat within their grace."""

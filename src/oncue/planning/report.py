@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from oncue.planning import plots
+from oncue.planning.charts import WIDTH
 from oncue.planning.figures import Figures
+from oncue.planning.spans import moment
 from oncue.planning.tables import Table, tables
-from oncue.planning.words import Sentence, about, percent, plural, sentences
+from oncue.planning.words import Sentence, about, clock, percent, plural, sentences
 from oncue.policy.durations import describe
 
 PARTS = 360
@@ -27,16 +29,20 @@ p { margin: .4rem 0; } .soft, caption { color: var(--soft); } .good { color: var
 ul.said { list-style: none; margin: 1rem 0; padding: 0; } ul.said li { margin: .3rem 0; }
 dl { display: flex; flex-wrap: wrap; gap: 12px 36px; margin: 1.2rem 0; } dt { color: var(--soft); font-size: .85rem; }
 dd { font-size: 1.35rem; font-variant-numeric: tabular-nums; margin: 0; }
-.scroll { overflow-x: auto; }
+.scroll { overflow-x: auto; } summary { cursor: pointer; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--rule); padding: 5px 18px 5px 0; text-align: left; vertical-align: top; }
-th { color: var(--soft); font-weight: 600; } .number { text-align: right; } 
+th { color: var(--soft); font-weight: 600; } .number { text-align: right; } .number, thead th { white-space: nowrap; }
 svg { display: block; height: auto; width: 100%; } svg text { fill: var(--soft); font-size: 12px; }
 svg text.right { text-anchor: end; } .grid { fill: none; stroke: var(--rule); } .area { fill: var(--area); }
 .mean { fill: none; stroke: var(--mean); stroke-width: 1.5; } .outage { fill: var(--outage); }
 .ceiling { fill: none; stroke: var(--ceiling); stroke-dasharray: 5 4; } .hit { fill: transparent; }
 .hit:hover { fill: var(--rule); opacity: .5; } .curve { fill: none; stroke-width: 2; }
-""" + "".join(f".hue{n} {{ stroke: var(--hue{n}); }} .key{n} {{ color: var(--hue{n}); }}\n" for n in range(plots.HUES))
+.dash1 { stroke-dasharray: 7 3; } .dash2 { stroke-dasharray: 2 3; }
+span.key { margin-left: .8em; white-space: nowrap; }
+svg.key { display: inline; height: 8px; min-width: 0; width: 24px; }
+@media (max-width: 700px) { svg { min-width: 720px; } svg text { font-size: 15px; } }
+""" + "".join(f".hue{n} {{ stroke: var(--hue{n}); }}\n" for n in range(plots.HUES))
 
 
 def page(title: str, figures: Figures, notes: Sequence[str], asked: Sequence[tuple[str, str]]) -> str:
@@ -51,10 +57,9 @@ def page(title: str, figures: Figures, notes: Sequence[str], asked: Sequence[tup
             "<body>",
             f"<h1>{escape(title)}</h1>",
             _said(sentences(figures)),
-            _key_figures(figures),
-            *_plots(figures),
+            *([_key_figures(figures), *_plots(figures)] if figures.jobs else []),
             *(_table(table) for table in tables(figures)),
-            *(f'<p class="soft">{escape(note)}</p>' for note in notes),
+            *(f'<p class="soft">Note: {escape(note)}</p>' for note in notes),
             _table(Table("What was simulated", ("", ""), (), asked)),
             "</body>",
             "</html>",
@@ -99,24 +104,40 @@ def _plots(figures: Figures) -> list[str]:
     place = (scenario.start, scenario.length, scenario.outages)
     return [
         f'<h2>Jobs that wait</h2><p class="soft">{legend}{outage}</p>',
-        plots.over_time("Jobs that wait", waiting, *place, lambda b: f"up to {b.highest:,} waiting"),
+        plots.over_time(
+            f"Jobs that wait: {figures.peak[0]:,} at most", waiting, *place, lambda b: f"up to {b.highest:,} waiting"
+        ),
         f'<h2>Seats in use</h2><p class="soft">{legend}{outage}{escape(seats)}</p>',
         plots.over_time(
-            "Seats in use", busy, *place, lambda b: f"up to {b.highest:,}, {b.mean:.1f} on average", ceiling
+            f"Seats in use: {most:,} at most", busy, *place,
+            lambda b: f"up to {b.highest:,}, {b.mean:.1f} on average", ceiling,
         ),
+        _over_time(figures),
         *_distribution(figures),
+    ]  # fmt: skip
+
+
+def _over_time(figures: Figures) -> str:
+    """The plots for those who cannot see them, or want the numbers."""
+    scenario = figures.scenario
+    waiting, busy = (series.buckets(scenario.length, WIDTH) for series in (figures.waiting, figures.busy))
+    rows = [
+        (clock(moment(scenario.start, one.start)), f"{one.highest:,}", f"{two.highest:,}", f"{two.mean:.1f}")
+        for one, two in zip(waiting, busy, strict=True)
     ]
+    columns = ("from", "waiting, at most", "seats in use, at most", "on average")
+    table = _rows(Table("", columns, columns[1:], rows))
+    return f"<details><summary>Both as a table, in parts of {about(scenario.length / WIDTH)}</summary>{table}</details>"
 
 
 def _distribution(figures: Figures) -> list[str]:
     if not figures.lateness_by_queue:
         return []
-    keys = [
-        f'<span class="key{index % plots.HUES}">● {escape(queue)}</span>'
-        for index, queue in enumerate(figures.lateness_by_queue)
-    ]
+    keys = [plots.key(index, queue) for index, queue in enumerate(figures.lateness_by_queue)]
     target = describe(figures.scenario.target)
-    told = f"The share of attempts that began within a time, by queue; dashed is the target of {target}."
+    told = (
+        f"The share of attempts that began, or were given up, within a time; the dashed line is the target of {target}."
+    )
     return [
         f'<h2>How late jobs begin</h2><p class="soft">{told} {" ".join(keys)}</p>',
         plots.distribution("How late jobs begin", figures.lateness_by_queue, figures.scenario.target),
@@ -124,14 +145,16 @@ def _distribution(figures: Figures) -> list[str]:
 
 
 def _table(table: Table) -> str:
-    if not table.rows:
-        return ""
+    return f"<h2>{escape(table.title)}</h2>{_rows(table)}" if table.rows else ""
+
+
+def _rows(table: Table) -> str:
     number = [' class="number"' if column in table.right else "" for column in table.columns]
-    head = "".join(f"<th{n}>{escape(column)}</th>" for n, column in zip(number, table.columns, strict=True))
+    head = "".join(f'<th{n} scope="col">{escape(column)}</th>' for n, column in zip(number, table.columns, strict=True))
     rows = [
         "<tr>" + "".join(f"<td{n}>{escape(cell)}</td>" for n, cell in zip(number, row, strict=True)) + "</tr>"
         for row in table.rows
     ]
     head = f"<thead><tr>{head}</tr></thead>" if any(table.columns) else ""
     body = "\n".join(rows)
-    return f'<h2>{escape(table.title)}</h2><div class="scroll"><table>{head}<tbody>\n{body}\n</tbody></table></div>'
+    return f'<div class="scroll" tabindex="0"><table>{head}<tbody>\n{body}\n</tbody></table></div>'

@@ -47,12 +47,34 @@ def _search(first: Figures, simulate: Callable[[int], Figures], known: dict[int,
 
 
 def _told(capacity: Capacity, enough: int | None, known: Mapping[int, Figures]) -> Capacity:
-    choices = {choice.nodes: choice for choice in capacity.choices}
-    for nodes, found in known.items():
-        choices[nodes] = Choice(nodes, found.besides_outages, found.utilisation, simulated=True)
     failed = [nodes for nodes, found in known.items() if not found.kept]
     too_few = max(failed) if enough is None and capacity.for_all is not None and failed else None
+    for_most = capacity.for_most
+    if for_most is not None and for_most <= max(_late(known), default=0):  # the engine knows better
+        for_most = enough
+    choices = {choice.nodes: choice for choice in capacity.choices if not _is_refuted(choice, known)}
+    for nodes, found in known.items():
+        choices[nodes] = Choice(nodes, found.besides_outages, found.utilisation, simulated=True)
     return replace(
-        capacity, for_all=enough, too_few=too_few, likely=capacity.for_all,
+        capacity, for_all=enough, for_most=for_most, too_few=too_few, likely=capacity.for_all,
         choices=tuple(choices[nodes] for nodes in sorted(choices)),
     )  # fmt: skip
+
+
+def _late(known: Mapping[int, Figures]) -> list[int]:
+    """The numbers of nodes with which more than one in a hundred began too late."""
+    return [
+        nodes
+        for nodes, found in known.items()
+        if found.besides_outages.p99 > found.scenario.target + found.scenario.slack
+    ]
+
+
+def _is_refuted(choice: Choice, known: Mapping[int, Figures]) -> bool:
+    """Whether arithmetic has so many in time, and the engine was too late with more nodes than that."""
+    return any(
+        nodes > choice.nodes
+        and not found.kept
+        and choice.waits.max <= found.scenario.target < found.besides_outages.max
+        for nodes, found in known.items()
+    )

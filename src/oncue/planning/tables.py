@@ -59,7 +59,9 @@ def _percentiles(late: Percentiles) -> tuple[str, ...]:
 
 def _nodes(figures: Figures) -> Table:
     capacity, outages = figures.capacity, figures.scenario.outages
-    enough = [(capacity.for_most, "99 % in time"), (capacity.for_all, "all in time")]
+    enough = [(capacity.for_all, "all in time")]
+    if capacity.for_most != capacity.for_all:
+        enough.insert(0, (capacity.for_most, "99 % in time"))
     if outages and capacity.without_outages != capacity.for_all:
         enough.append((capacity.without_outages, "enough without outages"))
     remarks = {choice.nodes: "simulated" for choice in capacity.choices if choice.simulated}

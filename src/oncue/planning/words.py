@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
-from oncue.control import Limits
 from oncue.planning.capacity import PROCESSES, Capacity
-from oncue.planning.figures import Figures, Trouble
-from oncue.planning.scenario import Scenario
+from oncue.planning.figures import Figures, ScheduleFigures, Trouble
 from oncue.planning.spans import moment
 from oncue.policy.durations import describe
 
 Tone: TypeAlias = Literal["good", "bad", "note"]
 MOST_TROUBLES = 3
-NOT_SIMULATED = (
-    "handlers are not called, so what they would enqueue (add it to --arrivals), Snooze and Skip are not in these "
-    "figures; neither are schedules that were made at run time."
-)
+MOST_SCHEDULES = 5
 
 
 class Sentence(NamedTuple):
@@ -71,7 +66,7 @@ def _closed(figures: Figures) -> Iterator[Sentence]:
     closed = _unserved(figures)
     if closed:
         their = "its" if len(closed) == 1 else "their"
-        yield Sentence("bad", f"No node serves {_names(closed)} (--queues): {their} jobs wait for ever.")
+        yield Sentence("bad", f"No node serves {listed(closed)} (--queues): {their} jobs never run.")
 
 
 def _unserved(figures: Figures) -> list[str]:
@@ -87,6 +82,8 @@ def _enough(figures: Figures) -> Iterator[Sentence]:
         yield Sentence("note", "Nothing ran: no slot of a schedule and none of --arrivals comes in this time.")
         return
     yield _verdict(figures)
+    if not figures.kept and not capacity.held_up_by:
+        yield from _narrow(capacity.narrow)
     there = f"there {'is' if scenario.seats == 1 else 'are'} {scenario.seats:,}"
     seats = f"{plural(capacity.peak, 'seat')} at once would leave nobody waiting; {there}"
     when = clock(moment(scenario.start, capacity.peak_at)) + (", after an outage" if capacity.peak_after_outage else "")
@@ -94,6 +91,16 @@ def _enough(figures: Figures) -> Iterator[Sentence]:
     share, hour = figures.busiest
     busiest = f"{percent(share)} in the busiest hour, from {clock(moment(scenario.start, hour))}"
     yield Sentence("note", f"Seats in use: {percent(figures.utilisation)} on average, {busiest}.")
+
+
+def _narrow(lanes: Sequence[str]) -> Iterator[Sentence]:
+    """More nodes are one cure where process seats or limits are what is short; there is a cheaper one."""
+    if not lanes:
+        return
+    keep = "keep" if PROCESSES in lanes or len(lanes) > 1 else "keeps"
+    cures = sorted({"more --processes" if lane == PROCESSES else "a higher --limit" for lane in lanes})
+    short = _held_up(lanes)
+    yield Sentence("note", f"{short[0].upper()}{short[1:]} alone {keep} jobs waiting: {listed(cures)} would help too.")
 
 
 def _verdict(figures: Figures) -> Sentence:
@@ -104,7 +111,7 @@ def _verdict(figures: Figures) -> Sentence:
     if capacity.too_few is not None:
         return _never_enough(figures, capacity.too_few)
     if capacity.for_all is None:
-        held = f"{_held_up(capacity)} would keep jobs waiting beyond {target}{_without(figures)}"
+        held = f"{_held_up(capacity.held_up_by)} would keep jobs waiting beyond {target}{_without(figures)}"
         return Sentence("bad", f"More nodes do not help: {held}.")
     enough, here = plural(capacity.for_all, "node"), plural(scenario.nodes, "node")
     is_, has = ("is", "has") if scenario.nodes == 1 else ("are", "have")
@@ -161,8 +168,8 @@ def _most(capacity: Capacity) -> str:
     return f", about {plural(capacity.for_most, 'node')} 99 % of them"
 
 
-def _held_up(capacity: Capacity) -> str:
-    lanes = ["the process seats" if lane == PROCESSES else f"the limit of queue {lane}" for lane in capacity.held_up_by]
+def _held_up(by: Sequence[str]) -> str:
+    lanes = ["the process seats" if lane == PROCESSES else f"the limit of queue {lane}" for lane in by]
     return " and ".join(lanes) or "limits"
 
 
@@ -204,86 +211,38 @@ def _minute_after(instant: datetime) -> datetime:
 
 
 def _slots(figures: Figures) -> Iterator[Sentence]:
+    gone = {schedule.name: _gone(schedule) for schedule in figures.schedules if _gone(schedule)}
+    named = sorted(gone, key=lambda name: (-gone[name], name))[:MOST_SCHEDULES]
     for schedule in figures.schedules:
-        gone = sum(count for what, count in schedule.lost.items() if what != "coalesced")
-        if gone:
-            reasons = ", ".join(f"{count:,} {what}" for what, count in sorted(schedule.lost.items()))
-            slots = f"{gone:,} of its {plural(schedule.slots, 'slot')}"
-            yield Sentence("bad", f"Schedule {schedule.name} did not run for {slots} ({reasons}).")
+        if schedule.name in named:
+            slots = f"{gone[schedule.name]:,} of its {plural(schedule.slots, 'slot')}"
+            yield Sentence("bad", f"Schedule {schedule.name} did not run for {slots} ({_counts(schedule.lost)}).")
+    if rest := len(gone) - len(named):
+        others = sum(gone.values()) - sum(gone[name] for name in named)
+        yield Sentence("bad", f"{plural(rest, 'more schedule')} did not run for {plural(others, 'slot')} in all.")
+
+
+def _gone(schedule: ScheduleFigures) -> int:
+    return sum(count for what, count in schedule.lost.items() if what != "coalesced")
 
 
 def _ends(figures: Figures) -> Iterator[Sentence]:
     failed, left = figures.ends["failed"], figures.left.total()
     if failed:
-        their = "its" if failed == 1 else "their"
-        yield Sentence("bad", f"{plural(failed, 'job')} failed for good, after all {their} retries.")
+        yield Sentence("bad", f"{plural(failed, 'job')} failed for good, with no retry left.")
+    if skipped := figures.skipped.total():
+        yield Sentence("bad", f"{_were(skipped)} skipped ({_counts(figures.skipped)}).")
     if left:
-        states = ", ".join(f"{count:,} {state}" for state, count in sorted(figures.left.items()))
-        was = "was" if left == 1 else "were"
-        yield Sentence("note", f"{plural(left, 'job')} {was} not finished at the end ({states}).")
+        yield Sentence("note", f"{_were(left)} not finished at the end ({_counts(figures.left)}).")
 
 
-# --- besides --------------------------------------------------------------------------------------------------------
+def _were(jobs: int) -> str:
+    return f"{plural(jobs, 'job')} {'was' if jobs == 1 else 'were'}"
 
 
-def notes(
-    figures: Figures, queues: Mapping[str, str], scheduled: Collection[str], ruled: Collection[str] = ()
-) -> list[str]:
-    """What whoever reads the figures should know about what they stand on. The retries of `ruled` follow a function."""
-    scenario = figures.scenario
-    coming = {stream.task for stream in scenario.streams} | set(scheduled)
-    found = []
-    if guessed := [name for name in scenario.assumed if name in coming]:
-        verb = "takes" if len(guessed) == 1 else "take"
-        found.append(f"nobody said how long {_names(guessed)} {verb} (--durations); 1s is assumed.")
-    if idle := [name for name in queues if name not in coming]:
-        found.append(f"{_names(idle)} never ran: without a schedule, and without --arrivals.")
-    found += [
-        f"{stream.words()} never comes in this time."
-        for stream in scenario.streams
-        if not stream.expected(scenario.start, scenario.length)
-    ]
-    if unknown := [name for name in ruled if name in coming and scenario.failures.get(name)]:
-        found.append(
-            f"the retry rule of {_names(unknown)} is a function, which is not called: the usual backoff is assumed."
-        )
-    return [*found, NOT_SIMULATED]
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
 
 
-def asked(scenario: Scenario, application: str) -> list[tuple[str, str]]:
-    """What was simulated, for whoever finds the figures later."""
-    limits = [f"{queue}: {_limit(limit)}" for queue, limit in sorted(scenario.limits.items())]
-    rows = [
-        ("application", application),
-        ("time", f"{clock(scenario.start)} to {clock(scenario.end)} UTC"),
-        ("nodes", f"{scenario.nodes:,}, with {plural(scenario.concurrency, 'seat')} each"),
-        ("queues", ", ".join(scenario.queues)),
-        ("durations", ", ".join(f"{name}={spread.words()}" for name, spread in scenario.durations.items())),
-        ("arrivals", ", ".join(stream.words() for stream in scenario.streams)),
-        ("failures", ", ".join(f"{name}={_exactly(share)}" for name, share in scenario.failures.items())),
-        ("outages", _outages(scenario)),
-        ("limits", ", ".join(limits)),
-        ("target", describe(scenario.target)),
-        ("seed", str(scenario.seed)),
-    ]
-    return [(name, value) for name, value in rows if value]
-
-
-def _exactly(share: float) -> str:
-    return f"{share * 100:.12g} %"
-
-
-def _outages(scenario: Scenario) -> str:
-    shown = [f"{clock(moment(scenario.start, one.start))} for {about(one.length)}" for one in scenario.outages[:3]]
-    more = len(scenario.outages) - len(shown)
-    return ", ".join([*shown, f"and {more:,} more"] if more else shown)
-
-
-def _limit(limits: Limits) -> str:
-    parts = [] if limits.globally is None else [f"{limits.globally:,} at once"]
-    parts += [] if limits.per_node is None else [f"{limits.per_node:,} at once on each node"]
-    return ", ".join(parts)
-
-
-def _names(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

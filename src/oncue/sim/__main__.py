@@ -32,9 +32,22 @@ RUNS: dict[str, Callable[[int], tuple[World, list[Violation]]]] = {
 def seeds(text: str) -> range:
     first, _, last = text.partition("-")
     try:
-        return range(int(first), int(last or first) + 1)
+        found = range(int(first), int(last or first) + 1)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a seed, or a range of them such as 0-199") from None
+        found = range(0)
+    if not found:  # no alarm would be raised, and nothing would be shown by that
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a seed, or a range of them such as 0-199")
+    return found
+
+
+def writable(text: str) -> Path:
+    """A file to be written in the end, tried before anything takes its time."""
+    path = Path(text)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a file that can be written; {error.strerror}") from None
+    return path
 
 
 def main() -> int:
@@ -44,7 +57,7 @@ def main() -> int:
     )
     parser.add_argument("run", choices=RUNS)
     parser.add_argument("seeds", type=seeds, help="one, or a range such as 0-199")
-    parser.add_argument("--history", type=Path, metavar="FILE", help="write the events of the last seed here")
+    parser.add_argument("--history", type=writable, metavar="FILE", help="write the events of the last seed here")
     parser.add_argument("--log", action="store_true", help="show what the nodes log")
     asked = parser.parse_args()
     logging.disable(logging.NOTSET if asked.log else logging.CRITICAL)
@@ -58,8 +71,12 @@ def main() -> int:
         if violations:
             broken += 1
             print(report(violations))
-    print(f"{len(asked.seeds)} seeds, {broken} alarms")
+    print(f"{_counted(len(asked.seeds), 'seed')}, {_counted(broken, 'alarm')}")
     return 1 if broken else 0
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 if __name__ == "__main__":

@@ -219,6 +219,17 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
     ]
 
 
+def left_out_events(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The `job` and the `change` of a row for which another one stands: it has ended as soon as it is there.
+
+    It never holds its key.
+    """
+    ended = Change(
+        job.id, "queued", 0, job.state, job.reason, None, job.visible_at, 0, 0, 0, None, job.finished_at, None, None
+    )
+    return {**row_event(job), "state": "queued", "key": None, "left_out": True}, change_event(ended, True)
+
+
 def row_event(job: Job) -> dict[str, Any]:
     """The `job` event of a row that a slot made. A parked one may be due at any time from here on."""
     return {

@@ -2,7 +2,8 @@
 
 A poll that finds nothing changes nothing, and of all the beats of a quiet hour only the last one leaves a trace. So
 nothing is lost if the polls are not made and the leases last until after the hour. It is quiet when no call is on its
-way, everybody who is alive is well and has settled what it ran, and nothing waits that somebody has room for. It ends
+way, everybody who is alive is well and has settled what it ran, nothing waits that somebody has room for, and no seat
+of a limited queue has changed hands since everybody last looked. It ends
 with the next event (a job ends, a fault strikes, a client writes), the next slot of a schedule, the next job that is
 due or whose time to wait is over, the end of a dead node's or leader's lease, or when a stuck attempt is over its time.
 
@@ -18,7 +19,9 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from oncue.clock import DatabaseClock
 from oncue.policy import aging
@@ -27,6 +30,7 @@ from oncue.sim.history import micros, moment
 from oncue.sim.member import Member
 from oncue.store.contract import EXCLUSIVE, LEADER
 from oncue.store.sqlite import SqliteStore
+from oncue.store.statements import spelled_out
 
 if TYPE_CHECKING:
     from oncue.sim.world import World
@@ -37,7 +41,7 @@ AGAIN = timedelta(seconds=0.2)
 LONG = timedelta(minutes=10)
 CHORES = ("pruning", "folding", "aging")
 
-_WAITING = """
+_WAITING = spelled_out("""
 select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
                                           and queue in (select value from json_each(?1)))
        or exists (select 1 from oncue_jobs where state = 'queued' and crashes > 0
@@ -53,7 +57,7 @@ select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
        (select min(start_by) from oncue_jobs indexed by oncue_jobs_start_by
          where start_by is not null and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
            and visible_at < 253370764800000000)
-"""
+""")
 _LEASES = "select name, holder, epoch, expires_at from oncue_leases"
 _NODES = "select id, expires_at from oncue_nodes where lost_at is null"
 _RUNNING = "select id, claim_no, node_id from oncue_jobs indexed by oncue_jobs_running where state = 'running'"
@@ -90,6 +94,14 @@ class Situation(NamedTuple):
 
 class WatchedStore(SqliteStore):
     """The database of a simulated cluster. It can be looked at as a whole."""
+
+    seats_changed = 0
+    """How often somebody took or gave back seats of a limited queue."""
+
+    async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
+        took = await super().take_seats(queue, version, node, seats, wanted)
+        self.seats_changed += took
+        return took
 
     async def situation(self, queues: Sequence[str]) -> Situation:
         """As it is for nodes that serve these queues."""
@@ -133,6 +145,7 @@ class Quiet:
     def __init__(self, world: World) -> None:
         self._world = world
         self._look_at = world.clock.now()
+        self._seats_changed = 0
         pace = world.pace
         pauses = {
             "claimer": pace.poll, "holdings": pace.reconcile, "membership": pace.beat, "exclusivity": pace.beat,
@@ -147,6 +160,9 @@ class Quiet:
     def pass_by(self, end: datetime) -> None:
         """If it is quiet, go on to where that ends."""
         world, now = self._world, self._world.clock.now()
+        if self._seats_changed != world.store.seats_changed:
+            self._seats_changed = world.store.seats_changed
+            self.disturb(2 * world.pace.poll)  # others may take what one has given back
         if now < self._look_at:
             return
         event = world.timeline.next_event
@@ -166,7 +182,7 @@ class Quiet:
     def _seen(self) -> Situation | None:
         """What is in the database, if nobody is about to do something about it."""
         world, working = self._world, self._working()
-        if not all(_is_well(member) and self._looks_often(member) for member in working):
+        if not all(map(_is_well, working)) or not self._look_often(working):
             return None
         seen = finish(world.store.situation(world.crew.queues))
         at = micros(world.server.now())
@@ -175,10 +191,16 @@ class Quiet:
             return None
         return seen
 
-    def _looks_often(self, member: Member) -> bool:
+    def _look_often(self, members: Sequence[Member]) -> bool:
         """Whether every service comes back as soon as it should. One that does not must not be helped by us."""
         now = self._world.clock.now() - self._world.timeline.skipped
-        return all((due := member.named[name].due) is None or due - now <= pause for name, pause in self._pauses)
+        for name, pause in self._pauses:
+            latest = now + pause
+            for member in members:
+                due = member.named[name].due
+                if due is not None and due > latest:
+                    return False
+        return True
 
     def _scheduler_knows(self, seen: Situation, working: Sequence[Member]) -> bool:
         """Whether the leader's scheduler comes back for the next slot by itself, or looks before."""
@@ -199,9 +221,7 @@ class Quiet:
             # While nobody leads no slot is decided, until the lease of whoever led is over.
             led, leader = any(member.leads for member in working), seen.leases.get(LEADER)
             ends += [seen.next_due, seen.next_slot if led else (leader.until if leader else micros(at))]
-            ends.append(seen.next_expiry if led else None)
-        if working and seen.next_overdue is not None:
-            ends.append(seen.next_overdue + round(self._world.pace.lease * 1e6))
+            ends += [seen.next_overdue, seen.next_expiry if led else None]
         exclusive = seen.leases.get(EXCLUSIVE)
         if exclusive is not None and exclusive.until > micros(at) and exclusive.holder not in ours:
             ends.append(exclusive.until)
@@ -263,22 +283,26 @@ class Quiet:
             return  # the next beats come early enough
         renewed = until - beat * round(world.dice.random(), 6)
         expires = renewed + lease
-        held = [lease for member in members for lease in _held(member)]
-        finish(world.store.sustain([member.id for member in members], held, renewed, expires))
-        for member in members:
-            membership, before = member.worker.membership, moment(seen.nodes[member.id])
+        held, over = [_held(member) for member in members], micros(expires)
+        finish(world.store.sustain([member.id for member in members], [*chain(*held)], renewed, expires))
+        for member, leases in zip(members, held, strict=True):
+            membership = member.worker.membership
             membership.expires_at = max(membership.expires_at or expires, expires)
-            world.history.add(member.label, "lease", until=micros(max(before, expires)), renewed=True)
-            for name, epoch in _held(member):
+            world.history.add(member.label, "lease", until=max(seen.nodes[member.id], over), renewed=True)
+            for name, epoch in leases:
                 held_by = member.worker.leadership if name == LEADER else member.worker.exclusivity
-                held_by.until, before = max(held_by.until or expires, expires), moment(seen.leases[name].until)
-                world.history.add(member.label, "hold", name=name, epoch=epoch, until=micros(max(before, expires)))
+                held_by.until = max(held_by.until or expires, expires)
+                world.history.add(
+                    member.label, "hold", name=name, epoch=epoch, until=max(seen.leases[name].until, over)
+                )
 
 
 def _held(member: Member) -> list[tuple[str, int]]:
     """The leases that a process holds, by its own clock, and their epochs."""
-    leases = ((EXCLUSIVE, member.worker.exclusivity), (LEADER, member.worker.leadership))
-    now = member.clock.latest()
+    exclusivity, leadership = member.worker.exclusivity, member.worker.leadership
+    if not (exclusivity.held or leadership.held):
+        return []
+    leases, now = ((EXCLUSIVE, exclusivity), (LEADER, leadership)), member.clock.latest()
     return [(name, lease.held.epoch) for name, lease in leases if lease.held and lease.until and now < lease.until]
 
 

@@ -13,6 +13,7 @@ from oncue.sim.history import (
     change_event,
     claim_event,
     job_events,
+    left_out_events,
     micros,
     revision_event,
     row_event,
@@ -61,6 +62,7 @@ class Recorded(Layer):
         self._node = node
         self._labels = labels
         self._written: set[int] = set()
+        self._left: set[int] = set()
 
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         reply = await method(*args, **kwargs)
@@ -72,12 +74,24 @@ class Recorded(Layer):
     def _add(self, kind: str, **fields: Any) -> None:
         self._history.effect(self._node, kind, **fields)
 
-    async def _note_enqueue(self, receipts: list[Receipt], batches: Any, **_: Any) -> None:
+    async def _note_enqueue(self, receipts: list[Receipt], batches: Any, in_doubt: bool = False) -> None:
         """Whoever asks again is told of the same jobs, which are written once."""
+        if in_doubt:
+            await self._left_out([job_id for batch in batches for job_id in batch.ids], receipts)
         for fields in job_events(batches, receipts):
             if fields["id"] not in self._written:
                 self._written.add(fields["id"])
                 self._add("job", **fields)
+
+    async def _left_out(self, ids: list[int], receipts: list[Receipt]) -> None:
+        """What other jobs stand for is written too, as what it is."""
+        for job_id, receipt in zip(ids, receipts, strict=True):
+            row = None if receipt.created or job_id in self._left else await self._store.job(job_id)
+            if row is not None:
+                self._left.add(job_id)
+                written, ended = left_out_events(row)
+                self._add("job", **written)
+                self._add("change", **ended)
 
     async def _note_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
         for claim in claims:

@@ -176,14 +176,16 @@ class Wire(Layer):
             raise StoreUnavailable(f"{verb}: the database cannot be reached (simulated)")
         if self._held_until is not None:
             await self._wait_in_line(verb, lambda: self._done(method, args, kwargs, operation), operation, hurry)
-        await self._travel()
+        if trip := self._trip():
+            await trip
         if self._strokes:
             await self._struck(verb, "before")
         reply = await self._done(method, args, kwargs, operation)
         found = reply or reply is None  # some verbs have nothing to say
         if self._strokes and found:
             await self._struck(verb, "after")
-        await self._travel()
+        if trip := self._trip():
+            await trip
         if crash == "after":
             raise Crash(verb)
         if error == "after" or (self._losing and found and verb in self._losing):
@@ -232,10 +234,11 @@ class Wire(Layer):
         if left > 0:
             await Delay(left)
 
-    async def _travel(self) -> None:
-        """Some trips take no time to speak of."""
+    def _trip(self) -> Delay | None:
+        """How long it takes to get there. Some trips take no time to speak of."""
         if self.latency and (length := self._dice.uniform(self._shortest, self.latency)) > 0:
-            await Delay(round(length, 6))
+            return Delay(round(length, 6))
+        return None
 
     def _error(self) -> When | None:
         if self.down:

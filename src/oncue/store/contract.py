@@ -77,7 +77,9 @@ class Store(Ledger, Desk, Protocol):
 
         A job whose (task, key) is held by an unfinished one is not written: its receipt names the one that stands.
         After an unknown reply the same batches are sent again with `in_doubt`: what is there already is written to
-        (so that a synchronous standby confirms it), not doubled.
+        (so that a synchronous standby confirms it), not doubled. A job that another one stands for is then written as
+        skipped, reason `duplicate`: with its id taken, the first call is refused if it arrives after all. Whoever asks
+        once more is told the same.
         """
         ...
 

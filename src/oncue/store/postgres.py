@@ -35,10 +35,10 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
-from oncue.store.postgres_batches import common, insert, receipts_of
+from oncue.store.postgres_batches import common, insert, leave_word, receipts_of
 from oncue.store.postgres_desk import PostgresDesk
 from oncue.store.postgres_ledger import job_of, node_of
-from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, queue_rows
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows
 
 ROWS_PER_STATEMENT = 10_000
 CHANNEL = "oncue"
@@ -160,17 +160,25 @@ class PostgresStore(PostgresDesk):
         receipts: list[Receipt] = []
         async with self._connections.use() as connection, connection.transaction():
             for batch in batches:
-                written = await self._touched(connection, batch) if in_doubt else set()
-                for start in range(0, len(batch.ids), ROWS_PER_STATEMENT):
-                    end = start + ROWS_PER_STATEMENT
-                    written |= await insert(connection, batch, start, end, skip=written)
-                receipts += await receipts_of(connection, batch, written)
+                receipts += await self._enqueue_batch(connection, batch, in_doubt)
             await connection.execute("select pg_notify($1, $2)", CHANNEL, LATER)
         return receipts
 
-    async def _touched(self, connection: Connection, batch: Batch) -> set[int]:
+    async def _enqueue_batch(self, connection: Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
+        there = await self._touched(connection, batch) if in_doubt else {}
+        answered = {job_id: receipt for job_id, receipt in there.items() if receipt is not None}
+        written = there.keys() - answered.keys()
+        for start in range(0, len(batch.ids), ROWS_PER_STATEMENT):
+            written |= await insert(connection, batch, start, start + ROWS_PER_STATEMENT, skip=there)
+        receipts = await receipts_of(connection, batch, written, answered=answered)
+        if in_doubt and len(written) < len(batch.ids):
+            await leave_word(connection, batch, receipts, answered)
+        return receipts
+
+    async def _touched(self, connection: Connection, batch: Batch) -> dict[int, Receipt | None]:
+        """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
         rows = await connection.fetch(self._sql["touch"], batch.ids, batch.created_at, batch.task)
-        return {row[0] for row in rows}
+        return {job_id: None if word is None else found_word(word) for job_id, word in rows}
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._fetch("job", job_id)

@@ -23,7 +23,22 @@ values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14);
 -- name: touch
 -- The same id alone proves nothing: after a fail-over a sequence may hand it out again.
 update oncue_jobs set updated_at = greatest(updated_at, $2)
- where id = any($1::bigint[]) and task = $3 and created_at = $2 returning id;
+ where id = any($1::bigint[]) and task = $3 and created_at = $2
+returning id, case when state = 'skipped' and reason = 'duplicate' and claim_no = 0 then result::text end;
+
+-- name: leave_word
+-- A job for which another one stands takes its id all the same: a call that was given up cannot write it any more.
+with left_here as (
+    insert into oncue_jobs (id, args, key, result, task, queue, priority, state, reason, options, max_retries,
+                            max_runtime, created_at, updated_at, order_at, visible_at, deadline_at, finished_at,
+                            enqueued_by, retry_of)
+    select n.id, n.args::json, n.key, n.result::json, $5, $6, $7, 'skipped', 'duplicate', $8, $9, $10, $11, $11, $11,
+           $12, $13, $11, $14, $15
+      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) as n (id, args, key, result)
+    returning queue, task
+)
+insert into oncue_counter_deltas (queue, task, state, jobs)
+select queue, task, 'skipped', count(*) from left_here group by queue, task;
 
 -- name: standing
 select id, created_at, key from oncue_jobs

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from oncue.model import Batch, Receipt
 from oncue.store import statements
+from oncue.store.tables import word_left
 
 
 class Asked(Protocol):
@@ -17,7 +19,7 @@ class Asked(Protocol):
 
 
 async def insert(
-    connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False, skip: set[int] | None = None
+    connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False, skip: Collection[int] = ()
 ) -> set[int]:
     """Write some jobs of a batch; the ids of those whose key was free."""
     ids, args = batch.ids[start:end], batch.args[start:end]
@@ -32,18 +34,28 @@ async def insert(
     return {row[0] for row in rows}
 
 
-async def receipts_of(connection: Asked, batch: Batch, written: set[int], *, tell: bool = False) -> list[Receipt]:
-    """What became of each job of a batch, when these were written."""
+async def receipts_of(
+    connection: Asked,
+    batch: Batch,
+    written: set[int],
+    *,
+    tell: bool = False,
+    answered: Mapping[int, Receipt] = MappingProxyType({}),
+) -> list[Receipt]:
+    """What became of each job of a batch, when these were written, and these were answered for by another before."""
     if len(written) == len(batch.ids):
         return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
-    return await _receipts_of_duplicates(connection, batch, written, tell)
+    return await _receipts_of_duplicates(connection, batch, written, tell, answered)
 
 
-async def _receipts_of_duplicates(connection: Asked, batch: Batch, written: set[int], tell: bool) -> list[Receipt]:
+async def _receipts_of_duplicates(
+    connection: Asked, batch: Batch, written: set[int], tell: bool, answered: Mapping[int, Receipt]
+) -> list[Receipt]:
     sql, keys = statements.load("postgres")["standing"], batch.keys or []
     standing: dict[str, tuple[int, datetime]] = {}
+    open_ids = [(n, job_id) for n, job_id in enumerate(batch.ids) if job_id not in answered]
     while True:
-        left = [n for n, job_id in enumerate(batch.ids) if job_id not in written and keys[n] not in standing]
+        left = [n for n, job_id in open_ids if job_id not in written and keys[n] not in standing]
         if not left:
             break
         rows = await connection.fetch(sql, batch.task, [keys[n] for n in left])
@@ -54,10 +66,31 @@ async def _receipts_of_duplicates(connection: Asked, batch: Batch, written: set[
                 written |= await insert(connection, batch, n, n + 1, tell=tell)
     # In doubt, the job that stands may be the very one that the lost call has written meanwhile.
     made = written.union(job_id for job_id, _ in standing.values())
-    return [
-        Receipt(job_id, batch.created_at, True) if job_id in made else Receipt(*standing[keys[n]], False)
-        for n, job_id in enumerate(batch.ids)
+
+    def receipt(n: int, job_id: int) -> Receipt:
+        if job_id in answered:
+            return answered[job_id]
+        return Receipt(job_id, batch.created_at, True) if job_id in made else Receipt(*standing[keys[n]], False)
+
+    return [receipt(n, job_id) for n, job_id in enumerate(batch.ids)]
+
+
+async def leave_word(connection: Asked, batch: Batch, receipts: Sequence[Receipt], answered: Container[int]) -> None:
+    """Take the ids of the jobs for which others stand, unless that was done before."""
+    rows = [
+        (job_id, args, key, word_left(receipt))
+        for job_id, args, key, receipt in zip(batch.ids, batch.args, batch.keys or (), receipts, strict=True)
+        if not receipt.created and job_id not in answered
     ]
+    if rows:
+        columns = (list(column) for column in zip(*rows, strict=True))
+        await connection.fetch(statements.load("postgres")["leave_word"], *columns, *_unwaiting(batch))
+
+
+def _unwaiting(batch: Batch) -> tuple[Any, ...]:
+    """What all jobs of a batch share, but for the state that they would wait in."""
+    task, queue, priority, _, *rest = common(batch)
+    return (task, queue, priority, *rest)
 
 
 def common(batch: Batch) -> tuple[Any, ...]:

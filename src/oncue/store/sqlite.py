@@ -6,17 +6,15 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from oncue import model
 from oncue.clock import wall
 from oncue.control import PEEK_LIMIT, Note
-from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused, StoreUnavailable
+from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused
 from oncue.model import (
     STATES,
     Attempt,
@@ -32,26 +30,17 @@ from oncue.model import (
     Receipt,
     Started,
 )
+from oncue.store import sqlite_file, statements
 from oncue.store import sqlite_values as values
-from oncue.store import statements
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.sqlite_desk import SqliteDesk
 from oncue.store.sqlite_ledger import rows_of
-from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, queue_rows
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
-BUSY_PAUSE = 0.01
-HURRY_SECONDS = 0.01
 NOTICE_SECONDS = 0.02
-
-_CHANGES_TABLE = """
-create temp table if not exists change (
-    ordinal integer primary key, id integer, from_state text, claim_no integer, state text, reason text, outcome text,
-    visible_at integer, retry_count integer, attempt integer, crashes integer, started_at integer, ended_at integer,
-    result text, error text)
-"""
 
 
 class SqliteStore(SqliteDesk):
@@ -73,7 +62,9 @@ class SqliteStore(SqliteDesk):
         self._wall = wall
         self._migrate = migrate
         self._busy_seconds = busy_seconds
-        self._rounds = 1 if inline or busy_seconds >= BUSY_SECONDS else max(1, round(busy_seconds / HURRY_SECONDS))
+        self._rounds = (
+            1 if inline or busy_seconds >= BUSY_SECONDS else max(1, round(busy_seconds / sqlite_file.HURRY_SECONDS))
+        )
         self._sql = statements.load(self.dialect)
         self._writer: Lane
         self._reader: Lane
@@ -104,21 +95,7 @@ class SqliteStore(SqliteDesk):
         return lane
 
     def _connect(self, checkpoints: bool = True) -> sqlite3.Connection:
-        if self.path != ":memory:" and not Path(self.path).parent.is_dir():
-            raise StoreUnavailable(f"SQLite cannot use its file: there is no folder {Path(self.path).parent}")
-        connection = sqlite3.connect(
-            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
-        _log_ahead(connection, self._busy_seconds)
-        connection.execute("pragma synchronous = full")
-        connection.execute("pragma foreign_keys = on")
-        connection.execute("pragma temp_store = memory")
-        if not checkpoints:
-            connection.execute("pragma wal_autocheckpoint = 0")
-        connection.execute(_CHANGES_TABLE)
-        if checkpoints and self._rounds > 1:
-            connection.execute(f"pragma busy_timeout = {round(HURRY_SECONDS * 1000)}")
-        return connection
+        return sqlite_file.connect(self.path, self._busy_seconds, checkpoints=checkpoints, hurried=self._rounds > 1)
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -129,22 +106,13 @@ class SqliteStore(SqliteDesk):
 
     async def version(self) -> int:
         """The number of the last migration, 0 on an empty database."""
-        return await self._reader.read(_version)
+        return await self._reader.read(sqlite_file.version)
 
     async def migrate(self) -> list[str]:
         known = statements.migrations(self.dialect)
-        if await self._reader.read(_version) >= known[-1].number:
+        if await self.version() >= known[-1].number:
             return []
-        return await self._writer.write(self._migrated)
-
-    def _migrated(self, connection: sqlite3.Connection) -> list[str]:
-        done = _version(connection)
-        missing = [step for step in statements.migrations(self.dialect) if step.number > done]
-        for step in missing:
-            for statement in _split(step.script):
-                connection.execute(statement)
-            connection.execute(f"pragma user_version = {step.number}")
-        return [step.name for step in missing]
+        return await self._writer.write(lambda connection: sqlite_file.migrated(connection, known))
 
     async def time(self) -> datetime:
         mark = await self._value("high_water")
@@ -172,7 +140,7 @@ class SqliteStore(SqliteDesk):
             raise
 
     def _enqueued(self, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
-        there: set[int] = set()
+        there: dict[int, Receipt | None] = {}
         if in_doubt:
             connection.execute(self._sql["touch"], values.identity(batch))
             there = self._written(connection, batch)
@@ -180,10 +148,16 @@ class SqliteStore(SqliteDesk):
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         standing = rows_of(connection, self._sql["standing"], values.keys(batch))
-        return values.receipts(batch, self._written(connection, batch), standing)
+        receipts = values.receipts(batch, self._written(connection, batch), standing)
+        if in_doubt and (words := values.words_left(batch, receipts, there)) is not None:
+            connection.execute(self._sql["leave_word"], words)
+            connection.execute(self._sql["count_left"], words)
+        return receipts
 
-    def _written(self, connection: sqlite3.Connection, batch: Batch) -> set[int]:
-        return set(rows_of(connection, self._sql["written"], values.identity(batch)))
+    def _written(self, connection: sqlite3.Connection, batch: Batch) -> dict[int, Receipt | None]:
+        """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
+        found = rows_of(connection, self._sql["written"], values.identity(batch))
+        return {job_id: None if word is None else found_word(word) for job_id, word in found}
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._rows("job", job_id=job_id)
@@ -459,25 +433,7 @@ class SqliteStore(SqliteDesk):
     # --- nodes --------------------------------------------------------------------------------------------------
 
     async def register(self, node: Node) -> None:
-        parameters = {
-            "id": str(node.id),
-            "name": node.name,
-            "host": node.host,
-            "pid": node.pid,
-            "boot_id": node.boot_id,
-            "version": node.version,
-            "queues": json.dumps(node.queues),
-            "tasks": json.dumps(node.tasks),
-            "concurrency": node.concurrency,
-            "address": node.address,
-            "started_at": values.micros(node.started_at),
-            "beat_at": values.micros(node.beat_at),
-            "expires_at": values.micros(node.expires_at),
-            "process_start": node.process_start,
-            "exclusive": node.exclusive,
-            "schedules": json.dumps(node.schedules),
-            "beat_no": node.beat_no,
-        }
+        parameters = values.registration(node)
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(self._sql["free_own_seats"], parameters)
@@ -526,42 +482,8 @@ class SqliteStore(SqliteDesk):
         seen = None
         while True:
             with contextlib.suppress(StoreError):  # whoever writes will hear of it; here it only delays a hint
-                version = await self._reader.read(_data_version)
+                version = await self._reader.read(sqlite_file.data_version)
                 if version != seen:
                     seen = version
                     wake(True)
             await asyncio.sleep(NOTICE_SECONDS)
-
-
-def _log_ahead(connection: sqlite3.Connection, patience: float) -> None:
-    """Two processes that open a new file at once collide here, and SQLite's own patience does not cover it."""
-    for _ in range(int(patience / BUSY_PAUSE)):
-        try:
-            connection.execute("pragma journal_mode = wal")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            threading.Event().wait(BUSY_PAUSE)
-    connection.execute("pragma journal_mode = wal")
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    number: int = connection.execute("pragma user_version").fetchone()[0]
-    return number
-
-
-def _data_version(connection: sqlite3.Connection) -> int:
-    number: int = connection.execute("pragma data_version").fetchone()[0]
-    return number
-
-
-def _split(script: str) -> list[str]:
-    """The statements of a script, so that they run inside our transaction (`executescript` would end it)."""
-    parts, pending = [], ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if sqlite3.complete_statement(pending):
-            parts.append(pending)
-            pending = ""
-    return parts

@@ -1,6 +1,7 @@
 -- The verbs of the store, for SQLite. Time always arrives as a parameter, in microseconds.
 -- Sets travel as JSON, in and out, so that one step of the database does the work of a whole batch: each step hands
 -- the interpreter lock to and fro, and five hundred of them would cost more than the work.
+-- Lists of three or more states reach SQLite as comparisons, `state = 'a' or state = 'b' ...`: so do the indexes have it.
 
 -- name: reserve
 update oncue_job_ids set last = last + :count returning last;
@@ -15,9 +16,23 @@ select n.value ->> 0, n.value ->> 1, n.value ->> 2, :task, :queue, :priority, :s
     do nothing;
 
 -- name: written
+-- Which are there; with what was left in place of those that another job stands for.
 -- The same id alone proves nothing: a restored file may hand it out again.
-select json_group_array(id) from oncue_jobs
+select json_group_array(json_array(id, case when state = 'skipped' and reason = 'duplicate' and claim_no = 0 then result end))
+  from oncue_jobs
  where id in (select value from json_each(:ids)) and task = :task and created_at = :created_at;
+
+-- name: leave_word
+-- A job for which another one stands takes its id all the same: a call that was given up cannot write it any more.
+insert into oncue_jobs (id, args, key, result, task, queue, priority, state, reason, options, max_retries, max_runtime,
+                        created_at, updated_at, order_at, visible_at, deadline_at, finished_at, enqueued_by, retry_of)
+select n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, :task, :queue, :priority, 'skipped', 'duplicate',
+       :options, :max_retries, :max_runtime, :created_at, :created_at, :created_at, :visible_at, :deadline_at,
+       :created_at, :enqueued_by, :retry_of
+  from json_each(:jobs) as n where true;
+
+-- name: count_left
+insert into oncue_counter_deltas (queue, task, state, jobs) values (:queue, :task, 'skipped', json_array_length(:jobs));
 
 -- name: touch
 update oncue_jobs set updated_at = max(updated_at, :created_at)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from oncue.model import Batch, Change, Claim, Due, Job, Lease, Node, Receipt, Revision, Schedule, Slot
 from oncue.store import statements
-from oncue.store.tables import loaded
+from oncue.store.tables import loaded, word_left
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -36,12 +36,12 @@ def uuid(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
-def batch(batch: Batch, skip: set[int] | None = None) -> dict[str, Any]:
+def batch(batch: Batch, skip: Container[int] = ()) -> dict[str, Any]:
     """The parameters that write a batch of jobs, without those that are there already."""
     keys: Sequence[str | None] = batch.keys or [None] * len(batch.ids)
     jobs = zip(batch.ids, batch.args, keys, strict=True)
     return {
-        "jobs": json.dumps([job for job in jobs if not skip or job[0] not in skip]),
+        "jobs": json.dumps([job for job in jobs if job[0] not in skip]),
         "task": batch.task,
         "queue": batch.queue,
         "priority": batch.priority,
@@ -65,13 +65,25 @@ def keys(batch: Batch) -> dict[str, Any]:
     return {"task": batch.task, "keys": json.dumps(batch.keys)}
 
 
-def receipts(batch: Batch, written: set[int], standing: Sequence[tuple[str, int, int]]) -> list[Receipt]:
-    """What became of each job of a batch with keys: it was written, or another one stands in its way."""
+def receipts(
+    batch: Batch, written: Mapping[int, Receipt | None], standing: Sequence[tuple[str, int, int]]
+) -> list[Receipt]:
+    """What became of each job of a batch with keys: it was written, or another one stands in its way, or did."""
     others = {key: Receipt(job_id, instant(created_at), False) for key, job_id, created_at in standing}
     return [
-        Receipt(job_id, batch.created_at, True) if job_id in written else others[key]
+        (written[job_id] or Receipt(job_id, batch.created_at, True)) if job_id in written else others[key]
         for job_id, key in zip(batch.ids, batch.keys or (), strict=True)
     ]
+
+
+def words_left(batch_: Batch, receipts: Sequence[Receipt], known: Container[int]) -> dict[str, Any] | None:
+    """The parameters that take the ids of jobs for which others stand, if there are any that are not taken yet."""
+    rows = [
+        (job_id, args, key, word_left(receipt))
+        for job_id, args, key, receipt in zip(batch_.ids, batch_.args, batch_.keys or (), receipts, strict=True)
+        if not receipt.created and job_id not in known
+    ]
+    return {**batch(batch_), "jobs": json.dumps(rows)} if rows else None
 
 
 def change_row(change: Change) -> list[Any]:
@@ -116,6 +128,28 @@ def job(row: Sequence[Any]) -> Job:
 
 
 _NODE_FIELDS = tuple(name.strip() for name in statements.NODE_COLUMNS.split(","))
+
+
+def registration(node: Node) -> dict[str, Any]:
+    return {
+        "id": str(node.id),
+        "name": node.name,
+        "host": node.host,
+        "pid": node.pid,
+        "boot_id": node.boot_id,
+        "version": node.version,
+        "queues": json.dumps(node.queues),
+        "tasks": json.dumps(node.tasks),
+        "concurrency": node.concurrency,
+        "address": node.address,
+        "started_at": micros(node.started_at),
+        "beat_at": micros(node.beat_at),
+        "expires_at": micros(node.expires_at),
+        "process_start": node.process_start,
+        "exclusive": node.exclusive,
+        "schedules": json.dumps(node.schedules),
+        "beat_no": node.beat_no,
+    }
 
 
 def node(row: Sequence[Any]) -> Node:

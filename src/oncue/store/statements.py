@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -64,6 +65,9 @@ _COLUMNS = {
 }
 
 
+_LIST_OF_STATES = re.compile(r"\b((?:\w+\.)?state) in \(('\w+'(?:, '\w+'){2,})\)")
+
+
 @cache
 def load(dialect: str) -> Mapping[str, str]:
     """The statements of one dialect by name."""
@@ -72,7 +76,16 @@ def load(dialect: str) -> Mapping[str, str]:
     text = "".join(folder.joinpath(name).read_text("utf-8") for name in names)
     for placeholder, columns in _COLUMNS.items():
         text = text.replace(placeholder, columns)
-    return _blocks(text)
+    return _blocks(spelled_out(text) if dialect == "sqlite" else text)
+
+
+def spelled_out(text: str) -> str:
+    """A list of three or more states as comparisons: the words of the indexes' conditions (see migration 006)."""
+    return _LIST_OF_STATES.sub(lambda found: f"({_comparisons(*found.groups())})", text)
+
+
+def _comparisons(column: str, states: str) -> str:
+    return " or ".join(f"{column} = {state}" for state in states.split(", "))
 
 
 @cache

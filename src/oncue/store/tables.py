@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from oncue.control import KINDS, Count, Limits, Note, Sample, Seat, Seating, known
-from oncue.model import UNFINISHED, Change, JobFilter, Place, Queue, Step
+from oncue.model import UNFINISHED, Change, JobFilter, Place, Queue, Receipt, Step
 
 LARGEST_ID = 2**63 - 1
 
@@ -71,6 +71,16 @@ def _number(digits: str) -> int | str:
         return int(digits)
     except ValueError:
         return digits
+
+
+def word_left(receipt: Receipt) -> str:
+    """What is kept in place of a job for which another one stands: whoever asks again is told the same."""
+    return json.dumps({"duplicate_of": receipt.id, "created_at": receipt.created_at.isoformat()})
+
+
+def found_word(text: str) -> Receipt:
+    told = json.loads(text)
+    return Receipt(told["duplicate_of"], datetime.fromisoformat(told["created_at"]), False)
 
 
 def note_row(note: Note) -> list[str | None]:

@@ -47,7 +47,7 @@ class Patch:
     def sql(self, statement: str, old: str, new: str) -> None:
         """Rewrite a part of one of the store's statements."""
         known = dict(statements.load(DIALECT))
-        known[statement] = _rewritten(known[statement], old, new)
+        known[statement] = _rewritten(known[statement], statements.spelled_out(old), statements.spelled_out(new))
         self._monkeypatch.setattr(statements, "load", lambda dialect: known)
 
     def reorder(self, **places: str) -> None:
@@ -58,10 +58,10 @@ class Patch:
         self._monkeypatch.setattr(statements, "load", lambda dialect: moved)
 
     def schema(self, old: str, new: str) -> None:
-        """Rewrite a part of the tables."""
-        steps = statements.migrations(DIALECT)
-        (step,) = [step for step in steps if old in step.script]
-        changed = tuple(one._replace(script=_rewritten(one.script, old, new)) if one is step else one for one in steps)
+        """Rewrite a part of the tables, in the last step that has it: what it makes is what stays."""
+        steps, old, new = statements.migrations(DIALECT), statements.spelled_out(old), statements.spelled_out(new)
+        *_, last = [step for step in steps if old in step.script]
+        changed = tuple(one._replace(script=_rewritten(one.script, old, new)) if one is last else one for one in steps)
         self._monkeypatch.setattr(statements, "migrations", lambda dialect: changed)
 
 

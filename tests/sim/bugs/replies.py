@@ -13,6 +13,7 @@ from oncue.model import Batch, Receipt
 from oncue.policy.lifecycle import Ended
 from oncue.sim.client import Client
 from oncue.sim.history import Answer, History, Operation
+from oncue.store import sqlite_values as values
 from oncue.store.sqlite import SqliteStore
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
@@ -106,6 +107,17 @@ def sent_again_as_another(patch: Patch) -> None:
         return receipts
 
     enqueue = patch.replace(SqliteStore, "enqueue", anew)
+
+
+@bug(
+    "a duplicate that is written after all",
+    seen_in="oncue itself: an enqueue was given up, asked again and answered as a duplicate; then the job of that key "
+    "ended, and the first call arrived",
+    run=runs.late_duplicates,
+    caught_by="an answer tells the truth",
+)
+def duplicate_written_late(patch: Patch) -> None:
+    patch.replace(values, "words_left", lambda *_: None)
 
 
 @bug(

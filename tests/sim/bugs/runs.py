@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -216,6 +217,19 @@ def bad_clients(seed: int) -> list[Violation]:
     for _ in range(12):
         _submit(world, dice.uniform(0, 8), [[Act()]], delay=dice.choice((0.0, 3.0)))
     return _recovered(world, 10.0)
+
+
+def late_duplicates(seed: int) -> list[Violation]:
+    """A client's line is held up, and what it gave up and asked again arrives in any order, among jobs of its key."""
+    dice = Random(f"late duplicates {seed}")
+    world = _cluster(seed)
+    world.after(1.0, lambda: world.client.wire.hold_up(world.clock.now() + timedelta(seconds=4.0)))
+    world.after(5.0, world.client.wire.let_go)
+    for _ in range(8):
+        _submit(world, dice.uniform(1.1, 1.8), [[Act()], [Act()]], keys=["a", dice.choice(("a", "b"))])
+    for number in range(20):
+        world.after(3.0 + number * 0.2, lambda: world.enqueue(Act(seconds=0.1), keys=["a"]))
+    return _recovered(world, 8.0)
 
 
 def lost_hints(seed: int) -> list[Violation]:

@@ -293,6 +293,7 @@ def _skipped(facts: JobFacts) -> list[Remark]:
 _SKIPPED = {
     "deadline": "it had not started by its deadline",
     "misfire": "it had not started within the grace of its slot",
+    "duplicate": "another job had its key when it was sent again, and stands for it",
     "interrupted": "its worker shut down while it ran, and it may run at most once",
 }
 

@@ -68,7 +68,8 @@ async def _written(app: Oncue, request: Request, calls: Sequence[tuple[Call[Any]
     kept = kept_of(request.scope)
     if kept is None:
         return await app.write_all(calls)
-    return await app.write_all(calls, ids=kept.ids, since=kept.started_at)
+    begun = kept.request
+    return await app.write_all(calls, ids=begun.ids, since=begun.started_at, in_doubt=not kept.is_new)
 
 
 def _receipt(receipt: Receipt) -> dict[str, Any]:

@@ -62,9 +62,10 @@ SECRET = Keeping(tells_secret=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Kept:
+class Kept:
     request: KeptRequest
     is_new: bool
+    """Whether it was never begun before. If it was, and was cut off, it may have taken effect."""
 
 
 class Requests:
@@ -87,7 +88,7 @@ class Requests:
                 return _replayed(kept.request)
             if not keeping.repeats:
                 raise _unfinished(kept.request, fresh.started_at)
-        request.scope[SCOPE_KEY] = kept.request
+        request.scope[SCOPE_KEY] = kept
         return await self._answered(request, connected.store, actor, key, keeping, answer, kept.is_new)
 
     async def _answered(
@@ -117,20 +118,20 @@ class Requests:
         return response
 
 
-def kept_of(scope: Any) -> KeptRequest | None:
-    """What is kept of the request that is being answered; it may have been begun, and cut off, before."""
+def kept_of(scope: Any) -> Kept | None:
+    """What is kept of the request that is being answered."""
     found = scope.get(SCOPE_KEY)
-    return found if isinstance(found, KeptRequest) else None
+    return found if isinstance(found, Kept) else None
 
 
-async def _begun(store: Store, actor: str, key: str, fresh: KeptRequest) -> _Kept:
+async def _begun(store: Store, actor: str, key: str, fresh: KeptRequest) -> Kept:
     while True:
         found = await store.begin_request(actor, key, fresh)
         if found is None:
-            return _Kept(fresh, True)
+            return Kept(fresh, True)
         oldest = fresh.started_at - KEPT_FOR
         if found.started_at >= oldest:
-            return _Kept(found, False)
+            return Kept(found, False)
         await store.prune_requests(oldest, PRUNED_AT_ONCE)  # nobody else has had the time to
 
 

@@ -43,8 +43,8 @@ class OnSqlite:
         await self._line.fetch(self._sql["enqueue"], values.batch(batch))
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
-        written = await self._listed("written", values.identity(batch))
-        return values.receipts(batch, set(written), await self._listed("standing", values.keys(batch)))
+        written = {job_id: None for job_id, _ in await self._listed("written", values.identity(batch))}
+        return values.receipts(batch, written, await self._listed("standing", values.keys(batch)))
 
     async def _listed(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         """The rows of a statement that returns them as one JSON array."""
