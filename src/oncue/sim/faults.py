@@ -257,8 +257,9 @@ def _storm(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fault]:
     """Every line drops calls and replies, and processes die or stand still in the middle of what they write."""
     lines: Sequence[str | None] = (*nodes, None, OPERATOR)
     rate, lengths = dice.choice((0.03, 0.1)), (0.2 * PACE.lease, 1.5 * PACE.lease)
-    drops: list[Fault] = [StoreErrors(0.5, line, rate if line in nodes else 0.3, seconds) for line in lines]
+    drops: list[Fault] = [StoreErrors(0.5, line, rate if line in nodes else 0.15, seconds) for line in lines]
     drops.append(HoldUp(dice.uniform(0, seconds), OPERATOR, PACE.lease * 1.5))
+    drops += [LoseReply(dice.uniform(0, seconds / 2), OPERATOR, verb) for verb in WISHES]
     for verb in dice.choices(WRITES + OFTEN, k=8):
         at, node, when = dice.uniform(0, seconds), dice.choice(nodes), dice.choice(("before", "after"))
         drops.append(dice.choice((CrashInCall, PauseInCall))(at, node, verb, when, dice.choice(lengths)))  # type: ignore[arg-type]
