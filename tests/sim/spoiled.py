@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+from oncue.sim.history import moment
 from tests.sim.story import A_MOMENT, SECOND, Story, later
 
 Spoil = Callable[[Story], object]
@@ -94,6 +95,37 @@ def another_row(story: Story) -> None:
 @breaks("a row is what was written last", "the row of job 1 differs in finished_at")
 def another_end(story: Story) -> None:
     story.rows[1]["ended_at"] += 1
+
+
+@breaks("a row is what was written last", "the row of job 6 differs in error")
+def another_error(story: Story) -> None:
+    story.find("change", id=6).fields["error"] = "no connection"
+
+
+@breaks("a row is what was written last", "the row of job 1 differs in started_at")
+def another_start(story: Story) -> None:
+    story.rows[1]["started_at"] += 1
+
+
+@breaks("a row is what was asked for", "job 1 was asked for with other args")
+def anothers_arguments(story: Story) -> None:
+    story.rows[1]["args"] = {"order": 7}
+
+
+@breaks("a row is what was asked for", "job 10 was asked for with other deadline_at")
+def a_deadline_that_moves(story: Story) -> None:
+    story.rows[10]["deadline_at"] += SECOND
+
+
+@breaks("every attempt is on record", "the attempt of job 2 under claim 1 is not on record")
+def an_attempt_nobody_knows_of(story: Story) -> None:
+    story.attempts[2] = []
+    story.find("prune").fields["before"] = later(0)
+
+
+@breaks("every attempt is on record", "an attempt of job 1 under claim 1 is on record")
+def an_attempt_too_many(story: Story) -> None:
+    story.attempts[1] = [1]
 
 
 @breaks("a row is what was written last", "job 9 is succeeded and nobody wrote that")
@@ -387,6 +419,11 @@ def a_forgotten_cancel(story: Story) -> None:
     story.find("claim", id=15, claim_no=2).fields["cancel_requested"] = False
 
 
+@breaks("what is to be cancelled does not begin", "job 3 is to be cancelled, and nobody asked for that any more")
+def an_old_cancel(story: Story) -> None:
+    story.find("claim", id=3, claim_no=2).fields["cancel_requested"] = True
+
+
 @breaks("what is to be cancelled does not begin", "job 14 was started by a node that had been told to stop it")
 def begun_after_it_was_told(story: Story) -> None:
     story.move(story.find("stop", id=14), after=story.find("claim", id=14))
@@ -507,6 +544,29 @@ def side_by_side(story: Story) -> None:
     slot = story.find("slot", verdict="fired")
     again = story.put(slot, "a", "slot", **{**slot.fields, "at": later(30), "until": later(30), "job": 12})
     story.move(again, after=story.find("claim", id=11))
+
+
+@breaks("no more runs than max_instances", "job 12 ran while [11] were unfinished")
+def a_backfill_side_by_side(story: Story) -> None:
+    slot = story.find("slot", verdict="fired")
+    manual = {"at": later(30), "until": later(30), "job": 12, "verdict": "manual", "reason": "backfill"}
+    claim = story.find("claim", id=11)
+    filled = story.put(claim, "operator", "slot", **{**slot.fields, **manual})
+    story.put(filled, "a", "claim", **{**claim.fields, "id": 12})
+
+
+@breaks("no more runs than max_instances", "job 13 ran while [11] were unfinished")
+def a_retry_side_by_side(story: Story) -> None:
+    claim, job = story.find("claim", id=11), story.find("job", id=11)
+    story.put(claim, "operator", "job", **{**job.fields, "id": 13, "schedule": 1, "retry_of": 11})
+
+
+@breaks("what is deleted fires no more", "was decided after often was deleted")
+def fired_by_the_dead(story: Story) -> None:
+    story.schedule["deleted_at"] = moment(later(90))
+    story.put(
+        story.find("change", id=11), "operator", "revision", schedule=1, revision=1, version=2, cursor=later(60), op=-7
+    )
 
 
 @breaks("cursors only grow", "the cursor of schedule 1 went back")
@@ -678,6 +738,33 @@ def slow(story: Story) -> None:
     story.enqueue(60, visible_at=story.now + 10 * SECOND)
     story.wait(11)
     story.run("a", 60)
+
+
+@breaks("what nobody runs is taken over in time", "nobody took job 66 over for 20.02 s")
+def left_behind(story: Story) -> None:
+    story.wait(60)
+    story.enqueue(66)
+    story.claim("a", 66, answer="unknown")
+    story.wait(20)
+    story.change("a", 66, "queued", outcome=None, attempt=0)
+
+
+@breaks("what nobody runs is taken over in time", "nobody took job 4 over for 5.01 s")
+def left_by_the_dead(story: Story) -> None:
+    change = story.find("change", id=4)
+    story.drop(story.find("change", id=4, accepted=False))
+    story.move(change, after=story.find("calm"))
+
+
+@breaks("a claim is begun in time", "job 67 was claimed, and not begun for 20.")
+def hoarded(story: Story) -> None:
+    story.wait(60)
+    story.enqueue(67)
+    story.claim("a", 67)
+    story.wait(20)
+    story.start("a", 67)
+    story.outcome("a", 67, "Succeeded")
+    story.change("a", 67, "succeeded")
 
 
 @breaks("no slot is decided late", "was decided 60.03 s late")

@@ -9,7 +9,7 @@ from typing import Any
 
 from oncue.model import TERMINAL, Job, Revision, Schedule, Slot
 from oncue.sim.checker import Books, Final
-from oncue.sim.history import Event, micros, moment
+from oncue.sim.history import Event, checksum, micros, moment
 
 START = micros(datetime(2030, 1, 1, tzinfo=UTC))
 SECOND = 1_000_000
@@ -29,9 +29,10 @@ class Story:
         self.events: list[Event] = []
         self.now = START
         self.rows: dict[int, dict[str, Any]] = {}
+        self.attempts: dict[int, list[int]] = {}
         self.slots: list[Slot] = []
         self.totals = dict.fromkeys(TERMINAL, 0)
-        self.schedule: dict[str, Any] = {"version": 1, "cursor": START, "horizon": None}
+        self.schedule: dict[str, Any] = {"version": 1, "cursor": START, "horizon": None, "deleted_at": None}
         self._op: int | None = None
         self._calls = 0
         self._nodes: list[str] = []
@@ -102,10 +103,13 @@ class Story:
     def job(self, job_id: int, **described: Any) -> Event:
         self.rows[job_id] = {
             "state": "queued", "reason": None, "claim_no": 0, "retry_count": 0, "attempt": 0, "crashes": 0,
-            "visible_at": self.now, "ended_at": None, "key": described.get("key"), "schedule": None, "cancel": False,
+            "visible_at": self.now, "ended_at": None, "started_at": None, "error": None, "schedule": None,
+            "cancel": False, "args": {}, **{name: described.get(name) for name in ("key", "deadline_at", "start_by")},
+            "options": described.get("options", "{}"),
         }  # fmt: skip
         standard = {
             "task": "t", "queue": "default", "key": None, "options": "{}", "max_retries": 3, "priority": 0,
+            "args": checksum({}),
             "order_at": self.now, "visible_at": self.now,
             "state": "scheduled" if described.get("visible_at", 0) > self.now else "queued",
         }  # fmt: skip
@@ -140,6 +144,8 @@ class Story:
                 if name in TERMINAL:
                     self.totals[name] += step
             row |= {name: told[name] for name in row if name in told}
+            if told["outcome"] is not None and state not in TERMINAL:
+                self.attempts.setdefault(job_id, []).append(told["claim_no"])
         with self.call(node, "apply"):
             return self.tell(node, "change", id=job_id, accepted=accepted, **told)
 
@@ -195,14 +201,14 @@ class Story:
 
     def final(self) -> Final:
         jobs = tuple(_row(job_id, row) for job_id, row in self.rows.items())
-        return Final(jobs, self.totals, (self.books(),) if self.slots else (), moment(self.now))
+        return Final(jobs, self.totals, (self.books(),) if self.slots else (), moment(self.now), self.attempts)
 
     def books(self) -> Books:
         revision = Revision(schedule_id=1, changed_by="", **TWICE_AN_HOUR)
         schedule = Schedule(
             id=1, name="often", description="", options="{}", max_retries=3, max_runtime=None, deadline=None,
             declared_by=None, next_run_at=None, last_run_at=None, created_by="", created_at=moment(START),
-            updated_at=moment(START), deleted_at=None, **TWICE_AN_HOUR,
+            updated_at=moment(START), **TWICE_AN_HOUR,
             **{**self.schedule, "cursor": moment(self.schedule["cursor"])},
         )  # fmt: skip
         return Books(schedule, [revision], sorted(self.slots, key=lambda slot: slot.scheduled_for), [])
@@ -240,13 +246,19 @@ def _row(job_id: int, row: dict[str, Any]) -> Job:
     at = moment(START)
     finished = moment(row["ended_at"]) if row["state"] in TERMINAL else None
     return Job(
-        id=job_id, task="t", queue="default", priority=0, state=row["state"], reason=row["reason"], args={},
-        options="{}", key=row["key"], enqueued_by="", created_at=at, updated_at=at, order_at=at, visible_at=at,
-        deadline_at=None, max_runtime=None, max_retries=3, retry_count=row["retry_count"], attempt=row["attempt"],
+        id=job_id, task="t", queue="default", priority=0, state=row["state"], reason=row["reason"], args=row["args"],
+        options=row["options"], key=row["key"], enqueued_by="", created_at=at, updated_at=at, order_at=at,
+        visible_at=at, deadline_at=_instant(row["deadline_at"]), start_by=_instant(row["start_by"]), max_runtime=None,
+        max_retries=3, retry_count=row["retry_count"], attempt=row["attempt"],
         crashes=row["crashes"], claim_no=row["claim_no"], node_id=None, claimed_at=None, run_until=None,
-        started_at=None, finished_at=finished, cancel_requested_at=None, result=None, error=None, retry_of=None,
+        started_at=_instant(row["started_at"]), finished_at=finished, cancel_requested_at=None, result=None,
+        error=row["error"], retry_of=None,
         schedule_id=row["schedule"],
     )  # fmt: skip
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else moment(micros)
 
 
 def later(seconds: float) -> int:

@@ -61,13 +61,14 @@ def with_a_step(story: Story, seconds: float) -> Story:
     after = [_told_by_another_clock(event, round(seconds * SECOND)) for event in story.events[place:]]
     story.events[place:] = [step, *after]
     for row in story.rows.values():
-        if row["ended_at"] is not None and row["ended_at"] > at:
-            row["ended_at"] += round(seconds * SECOND)
+        for name in ("started_at", "ended_at"):
+            if row[name] is not None and row[name] > at:
+                row[name] += round(seconds * SECOND)
     return story
 
 
 def _told_by_another_clock(event: Event, by: int) -> Event:
-    instants = ("until", "visible_at", "ended_at", "deadline_at", "before")
+    instants = ("until", "visible_at", "started_at", "ended_at", "deadline_at", "before")
     moved = {name: event.fields[name] + by for name in instants if name in event.fields}
     return event._replace(at=event.at + by, fields={**event.fields, **moved})
 

@@ -9,6 +9,7 @@ import pytest
 from oncue.engine import scheduler
 from oncue.sim.checker import PROMISES, Final, check
 from oncue.sim.runs import DRIFT, simulate_schedules
+from oncue.sim.world import OPERATOR
 
 CHUNK = 20
 
@@ -27,7 +28,7 @@ def test_every_slot_is_decided_once_when_one_pass_does_not_take_them_all(monkeyp
     """What a pass has decided is then written while the next one reads."""
     for limit in (1, 2):
         monkeypatch.setattr(scheduler, "LIMIT", limit)
-        for seed in range(limit, 60, 2):
+        for seed in range(limit, 48, 2):
             world, violations = simulate_schedules(seed)
             world.close()
             assert not violations, f"limit {limit}, seed {seed}: " + "\n".join(map(str, violations))
@@ -43,10 +44,14 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         kinds.update(event.fields["verdict"] for event in events if event.kind == "slot")
         kinds.update(str(event.fields["reason"]) for event in events if event.kind == "slot")
         kinds.update("late decision" for event in events if event.kind == "step" and not event.fields["accepted"])
+        kinds.update(f"operator.{event.kind}" for event in events if event.node == OPERATOR)
+        kinds.update("retry" for event in events if event.kind == "job" and event.fields.get("retry_of") is not None)
         kinds.update("second leader" for event in events if event.kind == "hold" and event.fields["epoch"] > 1)
         states.update(job.reason or job.state for job in world.jobs() if job.schedule_id is not None)
         world.close()
     for kind in ("fired", "missed", "coalesced", "skipped", "manual", "run_now", "trigger", "backfill"):
+        assert kinds[kind] > 0, kind
+    for kind in ("operator.decide.unknown", "operator.revise.unknown", "decide.unknown", "operator.change", "retry"):
         assert kinds[kind] > 0, kind
     for kind in ("crash", "hold.end", "late decision", "second leader", "revision"):
         assert kinds[kind] > 0, kind

@@ -10,11 +10,12 @@ from collections import Counter
 import pytest
 
 from oncue.sim.runs import simulate
+from oncue.sim.world import OPERATOR
 
 CHUNK = 20
 
 
-@pytest.mark.parametrize("first", range(0, 120, CHUNK))
+@pytest.mark.parametrize("first", range(0, 100, CHUNK))
 def test_every_promise_is_kept(first: int) -> None:
     for seed in range(first, first + CHUNK):
         world, violations = simulate(seed)
@@ -30,6 +31,7 @@ def test_the_seeds_reach_what_they_are_for() -> None:
     for seed in range(40):
         world, _ = simulate(seed)
         kinds.update(event.kind for event in world.history.events)
+        kinds.update(f"operator.{event.kind}" for event in world.history.events if event.node == OPERATOR)
         faults.update(event.fields["what"] for event in world.history.events if event.kind == "fault")
         kinds.update(
             "late write" for event in world.history.events if event.kind == "change" and not event.fields["accepted"]
@@ -46,7 +48,8 @@ def test_the_seeds_reach_what_they_are_for() -> None:
     assert set(faults) == {
         "crash", "pause", "partition", "errors", "held up", "clock", "stop", "namesake", "lost reply", "slow reply"
     }  # fmt: skip
-    assert min(kinds[kind] for kind in ("claim.unknown", "apply.unknown")) > 0
+    assert min(kinds[kind] for kind in ("claim.unknown", "apply.unknown", "operator.apply.unknown")) > 0
+    assert min(kinds[kind] for kind in ("cancel", "stop", "pause", "priority", "age", "prune")) > 0
     assert kinds["enqueue.ok"] > 200
     assert min(states[state] for state in ("succeeded", "failed", "cancelled", "skipped", "poison")) > 0
 

@@ -65,7 +65,7 @@ class ByHand(Looking):
             await connected.store.decide([step], now, by=by, notes=[note])
             return _made_as(job_id, await connected.store.slots(schedule.id, start, end))
 
-        return await tried(name, claim, in_doubt=True)
+        return await tried(name, claim, in_doubt=self._rest)
 
     async def backfill(
         self,

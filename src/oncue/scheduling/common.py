@@ -35,6 +35,10 @@ class Application:
     async def connected(self) -> Connected:
         raise NotImplementedError
 
+    async def _rest(self, seconds: float) -> None:
+        """Wait, before the database is asked again."""
+        await asyncio.sleep(seconds)
+
     def find(self, name: str) -> Task[Any, Any]:
         raise NotImplementedError
 
@@ -43,18 +47,24 @@ class Application:
         raise NotImplementedError
 
 
-async def tried(name: str, attempt: Callable[[], Awaitable[T | None]], *, in_doubt: bool = False) -> T:
+async def tried(
+    name: str,
+    attempt: Callable[[], Awaitable[T | None]],
+    *,
+    in_doubt: Callable[[float], Awaitable[None]] | None = None,
+) -> T:
     """Read a schedule and change it, until nobody else comes in between: then an attempt's answer is not None.
 
-    An attempt that can tell whether an earlier one was written is repeated `in_doubt` too, while the database is away.
+    An attempt that can tell whether an earlier one was written is repeated `in_doubt` too, while the database is away:
+    that is how to wait for it.
     """
     for left in reversed(range(MOST_TRIES)):
         try:
             answer = await attempt()
         except StoreUnavailable:
-            if not (in_doubt and left):
+            if in_doubt is None or not left:
                 raise
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await in_doubt(ASK_AGAIN_SECONDS)
         else:
             if answer is not None:
                 return answer

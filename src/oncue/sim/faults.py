@@ -8,8 +8,8 @@ from datetime import timedelta
 from random import Random
 from typing import Literal, Protocol
 
-from oncue.sim.wire import LAST_OUT, When
-from oncue.sim.world import PACE, WORLD, World
+from oncue.sim.wire import LAST_OUT, Crash, Stroke, When
+from oncue.sim.world import OPERATOR, PACE, WORLD, World
 
 
 class Fault(Protocol):
@@ -79,7 +79,7 @@ class StoreErrors:
         world.after(self.length, lambda: self._set(world, 0.0))
 
     def _set(self, world: World, rate: float) -> None:
-        wire = world.client.wire if self.node is None else world.members[self.node].wire
+        wire = world.line(self.node)
         wire.error_rate, wire.down = rate, rate >= 1
 
 
@@ -93,7 +93,7 @@ class HoldUp:
 
     def strike(self, world: World) -> None:
         world.fault("held up", self.node, self.length + LAST_OUT)
-        wire = world.client.wire if self.node is None else world.members[self.node].wire
+        wire = world.line(self.node)
         until = world.clock.now() + timedelta(seconds=self.length)
         wire.hold_up(until)
         world.at(until, wire.let_go)
@@ -101,7 +101,7 @@ class HoldUp:
 
 @dataclass(frozen=True, slots=True)
 class LoseReply:
-    """The next call of this kind takes effect, and its caller does not hear of it. A client's is an enqueue."""
+    """The next call of this kind takes effect, and its caller does not hear of it."""
 
     at: float
     node: str | None
@@ -109,10 +109,17 @@ class LoseReply:
 
     def strike(self, world: World) -> None:
         world.fault("lost reply", self.node, None)
-        if self.node is None:
-            world.client.wire.lose_reply("enqueue")
-        else:
-            world.members[self.node].wire.lose_reply(self.verb)
+        world.line(self.node).lose_reply(self.verb)
+
+
+WRITES = (
+    "claim", "apply", "decide", "beat", "renew", "acquire", "register", "bury", "declare_lost", "take_seats", "promote",
+    "mark_started", "release_parked", "fold_counters", "yield_lease", "leave", "prune", "age", "reserve",
+)  # fmt: skip
+"""What a node writes."""
+OFTEN = ("claim", "claim", "apply", "apply", "decide", "decide")
+WISHES = ("apply", "request_cancel", "pause", "resume", "prioritize", "decide", "revise", "rerun")
+"""What an operator writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,39 @@ class SlowReply:
         world.members[self.node].wire.slow_reply(self.verb)
 
 
-REPLIES = ("claim", "apply", "beat", "renew", "acquire", "register", "decide", "bury", "take_seats")
+@dataclass(frozen=True, slots=True)
+class CrashInCall:
+    """The process dies in the middle of its next call of this verb: before its effect, or after it."""
+
+    at: float
+    node: str
+    verb: str
+    when: When
+    down: float
+
+    def strike(self, world: World) -> None:
+        world.fault("crash", self.node, self.down)
+        member = world.members[self.node]
+        member.restarts_after = self.down
+        member.wire.strike(self.verb, Stroke(self.when, self._die))
+
+    def _die(self) -> None:
+        raise Crash(self.verb)
+
+
+@dataclass(frozen=True, slots=True)
+class PauseInCall:
+    """The process stands still in the middle of its next call of this verb: before its effect, or after it."""
+
+    at: float
+    node: str
+    verb: str
+    when: When
+    length: float
+
+    def strike(self, world: World) -> None:
+        pause = PauseNode(self.at, self.node, self.length)
+        world.members[self.node].wire.strike(self.verb, Stroke(self.when, lambda: pause.strike(world)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +219,7 @@ class SetClock:
         if world.own_clocks:
             world.fault("clock", None, LEARNED)
             world.set_clock(self.seconds)
+            world.disturbed(LEARNED)  # no quiet time that would tell the processes the hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +246,8 @@ LEARNED = 10.0
 
 def heal(world: World) -> None:
     """End every fault, and let those pass that take their time: from here on the cluster must recover by itself."""
-    world.client.wire.heal()
+    for line in (None, OPERATOR):
+        world.line(line).heal()
     for name, member in list(world.members.items()):
         member.wire.heal()
         world.resume(name)
@@ -218,34 +259,60 @@ def heal(world: World) -> None:
 
 
 def random_faults(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fault]:
-    return [
+    """A few; and in every third run a storm."""
+    few = [
         random_fault(dice, dice.choice(nodes), dice.uniform(0, seconds), PACE.lease) for _ in range(dice.randint(0, 10))
     ]
+    return [*few, *_storm(dice, nodes, seconds)] if dice.random() < 0.33 else few
+
+
+def _storm(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fault]:
+    """Every line drops calls and replies, and processes die or stand still in the middle of what they write."""
+    lines: Sequence[str | None] = (*nodes, None, OPERATOR)
+    rate, lengths = dice.choice((0.03, 0.1)), (0.2 * PACE.lease, 1.5 * PACE.lease)
+    drops: list[Fault] = [StoreErrors(0.5, line, rate if line in nodes else 0.15, seconds) for line in lines]
+    drops.append(HoldUp(dice.uniform(0, seconds), OPERATOR, PACE.lease * 1.5))
+    drops += [LoseReply(dice.uniform(0, seconds / 2), OPERATOR, verb) for verb in WISHES]
+    for verb in dice.choices(WRITES + OFTEN, k=8):
+        at, node, when = dice.uniform(0, seconds), dice.choice(nodes), dice.choice(("before", "after"))
+        drops.append(dice.choice((CrashInCall, PauseInCall))(at, node, verb, when, dice.choice(lengths)))  # type: ignore[arg-type]
+    return drops
 
 
 def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
     """Some are over long before a lease is, some long after."""
     length = dice.choice((0.2, 0.7, 1.5)) * lease * dice.uniform(0.5, 1.5)
-    match dice.randrange(12):
+    when: When = dice.choice(("before", "after"))
+    match dice.randrange(16):
         case 0:
             return CrashNode(at, node, length)
         case 1:
-            return CrashAtCall(at, node, dice.randint(1, 40), dice.choice(("before", "after")), length)
+            return CrashAtCall(at, node, dice.randint(1, 40), when, length)
         case 2:
             return PauseNode(at, node, length)
         case 3:
-            return StoreErrors(at, dice.choice((node, None)), dice.choice((0.1, 0.3, 0.6)), length)
+            return StoreErrors(at, dice.choice((node, None, OPERATOR)), dice.choice((0.1, 0.3, 0.6)), length)
         case 4:
-            return StoreErrors(at, dice.choice((node, None)), 1.0, length)
+            return StoreErrors(at, dice.choice((node, node, None, OPERATOR)), 1.0, length)
         case 5:
             return StopNode(at, node, length)
         case 6:
             return Namesake(at, node, length)
         case 7:
-            return LoseReply(at, dice.choice((node, node, node, None)), dice.choice(REPLIES))
+            return _lost_reply(dice, node, at)
         case 8:
-            return SlowReply(at, node, dice.choice(REPLIES))
+            return SlowReply(at, node, dice.choice(WRITES + OFTEN))
         case 9 | 10:
-            return HoldUp(at, dice.choice((node, node, None)), length)
+            return HoldUp(at, dice.choice((node, node, None, OPERATOR)), length)
+        case 11 | 12:
+            return CrashInCall(at, node, dice.choice(WRITES + OFTEN), when, length)
+        case 13 | 14:
+            return PauseInCall(at, node, dice.choice(WRITES + OFTEN), when, length)
         case _:
             return SetClock(at, round(dice.choice((-1, 1)) * dice.choice((0.5, 3.0, 30.0)), 6))
+
+
+def _lost_reply(dice: Random, node: str, at: float) -> Fault:
+    verbs: dict[str | None, Sequence[str]] = {node: WRITES + OFTEN, None: ("enqueue",), OPERATOR: WISHES}
+    whose = dice.choice((node, node, node, None, OPERATOR))
+    return LoseReply(at, whose, dice.choice(verbs[whose]))

@@ -9,10 +9,12 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
 
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
-    claim.invoke, .ok, .fail, .unknown, and the same for apply, decide and revise: op
-    job                               id, task, queue, key, options, max_retries, state, priority, order_at, visible_at,
-                                      deadline_at, and of a slot's job start_by: a row that was written; parked: it may
-                                      be due at any time
+    claim.invoke, .ok, .fail, .unknown, and the same for apply, decide, revise, rerun, request_cancel, prioritize,
+    pause and resume                  op
+    job                               id, task, queue, key, options, max_retries, args, state, priority, order_at,
+                                      visible_at, deadline_at, and of a slot's job start_by: a row that was written, of
+                                      its arguments a checksum; parked: it may be due at any time; schedule, retry_of:
+                                      it runs another job's slot again
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final: how an attempt ended on its node
@@ -45,6 +47,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,6 +186,11 @@ def merged(histories: Iterable[Sequence[Event]]) -> list[Event]:
 # --- what the verbs of a store look like in a history ---------------------------------------------------------------
 
 
+def checksum(args: Any) -> int:
+    """Of a job's arguments, so that a history need not carry them: the same for the same values."""
+    return zlib.crc32(json.dumps(args, sort_keys=True).encode())
+
+
 def keys_of(batch: Batch) -> Sequence[str | None]:
     return batch.keys or [None] * len(batch.ids)
 
@@ -195,6 +203,7 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
             "queue": batch.queue,
             "options": batch.options,
             "max_retries": batch.max_retries,
+            "args": checksum(json.loads(args)),
             "key": key,
             "state": batch.state,
             "priority": batch.priority,
@@ -203,7 +212,7 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
             "deadline_at": micros_or_none(batch.deadline_at),
         }
         for batch in batches
-        for key in keys_of(batch)
+        for key, args in zip(keys_of(batch), batch.args, strict=True)
     ]
     return [
         {"id": receipt.id, **fields} for receipt, fields in zip(receipts, described, strict=True) if receipt.created
@@ -218,7 +227,7 @@ def left_out_events(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
     ended = Change(
         job.id, "queued", 0, job.state, job.reason, None, job.visible_at, 0, 0, 0, None, job.finished_at, None, None
     )
-    return {**row_event(job), "state": "queued", "key": None}, change_event(ended, True)
+    return {**row_event(job), "state": "queued", "key": None, "left_out": True}, change_event(ended, True)
 
 
 def row_event(job: Job) -> dict[str, Any]:
@@ -229,6 +238,7 @@ def row_event(job: Job) -> dict[str, Any]:
         "queue": job.queue,
         "options": job.options,
         "max_retries": job.max_retries,
+        "args": checksum(job.args),
         "key": job.key,
         "state": job.state,
         "priority": job.priority,

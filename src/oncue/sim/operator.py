@@ -10,6 +10,7 @@ from oncue.operations import Operations
 from oncue.policy.options import Options
 from oncue.policy.retry import Exponential
 from oncue.scheduling import Scheduling
+from oncue.sim.wire import Delay
 from oncue.store.contract import Store
 from oncue.task import Task
 
@@ -27,6 +28,9 @@ class Operator(Operations, Scheduling):
 
     async def connected(self) -> Operator:
         return self
+
+    async def _rest(self, seconds: float) -> None:
+        await Delay(seconds)
 
     async def ids(self, count: int) -> list[int]:
         return await self.store.reserve(count)

@@ -61,6 +61,8 @@ select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
 _LEASES = "select name, holder, epoch, expires_at from oncue_leases"
 _NODES = "select id, expires_at from oncue_nodes where lost_at is null"
 _RUNNING = "select id, claim_no, node_id from oncue_jobs indexed by oncue_jobs_running where state = 'running'"
+_ATTEMPTS = "select job_id, claim_no from oncue_attempts order by job_id, claim_no"
+_NAMES = "select name from oncue_schedules order by name"
 _BEAT = "update oncue_nodes set beat_at = ?, expires_at = max(expires_at, ?) where id = ? and lost_at is null"
 _RENEW = "update oncue_leases set renewed_at = ?, expires_at = max(expires_at, ?) where name = ? and epoch = ?"
 
@@ -104,6 +106,17 @@ class WatchedStore(SqliteStore):
     async def situation(self, queues: Sequence[str]) -> Situation:
         """As it is for nodes that serve these queues."""
         return await self._reader.read(lambda connection: _situation(connection, queues))
+
+    async def whole_record(self) -> dict[int, list[int]]:
+        """Job by job the claims whose attempts are on record."""
+        found: dict[int, list[int]] = {}
+        for job_id, number in await self._reader.read(lambda connection: connection.execute(_ATTEMPTS).fetchall()):
+            found.setdefault(job_id, []).append(number)
+        return found
+
+    async def all_names(self) -> list[str]:
+        """Of every schedule that there was, also of those that were deleted."""
+        return [name for (name,) in await self._reader.read(lambda connection: connection.execute(_NAMES).fetchall())]
 
     async def sustain(
         self, nodes: Sequence[str], leases: Sequence[tuple[str, int]], renewed_at: datetime, expires_at: datetime

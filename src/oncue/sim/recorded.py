@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
-from oncue.model import Change, Claim, Decided, Lane, Lease, Node, Receipt, Revised, Step
+from oncue.model import Change, Claim, Decided, Job, Lane, Lease, Node, Receipt, Revised, Schedule, Step
 from oncue.sim.history import (
     History,
     change_event,
@@ -101,6 +101,15 @@ class Recorded(Layer):
         for change, accepted in zip(changes, took, strict=True):
             self._add("change", **change_event(change, accepted))
 
+    async def _note_rerun(
+        self, took: bool, schedule: Schedule, job: Job, again: Change | int, *_: Any, **__: Any
+    ) -> None:
+        """An operator runs a slot again: the job itself, or another one in its place. It may be that others did."""
+        if took and not isinstance(again, int):
+            self._add("change", **change_event(again, took))
+        elif took and (made := await self._store.job(cast(int, again))) is not None:
+            self._add("job", **row_event(made), schedule=schedule.id, retry_of=job.id)
+
     async def _note_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:
         if took:
             self._add("cancel", id=job_id, claim_no=claim_no)
@@ -122,7 +131,9 @@ class Recorded(Layer):
             self._add("resume", queue=queue)
 
     async def _note_prune(self, gone: int, before: datetime, *_: Any, **__: Any) -> None:
-        if gone:
+        """Attempts go too, also of jobs that stay: so it is told once there can be some that are old enough."""
+        events = self._history.events
+        if gone or (events and events[0].at < micros(before)):
             self._add("prune", jobs=gone, before=micros(before))
 
     async def _note_register(self, _: None, node: Node) -> None:

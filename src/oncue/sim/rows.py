@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from oncue.model import TERMINAL, Job, JobFilter
 from oncue.sim.checker import Books, Final
 from oncue.sim.driver import finish
+from oncue.sim.quiet import WatchedStore
 from oncue.store.contract import Store
 
 EVERYTHING = 1_000_000
@@ -30,14 +31,14 @@ def books(store: Store, name: str, now: datetime) -> Books:
     )
 
 
-def final(store: Store, now: datetime) -> Final:
+def final(store: WatchedStore, now: datetime) -> Final:
     """All that the checker compares a history with."""
     totals: dict[str, int] = dict.fromkeys(TERMINAL, 0)
     for queue in finish(store.queues()):
         for state in TERMINAL:
             totals[state] += getattr(queue, state)
-    every = [books(store, schedule.name, now) for schedule in finish(store.schedules(limit=EVERYTHING))]
-    return Final(tuple(jobs(store)), totals, tuple(every), now)
+    every = [books(store, name, now) for name in finish(store.all_names())]
+    return Final(tuple(jobs(store)), totals, tuple(every), now, finish(store.whole_record()))
 
 
 def waiting(store: Store, since: datetime) -> list[str]:

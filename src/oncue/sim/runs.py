@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any
 
-from oncue.model import DEFAULT_QUEUE
+from oncue.engine.node import Pace
+from oncue.errors import StoreUnavailable
+from oncue.model import DEFAULT_QUEUE, Job
+from oncue.policy.aging import Rules
+from oncue.policy.lifecycle import BY_HAND, HAND_MADE
 from oncue.policy.options import Options
 from oncue.sim import script
 from oncue.sim.checker import Violation, check
+from oncue.sim.checker.leaders import LEASES_TO_SETTLE
 from oncue.sim.driver import finish
 from oncue.sim.faults import Fault, StrikeLeader, heal, random_faults
+from oncue.sim.member import Crew
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
+from oncue.sim.wire import Delay
 from oncue.sim.world import NOTICED, PACE, World
 
 DISTURBED = 20.0
@@ -23,6 +30,8 @@ DRIFT = 0.005
 """How far a host's clock drifts from the database's until it can ask again, in seconds."""
 LATE = 5.0
 """Seconds that a slot or a job may wait while nothing disturbs the cluster and somebody has room."""
+QUEUES = (DEFAULT_QUEUE, "another")
+"""The first is the one that may be limited."""
 LATENCIES = (0.0, 0.002, 0.02, 0.3)
 RECOVERY = 180.0
 
@@ -32,6 +41,8 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     dice = Random(f"plan {seed}")
     world = World(
         seed,
+        pace=_random_pace(dice),
+        crew=Crew(queues=QUEUES),
         concurrency=dice.choice((1, 2, 4, 8)),
         hints=dice.choice((0.0, 0.5, 1.0)),
         latency=dice.choice(LATENCIES),
@@ -48,15 +59,29 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
         world.after(dice.uniform(2, DISTURBED), lambda: world.limit(another))
     for fault in random_faults(dice, names, DISTURBED):
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
-    _random_work(world, dice, jobs)
+    _random_work(world, dice, jobs, limit)
     if limit is not None and dice.random() < 0.5:
         _rush(world, dice, limit)
     world.run(DISTURBED)
     heal(world)
     world.run(NOTICED)  # what operators did last is still on its way
+    for queue in QUEUES:
+        finish(world.operator.resume(queue))  # perhaps a pause arrived after its resume
+    _in_peace(world, dice)
     world.run_until(world.drained, RECOVERY)
     world.run(1.0)
     return world, verdict(world)
+
+
+def _in_peace(world: World, dice: Random) -> None:
+    """Some work after everybody has recovered: now nothing may be late, and one node leads."""
+    world.run(LEASES_TO_SETTLE * world.pace.lease + 1.0)
+    acts = [script.random_acts(dice, deadly=False) for _ in range(dice.randint(2, 8))]
+    options = _random_options(dice, acts)
+    world.submit(world.batch(acts, options=options, deadline=dice.choice((None, 3.0)), max_retries=1))
+    world.submit(world.batch([[Act()]], delay=RECOVERY, deadline=dice.choice((0.5, 1.5))))  # nobody claims it in time
+    world.after(dice.uniform(0.2, 2.0), lambda: _operate(world, dice))
+    world.run(LATE + 2.0)
 
 
 def verdict(world: World, within: float = RECOVERY) -> list[Violation]:
@@ -68,13 +93,14 @@ def verdict(world: World, within: float = RECOVERY) -> list[Violation]:
     )  # fmt: skip
 
 
-def _random_work(world: World, dice: Random, jobs: int) -> None:
+def _random_work(world: World, dice: Random, jobs: int, limit: int | None) -> None:
     while jobs > 0:
         count = min(jobs, dice.choice((1, 1, 2, 5, 10)))
         jobs -= count
         acts = [script.random_acts(dice) for _ in range(count)]
         fields = {
-            "options": _random_options(dice),
+            "options": _random_options(dice, acts),
+            "queue": dice.choice(QUEUES),
             "priority": dice.choice((0, 0, 50, 100)),
             "delay": dice.choice((0.0, 0.0, 0.0, 1.0, 6.0)),
             "deadline": dice.choice((None, None, None, 8.0)),
@@ -87,15 +113,19 @@ def _random_work(world: World, dice: Random, jobs: int) -> None:
         )
     if dice.random() < 0.2:
         _burst(world, dice, dice.uniform(0, DISTURBED * 0.75))
-    for _ in range(dice.randint(0, 6)):
+    for _ in range(dice.randint(0, 10)):
         world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
-    if dice.random() < 0.25:
-        _pause_the_queue(world, dice.uniform(0, DISTURBED * 0.75), dice.choice((1.0, 4.0)))
+    if dice.random() < 0.4:
+        at = dice.uniform(0, DISTURBED * 0.75)
+        for queue in dice.choice((QUEUES, QUEUES[:1], QUEUES[1:])):
+            _pause_the_queue(world, queue, at, dice.choice((1.0, 4.0)))
+        if limit is not None:  # what is paused stays so all the same
+            world.after(at + 0.5, lambda: world.limit(limit + dice.choice((0, 1))))
 
 
 def _burst(world: World, dice: Random, at: float) -> None:
     """Many jobs that take next to no time: of these a node holds some ready beyond its seats."""
-    options = _random_options(dice)
+    options = _random_options(dice, [])
     acts = [[Act(seconds=round(dice.uniform(0.005, 0.05), 6))] for _ in range(dice.choice((30, 90)))]
     world.after(at, lambda: world.submit(world.batch(acts, options=options)))
 
@@ -106,22 +136,54 @@ def _rush(world: World, dice: Random, limit: int) -> None:
     world.after(dice.uniform(0, DISTURBED / 2), lambda: world.submit(world.batch(acts)))
 
 
-def _random_options(dice: Random) -> Options:
+def _random_pace(dice: Random) -> Pace:
+    """Sometimes finished jobs are kept for a moment only, and those that wait soon gain priority."""
+    kept = dice.choice((PACE.retention, PACE.retention, 6.0))
+    aging = dice.choice((PACE.aging, Rules(every=2.0, after=3.0)))
+    return dataclasses.replace(PACE, retention=kept, ledger_retention=kept, aging=aging)
+
+
+def _random_options(dice: Random, scripts: Sequence[Sequence[Act]]) -> Options:
+    """What may hang has a time limit; of the others some have none, so that whatever strands them does for ever."""
     delivery = dice.choice(("at_least_once", "at_least_once", "at_most_once"))
-    return Options(delivery, dice.choice((2.0, 6.0, None)), dice.choice((5.0, 20.0)), OPTIONS.retry)  # type: ignore[arg-type]
+    hangs = any(act.do == "hang" for acts in scripts for act in acts)
+    longest = dice.choice((5.0, 20.0) if hangs else (5.0, 20.0, None))
+    return Options(delivery, dice.choice((2.0, 6.0, None)), longest, OPTIONS.retry)  # type: ignore[arg-type]
 
 
 def _operate(world: World, dice: Random) -> None:
-    """An operator cancels or revives a job, whatever it is doing."""
+    """An operator does something to a job, whatever it is doing."""
     found = world.jobs()
+    handled = [job for job in found if job.cancel_requested_at is not None or job.reason in ("cancelled", BY_HAND)]
     if found:
-        job = dice.choice(found)
-        world.errand(world.colleague.retry(job.id) if job.finished else world.colleague.cancel(job.id))
+        _handle(world, dice, dice.choice(handled if handled and dice.random() < 0.4 else found))
 
 
-def _pause_the_queue(world: World, at: float, length: float) -> None:
-    world.after(at, lambda: world.errand(world.colleague.pause(DEFAULT_QUEUE)))
-    world.after(at + length, lambda: world.errand(world.colleague.resume(DEFAULT_QUEUE)))
+def _handle(world: World, dice: Random, job: Job) -> None:
+    colleague = world.colleague
+    deeds: list[Callable[[], Coroutine[Any, Any, Any]]] = [
+        lambda: colleague.retry(job.id) if job.finished else colleague.cancel(job.id),
+        lambda: colleague.retry(job.id) if job.finished else colleague.cancel(job.id),
+        lambda: colleague.set_status(job.id, "queued" if job.finished else dice.choice(HAND_MADE)),
+        lambda: colleague.boost(job.id, dice.choice((-50, 50))),
+    ]
+    world.errand(dice.choice(deeds)())
+
+
+def _pause_the_queue(world: World, queue: str, at: float, length: float) -> None:
+    world.after(at, lambda: world.errand(world.colleague.pause(queue)))
+    world.after(at + length, lambda: world.errand(_insisting(lambda: world.colleague.resume(queue))))
+
+
+async def _insisting(deed: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Do something, again and again until the database answers."""
+    while True:
+        try:
+            await deed()
+        except StoreUnavailable:
+            await Delay(1.0)
+        else:
+            return
 
 
 # --- the same with schedules ----------------------------------------------------------------------------------------
@@ -151,7 +213,7 @@ def simulate_schedules(seed: int, *, nodes: int = 3) -> tuple[World, list[Violat
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     for name in NAMES[: dice.randint(1, 3)]:
         world.after(dice.uniform(0, 5), lambda name=name: _random_schedule(world, dice, name))  # type: ignore[misc]
-    for _ in range(dice.randint(0, 8)):
+    for _ in range(dice.randint(0, 12)):
         world.after(dice.uniform(3, BUSY), lambda: _meddle(world, dice))
     world.run(BUSY)
     heal(world)
@@ -174,9 +236,10 @@ def _leader_faults(dice: Random) -> list[Fault]:
 def _random_schedule(world: World, dice: Random, name: str) -> None:
     act = Act(dice.choice(("ok", "ok", "fail", "hang")), dice.choice((0.0, 0.3, 2.5)))
     acts = [dataclasses.replace(act, stubborn=act.do == "hang" and act.seconds > 1), Act()]  # some are stuck
+    options = _random_options(dice, [acts])
     world.schedule(
         name, dice.choice(RULES), *acts[dice.choice((0, 1, 1)) :],
-        options=_random_options(dice), max_retries=dice.choice((0, 1)),
+        options=options, max_retries=dice.choice((0, 1)),
         missed=dice.choice(("latest", "each", "none")), grace=dice.choice((1.0, 2.0, 300.0)),
         max_instances=dice.choice((1, 1, 2, 50)),
     )  # fmt: skip
@@ -198,4 +261,8 @@ def _meddle(world: World, dice: Random) -> None:
         lambda: colleague.backfill(name, now - timedelta(seconds=dice.choice((3, 9))), now),
         lambda: colleague.delete_schedule(name),
     ]
-    world.errand(dice.choice(deeds)())
+    made = [job for job in world.jobs() if job.schedule_id is not None]
+    if made and dice.random() < 0.3:
+        _handle(world, dice, dice.choice(made))
+    else:
+        world.errand(dice.choice(deeds)())

@@ -19,8 +19,10 @@ from oncue.store.contract import Store
 
 When: TypeAlias = Literal["before", "after"]
 
-OPERATIONS = frozenset({"claim", "apply", "decide", "revise"})
-"""The calls of a node that decide something. An enqueue is one too, but it may take its client several calls."""
+OPERATIONS = frozenset(
+    {"claim", "apply", "decide", "revise", "rerun", "request_cancel", "prioritize", "pause", "resume"}
+)
+"""The calls that decide something. An enqueue is one too, but it may take its client several calls."""
 
 SERVER = "server"
 """A database with a clock of its own, and of no other dialect that the engine would have to know."""
@@ -48,6 +50,13 @@ class Carrier(NamedTuple):
     deliver: Callable[[datetime, Callable[[], Coroutine[Any, Any, Any]]], None]
     patience: float
     """How long a caller waits for an answer, in seconds."""
+
+
+class Stroke(NamedTuple):
+    """What happens to a process in the middle of a call: it dies (`fall` raises Crash), or stands still."""
+
+    when: When
+    fall: Callable[[], None]
 
 
 class Delay:
@@ -91,6 +100,7 @@ class Wire(Layer):
         self._crashes: dict[int, When] = {}
         self._losing: set[str] = set()
         self._slow: set[str] = set()
+        self._strokes: dict[str, Stroke] = {}
         if clock is not None:
             self.dialect = SERVER
 
@@ -106,6 +116,10 @@ class Wire(Layer):
         """The next answer of this verb takes as long as its caller has patience, or a good part of that."""
         self._slow.add(verb)
 
+    def strike(self, verb: str, stroke: Stroke) -> None:
+        """Something happens in the middle of the next call of this verb: before its effect, or after it."""
+        self._strokes[verb] = stroke
+
     def hold_up(self, until: datetime) -> None:
         """Until this instant of true time nothing arrives; then everything does, in whatever order."""
         self._held_until = until
@@ -118,6 +132,7 @@ class Wire(Layer):
         self._crashes.clear()
         self._losing.clear()
         self._slow.clear()
+        self._strokes.clear()
 
     @property
     def is_sound(self) -> bool:
@@ -169,17 +184,29 @@ class Wire(Layer):
             await self._wait_in_line(verb, lambda: self._done(method, args, kwargs, operation), operation, hurry)
         if trip := self._trip():
             await trip
+        if self._strokes:
+            await self._struck(verb, "before")
         reply = await self._done(method, args, kwargs, operation)
+        found = reply or reply is None  # some verbs have nothing to say
+        if self._strokes and found:
+            await self._struck(verb, "after")
         if reply and verb in self._slow:
             await self._dawdle(verb, hurry)
         if trip := self._trip():
             await trip
         if crash == "after":
             raise Crash(verb)
-        if error == "after" or (reply and verb in self._losing):
+        if error == "after" or (self._losing and found and verb in self._losing):
             self._losing.discard(verb)
             raise StoreUnavailable(f"{verb}: the reply was lost (simulated)")
         return reply
+
+    async def _struck(self, verb: str, when: When) -> None:
+        stroke = self._strokes.get(verb)
+        if stroke is not None and stroke.when == when:
+            del self._strokes[verb]
+            stroke.fall()
+            await Delay(0.0)  # whoever stands still by now goes on later
 
     async def _done(
         self, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any], operation: Operation | None

@@ -21,7 +21,7 @@ from oncue.engine.node import Pace, WorkerNode
 from oncue.engine.service import Service
 from oncue.engine.timekeeper import Timekeeper
 from oncue.errors import OncueError
-from oncue.model import Attempt, Batch, Job, JobFilter, Node, Schedule
+from oncue.model import DEFAULT_QUEUE, Attempt, Batch, Job, JobFilter, Node, Schedule
 from oncue.model import Slot as LedgerSlot
 from oncue.policy.lifecycle import Ended, entry_state
 from oncue.policy.options import Options
@@ -107,8 +107,9 @@ class World:
             self._wire(CLIENT, latency), self.clock, self.timeline, self.driver, self.history, self.hint
         )
         self.operator = Operator(self._wire(OPERATOR, 0.0).as_store(), self.server.now)
-        self.colleague = Operator(self._wire(OPERATOR, latency).as_store(), self.server.now)
-        """Another one, whose calls take as long as everybody's: what he does goes through `errand`."""
+        self._colleagues_line = self._wire(OPERATOR, latency)
+        self.colleague = Operator(self._colleagues_line.as_store(), self.server.now)
+        """Another one, whose calls take as long as everybody's, and fail: what he does goes through `errand`."""
         self._concurrency = concurrency
         self.crew = crew
         self._script = script
@@ -275,9 +276,15 @@ class World:
         """Tell the history that something is wrong from here on, for so long; with nobody in particular: None."""
         until = None if seconds is None else micros(self.server.now() + timedelta(seconds=seconds))
         self.troubled_until = max(self.troubled_until, self.clock.now() + timedelta(seconds=seconds or 0.0))
-        label = None if node is None else self.members[node].label
+        label = node if node in (None, OPERATOR) else self.members[node].label
         self.history.add(WORLD, "fault", what=what, node=label, until=until)
         self.disturbed()
+
+    def line(self, node: str | None) -> Wire:
+        """The line of one node, of the operator, or (None) of the client."""
+        if node is None:
+            return self.client.wire
+        return self._colleagues_line if node == OPERATOR else self.members[node].wire
 
     def disturbed(self, noticed: float = AT_ONCE) -> None:
         """Something was done from outside: there is no quiet time before everybody has noticed."""
@@ -296,12 +303,13 @@ class World:
         deadline: float | None = None,
         priority: int = 0,
         task: str = TASK,
+        queue: str = DEFAULT_QUEUE,
         keys: list[str] | None = None,
     ) -> Batch:
         now = self.server.now()
         visible_at = now + timedelta(seconds=delay)
         return Batch(
-            task=task, queue="default", priority=priority, state=entry_state(visible_at, now),
+            task=task, queue=queue, priority=priority, state=entry_state(visible_at, now),
             options=options.stored(), max_retries=max_retries, max_runtime=options.max_runtime, created_at=now,
             visible_at=visible_at, deadline_at=None if deadline is None else now + timedelta(seconds=deadline),
             enqueued_by="sim", retry_of=None, ids=finish(self.operator.store.reserve(len(jobs))),

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from tests.sim.bugs import deliveries, expiry, fencing, kit, leases, lifecycles, replies, slots, upkeep, wishes
+from tests.sim.bugs import (
+    deliveries,
+    expiry,
+    fencing,
+    kit,
+    leases,
+    lifecycles,
+    records,
+    replies,
+    slots,
+    upkeep,
+    wishes,
+)
 from tests.sim.bugs.kit import Bug
 
-PARTS = (fencing, leases, replies, lifecycles, deliveries, wishes, upkeep, slots, expiry)
+PARTS = (fencing, leases, replies, lifecycles, deliveries, wishes, upkeep, slots, expiry, records)
 """Importing them has filled the list."""
 
 BUGS: tuple[Bug, ...] = tuple(kit.BUGS)

@@ -128,6 +128,16 @@ def lock_for_ever(patch: Patch) -> None:
 
 
 @bug(
+    "a lead that never stays",
+    seen_in="Pulsar: brokers took the lead from each other in an endless loop (apache/pulsar#10522)",
+    run=runs.work,
+    caught_by="once faults stop, one leader stays",
+)
+def renewed_in_vain(patch: Patch) -> None:
+    patch.sql("renew", "expires_at = max(expires_at, :expires_at)", "expires_at = expires_at")
+
+
+@bug(
     "a leader that goes on after its lease",
     seen_in="Oban: a node that could not hold an election kept what it believed of itself (oban-bg/oban#1488)",
     run=runs.sleeping_leaders,

@@ -288,6 +288,37 @@ def pauses(seed: int) -> list[Violation]:
     return _recovered(world, 10.0)
 
 
+def limited_pauses(seed: int) -> list[Violation]:
+    """An operator pauses the queue, and gives it another limit before it is open again."""
+    dice = Random(f"limited pauses {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.1)), concurrency=2)
+    world.limit(3)
+    for _ in range(20):
+        _submit(world, dice.uniform(0, 6), [[Act(seconds=0.3)] * 2])
+    world.after(3.0, lambda: world.errand(world.colleague.pause("default")))
+    world.after(4.0, lambda: world.limit(4))
+    world.after(7.0, lambda: world.errand(world.colleague.resume("default")))
+    return _recovered(world, 8.0)
+
+
+def retried_cancels(seed: int) -> list[Violation]:
+    """Operators cancel what runs, and start it over."""
+    dice = Random(f"retried cancels {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.05)))
+    for _ in range(6):
+        _submit(world, dice.uniform(0, 1), [[Act(seconds=3.0), Act()]])
+    for number in range(12):
+        world.after(1.5 + number / 2, partial(_cancel_or_retry_one, world, dice))
+    return _recovered(world, 8.0)
+
+
+def crowded(seed: int) -> list[Violation]:
+    """In peace, and with more work than there are seats."""
+    world = _cluster(seed, concurrency=1)
+    _submit(world, 12.0, [[Act(seconds=1.0)] for _ in range(40)])
+    return _recovered(world, 13.0)
+
+
 def keeping_little(seed: int) -> list[Violation]:
     """Finished jobs are kept for ten seconds; some jobs wait for longer than that."""
     dice = Random(f"keeping little {seed}")
@@ -344,3 +375,11 @@ def _cancel_one(world: World, dice: Random) -> None:
     unfinished = [job for job in world.jobs() if not job.finished]
     if unfinished:
         world.errand(world.colleague.cancel(dice.choice(unfinished).id))
+
+
+def _cancel_or_retry_one(world: World, dice: Random) -> None:
+    job = dice.choice(world.jobs())
+    if not job.finished:
+        world.errand(world.colleague.cancel(job.id))
+    elif job.state == "cancelled":
+        world.errand(world.colleague.retry(job.id))

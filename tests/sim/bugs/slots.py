@@ -12,6 +12,7 @@ from typing import Any
 from oncue.engine.scheduler import Scheduler
 from oncue.model import Due, Schedule, Step
 from oncue.policy import schedules, slots
+from oncue.policy.triggers import trigger_of
 from oncue.store import sqlite_ledger, statements
 from oncue.store import sqlite_values as values
 from oncue.store.sqlite import SqliteStore
@@ -153,3 +154,43 @@ def edited_into_the_past(patch: Patch) -> None:
         return dataclasses.replace(begun, cursor=now - 3 * SECOND) if schedule.revision > 1 else begun
 
     begin = patch.replace(schedules, "_begun", back)
+
+
+@bug(
+    "a backfill without a limit",
+    seen_in="Airflow: two schedulers started more runs of a backfill than max_active_runs allowed "
+    "(apache/airflow#58752)",
+    run=runs.schedules,
+    caught_by="no more runs than max_instances",
+)
+def backfilled_at_once(patch: Patch) -> None:
+    patch.sql("with_room", "where s.max_instances > (", "where 1000 > (")
+    patch.sql("release_parked", "(select max_instances from oncue_schedules where id = :schedule_id)", "1000")
+
+
+@bug(
+    "a run that is started over beside another",
+    seen_in="Airflow: runs that were cleared to run again did not count as active ones (apache/airflow#1442)",
+    run=runs.schedules,
+    caught_by="no more runs than max_instances",
+)
+def started_over_beside(patch: Patch) -> None:
+    async def none(self: SqliteStore, schedule_id: int, limit: int) -> list[int]:
+        return []
+
+    patch.replace(SqliteStore, "unfinished", none)
+
+
+@bug(
+    "a schedule that outlives its deletion",
+    seen_in="Dkron: jobs that had been deleted went on being run (dkron-io/dkron#85)",
+    run=runs.schedules,
+    caught_by="what is deleted fires no more",
+)
+def fired_though_deleted(patch: Patch) -> None:
+    def goes_on(schedule: Schedule, now: datetime) -> Schedule:
+        begun: Schedule = begin(schedule, now)
+        deleted = schedule.deleted_at is not None
+        return dataclasses.replace(begun, next_run_at=trigger_of(begun).after(now)) if deleted else begun
+
+    begin = patch.replace(schedules, "_begun", goes_on)

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from oncue.clock import DatabaseClock
+from oncue.engine.holdings import Holdings
 from oncue.engine.rescue import Rescue
-from oncue.engine.worker import Claimer
+from oncue.engine.worker import Claimer, Flow
 from oncue.errors import StoreError
 from oncue.policy.lifecycle import lost
 from oncue.sim import driver
@@ -103,6 +104,33 @@ def pruned_unfinished(patch: Patch) -> None:
 )
 def rescued_by_the_clock(patch: Patch) -> None:
     patch.sql("overdue", "run_until < :before", "claimed_at < :before - 2000000")
+
+
+@bug(
+    "a rescue that takes its time",
+    seen_in="River: what a client held that crashed is running until a fixed time is over, an hour by default "
+    "(riverqueue/river#773)",
+    run=runs.endless,
+    caught_by="what nobody runs is taken over in time",
+)
+def rescued_late(patch: Patch) -> None:
+    patch.sql("bury", "expires_at <= :now", "expires_at <= :now - 30000000")
+    patch.sql("stranded", "n.expires_at > :now", "n.expires_at > :now - 30000000")
+
+
+@bug(
+    "a worker that hoards",
+    seen_in="Celery: workers held tasks that they had no process for, while others were idle "
+    "(OasisLMF/OasisPlatform#436)",
+    run=runs.crowded,
+    caught_by="a claim is begun in time",
+)
+def hoarded(patch: Patch) -> None:
+    def patient(self: Holdings, *rest: Any, patience: float, **kept: Any) -> None:
+        make(self, *rest, patience=HOUR, **kept)
+
+    make = patch.replace(Holdings, "__init__", patient)
+    patch.replace(Flow, "target", lambda self, ended, now, seats=0: 50)
 
 
 @bug(

@@ -56,6 +56,28 @@ def pause_unseen(patch: Patch) -> None:
 
 
 @bug(
+    "a new limit that opens a paused queue",
+    seen_in="Trigger.dev: whoever changed the concurrency of a paused queue had it work again "
+    "(triggerdotdev/trigger.dev#2745)",
+    run=runs.limited_pauses,
+    caught_by="a paused queue hands out nothing",
+)
+def opened_by_a_limit(patch: Patch) -> None:
+    patch.sql("limit", "version = version + 1", "paused_at = null, version = version + 1")
+
+
+@bug(
+    "a cancel that outlives a retry",
+    seen_in="Graylog: the flag of a job that had been cancelled stayed, and each later run of it stopped at once "
+    "(Graylog2/graylog2-server#20287)",
+    run=runs.retried_cancels,
+    caught_by="what is to be cancelled does not begin",
+)
+def cancelled_for_ever(patch: Patch) -> None:
+    patch.sql("apply", "case when c.from_state = 'running' then cancel_requested_at end", "cancel_requested_at")
+
+
+@bug(
     "priorities the wrong way round",
     seen_in="job-collection for Meteor: a job of low priority was taken before all the normal ones "
     "(vsivsi/meteor-job-collection#4)",

@@ -10,7 +10,17 @@ from oncue.model import TERMINAL
 from oncue.policy import options
 from oncue.policy.lifecycle import POISON
 from oncue.sim.checker.eras import when
-from oncue.sim.checker.evidence import LOST, Attempt, Evidence, Turn, claim_no, ends, is_taken_away
+from oncue.sim.checker.evidence import (
+    LEARNED_WITHIN,
+    LOST,
+    Attempt,
+    Evidence,
+    Turn,
+    claim_no,
+    ends,
+    is_by_hand,
+    is_taken_away,
+)
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
@@ -26,7 +36,10 @@ def _is_rightful(attempt: Attempt, evidence: Evidence) -> bool:
 
 @promise("nothing starts after the end")
 def _no_start_after_end(evidence: Evidence) -> Iterator[Broken]:
-    """A zombie may still begin what it holds; a node with a valid lease must not."""
+    """A zombie may still begin what it holds; a node with a valid lease must not.
+
+    Unless an operator ended what it holds, of which it has not heard yet.
+    """
     for story in evidence.jobs.values():
         changes = story.changes
         if not changes or not ends(changes[-1]):
@@ -38,7 +51,9 @@ def _no_start_after_end(evidence: Evidence) -> Iterator[Broken]:
                     yield Broken(f"job {story.id} was claimed after its end", (end, claim))
                 continue
             for attempt in turn.attempts:
-                is_late = when(end) + evidence.tolerance < when(attempt.start)
+                held = turn.number == claim_no(end) and is_by_hand(end)
+                known = LEARNED_WITHIN + evidence.lease if held else evidence.tolerance
+                is_late = when(end) + known < when(attempt.start)
                 if is_late and _is_rightful(attempt, evidence):
                     yield Broken(f"job {story.id} was started after its end", (end, attempt.start))
 

@@ -16,15 +16,20 @@ def _not_begun(evidence: Evidence) -> Iterator[Broken]:
     """Once somebody has asked a running job to stop, every later claim says so, and none of these is started.
 
     The claim that it ran under may still be started: its node does not know yet. An operator who gives the job another
-    state by hand takes the request back.
+    state by hand takes the request back. Nobody is to be cancelled without a request.
     """
     for story, turn in evidence.doomed:
         for attempt in turn.attempts:
             yield Broken(f"job {story.id} was started though it was to be cancelled", (*turn.claims, attempt.start))
+    asked: set[tuple[int, int]] = set()
     for story, request in evidence.cancels if evidence.complete else ():
         for claim in _claimed_after(story, request):
+            asked.add((story.id, claim_no(claim)))
             if not claim.fields["cancel_requested"]:
                 yield Broken(f"a claim of job {claim.fields['id']} does not know of its cancel", (request, claim))
+    for story, turn in evidence.doomed if evidence.complete else ():
+        if (story.id, turn.number) not in asked:
+            yield Broken(f"job {story.id} is to be cancelled, and nobody asked for that any more", tuple(turn.claims))
     for turn in evidence.stopped:
         for attempt in turn.attempts:
             if turn.stop is not None and when(turn.stop) + evidence.tolerance < when(attempt.start):

@@ -16,6 +16,8 @@ from oncue.sim.checker.eras import era_of, when
 from oncue.sim.history import Event
 
 FOREVER = 10**30
+LEARNED_WITHIN = 2_000_000
+"""How long a node may take to learn what an operator did, in microseconds, beside the rest of its lease."""
 OVERRUN = "over its maximum runtime"
 LOST = ("node_lost", "worker_startup_recovery")
 """What a change says of an attempt whose node is gone."""
@@ -40,6 +42,8 @@ class Final:
     schedules: tuple[Books, ...] = ()
     at: datetime | None = None
     """When that was."""
+    attempts: Mapping[int, Sequence[int]] | None = None
+    """For each job the claims whose attempts are on record, beside the one that the row itself tells of."""
 
 
 def claim_no(event: Event) -> int:
@@ -200,7 +204,12 @@ class Evidence:
         return map(self.events.__getitem__, sorted(places) if len(kinds) > 1 else places)
 
 
+def is_by_hand(change: Event) -> bool:
+    """Whether an operator said what became of a job."""
+    return BY_HAND in (change.fields["outcome"], change.fields["reason"])
+
+
 def is_taken_away(change: Event) -> bool:
     """Whether an attempt that may go on lost its right to: it is overlong, or an operator said so."""
     told = change.fields
-    return str(told["error"]).startswith(OVERRUN) or BY_HAND in (told["outcome"], told["reason"])
+    return str(told["error"]).startswith(OVERRUN) or is_by_hand(change)

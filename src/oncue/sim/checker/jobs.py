@@ -13,7 +13,7 @@ from oncue.policy.lifecycle import BY_HAND
 from oncue.sim.checker.eras import in_era_of, when
 from oncue.sim.checker.evidence import Evidence, JobStory, Turn, claim_no, ends
 from oncue.sim.checker.promises import Broken, promise
-from oncue.sim.history import Event, micros
+from oncue.sim.history import Event, checksum, micros, micros_or_none
 
 
 @promise("nothing acknowledged is lost")
@@ -103,7 +103,33 @@ def _ends_once(evidence: Evidence) -> Iterator[Broken]:
             ended = change if ends(change) else None
 
 
-_KEPT = ("state", "reason", "claim_no", "retry_count", "attempt", "crashes")
+_ASKED = ("task", "queue", "key", "options", "max_retries")
+_LIMITS = ("deadline_at", "start_by")
+
+
+@promise("a row is what was asked for")
+def _row_as_asked(evidence: Evidence) -> Iterator[Broken]:
+    """Its task, queue, key, options and arguments are as it was written, and its limits, unless it was started over."""
+    for job in evidence.final.jobs:
+        story = evidence.jobs.get(job.id)
+        if story is None or story.written is None:
+            continue
+        told = story.written.fields
+        names = [name for name in _ASKED if not (name == "key" and told.get("left_out", False))]
+        differing = [name for name in names if getattr(job, name) != told[name]]
+        if "args" in told and checksum(job.args) != told["args"]:
+            differing.append("args")
+        if evidence.complete and not told.get("parked", False) and not _started_over(story):
+            differing += [name for name in _LIMITS if micros_or_none(getattr(job, name)) != told.get(name)]
+        if differing:
+            yield Broken(f"job {job.id} was asked for with other {', '.join(differing)}", (story.written,))
+
+
+def _started_over(story: JobStory) -> bool:
+    return any(change.fields["from_state"] in TERMINAL for change in story.changes)
+
+
+_KEPT = ("state", "reason", "claim_no", "retry_count", "attempt", "crashes", "error")
 
 
 @promise("a row is what was written last")
@@ -117,6 +143,8 @@ def _row_is_last_change(evidence: Evidence) -> Iterator[Broken]:
             differing = [name for name in _KEPT if getattr(job, name) != last.fields[name]]
             if job.finished_at is not None and micros(job.finished_at) != last.fields["ended_at"]:
                 differing.append("finished_at")
+            if micros_or_none(job.started_at) != last.fields["started_at"]:
+                differing.append("started_at")
             if differing and (evidence.complete or ends(last)):
                 yield Broken(f"the row of job {job.id} differs in {', '.join(differing)}", (last,))
         elif job.finished and evidence.complete:
@@ -256,6 +284,28 @@ def _attempts_counted(evidence: Evidence) -> Iterator[Broken]:
                     yield Broken(message, (turn.claim, change))
                 elif not counted and any(_is_before(attempt.start, change, evidence) for attempt in turn.attempts):
                     yield Broken(f"an attempt of job {story.id} was not counted", (turn.attempts[0].start, change))
+
+
+@promise("every attempt is on record")
+def _on_record(evidence: Evidence) -> Iterator[Broken]:
+    """Of each attempt that a job went on after there is a row, and no other, as far back as they are kept."""
+    if evidence.final.attempts is None or not evidence.complete:
+        return
+    there = {job.id for job in evidence.final.jobs}
+    for story in evidence.jobs.values():
+        if story.id not in there:
+            continue
+        left = {claim_no(change): change for change in story.changes if _goes_on_record(change)}
+        kept = set(evidence.final.attempts.get(story.id, ()))
+        for number, change in left.items():
+            if number not in kept and (change.fields["ended_at"] or 0) >= evidence.pruned_before:
+                yield Broken(f"the attempt of job {story.id} under claim {number} is not on record", (change,))
+        for number in sorted(kept - left.keys()):
+            yield Broken(f"an attempt of job {story.id} under claim {number} is on record, and was not its last")
+
+
+def _goes_on_record(change: Event) -> bool:
+    return change.fields["outcome"] is not None and not ends(change)
 
 
 def _is_before(start: Event, change: Event, evidence: Evidence) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from oncue.model import WAITING
 from oncue.sim.checker.eras import ERA, era_of, in_era_of, when
-from oncue.sim.checker.evidence import Evidence, claim_no, ends, is_taken_away
+from oncue.sim.checker.evidence import Evidence, Turn, claim_no, ends, is_taken_away
 from oncue.sim.checker.leaders import LEADER, LEASES_TO_SETTLE
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
@@ -50,9 +50,9 @@ def _drains(evidence: Evidence) -> Iterator[Broken]:
 class Weather:
     """When something disturbed the cluster. Each disturbance may be felt for three leases."""
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, kinds: Sequence[str] = DISTURBING) -> None:
         self._settling = LEASES_TO_SETTLE * evidence.lease
-        spans = sorted(_disturbances(evidence))
+        spans = sorted(_disturbances(evidence, kinds))
         self._starts = [start for start, _ in spans]
         self._ends: list[int] = []
         for _, end in spans:
@@ -68,10 +68,10 @@ class Weather:
         return self._ends[begun_by_then - 1] + self._settling if begun_by_then else -1
 
 
-def _disturbances(evidence: Evidence) -> Iterator[tuple[int, int]]:
+def _disturbances(evidence: Evidence, kinds: Sequence[str]) -> Iterator[tuple[int, int]]:
     for era, known in enumerate(evidence.known):
         yield ERA * era, known
-    for event in evidence.told(*DISTURBING):
+    for event in evidence.told(*kinds):
         until = event.fields.get("until")
         yield when(event), when(event) if until is None else max(when(event), in_era_of(event, until))
 
@@ -168,6 +168,58 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
     for job_id, since in waiting.items():
         if late(job_id, evidence.events[-1]):
             yield Broken(f"job {job_id} waits for ever beside free seats", (since,))
+
+
+@promise("what nobody runs is taken over in time")
+def _taken_over(evidence: Evidence) -> Iterator[Broken]:
+    """What a dead node held, or one that never heard of its claim, does not stay so in peace. Asked for with `late`."""
+    if evidence.late is None or not evidence.certain:
+        return
+    # That somebody is declared lost is no excuse here: it may be what comes too late.
+    weather = Weather(evidence, [kind for kind in DISTURBING if kind != "lease.end"])
+    most, end = round(evidence.late * 1e6), when(evidence.events[-1])
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            since = _abandoned_at(turn, evidence)
+            if since is None:
+                continue
+            ways = [change for change in turn.changes if change.fields["from_state"] == "running"]
+            settled = when(ways[0]) if ways else end
+            waited = settled - max(since, weather.fine_since(settled))
+            if waited > most:
+                yield Broken(f"nobody took job {story.id} over for {waited / 1e6:g} s", (*turn.claims, *ways[:1]))
+
+
+def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
+    """Since when nobody runs what was claimed, if so: its node is gone, or was not told of it."""
+    if turn.claim is None:
+        return None
+    if turn.lease.closed or turn.claim.node in evidence.crashes:
+        return turn.lease.end
+    operation = evidence.operations.get(turn.claim.fields.get("op", -1))
+    answer = None if operation is None else operation.answer
+    return when(answer) if answer is not None and answer.kind == "claim.unknown" else None
+
+
+@promise("a claim is begun in time")
+def _begun(evidence: Evidence) -> Iterator[Broken]:
+    """In peace a node soon begins what it has claimed, or gives it back. Asked for with `late`.
+
+    It may keep it for half a lease, beside that.
+    """
+    if evidence.late is None or not evidence.certain:
+        return
+    weather, most = Weather(evidence), round(evidence.late * 1e6) + evidence.lease // 2
+    end = when(evidence.events[-1])
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            if turn.claim is None:
+                continue
+            ways = (*(attempt.start for attempt in turn.attempts), *turn.changes)
+            claimed, begun = when(turn.claim), min((when(event) for event in ways), default=end)
+            if begun - claimed > most and weather.was_fine(claimed, begun):
+                message = f"job {story.id} was claimed, and not begun for {(begun - claimed) / 1e6:g} s"
+                yield Broken(message, (turn.claim, *ways[:1]))
 
 
 def _can_tell_seats(evidence: Evidence) -> bool:

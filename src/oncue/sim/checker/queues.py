@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from oncue.sim.checker.eras import when
-from oncue.sim.checker.evidence import FOREVER, Attempt, Evidence
+from oncue.sim.checker.evidence import FOREVER, LEARNED_WITHIN, Attempt, Evidence
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
-
-LEARNED_WITHIN = 2_000_000
-"""How long a node may take to learn of a new limit, in microseconds, beside the rest of its lease."""
 
 
 @promise("a paused queue hands out nothing")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from oncue.model import Revision, Slot
+from oncue.model import TERMINAL, Revision, Slot
 from oncue.policy.audit import audit
 from oncue.policy.triggers import trigger_of
 from oncue.sim.checker.evidence import FOREVER, Books, Evidence, ends
@@ -91,31 +91,75 @@ def _not_early(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("no more runs than max_instances")
 def _max_instances(evidence: Evidence) -> Iterator[Broken]:
-    """When a slot fires, fewer of its schedule's jobs are unfinished. Parked jobs count from their first claim."""
+    """When a slot fires, or a run is started over, fewer of its schedule's jobs are unfinished.
+
+    A parked job was let go some time between its slot's decision and its first claim: so many as could run at once at
+    any moment of that may do so then.
+    """
     most = {
         (books.schedule.id, revision.revision): revision.max_instances
         for books in evidence.final.schedules
         for revision in books.revisions
     }
-    revisions: dict[int, int] = {}
-    owners: dict[int, int] = {}
-    unfinished: dict[int, set[int]] = defaultdict(set)
-    for event in evidence.told("revision", "slot", "change", "claim") if evidence.certain else ():
+    runs = _Runs(most)
+    for event in evidence.told("revision", "slot", "job", "change", "claim") if evidence.certain else ():
+        among = runs.note(event)
+        if among is not None:
+            what = f"slot {event.fields['at']} fired" if event.kind == "slot" else f"job {event.fields['id']} ran"
+            yield Broken(f"{what} while {among} were unfinished", (event,))
+
+
+class _Runs:
+    """The unfinished jobs of every schedule. `most`: how many each of its revisions allows."""
+
+    def __init__(self, most: Mapping[tuple[int, int], int]) -> None:
+        self._most = most
+        self._revisions: dict[int, int] = {}
+        self._owners: dict[int, int] = {}
+        self._parked: dict[int, int] = {}
+        """Those that nobody has claimed yet, and under which revision they were made."""
+        self._unfinished: dict[int, set[int]] = defaultdict(set)
+
+    @staticmethod
+    def job_of(event: Event) -> int:
+        job: int = event.fields["job" if event.kind == "slot" else "id"]
+        return job
+
+    def note(self, event: Event) -> list[int] | None:
+        """What ran already beside a job that begins to, if there were too many."""
         told = event.fields
         if event.kind == "revision":
-            revisions[told["schedule"]] = told["revision"]
-        elif event.kind == "slot" and told["job"] is not None:
-            owners[told["job"]] = told["schedule"]
+            self._revisions[told["schedule"]] = told["revision"]
+            return None
+        job = self.job_of(event)
+        if event.kind == "slot" and job is not None:
+            self._owners[job] = told["schedule"]
             if told["reason"] == "backfill":
-                continue
-            running = unfinished[told["schedule"]]
-            if len(running) >= most.get((told["schedule"], revisions.get(told["schedule"], 1)), FOREVER):
-                yield Broken(f"slot {told['at']} fired while {sorted(running)} were unfinished", (event,))
-            running.add(told["job"])
-        elif event.kind == "claim" and told["id"] in owners:
-            unfinished[owners[told["id"]]].add(told["id"])
-        elif event.kind == "change" and told["id"] in owners and told["accepted"] and ends(event):
-            unfinished[owners[told["id"]]].discard(told["id"])
+                self._parked[job] = self._revisions.get(told["schedule"], 1)
+                return None
+            return self._add(job)
+        if event.kind == "job" and told.get("retry_of") is not None:
+            self._owners[job] = told["schedule"]
+            return self._add(job)
+        return self._run(event, job) if job in self._owners else None
+
+    def _run(self, event: Event, job: int) -> list[int] | None:
+        if event.kind == "claim" and job in self._parked:
+            return self._add(job, self._parked.pop(job))
+        if event.kind == "change" and event.fields["accepted"]:
+            if ends(event):
+                self._unfinished[self._owners[job]].discard(job)
+            elif event.fields["from_state"] in TERMINAL:
+                return self._add(job)
+        return None
+
+    def _add(self, job: int, since: int | None = None) -> list[int] | None:
+        owner = self._owners[job]
+        running, now = self._unfinished[owner], self._revisions.get(owner, 1)
+        before = sorted(running)
+        running.add(job)
+        most = max(self._most.get((owner, revision), FOREVER) for revision in range(since or now, now + 1))
+        return before if len(before) >= most else None
 
 
 @promise("cursors only grow")
@@ -148,6 +192,26 @@ def _accounted_for(evidence: Evidence) -> Iterator[Broken]:
             yield Broken(f"slot {when} of {schedule.name} is {fate.verdict}: {fate.reason}")
 
 
+@promise("what is deleted fires no more")
+def _gone(evidence: Evidence) -> Iterator[Broken]:
+    """A schedule that somebody deleted decides nothing after that, whatever its revisions say.
+
+    The deletion is its last revision, and gives up what was due by then.
+    """
+    names = {books.schedule.id: books.schedule.name for books in evidence.final.schedules if books.schedule.deleted_at}
+    edits: dict[int, Event] = {}
+    later: dict[int, list[Event]] = {}
+    for event in evidence.told("revision", "slot") if names and evidence.certain else ():
+        schedule = event.fields["schedule"]
+        if event.kind == "revision":
+            edits[schedule], later[schedule] = event, []
+        elif schedule in edits and event.fields.get("op") != edits[schedule].fields.get("op"):
+            later[schedule].append(event)
+    for schedule, name in names.items():
+        for slot in later.get(schedule, ()):
+            yield Broken(f"slot {slot.fields['at']} was decided after {name} was deleted", (edits[schedule], slot))
+
+
 @promise("the ledger is what was decided")
 def _ledger(evidence: Evidence) -> Iterator[Broken]:
     """Each verdict is a row, and each row was a verdict, as far back as the ledger goes."""
@@ -162,9 +226,9 @@ def _compared(books: Books, verdicts: Sequence[Event]) -> Iterator[Broken]:
     horizon = 0 if books.schedule.horizon is None else micros(books.schedule.horizon)
     decided = {_told(verdict): verdict for verdict in verdicts if verdict.fields["at"] >= horizon}
     rows = {_kept(row): row for row in books.slots if micros(row.scheduled_for) >= horizon}
-    for fate in decided.keys() - rows.keys():
+    for fate in sorted(decided.keys() - rows.keys(), key=repr):
         yield Broken(f"slot {fate[0]} of {books.schedule.name} is not in the ledger as decided", (decided[fate],))
-    for fate in rows.keys() - decided.keys():
+    for fate in sorted(rows.keys() - decided.keys(), key=repr):
         yield Broken(f"slot {fate[0]} of {books.schedule.name} is in the ledger, and nobody decided it so")
 
 
