@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ DIARY = "tests.cli.diary:app"
 BAKERY = "tests.cli.bakery:app"
 APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery")
 ROOT = Path(__file__).parents[2]
+OURS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+"""Where a process finds this oncue and these tests, whatever else is installed."""
+PATIENCE = 60.0
 
 
 @dataclass
@@ -131,16 +135,18 @@ def work_off(url: str) -> None:
 
 # --- processes ------------------------------------------------------------------------------------------------------
 
+_numbers = count(1)
+
 
 class Process:
-    """A worker process, and what it has said so far."""
+    """A worker process, and what it has said so far. Each has a log of its own: several may be in one folder."""
 
     def __init__(self, folder: Path, url: str, *arguments: str, **environment: str) -> None:
-        self._log = (folder / "worker.log").open("w+b")
+        self._log = (folder / f"process{next(_numbers)}.log").open("xb")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "oncue", *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment},
+            env={**os.environ, "PYTHONPATH": OURS, "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment},
             stdout=self._log,
             stderr=self._log,
             # Tests that run in the background inherit a Ctrl-C that is ignored; what they start must hear it.
@@ -151,8 +157,8 @@ class Process:
     def said(self) -> str:
         return Path(self._log.name).read_text()
 
-    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-        end = time.monotonic() + seconds
+    def until(self, condition: Callable[[], Any]) -> Any:
+        end = time.monotonic() + PATIENCE
         while not (found := condition()):
             if time.monotonic() > end or (self.process.poll() is not None and not condition()):
                 raise AssertionError(
@@ -161,11 +167,11 @@ class Process:
             time.sleep(0.01)
         return found
 
-    def says(self, text: str, seconds: float = 20.0) -> None:
-        self.until(lambda: text in self.said, seconds)
+    def says(self, text: str) -> None:
+        self.until(lambda: text in self.said)
 
-    def ends(self, seconds: float = 20.0) -> int:
-        return self.process.wait(seconds)
+    def ends(self) -> int:
+        return self.process.wait(PATIENCE)
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from oncue import Job, Oncue
 from oncue.model import Node, Schedule
 from oncue.settings import BARE_NAMES
 from tests.examples.conftest import ROOT, SOURCE
+from tests.ports import free_port
 from tests.process.nursery import Forked, Nursery
 from tests.process.processes import until
 
@@ -189,13 +189,6 @@ class Services:
     def _situation(self) -> str:
         logs = [f"--- {service.name} ({service.process.poll()})\n{service.said[-3000:]}" for service in self._services]
         return "\n".join([*map(str, self.runs()), *logs])
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def clean_environment() -> dict[str, str]:

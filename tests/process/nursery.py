@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+OURS = (ROOT / "src", ROOT)
+"""Where a process finds this oncue and these tests, whatever else is installed."""
 PRELOADED = (
     "asyncpg", "uvloop", "oncue.app", "oncue.cli.worker", "oncue.cli.root", "oncue.server.address", "oncue.sim.history",
     "oncue.store.postgres", "oncue.store.sqlite", "concurrent.futures.thread",
@@ -87,7 +89,7 @@ class Forked:
 
 
 class Nursery:
-    def __init__(self, *more: str, path: Sequence[Path] = (ROOT,)) -> None:
+    def __init__(self, *more: str, path: Sequence[Path] = OURS) -> None:
         """With more modules than the usual ones, and other folders to find modules in."""
         self._lock = threading.Lock()
         self._process = subprocess.Popen(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Process, on_database
+from tests.cli.conftest import PATIENCE, Process, on_database
 from tests.cli.test_worker import free_address, get
 
 
@@ -36,7 +36,7 @@ def ask(address: str, method: str, path: str, body: str | None = None, **headers
     data = None if body is None else body.encode()
     request = urllib.request.Request(f"http://{address}{path}", data, named, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
             return reply.status, json.loads(reply.read())
     except urllib.error.HTTPError as error:
         with error:

@@ -21,7 +21,8 @@ from oncue import Job, Oncue
 from oncue.model import UNFINISHED
 from tests.examples.conftest import ROOT
 from tests.examples.crawler.conftest import SOURCE
-from tests.examples.services import LEASE, PATIENCE, Service, clean_environment, free_port, get
+from tests.examples.services import LEASE, PATIENCE, Service, clean_environment, get
+from tests.ports import free_port
 from tests.process.processes import until
 
 T = TypeVar("T")
