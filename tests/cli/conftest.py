@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,6 +19,7 @@ from oncue import Oncue
 from oncue.cli import run
 from oncue.model import TERMINAL
 from oncue.settings import BARE_NAMES
+from tests.process.nursery import nursery
 
 SHOP = "tests.cli.shop:app"
 DIARY = "tests.cli.diary:app"
@@ -139,23 +138,17 @@ _numbers = count(1)
 
 
 class Process:
-    """A worker process, and what it has said so far. Each has a log of its own: several may be in one folder."""
+    """A process of `oncue …`, and what it has said so far. Each has a log of its own: several may be in one folder."""
 
     def __init__(self, folder: Path, url: str, *arguments: str, **environment: str) -> None:
-        self._log = (folder / f"process{next(_numbers)}.log").open("xb")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "oncue", *arguments],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": OURS, "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment},
-            stdout=self._log,
-            stderr=self._log,
-            # Tests that run in the background inherit a Ctrl-C that is ignored; what they start must hear it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        self._log = folder / f"process{next(_numbers)}.log"
+        self._log.touch()
+        ours = {**os.environ, "PYTHONPATH": OURS, "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment}
+        self.process = nursery().start(["oncue", *arguments], folder, ours, self._log)
 
     @property
     def said(self) -> str:
-        return Path(self._log.name).read_text()
+        return self._log.read_text()
 
     def until(self, condition: Callable[[], Any]) -> Any:
         end = time.monotonic() + PATIENCE
@@ -177,7 +170,6 @@ class Process:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self._log.close()
 
 
 Start = Callable[..., Process]

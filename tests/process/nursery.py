@@ -32,7 +32,8 @@ OURS = (ROOT / "src", ROOT)
 """Where a process finds this oncue and these tests, whatever else is installed."""
 PRELOADED = (
     "asyncpg", "uvloop", "oncue.app", "oncue.cli.worker", "oncue.cli.root", "oncue.server.address", "oncue.sim.history",
-    "oncue.store.postgres", "oncue.store.sqlite", "concurrent.futures.thread",
+    "oncue.store.postgres", "oncue.store.sqlite", "concurrent.futures.thread", "oncue.cli.serve", "oncue.server.api",
+    "uvicorn.protocols.http.h11_impl",
 )  # fmt: skip
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -196,6 +197,8 @@ def become(order: dict[str, Any]) -> None:
         os.dup2(opened, number)
         os.close(opened)
     os.dup2(1, 2)
+    # Tests that run in the background inherit a Ctrl-C that is ignored; what they start must hear it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
