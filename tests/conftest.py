@@ -17,8 +17,14 @@ import pytest
 
 from oncue.store import PostgresStore, SqliteStore, Store, connect
 from tests import postgres
+from tests.dealing import dealt
 
 BACK_ENDS = ("sqlite", "postgres")
+LONG = (
+    "tests/process/", "tests/sim/", "tests/examples/", "tests/cli/", "tests/engine/test_processes",
+    "tests/server/test_fuzz", "tests/server/test_processes", "tests/store/test_model_machine", "tests/store/test_faults",
+)  # fmt: skip
+"""Where the tests are that take long: they start processes, wait for leases, or run simulations."""
 TEMPLATE = "oncue_template"
 
 # To truncate a table with its indexes takes as long as most tests take, so the few rows of a small one are deleted.
@@ -51,6 +57,12 @@ select pg_terminate_backend(pid) from pg_stat_activity where datname = current_d
 """
 
 _numbers = count(1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each of several workers begins with what takes long, so that none is alone with it in the end."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = dealt(items, workers, lambda item: item.nodeid.startswith(LONG))
 
 
 @pytest.fixture(autouse=True)
