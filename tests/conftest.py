@@ -22,7 +22,8 @@ from tests.dealing import dealt
 BACK_ENDS = ("sqlite", "postgres")
 LONG = (
     "tests/process/", "tests/sim/", "tests/examples/", "tests/cli/", "tests/engine/test_processes",
-    "tests/server/test_fuzz", "tests/server/test_processes", "tests/store/test_model_machine", "tests/store/test_faults",
+    "tests/server/test_fuzz", "tests/server/test_processes", "tests/store/test_faults",
+    "tests/store/test_model_machine",
 )  # fmt: skip
 """Where the tests are that take long: they start processes, wait for leases, or run simulations."""
 TEMPLATE = "oncue_template"
