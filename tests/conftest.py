@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import asyncpg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from oncue.store import PostgresStore, SqliteStore, Store, connect
 from tests import postgres
@@ -56,6 +58,18 @@ end $$
 SHOW_OUT = """
 select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
 """
+
+# The same examples everywhere and every time, however slow a machine is; `ONCUE_EXAMPLES=1000` tries so many others.
+EXAMPLES = int(os.environ.get("ONCUE_EXAMPLES", "0"))
+settings.register_profile(
+    "oncue",
+    derandomize=not EXAMPLES,
+    max_examples=EXAMPLES or settings.default.max_examples,  # type: ignore[union-attr]
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("oncue")
 
 _numbers = count(1)
 
