@@ -35,7 +35,7 @@ class Aside:
         self.farewells: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(90)
 
     def close(self) -> None:
         for farewell in reversed(self.farewells):
@@ -99,6 +99,9 @@ def aside() -> Iterator[Aside]:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of the surroundings; and what does get an answer may take its time."""
+    monkeypatch.setattr(routing, "READ_SECONDS", 60.0)
+    monkeypatch.setattr(routing, "CHANGE_SECONDS", 60.0)
     monkeypatch.delenv("ONCUE_URL", raising=False)
     monkeypatch.delenv("ONCUE_TOKEN", raising=False)
 

@@ -115,6 +115,13 @@ class World:
         return (await app.jobs(), await app.schedules(), queues, tokens, await store.audit_log())
 
 
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does get an answer may take its time: on a busy machine it does."""
+    monkeypatch.setattr(routing, "READ_SECONDS", 60.0)
+    monkeypatch.setattr(routing, "CHANGE_SECONDS", 60.0)
+
+
 MakeApi = Callable[..., Api]
 
 
