@@ -70,7 +70,7 @@ def test_a_signal_drains_in_order(start: Start, database_url: str, tmp_path: Pat
     address = free_address()
     worker, first = napping(start, database_url, tmp_path, "--http", address)
     assert get(address, "/health") == (200, '{"status":"ok"}')
-    assert get(address, "/health/ready")[0] == 200
+    worker.until(lambda: get(address, "/health/ready")[0] == 200)
     worker.process.send_signal(signal.SIGTERM)
     worker.says("draining: 1 running, 0 waiting")
     second = enqueue(database_url, "add", a=1)

@@ -20,7 +20,7 @@ from oncue.server.health import Readiness
 from oncue.server.http import HttpServer
 from tests.app.watching import Watcher
 from tests.client.proxy import Proxy
-from tests.server.conftest import a_shop
+from tests.server.conftest import a_shop, let_take_time
 
 T = TypeVar("T")
 
@@ -100,8 +100,7 @@ def aside() -> Iterator[Aside]:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No settings of the surroundings; and what does get an answer may take its time."""
-    monkeypatch.setattr(routing, "READ_SECONDS", 60.0)
-    monkeypatch.setattr(routing, "CHANGE_SECONDS", 60.0)
+    let_take_time(monkeypatch)
     monkeypatch.delenv("ONCUE_URL", raising=False)
     monkeypatch.delenv("ONCUE_TOKEN", raising=False)
 

@@ -16,7 +16,8 @@ from pydantic import TypeAdapter
 from oncue import Oncue
 from oncue.control import Scope
 from oncue.observe.prometheus import PrometheusMetrics
-from oncue.server.api import Door, Gate, admin_api, routing
+from oncue.server import health
+from oncue.server.api import Door, Gate, admin_api, auth, routing
 from oncue.server.api.models.base import ProblemDocument
 from oncue.server.api.routing import DeclaredRoute
 from oncue.server.health import Readiness
@@ -117,9 +118,16 @@ class World:
 
 @pytest.fixture(autouse=True)
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_take_time(monkeypatch)
+
+
+def let_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does get an answer may take its time: on a busy machine it does."""
-    monkeypatch.setattr(routing, "READ_SECONDS", 60.0)
-    monkeypatch.setattr(routing, "CHANGE_SECONDS", 60.0)
+    for module, name in (
+        (routing, "READ_SECONDS"), (routing, "CHANGE_SECONDS"), (auth, "GATE_SECONDS"), (health, "DATABASE_SECONDS"),
+        (health, "BACKLOG_SECONDS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 60.0)
 
 
 MakeApi = Callable[..., Api]

@@ -87,7 +87,7 @@ def test_bound_elsewhere_only_health_answers_without_a_token(start: Any, sqlite_
 
 def test_a_worker_answers_no_more_than_it_must(start: Any, sqlite_url: str) -> None:
     where = free_address()
-    start(sqlite_url, "worker", "--http", where)
-    assert get(where, "/health/ready")[0] == 200
+    worker = start(sqlite_url, "worker", "--http", where)
+    worker.until(lambda: get(where, "/health/ready")[0] == 200)
     assert "oncue_is_leader" in get(where, "/metrics")[1]
     assert ask(where, "GET", "/api/admin/jobs")[0] == 404
