@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
-
-_kept: list[socket.socket] = []
 
 
 def free_port() -> int:
@@ -16,6 +15,6 @@ def free_port() -> int:
     kept = socket.socket()
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as those who listen do: else they could not
     kept.bind(("127.0.0.1", 0))
-    _kept.append(kept)
+    atexit.register(kept.close)
     port: int = kept.getsockname()[1]
     return port
