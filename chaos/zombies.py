@@ -49,7 +49,7 @@ def run(stage: Stage, amount: int) -> None:
     with cluster.load(*LOAD, pause=0.15, times=1, seconds=0.6):
         made = 0
         while made < amount:
-            made += rise(stage, chosen(stage, crew, client, [next(plan) for plan in plans][: amount - made]))
+            made += len(rise(stage, chosen(stage, crew, client, [next(plan) for plan in plans][: amount - made])))
     cluster.kill(client)
     stage.finish(crew)
 
@@ -74,8 +74,8 @@ def chosen(stage: Stage, crew: list[Process], client: Process, points: Sequence[
     return zombies
 
 
-def rise(stage: Stage, wanted: list[Zombie]) -> int:
-    """Stop them, wait until others have taken over, and let them go on. How many stood still where they were to."""
+def rise(stage: Stage, wanted: list[Zombie]) -> list[Point]:
+    """Stop them, wait until others have taken over, and let them go on. Where they stood still, those that did."""
     nodes = stage.node_ids()
     zombies = stopped(stage, wanted)
     stage.outcome.done["zombies that were not to be had"] += len(wanted) - len(zombies)
@@ -93,7 +93,7 @@ def rise(stage: Stage, wanted: list[Zombie]) -> int:
         zombie.process.send(SIGCONT)
     for zombie in zombies:
         judge(stage, zombie)
-    return len(zombies)
+    return [zombie.point for zombie in zombies]
 
 
 def stopped(stage: Stage, wanted: list[Zombie]) -> list[Zombie]:

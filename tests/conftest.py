@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from oncue.store import PostgresStore, SqliteStore, Store, connect
 from tests import postgres
+from tests.dealing import dealt
 
 BACK_ENDS = ("sqlite", "postgres")
+LONG = (
+    "tests/process/", "tests/sim/", "tests/examples/", "tests/cli/", "tests/engine/test_processes",
+    "tests/server/test_fuzz", "tests/server/test_processes", "tests/store/test_faults",
+    "tests/store/test_model_machine",
+)  # fmt: skip
+"""Where the tests are that take long: they start processes, wait for leases, or run simulations."""
 TEMPLATE = "oncue_template"
 
 # To truncate a table with its indexes takes as long as most tests take, so the few rows of a small one are deleted.
@@ -50,7 +61,25 @@ SHOW_OUT = """
 select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
 """
 
+# The same examples everywhere and every time, however slow a machine is; `ONCUE_EXAMPLES=1000` tries so many others.
+EXAMPLES = int(os.environ.get("ONCUE_EXAMPLES", "0"))
+settings.register_profile(
+    "oncue",
+    derandomize=not EXAMPLES,
+    max_examples=EXAMPLES or settings.default.max_examples,  # type: ignore[union-attr]
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("oncue")
+
 _numbers = count(1)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each of several workers begins with what takes long, so that none is alone with it in the end."""
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = dealt(items, workers, lambda item: item.nodeid.startswith(LONG))
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +127,32 @@ async def _execute(url: str, statement: str) -> None:
         await connection.close()
 
 
+class Sweeper:
+    """Empties a database, on a connection that is kept: a new one for each test costs ten times as much."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def sweep(self) -> None:
+        try:
+            self._swept()
+        except psycopg.OperationalError:  # a test has shown out everybody
+            self.close()
+            self._swept()
+
+    def _swept(self) -> None:
+        if self._connection is None:
+            self._connection = psycopg.connect(self._url, autocommit=True)
+        self._connection.execute(SHOW_OUT)
+        self._connection.execute(EMPTY_TABLES)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
 @pytest.fixture(scope="session")
 def worker_database(postgres_server: postgres.Server, worker_id: str) -> str:
     """The address of this worker's database. A clone for each test is 20 times slower than emptying this one."""
@@ -106,10 +161,17 @@ def worker_database(postgres_server: postgres.Server, worker_id: str) -> str:
     return postgres_server.url(name)
 
 
+@pytest.fixture(scope="session")
+def sweeper(worker_database: str) -> Iterator[Sweeper]:
+    sweeper = Sweeper(worker_database)
+    yield sweeper
+    sweeper.close()
+
+
 @pytest.fixture
-def postgres_url(worker_database: str, runner: asyncio.Runner) -> str:
+def postgres_url(worker_database: str, sweeper: Sweeper) -> str:
     """The address of a migrated, empty PostgreSQL database."""
-    runner.run(_execute(worker_database, f"{SHOW_OUT}; {EMPTY_TABLES}"))
+    sweeper.sweep()
     return worker_database
 
 

@@ -15,23 +15,32 @@ import pytest
 from oncue.child import interrupt
 
 told: list[str] = []
+begun = threading.Event()
 
 
 @pytest.fixture
-def soon() -> Iterator[threading.Timer]:
-    """Once it is started, a signal interrupts what runs a moment later."""
+def soon() -> Iterator[threading.Thread]:
+    """Once it is started, a signal interrupts the work a moment after that has begun."""
     tracing, told[:] = sys.gettrace(), []
+    begun.clear()
     before = signal.signal(signal.SIGUSR1, lambda number, frame: interrupt(frame, SystemExit))
-    timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGUSR1))
-    yield timer
-    timer.join()
+    thread = threading.Thread(target=disturb)
+    yield thread
+    thread.join()
     signal.signal(signal.SIGUSR1, before)
     sys.settrace(tracing)
+
+
+def disturb() -> None:
+    begun.wait()
+    time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGUSR1)
 
 
 def endless() -> None:
     total = 0
     try:
+        begun.set()
         while True: total += 1  # noqa: E701  # fmt: skip
     finally:
         told.append("finally")
@@ -39,6 +48,7 @@ def endless() -> None:
 
 def conditional(go_on: bool = True) -> None:
     try:
+        begun.set()
         while go_on:
             pass
     finally:
@@ -48,6 +58,7 @@ def conditional(go_on: bool = True) -> None:
 def computing(go_on: bool = True) -> None:
     total = 0
     try:
+        begun.set()
         while go_on:
             total += sum(range(10))
     except SystemExit:
@@ -59,6 +70,7 @@ def computing(go_on: bool = True) -> None:
 
 def counting() -> None:
     try:
+        begun.set()
         for _ in itertools.count():
             pass
     finally:
@@ -74,6 +86,7 @@ def nested() -> None:
 
 def sleeping() -> None:
     try:
+        begun.set()
         time.sleep(60)
     finally:
         told.append("finally")
@@ -91,7 +104,7 @@ def sleeping() -> None:
     ],
 )
 def test_an_interruption_runs_every_finally(
-    soon: threading.Timer, work: Callable[[], None], expected: list[str]
+    soon: threading.Thread, work: Callable[[], None], expected: list[str]
 ) -> None:
     def interrupted() -> None:
         soon.start()

@@ -170,7 +170,7 @@ async def test_a_real_worker_stops_an_attempt_that_was_taken_from_it(app: Oncue)
             stopped.set()
             raise
 
-    async with asyncio.timeout(20), app.worker():
+    async with asyncio.timeout(60), app.worker():
         receipt = await wait.aenqueue()
         await started.wait()
         await app.set_status(receipt.id, "succeeded")

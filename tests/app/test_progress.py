@@ -19,7 +19,7 @@ def app(make_app: MakeApp, database_url: str) -> Oncue:
 
 async def shown(app: Oncue, job_id: int, fraction: float) -> Job:
     """The job, once its row shows this."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (job := await app.job(job_id)).progress != fraction:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return job
@@ -38,7 +38,7 @@ async def test_progress_is_shown_while_a_job_runs_and_belongs_to_its_attempt(app
     @app.task
     def count() -> None:
         current_job().progress(0.25)
-        over.wait(20)
+        over.wait(60)
 
     watcher = Watcher(app)
     async with app.worker():

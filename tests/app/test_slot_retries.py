@@ -128,6 +128,18 @@ async def test_what_was_repeated_with_success_is_not_repeated_again(app: Oncue) 
     assert len(await app.jobs()) == 3
 
 
+@pytest.mark.contract("SLOT-3")
+async def test_what_another_retry_has_done_is_not_repeated_by_way_of_one_that_was_cancelled(app: Oncue) -> None:
+    failed = await a_failed_run(app, "at_most_once")
+    cancelled = await app.retry(failed.id)
+    await app.cancel(cancelled.id)
+    done = await app.retry(failed.id)
+    await succeed(app, done.id)
+    with pytest.raises(Conflict, match=f"^job {cancelled.id} was retried as job {done.id}, which succeeded$"):
+        await app.retry(cancelled.id)
+    assert len(await app.jobs()) == 3
+
+
 async def test_that_it_succeeded_matters_more_than_what_runs_just_now(app: Oncue) -> None:
     failed = await a_failed_run(app, "at_most_once")
     again = await app.retry(failed.id)

@@ -11,14 +11,17 @@ from oncue.model import TERMINAL
 
 
 class Watcher:
-    """Hears of every attempt that begins and of every job that ends on the workers of an application."""
+    """Hears of every attempt that begins and of every job that ends on the workers of an application.
+
+    What is past its time is ended by whoever comes first: the one that claims it, or the leader that looks for such.
+    """
 
     def __init__(self, app: Oncue) -> None:
         self._app = app
         self._begun: set[int] = set()
         self._ended: set[int] = set()
         self._news = asyncio.Event()
-        app.telemetry.subscribe(self._hear, "job.start", "job.stop")
+        app.telemetry.subscribe(self._hear, "job.start", "job.stop", "expire")
 
     def _hear(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         if event == "job.start":
@@ -37,7 +40,7 @@ class Watcher:
         return [await self._app.job(job_id) for job_id in wanted]
 
     async def _until(self, holds: Any) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not holds():
                 self._news.clear()
                 await self._news.wait()

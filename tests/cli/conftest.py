@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,16 @@ from oncue import Oncue
 from oncue.cli import run
 from oncue.model import TERMINAL
 from oncue.settings import BARE_NAMES
+from tests.process.nursery import nursery
 
 SHOP = "tests.cli.shop:app"
 DIARY = "tests.cli.diary:app"
 BAKERY = "tests.cli.bakery:app"
 APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery")
 ROOT = Path(__file__).parents[2]
+OURS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+"""Where a process finds this oncue and these tests, whatever else is installed."""
+PATIENCE = 60.0
 
 
 @dataclass
@@ -131,34 +134,24 @@ def work_off(url: str) -> None:
 
 # --- processes ------------------------------------------------------------------------------------------------------
 
+_numbers = count(1)
+
 
 class Process:
-    """A worker process, and what it has said so far."""
+    """A process of `oncue …`, and what it has said so far. Each has a log of its own: several may be in one folder."""
 
     def __init__(self, folder: Path, url: str, *arguments: str, **environment: str) -> None:
-        self._log = (folder / "worker.log").open("w+b")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "oncue", *arguments],
-            cwd=folder,
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-                "DATABASE_URL": url,
-                "ONCUE_APP": SHOP,
-                **environment,
-            },
-            stdout=self._log,
-            stderr=self._log,
-            # Tests that run in the background inherit a Ctrl-C that is ignored; what they start must hear it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
+        self._log = folder / f"process{next(_numbers)}.log"
+        self._log.touch()
+        ours = {**os.environ, "PYTHONPATH": OURS, "DATABASE_URL": url, "ONCUE_APP": SHOP, **environment}
+        self.process = nursery().start(["oncue", *arguments], folder, ours, self._log)
 
     @property
     def said(self) -> str:
-        return Path(self._log.name).read_text()
+        return self._log.read_text()
 
-    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-        end = time.monotonic() + seconds
+    def until(self, condition: Callable[[], Any]) -> Any:
+        end = time.monotonic() + PATIENCE
         while not (found := condition()):
             if time.monotonic() > end or (self.process.poll() is not None and not condition()):
                 raise AssertionError(
@@ -167,17 +160,16 @@ class Process:
             time.sleep(0.01)
         return found
 
-    def says(self, text: str, seconds: float = 20.0) -> None:
-        self.until(lambda: text in self.said, seconds)
+    def says(self, text: str) -> None:
+        self.until(lambda: text in self.said)
 
-    def ends(self, seconds: float = 20.0) -> int:
-        return self.process.wait(seconds)
+    def ends(self) -> int:
+        return self.process.wait(PATIENCE)
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self._log.close()
 
 
 Start = Callable[..., Process]

@@ -34,10 +34,11 @@ async def boom(text: str = "bang") -> None:
 
 
 @app.task
-async def nap(seconds: float, marks: str) -> None:
-    """Leaves a file behind when it starts, and another when it ends."""
+async def nap(marks: str) -> None:
+    """Sleeps until it is woken. Leaves a file behind when it starts, and another when it ends."""
     leave(marks, "started")
-    await asyncio.sleep(seconds)
+    while not Path(marks, "woken").exists():  # noqa: ASYNC110, ASYNC240
+        await asyncio.sleep(0.01)
     leave(marks, "ended")
 
 

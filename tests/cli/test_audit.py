@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -16,9 +16,10 @@ ONE_FIRED = "(select min(scheduled_for) from oncue_slots where verdict = 'fired'
 
 
 def an_hour_of_slots(url: str) -> None:
-    """Six or seven slots that fired, each with its job."""
+    """Six or seven slots that fired, each with its job. The next one is minutes away."""
+    every_ten_minutes = f"{(datetime.now(UTC).minute + 5) % 10}-59/10 * * * *"
     made_ago(
-        url, HOUR, "often", "*/10 * * * *", "note", args={"text": "x"}, missed="each", grace="3h", max_instances=99
+        url, HOUR, "often", every_ten_minutes, "note", args={"text": "x"}, missed="each", grace="3h", max_instances=99
     )
     worked_off(url)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,7 @@ def test_the_nodes_tell_who_stands_by(oncue: Shell, shop: str, start: Start) -> 
     held = {node["name"]: sorted(node["holds"]) for node in nodes(oncue)}
     assert held == {"first": ["exclusive", "leader"], "second": []}
     assert "stands by" in oncue("nodes").out
-    first.process.terminate()
+    first.process.send_signal(signal.SIGTERM)
     assert first.ends() == 0
     second.says("second is the exclusive worker now")
 

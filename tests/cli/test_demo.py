@@ -16,15 +16,14 @@ from oncue.cli.demo.facts import Facts
 from oncue.cli.demo.screen import sparkline
 from oncue.model import Change
 from oncue.store import SqliteStore
-from tests.cli.conftest import ROOT, Shell, Start
+from tests.cli.conftest import OURS, Shell, Start
 from tests.store.scene import NOW, change, enter, put, take
 
 
 def test_it_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    ours = f"{ROOT / 'src'}:{ROOT}"
     finished = subprocess.run(
         [sys.executable, "-m", "oncue", "demo", "--for", "5s"],
-        cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": ours, "ONCUE_ENV": "production"},
+        cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": OURS, "ONCUE_ENV": "production"},
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -318,7 +318,7 @@ def test_a_slot_that_a_worker_fired(oncue: Shell, shop: str) -> None:
         app.telemetry.subscribe(watch, "slot")
         await app.create_schedule("every second", "* * * * * *", tick)
         async with app.worker():
-            await asyncio.wait_for(ran.wait(), 20)
+            await asyncio.wait_for(ran.wait(), 60)
 
     on_database(shop, work)
     at = fired[0].astimezone(UTC).isoformat()

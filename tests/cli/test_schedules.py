@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -153,16 +153,26 @@ def test_enabling_and_disabling(oncue: Shell, diary: str) -> None:
 
 
 def test_removing_leaves_a_tombstone(oncue: Shell, diary: str) -> None:
-    oncue(*HOURLY)
-    oncue("backfill", "hourly", "--from", "-3h", "--to", "now")
+    now = datetime.now(UTC)
+    hourly = [
+        "schedules",
+        "add",
+        "hourly",
+        f"{(now.minute + 30) % 60} * * * *",
+        "note",
+        "text=hello",
+    ]  # none comes soon
+    three_hours = ["--from", (now - timedelta(hours=3)).isoformat(), "--to", now.isoformat()]
+    oncue(*hourly)
+    oncue("backfill", "hourly", *three_hours)
     assert "schedule hourly is removed." in oncue("schedules", "remove", "hourly").out
     assert oncue("schedules", "--json").json == []
     for gone in (["show"], ["remove"], ["enable"], ["edit", "--tz", "UTC"]):
         answer = oncue("schedules", gone[0], "hourly", *gone[1:])
         assert (answer.code, answer.err) == (3, "oncue: there is no schedule 'hourly'\n"), gone
     assert oncue("audit", "hourly", "--json").json["counts"] == {"manual": 3}, "what it did is still known"
-    assert oncue(*HOURLY).code == 0
-    again = oncue("backfill", "hourly", "--from", "-3h", "--to", "now", "--json").json
+    assert oncue(*hourly).code == 0
+    again = oncue("backfill", "hourly", *three_hours, "--json").json
     assert (again["made"], again["present"]) == (0, 3), "its name does not run old slots again"
 
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from oncue.planning.remarks import NOT_SIMULATED
-from tests.cli.conftest import BAKERY, ROOT, Shell, work_off
+from tests.cli.conftest import BAKERY, OURS, ROOT, Shell, work_off
 
 Simulate = Callable[..., Any]
 
@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_bytes(oncue: Shell, tmp_path: Path) -> Non
         page = tmp_path / "report.html"
         done = subprocess.run(
             [sys.executable, "-m", "oncue", "simulate", "--app", BAKERY, *BUSY, "--report", str(page)],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": OURS},
             cwd=tmp_path, capture_output=True, check=True, text=True, timeout=100,
         )  # fmt: skip
         assert not done.stderr

@@ -21,7 +21,8 @@ from oncue.cli import process
 from oncue.store import PostgresStore
 from oncue.task import Call
 from tests import postgres
-from tests.cli.conftest import SHOP, Process, Shell, Start, on_database
+from tests.cli.conftest import PATIENCE, SHOP, Process, Shell, Start, on_database
+from tests.ports import free_port
 
 
 def enqueue(url: str, task: str, **arguments: Any) -> int:
@@ -44,7 +45,7 @@ def job(url: str, job_id: int) -> Job:
 
 def get(address: str, path: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as reply:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as reply:
             return reply.status, reply.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -52,15 +53,14 @@ def get(address: str, path: str) -> tuple[int, Any]:
 
 
 def free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
-def napping(start: Start, url: str, tmp_path: Path, seconds: float, *arguments: str) -> tuple[Process, int]:
+def napping(start: Start, url: str, tmp_path: Path, *arguments: str) -> tuple[Process, int]:
     """A worker in the middle of a job."""
     worker = start(url, "worker", *arguments)
     worker.says("is working on")
-    job_id = enqueue(url, "nap", seconds=seconds, marks=str(tmp_path))
+    job_id = enqueue(url, "nap", marks=str(tmp_path))
     worker.until((tmp_path / "started").exists)
     return worker, job_id
 
@@ -68,15 +68,16 @@ def napping(start: Start, url: str, tmp_path: Path, seconds: float, *arguments: 
 @pytest.mark.contract("HOOK-7", "HOOK-14")
 def test_a_signal_drains_in_order(start: Start, database_url: str, tmp_path: Path) -> None:
     address = free_address()
-    worker, first = napping(start, database_url, tmp_path, 1.0, "--http", address)
+    worker, first = napping(start, database_url, tmp_path, "--http", address)
     assert get(address, "/health") == (200, '{"status":"ok"}')
-    assert get(address, "/health/ready")[0] == 200
+    worker.until(lambda: get(address, "/health/ready")[0] == 200)
     worker.process.send_signal(signal.SIGTERM)
     worker.says("draining: 1 running, 0 waiting")
     second = enqueue(database_url, "add", a=1)
     status, body = get(address, "/health/ready")
     assert (status, json.loads(body)["status"]) == (503, "draining")
     assert get(address, "/health")[0] == 200
+    (tmp_path / "woken").touch()
     assert worker.ends() == 0
     assert (tmp_path / "ended").exists()
     assert job(database_url, first).state == "succeeded"
@@ -89,7 +90,7 @@ def test_a_signal_drains_in_order(start: Start, database_url: str, tmp_path: Pat
 
 @pytest.mark.contract("HOOK-7")
 def test_what_outlasts_the_drain_is_given_back_uncharged(start: Start, sqlite_url: str, tmp_path: Path) -> None:
-    worker, job_id = napping(start, sqlite_url, tmp_path, 60, "--drain-timeout", "300ms")
+    worker, job_id = napping(start, sqlite_url, tmp_path, "--drain-timeout", "300ms")
     worker.process.send_signal(signal.SIGINT)
     assert worker.ends() == 0
     given_back = job(sqlite_url, job_id)
@@ -102,13 +103,13 @@ def test_what_outlasts_the_drain_is_given_back_uncharged(start: Start, sqlite_ur
 def test_a_second_signal_stops_at_once(
     start: Start, sqlite_url: str, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    worker, job_id = napping(start, sqlite_url, tmp_path, 60)
+    worker, job_id = napping(start, sqlite_url, tmp_path)
     worker.process.send_signal(number)
     worker.says("draining")
     worker.process.send_signal(number)  # at once, as a supervisor and a terminal may: that is still the first
     time.sleep(process.TOGETHER_SECONDS)
     worker.process.send_signal(number)
-    assert worker.ends(5) == code
+    assert worker.ends() == code
     assert job(sqlite_url, job_id).state == "running"
 
 

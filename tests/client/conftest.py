@@ -20,7 +20,7 @@ from oncue.server.health import Readiness
 from oncue.server.http import HttpServer
 from tests.app.watching import Watcher
 from tests.client.proxy import Proxy
-from tests.server.conftest import a_shop
+from tests.server.conftest import a_shop, let_take_time
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Aside:
         self.farewells: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(90)
 
     def close(self) -> None:
         for farewell in reversed(self.farewells):
@@ -99,6 +99,8 @@ def aside() -> Iterator[Aside]:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of the surroundings; and what does get an answer may take its time."""
+    let_take_time(monkeypatch)
     monkeypatch.delenv("ONCUE_URL", raising=False)
     monkeypatch.delenv("ONCUE_TOKEN", raising=False)
 

@@ -84,10 +84,10 @@ def test_the_server_is_killed_after_it_has_written(
         proxy.swallow = 1
         enqueueing = threading.Thread(target=lambda: told.append(client.enqueue("add", {"a": 1})))
         enqueueing.start()
-        assert proxy.swallowed.wait(20)
+        assert proxy.swallowed.wait(60)
         process.close()
         proxy.target = shop.url  # another server on the same database
-        enqueueing.join(30)
+        enqueueing.join(60)
         (receipt,) = told
         assert [(job.uid, job.state) for job in client.jobs()] == [(receipt.uid, "queued")]
         assert receipt.created
@@ -187,7 +187,7 @@ def test_no_answer_in_time(shop: Shop, make_proxy: MakeProxy) -> None:
     with Client(proxy.url, timeout=0.05, patience=0) as client:
         with pytest.raises(Unreachable, match=r"nothing within 0\.05 s; it is unknown whether the request took effect"):
             client.enqueue("add", {"a": 1})
-        assert proxy.kept.wait(20)
+        assert proxy.kept.wait(60)
         with pytest.raises(Unreachable, match=r"nothing within 0\.05 s$"):
             client.stats()
         proxy.keep = False

@@ -107,7 +107,7 @@ class Stage:
         return (await self.play(task, **fields)).outcome
 
     async def quiet(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.executor.idle()
 
     async def pass_time(self, seconds: float) -> None:

@@ -130,7 +130,7 @@ async def test_a_thread_that_was_given_up_keeps_its_place_until_it_ends() -> Non
         together["now"] += 1
         together["most"] = max(together["most"], together["now"])
         entered.release()
-        assert let_go.wait(20)
+        assert let_go.wait(60)
         together["now"] -= 1
 
     stage = Stage(work, concurrency=4)
@@ -223,7 +223,7 @@ async def test_no_schedule_takes_a_queue_over_its_allowance(seed: int) -> None:
     for queue in queues:
         wanted[queue] = None
         stage.executor.allow(queue, None)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while stage.executor.busy:
             for door in list(doors.values()):
                 door.set()

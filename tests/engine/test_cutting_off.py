@@ -32,7 +32,7 @@ class Gate:
 
     def __call__(self) -> str:
         self.entered.set()
-        assert self.let_go.wait(20)
+        assert self.let_go.wait(60)
         self.saw_request = current_job().cancel_requested
         return "done"
 
@@ -133,7 +133,7 @@ async def test_a_thread_that_gives_up_when_asked_is_cancelled() -> None:
 
     def work() -> None:
         started.set()
-        asked.wait(20)
+        asked.wait(60)
         if current_job().cancel_requested:
             raise RuntimeError("stopped half-way")
 

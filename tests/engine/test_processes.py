@@ -25,7 +25,7 @@ from tests.engine import heavy
 from tests.engine.stage import Stage, settle
 
 TIMED = Options(timeout=5.0)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Pipe:

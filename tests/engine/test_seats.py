@@ -40,7 +40,7 @@ async def test_no_more_threads_run_than_there_are_seats() -> None:
         with lock:
             counts["now"] += 1
             counts["most"] = max(counts["most"], counts["now"])
-        together.wait(20)
+        together.wait(60)
         with lock:
             counts["now"] -= 1
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -24,7 +23,8 @@ from oncue import Job, Oncue
 from oncue.model import Node, Schedule
 from oncue.settings import BARE_NAMES
 from tests.examples.conftest import ROOT, SOURCE
-from tests.process.nursery import Forked, Nursery
+from tests.ports import free_port
+from tests.process.nursery import OURS, Forked, Nursery
 from tests.process.processes import until
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ get = partial(httpx.get, verify=False)
 LEASE = "2s"
 EVERY_SECOND = "* * * * * *"
 NEVER = "0 0 29 2 *"
-PATIENCE = 45.0
+PATIENCE = 60.0
 FEEDS = ("courier", "wire", "gazette")
 """Those of the samples that take no time; a broken one comes with them."""
 WEB = ("-c", "from k2_daily_brief.web.serve import main; main()")
@@ -43,8 +43,9 @@ WEB = ("-c", "from k2_daily_brief.web.serve import main; main()")
 
 @cache
 def workers() -> Nursery:
-    """Where workers come from: what they import of others takes them two seconds of work."""
-    made = Nursery("sqlalchemy", "feedparser", "sklearn.feature_extraction.text", path=(SOURCE, ROOT / "src", ROOT))
+    """Where processes of the examples come from: what they import of others takes them two seconds of work."""
+    others = ("sqlalchemy", "feedparser", "sklearn.feature_extraction.text", "aiohttp.web")
+    made = Nursery(*others, path=(SOURCE, ROOT / "examples/crawler/src", *OURS))
     atexit.register(made.close)
     return made
 
@@ -189,13 +190,6 @@ class Services:
     def _situation(self) -> str:
         logs = [f"--- {service.name} ({service.process.poll()})\n{service.said[-3000:]}" for service in self._services]
         return "\n".join([*map(str, self.runs()), *logs])
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def clean_environment() -> dict[str, str]:

@@ -23,7 +23,7 @@ def test_many_processes_create_the_tables_at_once(request: pytest.FixtureRequest
     url: str = request.getfixturevalue(back_end)
     environment = {**os.environ, "PYTHONPATH": f"{SOURCE}:{ROOT / 'src'}"}
     processes = [subprocess.Popen([sys.executable, "-c", CREATE, url], env=environment) for _ in range(3)]
-    assert [process.wait(30) for process in processes] == [0, 0, 0]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
     engine = database.connect(url)
     assert set(metadata.tables) <= set(inspect(engine).get_table_names())
     engine.dispose()

@@ -207,7 +207,7 @@ async def test_a_share_of_jobs_that_fail(sqlite_url: str) -> None:
     watch.scrape()
     await fetch.aenqueue_many(range(10))
     async with app.worker():
-        await asyncio.wait_for(left.wait(), 20)
+        await asyncio.wait_for(left.wait(), 60)
     await app.aclose()
     watch.scrape(60.0)
     assert watch.firing().get("OncueFailedRate") == [{"job": "oncue", "queue": "default", "task": "fetch"}]

@@ -105,6 +105,6 @@ async def test_a_sampler_that_has_no_database_keeps_trying() -> None:
     app.telemetry.subscribe(lambda _, told, __: told["failures"] == 2 and failed.set(), "tick.error")
     sampler = Sampler(app, app.telemetry)
     sampler.start()
-    await asyncio.wait_for(failed.wait(), 20)
+    await asyncio.wait_for(failed.wait(), 60)
     await sampler.close()
     assert metrics.registry.get_sample_value("oncue_database_up") == 0

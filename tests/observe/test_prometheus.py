@@ -174,7 +174,7 @@ async def test_a_workers_metrics_add_up(database_url: str) -> None:
 
     await flaky.aenqueue_many(range(11))
     async with app.worker():
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), 60)
     await app.aclose()
     labels = {"task": "flaky", "queue": "default"}
     value = metrics.registry.get_sample_value

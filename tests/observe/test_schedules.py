@@ -156,7 +156,7 @@ async def test_a_real_leaders_metrics(database_url: str) -> None:
 
     async with app.worker() as node:
         metrics.follow(node.executor, 0, node)
-        await asyncio.wait_for(ran.wait(), 20)
+        await asyncio.wait_for(ran.wait(), 60)
         value = metrics.registry.get_sample_value
         assert (value("oncue_is_leader"), value("oncue_leader_epoch"), value("oncue_standing_by")) == (1, 1, 0)
         assert (value("oncue_slots_total", {"schedule": "tick", "verdict": "fired", "reason": ""}) or 0) >= 1

@@ -41,6 +41,8 @@ _LINES = "select count(*) from pg_stat_activity where datname = current_database
 class Cluster:
     def __init__(self, url: str, folder: Path, line: str | None = None) -> None:
         """`line`: another address of the same database, for the processes: a bad line."""
+        self.lease_seconds = LEASE
+        """Of the workers that are started from here on."""
         self.url = url
         self.line = line or url
         self.folder = folder
@@ -61,10 +63,10 @@ class Cluster:
     def start(self, *options: str, program: str = "tests.process.program:app", **environment: str) -> Process:
         """Start a worker through the shell's own command; it is not ready yet."""
         name = f"worker{next(self._numbers)}"
-        arguments = ["oncue", "worker", "--app", program, "--name", name, "--lease", f"{LEASE:g}s"]
+        arguments = ["oncue", "worker", "--app", program, "--name", name, "--lease", f"{self.lease_seconds:g}s"]
         if "--concurrency" not in options:
             arguments += ["--concurrency", "8"]
-        return self._started(name, [*arguments, *options], environment)
+        return self._started(name, [*arguments, *options], {"TEST_LEASE": f"{self.lease_seconds}", **environment})
 
     def started(self, *options: str, **more: str) -> Process:
         """Start a worker and wait until it works."""
@@ -122,8 +124,7 @@ class Cluster:
     def freeze(self, worker: Process) -> None:
         """SIGSTOP, right after a beat, so that it stops in the middle of nothing that keeps others out."""
         while True:
-            beats = _beats(worker)
-            self.until(lambda beats=beats: _beats(worker) > beats, f"{worker.name} beats")  # type: ignore[misc]
+            self.until_beats(worker)
             worker.send(signal.SIGSTOP)
             self.until(worker.process.is_stopped, f"{worker.name} stands still")
             if not self.is_locked():
@@ -224,6 +225,11 @@ class Cluster:
     def until_running(self, worker: Process, ids: Sequence[int]) -> None:
         """Wait until the handlers of these jobs run in a worker."""
         self.until(lambda: set(ids) <= {job for job, _ in worker.in_the_middle}, f"{worker.name} runs {ids}")
+
+    def until_beats(self, worker: Process, times: int = 1) -> None:
+        """Wait until a worker has renewed its lease so many times more."""
+        before = _beats(worker)
+        self.until(lambda: _beats(worker) >= before + times, f"{worker.name} beats")
 
     def until_busy(self, worker: Process) -> None:
         self.until(lambda: worker.in_the_middle, f"{worker.name} is in the middle of something")

@@ -10,6 +10,8 @@ import pytest
 
 from tests.process.cluster import Cluster
 
+LONG_LEASE = 60.0
+
 
 @pytest.fixture
 def cluster(database_url: str, tmp_path: Path) -> Iterator[Cluster]:
@@ -22,6 +24,19 @@ def sqlite_cluster(sqlite_url: str, tmp_path: Path) -> Iterator[Cluster]:
     """For what is about this back end only."""
     with clustered(sqlite_url, tmp_path) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def steady_cluster(cluster: Cluster) -> Cluster:
+    """For tests in which nobody is to be taken for dead, however long a busy machine keeps a worker from its beat."""
+    cluster.lease_seconds = LONG_LEASE
+    return cluster
+
+
+@pytest.fixture
+def steady_sqlite_cluster(sqlite_cluster: Cluster) -> Cluster:
+    sqlite_cluster.lease_seconds = LONG_LEASE
+    return sqlite_cluster
 
 
 @contextmanager

@@ -17,14 +17,14 @@ _log = logging.getLogger("heavy")
 @app.task(process=True)
 def hold() -> None:
     """Runs until it is stopped, beside a process that does not listen to SIGTERM."""
-    other = subprocess.Popen(["sh", "-c", 'trap "" TERM; echo ready; exec sleep 60'], stdout=subprocess.PIPE)
+    other = subprocess.Popen(["sh", "-c", 'trap "" TERM; echo ready; exec sleep 600'], stdout=subprocess.PIPE)
     assert other.stdout is not None
     other.stdout.readline()
     _log.info("hello from the child")
     current_job().progress(0.5, "half-way")
     try:
         tell("begun", os.getpid(), other.pid)
-        time.sleep(60)
+        time.sleep(600)
     finally:
         tell("tidied up")
 

@@ -28,9 +28,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+OURS = (ROOT / "src", ROOT)
+"""Where a process finds this oncue and these tests, whatever else is installed."""
 PRELOADED = (
     "asyncpg", "uvloop", "oncue.app", "oncue.cli.worker", "oncue.cli.root", "oncue.server.address", "oncue.sim.history",
-    "oncue.store.postgres", "oncue.store.sqlite", "concurrent.futures.thread",
+    "oncue.store.postgres", "oncue.store.sqlite", "concurrent.futures.thread", "oncue.cli.serve", "oncue.server.api",
+    "uvicorn.protocols.http.h11_impl",
 )  # fmt: skip
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -87,7 +90,7 @@ class Forked:
 
 
 class Nursery:
-    def __init__(self, *more: str, path: Sequence[Path] = (ROOT / "src", ROOT)) -> None:
+    def __init__(self, *more: str, path: Sequence[Path] = OURS) -> None:
         """With more modules than the usual ones, and other folders to find modules in."""
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
@@ -194,6 +197,8 @@ def become(order: dict[str, Any]) -> None:
         os.dup2(opened, number)
         os.close(opened)
     os.dup2(1, 2)
+    # Tests that run in the background inherit a Ctrl-C that is ignored; what they start must hear it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(order["environment"])
     os.chdir(order["folder"])

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from oncue.settings import BARE_NAMES
 from oncue.sim.history import Event, read
-from tests.process.nursery import ROOT, nursery
+from tests.process.nursery import OURS, nursery
 
 T = TypeVar("T")
 
@@ -53,12 +53,8 @@ class Process:
         self.folder = folder
         self._log = folder / f"{name}.log"
         self._log.touch()
-        ours = {
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "DATABASE_URL": url,
-            "PROGRAM_FOLDER": str(folder),
-            "PROGRAM_NAME": name,
-        }
+        path = os.pathsep.join(map(str, OURS))
+        ours = {"PYTHONPATH": path, "DATABASE_URL": url, "PROGRAM_FOLDER": str(folder), "PROGRAM_NAME": name}
         self.process = nursery().start(arguments, folder, {**clean_environment(), **ours, **environment}, self._log)
 
     @property

@@ -1,6 +1,7 @@
 """The application of the process tests. Its tasks leave marks in a file, apart from all that oncue writes.
 
 A process that is told a folder (`PROGRAM_FOLDER`) and its own name (`PROGRAM_NAME`) also records its history there.
+`TEST_LEASE` says how long its leases are, if not as long as usual here.
 `TEST_STANDSTILL` lets it stand still where it is told to.
 """
 
@@ -103,7 +104,7 @@ async def fatal() -> None:
 def record(application: Oncue, file: TextIO, name: str) -> History:
     """Write the history of this process into a file."""
     history = History(DatabaseClock(), file)
-    Recorder(application.telemetry, history, name, timedelta(seconds=LEASE))
+    Recorder(application.telemetry, history, name, timedelta(seconds=float(os.environ.get("TEST_LEASE", LEASE))))
     return history
 
 

@@ -31,7 +31,9 @@ def test_whoever_stood_still_in_the_middle_of_a_write_changes_nothing(database_u
         crew, client = zombies.started(stage, 6)
         points = POINTS[database_url.partition(":")[0]]
         with stage.cluster.load(*LOAD, pause=0.1, times=1, seconds=0.4):
-            assert zombies.rise(stage, zombies.chosen(stage, crew, client, points)) == len(points)
+            left = set(points)
+            while left:  # who leads, or is slow, may change before it comes to that
+                left -= set(zombies.rise(stage, zombies.chosen(stage, crew, client, sorted(left))))
         stage.cluster.kill(client)
         stage.finish(crew)
     verify(stage.outcome)

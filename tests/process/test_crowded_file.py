@@ -14,8 +14,8 @@ JOBS_PER_THREAD = 15
 
 
 @pytest.mark.contract("QUE-8")
-def test_a_crowd_on_one_file_never_hears_that_it_is_locked(sqlite_cluster: Cluster) -> None:
-    cluster = sqlite_cluster
+def test_a_crowd_on_one_file_never_hears_that_it_is_locked(steady_sqlite_cluster: Cluster) -> None:
+    cluster = steady_sqlite_cluster
     crowd = [cluster.run("tests.process.crowd", str(JOBS_PER_THREAD)) for _ in range(PROCESSES)]
     workers = [cluster.start(), cluster.start()]
     for process in crowd:

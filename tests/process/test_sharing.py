@@ -10,7 +10,8 @@ from tests.process.program import hold
 SEATS = 8
 
 
-def test_a_worker_keeps_nothing_from_others_that_it_cannot_run_yet(cluster: Cluster) -> None:
+def test_a_worker_keeps_nothing_from_others_that_it_cannot_run_yet(steady_cluster: Cluster) -> None:
+    cluster = steady_cluster
     first = cluster.started()
     cluster.enqueue(hold, "gate", times=3 * SEATS)
     cluster.until(lambda: len(first.in_the_middle) == SEATS, "its seats are taken")

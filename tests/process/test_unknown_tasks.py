@@ -21,7 +21,8 @@ def novelty(monkeypatch: pytest.MonkeyPatch) -> Task[..., Any]:
 
 
 @pytest.mark.contract("QUE-8")
-def test_a_worker_leaves_alone_what_it_does_not_know(cluster: Cluster, novelty: Task[..., Any]) -> None:
+def test_a_worker_leaves_alone_what_it_does_not_know(steady_cluster: Cluster, novelty: Task[..., Any]) -> None:
+    cluster = steady_cluster
     older = cluster.started()
     (unknown,) = cluster.enqueue(novelty.using(priority=100))
     known = cluster.enqueue(step, times=20)

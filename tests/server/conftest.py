@@ -16,7 +16,8 @@ from pydantic import TypeAdapter
 from oncue import Oncue
 from oncue.control import Scope
 from oncue.observe.prometheus import PrometheusMetrics
-from oncue.server.api import Door, Gate, admin_api, routing
+from oncue.server import health
+from oncue.server.api import Door, Gate, admin_api, auth, routing
 from oncue.server.api.models.base import ProblemDocument
 from oncue.server.api.routing import DeclaredRoute
 from oncue.server.health import Readiness
@@ -113,6 +114,20 @@ class World:
         queues = [(queue.name, queue.paused_at, queue.global_limit, queue.node_limit) for queue in await app.queues()]
         tokens = [(token.id, token.revoked_at) for token in await app.tokens()]
         return (await app.jobs(), await app.schedules(), queues, tokens, await store.audit_log())
+
+
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_take_time(monkeypatch)
+
+
+def let_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does get an answer may take its time: on a busy machine it does."""
+    for module, name in (
+        (routing, "READ_SECONDS"), (routing, "CHANGE_SECONDS"), (auth, "GATE_SECONDS"), (health, "DATABASE_SECONDS"),
+        (health, "BACKLOG_SECONDS"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, 60.0)
 
 
 MakeApi = Callable[..., Api]

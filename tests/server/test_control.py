@@ -47,7 +47,7 @@ async def test_nodes_and_leader(api: Api) -> None:
     assert (await api.get("/api/admin/leader"))["name"] is None
     elected = heard(api.app, "leader.elected")
     async with api.app.worker() as node:
-        await asyncio.wait_for(elected.wait(), 20)
+        await asyncio.wait_for(elected.wait(), 60)
         (shown,) = (await api.get("/api/admin/nodes"))["nodes"]
         assert (shown["id"], shown["alive"], shown["holds"]) == (str(node.node.id), True, ["leader"])
         assert set(shown["tasks"]) == {"add", "boom", "report"}

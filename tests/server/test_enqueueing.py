@@ -227,7 +227,7 @@ async def test_the_answer_of_the_database_is_lost(make_api: MakeApi, postgres_ur
         await dying.get(JOBS)
         proxy.doomed = b"insert into oncue_jobs"
         asking = asyncio.ensure_future(dying("POST", JOBS, ADD, headers={"Idempotency-Key": "k"}))
-        await asyncio.wait_for(proxy.swallowed.wait(), 20)
+        await asyncio.wait_for(proxy.swallowed.wait(), 60)
         asking.cancel()
         proxy.cut.set()
         await asyncio.gather(asking, return_exceptions=True)

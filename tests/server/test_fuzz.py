@@ -1,4 +1,4 @@
-"""2,000 of the requests of `make fuzz`: 1,000 that schemathesis makes of the description, 450 of our own grammar, 240
+"""1,500 of the requests of `make fuzz`: 500 that schemathesis makes of the description, 450 of our own grammar, 240
 in stories, 330 of strangers, and some 50 over a socket. The seeds are fixed: a run repeats the one before.
 """
 
@@ -29,10 +29,10 @@ async def test_as_it_is_described(sqlite_url: str, tmp_path: Path) -> None:
     tally = Tally()
     async with opened(sqlite_url, tmp_path, tally) as site:
         site.wire.part = "described"
-        await described.run(site, SEED, 1000)
+        await described.run(site, SEED, 500)
     assert tally.all_faults == []
-    assert tally.requests.total() >= 1000
-    assert tally.statuses[200] > 50
+    assert tally.requests.total() >= 500
+    assert tally.statuses[200] > 25
 
 
 async def test_our_own_grammar(database_url: str, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def an_app(url: str, name: str, **settings: Any) -> Oncue:
 
 
 async def ready_of(readiness: Readiness) -> tuple[bool, dict[str, Any]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await readiness.report()
 
 
@@ -101,7 +101,7 @@ async def test_readiness_tells_who_leads(database_url: str) -> None:
     assert body["leader"] == {"name": None, "none_since": None}
     elected = heard(app, "leader.elected")
     async with app.worker() as node:
-        await asyncio.wait_for(elected.wait(), 20)
+        await asyncio.wait_for(elected.wait(), 60)
         is_ready, body = await ready_of(Readiness(app, node))
         assert is_ready
         leader = body["leader"]
@@ -120,7 +120,7 @@ async def test_readiness_tells_for_whom_a_worker_stands_by(database_url: str) ->
     first, second = an_app(database_url, "first", exclusive=True), an_app(database_url, "second")
     taken = heard(first, "exclusive.taken")
     async with first.worker() as holder:
-        await asyncio.wait_for(taken.wait(), 20)
+        await asyncio.wait_for(taken.wait(), 60)
         async with second.worker() as node:
             is_ready, body = await ready_of(Readiness(second, node))
             assert (is_ready, body["status"]) == (True, "standing_by")

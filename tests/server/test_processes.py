@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Process, on_database
+from tests.cli.conftest import PATIENCE, Process, on_database
 from tests.cli.test_worker import free_address, get
 
 
@@ -36,7 +36,7 @@ def ask(address: str, method: str, path: str, body: str | None = None, **headers
     data = None if body is None else body.encode()
     request = urllib.request.Request(f"http://{address}{path}", data, named, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
             return reply.status, json.loads(reply.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -87,7 +87,7 @@ def test_bound_elsewhere_only_health_answers_without_a_token(start: Any, sqlite_
 
 def test_a_worker_answers_no_more_than_it_must(start: Any, sqlite_url: str) -> None:
     where = free_address()
-    start(sqlite_url, "worker", "--http", where)
-    assert get(where, "/health/ready")[0] == 200
+    worker = start(sqlite_url, "worker", "--http", where)
+    worker.until(lambda: get(where, "/health/ready")[0] == 200)
     assert "oncue_is_leader" in get(where, "/metrics")[1]
     assert ask(where, "GET", "/api/admin/jobs")[0] == 404

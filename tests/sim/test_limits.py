@@ -15,20 +15,13 @@ CHUNK = 10
 @pytest.mark.parametrize("limit", [1, 4])
 @pytest.mark.parametrize("first", range(0, 20, CHUNK))
 def test_a_limit_is_kept_under_faults(first: int, limit: int) -> None:
+    most = 0
     for seed in range(first, first + CHUNK):
         world, violations = simulate(seed, limit=limit)
-        world.close()
-        assert not violations, f"seed {seed}, limit {limit}: " + "\n".join(map(str, violations))
-
-
-def test_the_limit_is_reached() -> None:
-    """A cluster that runs one job at a time would keep any limit."""
-    most = 0
-    for seed in range(10):
-        world, _ = simulate(seed, limit=5)
         most = max(most, *(member.executor.most_running for member in world.members.values()))
         world.close()
-    assert most > 1
+        assert not violations, f"seed {seed}, limit {limit}: " + "\n".join(map(str, violations))
+    assert most > 1 or limit == 1, "a cluster that runs one job at a time would keep any limit"
 
 
 def caught(limit: int = 2, seeds: int = 40) -> set[str]:

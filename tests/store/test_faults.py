@@ -146,7 +146,7 @@ def own_server() -> Iterator[postgres.Server]:
 async def eventually_put(store: PostgresStore) -> int:
     """Enqueue as the engine does: again under the same uids, in doubt, until there is an answer."""
     batch, in_doubt = a_batch(), False
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return (await store.enqueue([batch], in_doubt=in_doubt))[0].id

@@ -71,7 +71,7 @@ def in_threads(url: str, workers: int, work: Callable[[Store, int], Awaitable[T]
         store = connect(url)
         await store.open()
         try:
-            start.wait(20)
+            start.wait(60)
             return await work(store, number)
         finally:
             await store.close()

@@ -18,7 +18,7 @@ class Bell:
         self._rung.set()
 
     async def heard(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._rung.wait()
         self._rung.clear()
 

@@ -127,7 +127,8 @@ class WorkerNode:
             poll=pace.poll, in_processes=in_processes, lives=lambda: self.membership.lives,
         )  # fmt: skip
         self.claimer = Claimer(
-            store, node.id, node.queues, node.tasks, self.executor, self.hands, telemetry, self.may_claim,
+            store, node.id, node.queues, node.tasks, self.executor, self.hands, clock, telemetry,
+            self.may_claim,
             self.seating.allowed, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
             lapses=lambda: self._lapses,
         )  # fmt: skip

@@ -16,6 +16,7 @@ from random import Random
 from typing import Protocol
 from uuid import UUID
 
+from oncue.clock import Clock
 from oncue.engine.outcomes import bounded
 from oncue.engine.service import Signal
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
@@ -127,6 +128,7 @@ class Claimer:
         tasks: Sequence[str],
         seats: Seats,
         hands: Hands,
+        clock: Clock,
         telemetry: Telemetry,
         alive: Callable[[], bool],
         allowed: Mapping[str, int],
@@ -137,6 +139,7 @@ class Claimer:
         lapses: Callable[[], int] = lambda: 0,
     ) -> None:
         self.signal = Signal()
+        self._clock = clock
         self._alive = alive
         self._lapses = lapses
         self._allowed = allowed
@@ -169,7 +172,8 @@ class Claimer:
             return now + self._poll
         self.more = again = False
         for tasks, most in self._kinds(wanted):
-            taken, all_of_it = await self._claim(tasks, min(most, wanted), now)
+            # The looks before this one may have taken their time, and the runtime of what is claimed counts from here.
+            taken, all_of_it = await self._claim(tasks, min(most, wanted), self._clock.now())
             wanted, again = wanted - taken, again or all_of_it
         self.more |= again
         return now if again else min(now + self._poll, next_due)

@@ -13,6 +13,7 @@ from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import MAX_PRIORITY, Change, Job, JobFilter, State
 from oncue.operations.looking import Looking
 from oncue.policy import lifecycle, notes
+from oncue.store.contract import Store
 
 CANCEL, RETRY, STATUS, PRIORITY = "job.cancel", "job.retry", "job.status", "job.priority"
 
@@ -117,7 +118,8 @@ class Changing(Looking):
         while (schedule := await store.schedule_by_id(schedule_id)) is not None:
             unfinished = await store.unfinished(schedule_id, schedule.max_instances)
             # Asked after what is not finished: no retry can end in between and be seen by neither.
-            done = next((retry.id for retry in await store.retries(job.id) if retry.state == "succeeded"), None)
+            retries = await store.retries(await _first(store, job))
+            done = next((one.id for one in retries if one.state == "succeeded" and one.id != job.id), None)
             if done is not None:
                 raise Conflict(f"job {job.id} was retried as job {done}, which succeeded", done)
             if len(unfinished) >= schedule.max_instances:
@@ -139,6 +141,15 @@ class Changing(Looking):
             holders = await store.jobs(JobFilter(unfinished, task=job.task, key=job.key, limit=1))
             holder = holders[0].id if holders else None
             raise Conflict(f"job {job.id}: its key {job.key!r} is held by job {holder}", holder) from None
+
+
+async def _first(store: Store, job: Job) -> int:
+    """The job that was retried first. A retry of it may have succeeded that is not one of this job."""
+    number, found = job.id, job.retry_of
+    while found is not None:
+        earlier, number = await store.job(found), found
+        found = None if earlier is None else earlier.retry_of
+    return number
 
 
 def _revived(job: Job, now: datetime) -> Change:

@@ -21,13 +21,15 @@ from oncue import Job, Oncue
 from oncue.model import UNFINISHED
 from tests.examples.conftest import ROOT
 from tests.examples.crawler.conftest import SOURCE
-from tests.examples.services import LEASE, PATIENCE, Service, clean_environment, free_port, get
+from tests.examples.services import LEASE, PATIENCE, Service, clean_environment, get, workers
+from tests.ports import free_port
+from tests.process.nursery import Nursery
 from tests.process.processes import until
 
 T = TypeVar("T")
 
-SITE = ("-c", "from community_crawler.site.serve import main; main()")
-WORKER = ("-c", "from community_crawler.worker import main; main()")
+SITE = "tests.examples.crawler.site_process"
+WORKER = "tests.examples.crawler.worker_process"
 TOGETHER = ("-c", "from community_crawler.together import main; main()")
 
 
@@ -56,10 +58,11 @@ class Crew:
 
     def site(self, size: int, **manners: float) -> None:
         options = [part for name, value in manners.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-        self._start("site", *SITE, "--port", str(self._ports[0]), "--size", str(size), *options)
+        port = ("--port", str(self._ports[0]))
+        self._start("site", SITE, *port, "--size", str(size), *options, nursery=workers())
 
     def worker(self, name: str = "worker") -> Service:
-        return self._start(name, *WORKER, "--lease", LEASE, "--name", name)
+        return self._start(name, WORKER, "--lease", LEASE, "--name", name, nursery=workers())
 
     def until_ready(self) -> None:
         """Wait until all that were started have begun. Together that is faster than one by one."""
@@ -76,8 +79,8 @@ class Crew:
         ports = ("--port", str(self._ports[1]), "--site-port", str(self._ports[0]))
         return self._start("together", *TOGETHER, *ports, *options)
 
-    def _start(self, name: str, *command: str) -> Service:
-        service = Service(f"{name}{len(self._services)}", self._folder, command, self._environment)
+    def _start(self, name: str, *command: str, nursery: Nursery | None = None) -> Service:
+        service = Service(f"{name}{len(self._services)}", self._folder, command, self._environment, nursery)
         self._services.append(service)
         return service
 
@@ -86,7 +89,7 @@ class Crew:
 
     def curl(self, *arguments: str) -> tuple[int, Any]:
         """What `curl` gets: the status and the document."""
-        form = ("--silent", "--show-error", "--max-time", "20", "--write-out", "\n%{http_code}")
+        form = ("--silent", "--show-error", "--max-time", "60", "--write-out", "\n%{http_code}")
         done = subprocess.run(["curl", *form, *arguments], capture_output=True, text=True, check=True)
         body, _, status = done.stdout.rpartition("\n")
         return int(status), httpx.Response(200, text=body).json() if body else None

@@ -19,7 +19,7 @@ from tests.examples.crawler.crew import Crew, url_answers
 from tests.examples.crawler.test_jobs import STATES, STATUSES
 from tests.examples.services import get
 
-SIZE = 300
+SIZE = 160
 AT_ONCE = 4
 IN_HAND = 8 + 8  # on the seats of a worker, and done there but not yet settled
 QUICK = {"CRAWLER_RETRY_DELAY": "0.2", "CRAWLER_TIMEOUT": "1.5", "CRAWLER_AT_ONCE": str(AT_ONCE)}

@@ -212,7 +212,8 @@ def _rejected(evidence: Evidence) -> Iterator[Broken]:
             told = step.event.fields
             if step.event.kind != "change" or told["accepted"] or told["from_state"] in WAITING:
                 continue
-            if not _is_stale(step, complete=True):
+            gone = told["from_state"] in TERMINAL and may_be_pruned(evidence, story.id)
+            if not gone and not _is_stale(step, complete=True):
                 yield Broken(f"a current write to job {story.id} was rejected", (*step.before, step.event))
 
 
