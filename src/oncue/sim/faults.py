@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Literal, Protocol
 
@@ -131,8 +132,9 @@ class SlowReply:
     verb: str
 
     def strike(self, world: World) -> None:
-        world.fault("slow reply", self.node, world.pace.lease)
-        world.members[self.node].wire.slow_reply(self.verb)
+        """It disturbs nobody before that call."""
+        told = partial(world.fault, "slow reply", self.node, world.pace.lease)
+        world.members[self.node].wire.slow_reply(self.verb, told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class Wire(Layer):
         self._clock = clock
         self._crashes: dict[int, When] = {}
         self._losing: set[str] = set()
-        self._slow: set[str] = set()
+        self._slow: dict[str, Callable[[], None]] = {}
         self._strokes: dict[str, Stroke] = {}
         if clock is not None:
             self.dialect = SERVER
@@ -112,9 +112,9 @@ class Wire(Layer):
         """The next call of this verb that brings an answer takes effect, and its reply is lost."""
         self._losing.add(verb)
 
-    def slow_reply(self, verb: str) -> None:
+    def slow_reply(self, verb: str, told: Callable[[], None]) -> None:
         """The next answer of this verb takes as long as its caller has patience, or a good part of that."""
-        self._slow.add(verb)
+        self._slow[verb] = told
 
     def strike(self, verb: str, stroke: Stroke) -> None:
         """Something happens in the middle of the next call of this verb: before its effect, or after it."""
@@ -244,7 +244,7 @@ class Wire(Layer):
 
     async def _dawdle(self, verb: str, hurry: float | None) -> None:
         """The reply is under way, and meanwhile its caller goes by what it knew."""
-        self._slow.discard(verb)
+        self._slow.pop(verb)()
         patience = hurry or (0.0 if self._carrier is None else self._carrier.patience)
         await Delay(round(self._dice.uniform(0.2, 0.9) * patience, 6))
 

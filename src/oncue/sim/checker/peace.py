@@ -194,7 +194,8 @@ def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
     """Since when nobody runs what was claimed, if so: its node is gone, or was not told of it."""
     if turn.claim is None:
         return None
-    if turn.lease.closed or turn.claim.node in evidence.crashes:
+    crash = evidence.crashes.get(turn.claim.node)
+    if turn.lease.closed or (crash is not None and when(crash) <= turn.lease.end):
         return turn.lease.end
     operation = evidence.operations.get(turn.claim.fields.get("op", -1))
     answer = None if operation is None else operation.answer
