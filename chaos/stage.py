@@ -139,7 +139,12 @@ class Stage:
 
 
 def _is_rightful(job: Any) -> bool:
-    """Jobs succeed, but for those at most once that were interrupted, and those whose processes died three times."""
+    """Jobs succeed, but for those at most once that were interrupted, and those whose processes died three times.
+
+    One that was sent again while another had its key is only there to say so.
+    """
+    if (job.state, job.reason) == ("skipped", "duplicate"):
+        return bool(job.key is not None and job.attempt == 0)
     if job.task == once.name and job.state == "skipped":
         return job.reason in ("skipped_timeout", "interrupted")
     if job.state == "failed":
