@@ -26,5 +26,5 @@ async def _applied(store: Store, change: Change, now: datetime) -> bool | None:
     try:
         return (await store.apply([change], now))[0]
     except StoreRefused:
-        _log.exception("job %d: it cannot be written that it is %s", change.id, change.state)
+        _log.exception("job %d stays as it is, the database refuses to make it %s", change.id, change.state)
         return None

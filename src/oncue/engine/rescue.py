@@ -55,11 +55,10 @@ class Rescue:
         stranded = await self._store.stranded(now, LIMIT)
         if not self._steady(now):  # this process stood still meanwhile: it may be the one that is lost
             return now + self._interval
-        await self._take_away("rescue", stranded, lost, now)
+        more_lost = await self._take_away("rescue", stranded, lost, now)
         stuck = self._stuck(await self._store.overdue(now, LIMIT), now)
-        await self._take_away("overrun", stuck, overran, now)
-        full = len(stranded) == LIMIT or len(stuck) == LIMIT
-        return now if full else now + self._interval
+        more_stuck = await self._take_away("overrun", stuck, overran, now)
+        return now if more_lost or more_stuck else now + self._interval
 
     def _stuck(self, overdue: Sequence[Claim], now: datetime) -> list[Claim]:
         """Those that have been overdue for a while, as seen from here.
@@ -74,12 +73,14 @@ class Rescue:
 
     async def _take_away(
         self, event: str, claims: Sequence[Claim], ending: Callable[[Claim, datetime], Ended], now: datetime
-    ) -> None:
+    ) -> bool:
+        """Whether there may be more. What the database refuses would only be found again."""
         if not claims:
-            return
+            return False
         changes = [settle(ending(claim, now), self._dice) for claim in claims]
         took = await apply_each(self._store, changes, now)
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:
                 _log.warning("%s: job %d (%s) is now %s", event, claim.id, claim.task, change.state)
                 self._telemetry.emit(event, {}, claim=claim, change=change)
+        return len(claims) == LIMIT and took.count(None) < LIMIT
