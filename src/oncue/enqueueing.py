@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from typing import Any, TypeAlias, TypeVar
 
 from oncue import store
-from oncue.errors import IdTaken, InvalidJob, StoreUnavailable
+from oncue.errors import IdTaken, InvalidJob, RowLocked, StoreUnavailable
 from oncue.model import Batch, Receipt
 from oncue.policy.lifecycle import entry_state
 from oncue.portal import at_once
@@ -183,12 +183,14 @@ class Enqueueing:
         while True:
             try:
                 return await ask(in_doubt)
-            except StoreUnavailable as error:
+            except (StoreUnavailable, RowLocked) as error:
+                in_doubt |= isinstance(error, StoreUnavailable)
                 now = connection.clock.monotonic()
                 if now > give_up:
+                    if not in_doubt:
+                        raise
                     raise StoreUnavailable(f"{error}; {otherwise}") from error
                 give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
-                in_doubt = True
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
 
     # --- what jobs carry ----------------------------------------------------------------------------------------

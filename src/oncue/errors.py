@@ -82,6 +82,10 @@ class StoreBusy(StoreError):
     """SQLite stayed locked: the caller itself, or a foreign process, holds a write transaction open."""
 
 
+class RowLocked(StoreError):
+    """Another session holds a lock on a row that this would change. Nothing was written, and that is certain."""
+
+
 class StoreFull(StoreError):
     """The database has no room left. Nothing of the refused write is there."""
 

@@ -142,13 +142,14 @@ async def test_each_of_several_changes_is_judged_by_itself(store: Store) -> None
     assert tasks == {"one": "send", "two": "y", "three": "send"}
 
 
-async def test_a_change_that_the_database_refuses_leaves_nothing_of_its_batch(store: Store) -> None:
+async def test_a_change_that_the_database_refuses_leaves_nothing_behind_and_ends_its_batch(store: Store) -> None:
     one = await plan(store, "one")
-    new = a_schedule("two", max_instances=0)
+    wrong = changed(one, max_instances=0)._replace(decided=[Decided(at(1), "missed", "edited")])
     with pytest.raises(StoreRefused):
-        await store.revise([changed(one, task="x"), Revised(new, 0, a_revision(new))], NOW)
+        await store.revise([wrong, changed(one, task="x")], NOW)
     assert await store.schedules() == [one]
     assert len(await store.revisions(one.id)) == 1
+    assert await all_slots(store, one) == []
 
 
 @pytest.mark.contract("SLOT-3")

@@ -106,7 +106,7 @@ class Exclusivity:
         except StoreError as error:
             _log.warning("the exclusive lease was not renewed: %s", error)
             if self.until is None or self._clock.latest() + self._beat / 4 + self._patience >= self.until:
-                self._lose("this node's exclusive lease is about to end and the database does not answer")
+                self._lose(f"this node's exclusive lease is about to end and could not be renewed ({error})")
             return now + self._beat / 4
         if lease is not None:
             self.held, self.until = lease, lease.expires_at

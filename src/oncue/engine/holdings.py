@@ -15,7 +15,7 @@ from uuid import UUID
 
 from oncue.clock import Clock
 from oncue.control import Progress
-from oncue.engine.applying import apply_each
+from oncue.engine.applying import apply_each, listed
 from oncue.engine.service import Signal
 from oncue.engine.worker import Claimer, Hands
 from oncue.model import Holding, Released, Started
@@ -24,13 +24,6 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 _log = logging.getLogger("oncue.holdings")
-
-
-MOST_LISTED = 10
-
-
-def _listed(jobs: list[int]) -> str:
-    return ", ".join(map(str, jobs[:MOST_LISTED])) + (", …" if len(jobs) > MOST_LISTED else "")
 
 
 class Attempts(Protocol):
@@ -120,7 +113,7 @@ class Holdings:
         took = await apply_each(self._store, changes, now)
         given = [claim.id for claim, written in zip(strays, took, strict=True) if written]
         if given:
-            _log.warning("gave back %d jobs whose claim was never answered: %s", len(given), _listed(given))
+            _log.warning("gave back %s whose claim was never answered", listed(given))
         self._telemetry.emit("release", {"jobs": len(given)}, node=self._node, cause="stray")
 
     def _is_answered(self, call: int) -> bool:
@@ -130,8 +123,8 @@ class Holdings:
     async def _mark_started(self) -> None:
         fresh = self._attempts.newly_started(self._clock.monotonic() - self._interval.total_seconds())
         if fresh:
-            await self._store.mark_started(fresh)
-            self._attempts.mark(fresh)
+            locked = await self._store.mark_started(fresh)
+            self._attempts.mark([started for started in fresh if started.id not in locked])
 
     async def _save_progress(self) -> None:
         told = self._attempts.progressed()

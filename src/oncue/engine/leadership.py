@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from oncue.clock import Clock
 from oncue.engine.outages import Outage
 from oncue.engine.service import Service, Signal
-from oncue.errors import StoreError
+from oncue.errors import RowLocked, StoreError
 from oncue.model import Lease, Node
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 from oncue.telemetry import Telemetry
@@ -122,6 +122,8 @@ class Leadership:
             renewed = self._is_alive() and await self._store.renew(
                 LEADER, self._node.id, held.epoch, now, expires_at, respect=EXCLUSIVE
             )
+        except RowLocked:
+            raise  # known not to be renewed: it leads up to the end that its lease has
         except StoreError:
             self._deposed(held, "the database does not answer")  # an unknown reply means: not the leader
             raise

@@ -114,5 +114,5 @@ class Membership:
         # The next try may take its whole patience, and must not end after the lease.
         if self.expires_at is not None and self._clock.latest() + self._beat / 4 + self._patience >= self.expires_at:
             self.expires_at = None
-            self._lapsed("this node's lease is about to end and the database does not answer")
+            self._lapsed(f"this node's lease is about to end and could not be renewed ({error})")
         return retry_at

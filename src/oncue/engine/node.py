@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from oncue.clock import Clock
 from oncue.engine.aging import Aging
+from oncue.engine.applying import listed
 from oncue.engine.attempt import Handler
 from oncue.engine.backfilling import Backfilling
 from oncue.engine.counting import DepthGauge, Folding, Sampling
@@ -53,6 +54,8 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 FINISH_SECONDS = 3.0
+SETTLE_SECONDS = 10.0
+"""What a drain has at least for writing what its jobs have come to."""
 
 _log = logging.getLogger("oncue.node")
 
@@ -217,6 +220,7 @@ class WorkerProcess:
     def __init__(self, node: WorkerNode, store: Store, clock: Clock, telemetry: Telemetry, pace: Pace) -> None:
         self._node = node
         self._store = store
+        self._clock = clock
         self._pace = pace
         self._runner = Runner(clock, telemetry)
 
@@ -226,6 +230,7 @@ class WorkerProcess:
 
     async def drain(self, timeout: float) -> None:
         """Stop in order; nothing that was claimed is lost, whatever happens on the way."""
+        began = self._clock.monotonic()
         executor, upkeep = self._node.executor, self._node.upkeep
         self._node.seating.rest()
         await self._runner.stop(*(service.name for service in upkeep if service is not self._node.leadership))
@@ -237,8 +242,10 @@ class WorkerProcess:
             executor.release_waiting("shutdown")
             executor.release_running("shutdown")
             await _within(3.0, executor.idle())
-        if not await _within(10.0, self._settled()):
-            _log.error("%d outcomes could not be written: these jobs will be rescued", len(self._node.hands.ended))
+        # The lease is kept meanwhile, so that nobody takes for lost what is done and cannot be written yet.
+        left = timeout - (self._clock.monotonic() - began)
+        if not await _within(max(left, SETTLE_SECONDS), self._settled()):
+            self._report_unwritten()
         await self._runner.stop()
         executor.close()
 
@@ -248,10 +255,20 @@ class WorkerProcess:
         with contextlib.suppress(StoreError):
             await self._node.leadership.resign()
 
+    def _report_unwritten(self) -> None:
+        hands, trouble = self._node.hands, self._node.settler.trouble
+        for unwritten, why in (
+            (hands.ended, str(trouble or "the database was not asked in time")),
+            (hands.locked, "another session holds a lock on their rows"),
+        ):
+            if unwritten:
+                jobs = listed([ended.claim.id for ended in unwritten])
+                _log.error("the outcome of %s could not be written, and will be rescued: %s", jobs, why)
+
     async def _settled(self) -> None:
-        flushed = asyncio.Event()
-        self._node.hands.flushed.listen(flushed.set)
-        while self._node.hands.ended:
+        flushed, hands = asyncio.Event(), self._node.hands
+        hands.flushed.listen(flushed.set)
+        while hands.ended or hands.locked:
             flushed.clear()
             await flushed.wait()
 

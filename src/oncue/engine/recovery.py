@@ -16,6 +16,7 @@ from random import Random
 
 from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal
+from oncue.errors import RowLocked
 from oncue.model import Node
 from oncue.policy.lifecycle import lost, settle
 from oncue.store.contract import EXCLUSIVE, Store
@@ -49,7 +50,10 @@ class Recovery:
         """End the runs of every predecessor that is proved dead."""
         for predecessor in await self._store.namesakes(self._node):
             if await self._is_dead(predecessor, now):
-                await self._bury(predecessor, now)
+                try:
+                    await self._bury(predecessor, now)
+                except RowLocked as error:
+                    _log.warning("startup recovery: %s is left to the rescue of its jobs: %s", predecessor.name, error)
 
     async def _is_dead(self, predecessor: Node, now: datetime) -> bool:
         if predecessor.expires_at <= now or self._is_gone(predecessor):

@@ -82,6 +82,8 @@ class Scheduler:
         self._more = False
         self._read_until: Place | None = None
         self._outage: Outage | None = None
+        self._locked: set[int] = set()
+        """The schedules that another session held when the last pass was written."""
         leadership.elected.listen(self._elected)
 
     def _elected(self) -> None:
@@ -107,6 +109,8 @@ class Scheduler:
         self._read_until = None
         if due and not await self.write(await self._decided(due, epoch, now)):
             return now + self._poll
+        if self._locked:
+            return now + self._poll  # what is locked is still due: it waits for its turn, and the others for theirs
         if self.backlog:
             self._more = True
             return now + self._poll
@@ -164,15 +168,27 @@ class Scheduler:
         """Write what was decided; whether any of it took. If not, this node may have lost the lead without a word."""
         ids = await self._ids(sum(planned.fires for planned in decided.plans))
         steps = [slots.step(planned, ids.pop) for planned in decided.plans]
-        took = await self._store.decide(steps, decided.now, by=AUTHOR, node=self._node, epoch=decided.epoch)
+        took = await self._written(steps, decided)
         for planned, step, won in zip(decided.plans, steps, took, strict=True):
             if won:
                 self._tell(planned, step, decided.now)
         self.fired.set()
-        if any(took) or not took:
+        if any(took) or None in took or not took:
             return True
         self._leadership.signal.set()
         return False
+
+    async def _written(self, steps: Sequence[Step], decided: Pass) -> list[bool | None]:
+        """While a schedule is known to be locked, no other one waits for it: all that is locked is passed over."""
+        took = await self._store.decide(
+            steps, decided.now, by=AUTHOR, node=self._node, epoch=decided.epoch, past_locks=bool(self._locked)
+        )
+        locked = [planned.due for planned, won in zip(decided.plans, took, strict=True) if won is None]
+        for due in locked:
+            if due.id not in self._locked:
+                _log.warning("scheduler: another session holds a lock on %s, whose slots wait for it", due.name)
+        self._locked = {due.id for due in locked}
+        return took
 
     def _planned(self, due: Due, now: datetime) -> Plan:
         """One schedule that cannot be decided (its zone is unknown to this host, say) does not stop the others."""

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from oncue import control
 from oncue.engine.service import Signal
-from oncue.errors import StoreError
+from oncue.errors import RowLocked, StoreError
 from oncue.policy import seats as policy
 from oncue.store.contract import Store
 
@@ -79,6 +79,8 @@ class Seating:
         self._looked_at: datetime | None = None
         self._forgotten = 0
         self._resting = False
+        self._locked: set[str] = set()
+        """The queues whose rows another session holds: the others come first."""
         self._in_doubt: set[str] = set()
         """The queues of which a write was not answered: it may still arrive, and give seats away that we use."""
 
@@ -116,7 +118,7 @@ class Seating:
             del self.allowed[queue]
             self._room.allow(queue, None)
             self.raised.set()
-        for seating in found:
+        for seating in sorted(found, key=lambda one: one.queue in self._locked):
             await self._seat(seating, now, life)
         return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
 
@@ -132,15 +134,25 @@ class Seating:
         self._allow(queue, min(aim, held, self.allowed.get(queue, 0)))  # first start no more, then give back
         taken = max(aim, self._room.running_in(queue))
         news = (taken, wanted) != (held, before) or (own is None and self._is_working()) or queue in self._in_doubt
-        if news and not await self._taken(seating, taken, wanted):
+        took = await self._taken(seating, taken, wanted) if news else True
+        if took is None:
+            return  # it stays at what it has, and asks again with the next look
+        if not took:
             self.signal.set()  # somebody was quicker: look again
         elif self._life == life and self._alive():  # else they are no longer ours
             self._allow(queue, aim)
 
-    async def _taken(self, seating: control.Seating, seats: int, wanted: int) -> bool:
-        """Write how many seats this node has. A write that takes makes void whatever was written before and is late."""
+    async def _taken(self, seating: control.Seating, seats: int, wanted: int) -> bool | None:
+        """Write how many seats this node has; None if the queue is locked. A write that takes makes void whatever was
+        written before and is late."""
         try:
             took = await self._store.take_seats(seating.queue, seating.version, self._node, seats, wanted)
+            self._locked.discard(seating.queue)
+        except RowLocked as error:
+            if seating.queue not in self._locked:
+                _log.warning("the seats of queue %s stay as they are for now: %s", seating.queue, error)
+            self._locked.add(seating.queue)
+            return None
         except StoreError:
             self._in_doubt.add(seating.queue)
             raise

@@ -17,6 +17,7 @@ from typing import Protocol
 from uuid import UUID
 
 from oncue.clock import Clock
+from oncue.engine.applying import listed
 from oncue.engine.outcomes import bounded
 from oncue.engine.service import Signal
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
@@ -30,6 +31,8 @@ PROMOTE_LIMIT = 1000
 CLAIM_LIMIT = 1000
 SETTLE_LIMIT = 1000
 LONGEST_REFUSAL = 2000
+LOCKED_PAUSE = timedelta(seconds=0.5)
+"""How long a row that another session holds is left alone."""
 
 _log = logging.getLogger("oncue.job")
 
@@ -69,6 +72,8 @@ class Hands:
         self.left: set[tuple[int, int]] = set()
         """Claims whose outcomes the database refuses: they are over, and left to their maximum runtime."""
         self.ended: list[Ended] = []
+        self.locked: list[Ended] = []
+        """Outcomes that cannot be written yet: another session holds the rows."""
         self.suspects = 0
         self.outcomes = Signal()
         self.suspect_cleared = Signal()
@@ -266,30 +271,67 @@ class Settler:
         self._telemetry = telemetry
         self._idle = timedelta(seconds=idle)
         self._in_doubt: set[tuple[int, int]] = set()
+        self._tried_locked_at: datetime | None = None
+        self.trouble: StoreError | None = None
+        """What kept the last batch from being written, if anything did."""
 
     async def tick(self, now: datetime) -> datetime:
         batch = self._hands.ended[:SETTLE_LIMIT]
-        if not batch:
-            return now + self._idle
-        await self._settle(batch, now)
-        return now if self._hands.ended else now + self._idle
+        if batch:
+            self._hands.locked += await self._settle(list(batch), now)
+            del self._hands.ended[: len(batch)]
+        if self._hands.locked and self._may_try_locked(now):
+            await self._settle_locked(now)
+        if not self._hands.ended and not self._hands.locked:
+            self._hands.flushed.set()
+        if self._hands.ended:
+            return now
+        return now + (LOCKED_PAUSE if self._hands.locked else self._idle)
 
-    async def _settle(self, batch: list[Ended], now: datetime) -> None:
-        """Write a batch. It stays in hand until the database has answered: a lost reply means doing it again."""
+    async def _settle_locked(self, now: datetime) -> None:
+        """Try those again that were locked, and wait for none of them: they must not hold up the others."""
+        self._tried_locked_at = now
+        batch = self._hands.locked[:SETTLE_LIMIT]
+        still = await self._settle(list(batch), now, past_locks=True)
+        self._hands.locked = self._hands.locked[len(batch) :] + still
+
+    def _may_try_locked(self, now: datetime) -> bool:
+        tried_at = self._tried_locked_at
+        return tried_at is None or not tried_at <= now < tried_at + LOCKED_PAUSE
+
+    async def _settle(self, batch: list[Ended], now: datetime, *, past_locks: bool = False) -> list[Ended]:
+        """Write a batch; those whose rows are locked. It stays in hand until the database has answered: a lost reply
+        means doing it again."""
         changes = [settle(ended, self._dice) for ended in batch]
         try:
-            took = await self._store.apply(changes, now)
+            took = await (
+                self._store.apply(changes, now, past_locks=True) if past_locks else self._store.apply(changes, now)
+            )
         except StoreRefused as error:
             changes, took = await self._one_by_one(batch, now, error)
-        except StoreUnavailable:
-            self._in_doubt.update((change.id, change.claim_no) for change in changes)
+        except StoreError as error:
+            self.trouble = error
+            if isinstance(error, StoreUnavailable):
+                self._in_doubt.update((change.id, change.claim_no) for change in changes)
             raise
+        self.trouble = None
+        locked = [place for place, written in enumerate(took) if written is None] if None in took else []
+        kept = [batch[place] for place in locked]
+        if kept and not past_locks:
+            self._tried_locked_at = now
+            ids = [ended.claim.id for ended in kept]
+            _log.warning("%s: another session holds a lock there, so the outcome is kept for later", listed(ids))
+        for place in reversed(locked):
+            del batch[place], changes[place], took[place]
+        await self._put_down(batch, changes, [written is True for written in took])
+        return kept
+
+    async def _put_down(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
+        """The database has answered for these: they are in hand no more."""
         took = await self._with_lost_replies(changes, took)
-        del self._hands.ended[: len(batch)]
         self._hands.put_down([ended.claim for ended in batch])
-        self._tell(batch, changes, took)
-        if not self._hands.ended:
-            self._hands.flushed.set()
+        if batch:
+            self._tell(batch, changes, took)
 
     async def _with_lost_replies(self, changes: list[Change], took: list[bool]) -> list[bool]:
         """A change that is rejected now may have been written before, by the call whose reply was lost."""
@@ -303,17 +345,18 @@ class Settler:
 
     async def _one_by_one(
         self, batch: list[Ended], now: datetime, error: StoreError
-    ) -> tuple[list[Change], list[bool]]:
+    ) -> tuple[list[Change], list[bool | None]]:
         """One outcome that the database refuses must not keep the others from being written."""
         _log.error("a batch of outcomes was refused, so they are written one by one: %s", error)
-        changes, took = [], []
+        changes: list[Change] = []
+        took: list[bool | None] = []
         for ended in batch:
             change, written = await self._one(ended, now)
             changes.append(change)
             took.append(written)
         return changes, took
 
-    async def _one(self, ended: Ended, now: datetime) -> tuple[Change, bool]:
+    async def _one(self, ended: Ended, now: datetime) -> tuple[Change, bool | None]:
         """Write an outcome; if it is refused, that it was; if even that is refused, leave the job to its limits."""
         change = settle(ended, self._dice)
         try:

@@ -30,6 +30,7 @@ class Changing(Looking):
             if job.cancel_requested_at is not None and job.state == "running":
                 return job
             change = lifecycle.cancel(job, now)
+            took: bool | None
             if change is None:
                 note = notes.of_job(CANCEL, by, job, cancel_requested=True)
                 took = await store.request_cancel(job.id, job.claim_no, now, note=note)
@@ -135,7 +136,7 @@ class Changing(Looking):
     async def _applied(self, change: Change, job: Job, now: datetime, note: Note) -> bool:
         store = (await self.connected()).store
         try:
-            return (await store.apply([change], now, [note]))[0]
+            return bool((await store.apply([change], now, [note]))[0])
         except Conflict:
             unfinished: tuple[State, ...] = ("scheduled", "queued", "running", "retrying")
             holders = await store.jobs(JobFilter(unfinished, task=job.task, key=job.key, limit=1))

@@ -349,6 +349,7 @@ def _is_well(member: Member) -> bool:
         and not member.frozen
         and worker.membership.is_alive()
         and not worker.hands.ended
+        and not worker.hands.locked
         and not member.executor.waiting
         and not worker.scheduler.backlog
         and not member.restless

@@ -8,18 +8,27 @@ A connection that saw a failure of any kind below SQL is closed and replaced.
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from oncue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from oncue.errors import RowLocked, StoreError, StoreFull, StoreRefused, StoreUnavailable
 from oncue.store.addresses import hidden
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 else:
     Connection = asyncpg.Connection
+
+LOCK_SECONDS = 2.0
+"""How long a statement waits for a lock. It keeps the rest of a batch waiting, so it is short; but longer than it takes
+PostgreSQL to find out that two sessions wait for each other (1 s)."""
+IDLE_SECONDS = 15.0
+"""How long a transaction may do nothing. There is none but a migration's; and a process may stand still there."""
+
+_log = logging.getLogger("oncue.store")
 
 _AWAY = (
     asyncpg.PostgresConnectionError,
@@ -38,7 +47,7 @@ _AWAY = (
 
 
 # Data exceptions, violated constraints and exceeded limits: the same values would be refused again. Anything else
-# (a lock time-out, a lost privilege, no memory) may pass.
+# (a lost privilege, no memory) may pass.
 _ABOUT_THE_VALUES = ("22", "23", "54")
 
 
@@ -46,16 +55,33 @@ def translated(error: BaseException) -> StoreError | None:
     """The error of ours that says the same, or None if it is not the database's doing."""
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFull(f"PostgreSQL has no room left: {error}")
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        return RowLocked(f"another session holds a lock on what this would change, so nothing was written: {error}")
     if isinstance(error, asyncpg.UndefinedTableError):
         return StoreError(f"the oncue tables are missing ({error}): run `oncue migrate`")
     if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
         return StoreRefused(f"PostgreSQL was not asked: {error}")  # a value that does not fit its column
     if isinstance(error, _AWAY):
-        return StoreUnavailable(f"PostgreSQL does not answer: {error or type(error).__name__}")
+        return StoreUnavailable(f"PostgreSQL does not answer: {_reason(error)}")
     if isinstance(error, asyncpg.PostgresError):
         kind = StoreRefused if (error.sqlstate or "")[:2] in _ABOUT_THE_VALUES else StoreError
         return kind(f"PostgreSQL refused: {error}")
     return None
+
+
+def _reason(error: BaseException) -> str:
+    """What an error says; some say nothing but what they are."""
+    said = str(error) or ("it took too long" if isinstance(error, TimeoutError) else "")
+    return f"{said} ({type(error).__name__})" if said else type(error).__name__
+
+
+def _limits(timeout: float) -> dict[str, str]:
+    """The limits of a session of ours. Whoever waits for an answer for `timeout` is to hear of a lock before that."""
+    lock = min(LOCK_SECONDS, timeout / 2)
+    return {
+        "lock_timeout": f"{round(lock * 1000)}ms",
+        "idle_in_transaction_session_timeout": f"{round(IDLE_SECONDS * 1000)}ms",
+    }
 
 
 class Loan:
@@ -82,6 +108,8 @@ class Connections:
     def __init__(self, dsn: str, size: int, *, prepare: bool, timeout: float) -> None:
         self._dsn = dsn
         self._prepare = prepare
+        # Who prepares no statements is behind a pooler, which refuses settings: there they belong to the role.
+        self._limits = _limits(timeout) if prepare else {}
         self._timeout = timeout
         self._idle: list[Connection] = []
         self._seats = asyncio.Semaphore(size)
@@ -89,16 +117,8 @@ class Connections:
 
     async def connect(self) -> Connection:
         """A connection outside the pool, for listening."""
-        options: dict[str, Any] = {} if self._prepare else {"statement_cache_size": 0}
         try:
-            return await asyncpg.connect(
-                self._dsn,
-                timeout=self._timeout,
-                command_timeout=self._timeout,
-                # A duration of a day is 24 hours, also where clocks change: it is added to instants in the database.
-                server_settings={"timezone": "UTC"},
-                **options,
-            )
+            return await self._connected()
         except asyncpg.InvalidCatalogNameError as error:
             raise StoreUnavailable(f"PostgreSQL has no such database: {error}") from error
         except asyncpg.InvalidAuthorizationSpecificationError as error:
@@ -108,8 +128,26 @@ class Connections:
                 raise type(ours)(f"{ours} ({hidden(self._dsn)})") from error
             raise
 
+    async def _connected(self) -> Connection:
+        options: dict[str, Any] = {} if self._prepare else {"statement_cache_size": 0}
+        try:
+            return await asyncpg.connect(
+                self._dsn,
+                timeout=self._timeout,
+                command_timeout=self._timeout,
+                # A duration of a day is 24 hours, also where clocks change: it is added to instants in the database.
+                server_settings={"timezone": "UTC", **self._limits},
+                **options,
+            )
+        except asyncpg.ProtocolViolationError as error:
+            if not self._limits or "startup parameter" not in str(error):
+                raise
+        _log.warning("a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how)")
+        self._limits = {}
+        return await self._connected()
+
     def use(self) -> Loan:
-        """Lend a connection for one statement or one transaction: `async with connections.use() as connection`."""
+        """Lend a connection for one statement: `async with connections.use() as connection`."""
         return Loan(self)
 
     async def take(self) -> Connection:

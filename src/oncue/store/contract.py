@@ -2,7 +2,8 @@
 
 A store compares, copies, counts and orders. It decides nothing: which state a job takes, when it is due and who is
 lost arrives as values. Time is always an argument. Every verb is one transaction; when its reply is lost the caller
-sees `StoreUnavailable` and knows only that it does not know. Both stores pass one suite, `tests/store`.
+sees `StoreUnavailable` and knows only that it does not know. When another session holds a lock for longer than a verb
+waits, it raises `RowLocked`, and has written nothing. Both stores pass one suite, `tests/store`.
 
 Each change of a job is conditional on what its author knew of it, so that whoever comes late changes nothing:
 
@@ -120,15 +121,27 @@ class Store(Ledger, Desk, Protocol):
         """
         ...
 
-    async def apply(self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+    async def apply(
+        self,
+        changes: Sequence[Change],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        *,
+        past_locks: bool = False,
+    ) -> list[bool | None]:
         """Write each change whose guard holds. True where it did, in order. Raises Conflict if a key is taken.
 
+        None: another session has held the row for too long. Nothing was written there, the others were: ask again
+        later. With `past_locks` no such row is waited for.
+
         `notes`, if there are any, are as many as the changes; those of the changes that took are written with them.
+        Then a row that is held keeps all of them from being written, and raises RowLocked.
         """
         ...
 
-    async def mark_started(self, started: Sequence[Started]) -> None:
-        """Show on the rows when attempts that take a while began."""
+    async def mark_started(self, started: Sequence[Started]) -> list[int]:
+        """Show on the rows when attempts that take a while began. The jobs that another session holds: not on these."""
+        ...
 
     async def held(self, node: UUID) -> list[Holding]:
         """What the database believes that this node is running."""

@@ -36,8 +36,9 @@ class Ledger(Protocol):
         ...
 
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
-        """Write schedules whose guard holds, each with its revision and the slots that it gives up on.
+        """Write schedules whose guard holds, each with its revision and the slots that it gives up on, all or none.
 
+        Several changes are written one after the other: one that is refused ends that.
         `notes`, if there are any, are as many as the changes; those of the changes that took are written with them.
         """
         ...
@@ -66,9 +67,11 @@ class Ledger(Protocol):
         epoch: int | None = None,
         parked: bool = False,
         notes: Sequence[Note | None] = (),
-    ) -> list[bool]:
+        past_locks: bool = False,
+    ) -> list[bool | None]:
         """Move each schedule whose guard holds, write its slots, and make their jobs: all in one transaction.
 
+        None, and `past_locks`, are as in `apply`: another session holds the schedule.
         With an epoch, nothing is written unless `node` still leads under it. A fired job must start within its grace.
         Parked jobs are not due until `release_parked` says so. `notes` are as in `revise`, one for each step.
         """

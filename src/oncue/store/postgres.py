@@ -13,7 +13,7 @@ from uuid import UUID
 import asyncpg
 
 from oncue.control import PEEK_LIMIT, Note
-from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused, StoreUnavailable
+from oncue.errors import Conflict, IdTaken, RowLocked, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
     STATES,
     Attempt,
@@ -35,17 +35,20 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
-from oncue.store.postgres_batches import common, insert, leave_word, receipts_of
+from oncue.store.postgres_batches import Patient, common, insert, receipts_of, write_all
 from oncue.store.postgres_desk import PostgresDesk
 from oncue.store.postgres_ledger import job_of, node_of
-from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, note_columns, note_row, queue_rows
 
-ROWS_PER_STATEMENT = 10_000
+MANY_ROWS = 10_000
+SLOWEST_ROWS_PER_SECOND = 1000
+"""A slow database writes so many at least: an answer about very many jobs is waited for accordingly."""
 CHANNEL = "oncue"
 NOW, LATER = "", "later"  # what a notification says; the statements send the first
 LATER_GAP = 0.1
 ANSWER_SECONDS = 15.0
 MIGRATION_SECONDS = 3600.0
+MIGRATION_LOCK_SECONDS = 60
 # One migration at a time, whoever starts it; the number is arbitrary and only ours.
 MIGRATION_LOCK = 0x6F6E637565
 
@@ -59,7 +62,8 @@ class PostgresStore(PostgresDesk):
     def __init__(
         self, dsn: str, *, size: int = 6, prepare: bool = True, listen: bool = True, patience: float | None = None
     ) -> None:
-        self._connections = Connections(dsn, size, prepare=prepare, timeout=patience or ANSWER_SECONDS)
+        self._patience = patience or ANSWER_SECONDS
+        self._connections = Connections(dsn, size, prepare=prepare, timeout=self._patience)
         self._sql = statements.load(self.dialect)
         self._hints = Debounce(lambda: self._notify(NOW))
         self._later_hints = Debounce(lambda: self._notify(LATER), gap=LATER_GAP)
@@ -92,7 +96,10 @@ class PostgresStore(PostgresDesk):
 
     async def migrate(self) -> list[str]:
         async with self._connections.use() as connection, connection.transaction():
-            await connection.execute("select pg_advisory_xact_lock($1)", MIGRATION_LOCK)
+            await connection.execute(f"set local lock_timeout = '{MIGRATION_LOCK_SECONDS}s'")
+            await connection.execute(
+                "select pg_advisory_xact_lock($1)", MIGRATION_LOCK, timeout=MIGRATION_LOCK_SECONDS + ANSWER_SECONDS
+            )
             await connection.execute(
                 "create table if not exists oncue_migrations "
                 "(number integer primary key, name text not null, applied_at timestamptz not null)"
@@ -127,9 +134,9 @@ class PostgresStore(PostgresDesk):
         collisions = 0
         while True:
             try:
-                if len(batches) == 1 and len(batches[0].ids) <= ROWS_PER_STATEMENT and not in_doubt:
+                if len(batches) == 1 and len(batches[0].ids) <= MANY_ROWS and not in_doubt:
                     return await self._enqueue_at_once(batches[0])
-                return await self._enqueue_in_transaction(batches, in_doubt)
+                return await self._enqueue_all(batches, in_doubt)
             except StoreUnavailable as error:
                 # Two large calls waited for each other's keys: one of them was undone, and begins again.
                 if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
@@ -156,29 +163,18 @@ class PostgresStore(PostgresDesk):
             (self._hints if batch.state == "queued" else self._later_hints).send()
         return receipts
 
-    async def _enqueue_in_transaction(self, batches: Sequence[Batch], in_doubt: bool) -> list[Receipt]:
-        receipts: list[Receipt] = []
-        async with self._connections.use() as connection, connection.transaction():
-            for batch in batches:
-                receipts += await self._enqueue_batch(connection, batch, in_doubt)
-            await connection.execute("select pg_notify($1, $2)", CHANNEL, LATER)
-        return receipts
+    async def _enqueue_all(self, batches: Sequence[Batch], in_doubt: bool) -> list[Receipt]:
+        """Jobs of several kinds, or very many: one statement writes them, whatever their number.
 
-    async def _enqueue_batch(self, connection: Connection, batch: Batch, in_doubt: bool) -> list[Receipt]:
-        there = await self._touched(connection, batch) if in_doubt else {}
-        answered = {job_id: receipt for job_id, receipt in there.items() if receipt is not None}
-        written = there.keys() - answered.keys()
-        for start in range(0, len(batch.ids), ROWS_PER_STATEMENT):
-            written |= await insert(connection, batch, start, start + ROWS_PER_STATEMENT, skip=there)
-        receipts = await receipts_of(connection, batch, written, answered=answered)
-        if in_doubt and len(written) < len(batch.ids):
-            await leave_word(connection, batch, receipts, answered)
+        What is asked before it and after it needs no transaction around it. In doubt, the rows of the first call are
+        there or not, all of them; if that call arrives in between, one of the two finds its ids taken.
+        """
+        rows = sum(len(batch.ids) for batch in batches)
+        async with self._connections.use() as connection:
+            patient = Patient(connection, self._patience + rows / SLOWEST_ROWS_PER_SECOND)
+            receipts = await write_all(patient, batches, in_doubt=in_doubt)
+        self._hint({batch.state for batch in batches})
         return receipts
-
-    async def _touched(self, connection: Connection, batch: Batch) -> dict[int, Receipt | None]:
-        """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
-        rows = await connection.fetch(self._sql["touch"], batch.ids, batch.created_at, batch.task)
-        return {job_id: None if word is None else found_word(word) for job_id, word in rows}
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._fetch("job", job_id)
@@ -233,32 +229,50 @@ class PostgresStore(PostgresDesk):
         )
         return [Claim(*row) for row in rows]
 
-    async def apply(self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+    async def apply(
+        self,
+        changes: Sequence[Change],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        *,
+        past_locks: bool = False,
+    ) -> list[bool | None]:
         if not changes:
             return []
         # In the order of their ids, so that two batches that meet (a result and a rescue) never lock each other up.
         places = sorted(range(len(changes)), key=lambda place: changes[place].id)
-        ordered = [changes[place] for place in places]
-        name, columns = _columns(ordered)
-        took: list[int]
+        ordered, lines = [changes[place] for place in places], [notes[place] for place in places] if notes else []
         try:
-            async with self._connections.use() as connection:
-                if not notes:
-                    took = await connection.fetchval(self._sql[name], now, *columns)
-                else:
-                    async with connection.transaction():
-                        took = await connection.fetchval(self._sql[name], now, *columns)
-                        await self._add_notes(connection, [notes[places[ordinal - 1]] for ordinal in sorted(took)], now)
+            took, locked = await self._applied(ordered, now, lines, past_locks)
+        except RowLocked:
+            if notes or past_locks:
+                raise
+            return await self.apply(changes, now, past_locks=True)
         except StoreError as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
-        if name == "apply":
-            self._hint({change.state for change in changes})
         if len(took) == len(changes):
             return [True] * len(changes)
-        taken = {places[ordinal - 1] for ordinal in took}
-        return [place in taken for place in range(len(changes))]
+        answers: list[bool | None] = [False] * len(changes)
+        for answer, ordinals in ((True, took), (None, locked)):
+            for ordinal in ordinals:
+                answers[places[ordinal - 1]] = answer
+        return answers
+
+    async def _applied(
+        self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None], past_locks: bool
+    ) -> tuple[list[int], list[int]]:
+        """The places, counted from 1, of the changes that took, and of those whose rows another session holds."""
+        name, columns = _columns(changes, plainly=not (notes or past_locks))
+        if notes:
+            name, columns = "apply_noted", [*columns, *note_columns(notes), None, None]
+        elif past_locks:
+            name = "apply_free"
+        (answer,) = await self._fetch(name, now, *columns)
+        if name != "apply_plain":
+            self._hint({change.state for change in changes})
+        return answer[0], answer[1] if past_locks else []
 
     def _hint(self, states: set[State]) -> None:
         """Jobs took these states: tell whoever may claim them, now or later."""
@@ -267,9 +281,11 @@ class PostgresStore(PostgresDesk):
         if not states.isdisjoint(("scheduled", "retrying")):
             self._later_hints.send()
 
-    async def mark_started(self, started: Sequence[Started]) -> None:
-        if started:
-            await self._fetch("mark_started", *(list(column) for column in zip(*sorted(started), strict=True)))
+    async def mark_started(self, started: Sequence[Started]) -> list[int]:
+        if not started:
+            return []
+        columns = (list(column) for column in zip(*sorted(started), strict=True))
+        return [row[0] for row in await self._fetch_past_locks("mark_started", *columns)]
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(*row) for row in await self._fetch("held", node)]
@@ -302,31 +318,17 @@ class PostgresStore(PostgresDesk):
         return int(status.split()[-1])
 
     async def prune(self, before: datetime, limit: int, *, noted: tuple[Note, datetime] | None = None) -> int:
-        async with self._connections.use() as connection:
-            gone = await self._pruned(connection, before, limit, noted)
-            await connection.execute(self._sql["prune_attempts"], before, limit)
-            if gone < limit:  # else there are older jobs yet, whose slots will ask for the name of their worker
-                await connection.execute(self._sql["forget_nodes"], before - NAMED_FOR)
-        return gone
-
-    async def _pruned(
-        self, connection: Connection, before: datetime, limit: int, noted: tuple[Note, datetime] | None
-    ) -> int:
-        async with connection.transaction():
-            old = await connection.fetch(self._sql["pick_old"], before, limit)
-            of_slots = [job_id for job_id, scheduled in old if scheduled]
-            if of_slots:
-                await connection.execute(self._sql["keep_outcomes"], of_slots)
-            status = await connection.execute(self._sql["prune"], [job_id for job_id, _ in old])
-            gone = int(status.split()[-1])
-            if gone and noted is not None:
-                await self._add_notes(connection, [noted[0]._replace(after={"jobs": gone})], noted[1])
+        note, now = (None, None) if noted is None else noted
+        line = [None] * 4 if note is None else note_row(note)[:4]
+        gone: int = (await self._fetch("prune", now, *line, before, limit))[0][0]
+        await self._fetch("prune_attempts", before, limit)
+        if gone < limit:  # else there are older jobs yet, whose slots will ask for the name of their worker
+            await self._fetch("forget_nodes", before - NAMED_FOR)
         return gone
 
     async def fold_counters(self, limit: int) -> int:
-        async with self._connections.use() as connection:
-            folded: int = await connection.fetchval(self._sql["fold_counters"], limit)
-            return folded
+        folded: int = (await self._fetch_past_locks("fold_counters", limit))[0][0]
+        return folded
 
     async def depth(self) -> list[Depth]:
         return [Depth(*row) for row in await self._fetch("depth", DEPTH_LIMIT)]
@@ -336,15 +338,15 @@ class PostgresStore(PostgresDesk):
     async def prioritize(
         self, job_id: int, known: int, priority: int, now: datetime, *, note: Note | None = None
     ) -> bool:
-        return await self._noted("prioritize", now, note, job_id, known, priority, now)
+        return await self._noted("prioritize", now, note, job_id, known, priority)
 
     async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
-        asked = await self._noted("request_cancel", now, note, job_id, claim_no, now)
+        asked = await self._noted("request_cancel", now, note, job_id, claim_no)
         self._hints.send()
         return asked
 
     async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
-        return await self._noted("pause", now, note, queue, now)
+        return await self._noted("pause", now, note, queue)
 
     async def resume(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
         opened = await self._noted("resume", now, note, queue)
@@ -387,7 +389,7 @@ class PostgresStore(PostgresDesk):
         return bool(await self._fetch("beat", node, now, expires_at, number))
 
     async def bury(self, now: datetime) -> list[Node]:
-        return [node_of(row) for row in await self._fetch("bury", now)]
+        return [node_of(row) for row in await self._fetch_past_locks("bury", now)]
 
     async def leave(self, node: UUID, now: datetime) -> None:
         await self._fetch("leave", node, now)
@@ -434,10 +436,10 @@ class PostgresStore(PostgresDesk):
                 await connection.execute("select pg_notify($1, $2)", CHANNEL, what)
 
 
-def _columns(changes: Sequence[Change]) -> tuple[str, list[list[Any]]]:
+def _columns(changes: Sequence[Change], *, plainly: bool) -> tuple[str, list[Any]]:
     """The statement for these changes, and its arrays. `apply_plain` wants ids that ascend strictly."""
     ids = [change.id for change in changes]
-    if all(map(is_plain, changes)) and len(set(ids)) == len(ids):
+    if plainly and all(map(is_plain, changes)) and len(set(ids)) == len(ids):
         fences = [change.claim_no for change in changes]
         return "apply_plain", [ids, fences, [c.started_at for c in changes], [c.ended_at for c in changes]]
     return "apply", [list(column) for column in zip(*changes, strict=True)]

@@ -14,6 +14,21 @@ select n.id, n.args::json, n.key, $4, $5, $6, $7, $8, $9, $10, $11, $11, $11, $1
     do nothing
 returning id, (select pg_notify('oncue', '')::text where $15);
 
+-- name: enqueue_all
+-- The same for jobs of several kinds: all of them or none.
+insert into oncue_jobs (id, args, key, task, queue, priority, state, options, max_retries, max_runtime,
+                        created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+select n.id, n.args::json, n.key, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
+       n.created_at, n.created_at, n.created_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of
+  from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[],
+              $9::int[], $10::interval[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::text[],
+              $15::bigint[])
+    as n (id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, visible_at,
+          deadline_at, enqueued_by, retry_of)
+    on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
+    do nothing
+returning id;
+
 -- name: enqueue_one
 -- The same for a single job that has no key and sends no hint: a sixth of the trip is saved, since nothing is looked up.
 insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime,
@@ -160,15 +175,15 @@ with claimed as (
 )
 select {claim_out} from claimed order by priority desc, order_at, id;
 
--- name: apply
-with change as (
-    select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
+-- name: _change
+select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
                          $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
                          $15::text[]) with ordinality
         as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
               ended_at, result, error, ordinal)
-), done as (
-    update oncue_jobs j
+
+-- name: _applied
+update oncue_jobs j
        set state = c.state, reason = c.reason, retry_count = c.retry_count,
            -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
            visible_at = case when j.cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
@@ -182,10 +197,14 @@ with change as (
            deadline_at = case when j.finished_at is null then j.deadline_at
                               else $1 + (j.deadline_at - j.created_at) end
       from change c
-     where j.id = any($2::bigint[]) and j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
+
+-- name: _guarded
+j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
               c.error, c.ordinal, c.from_state
-), history as (
+
+-- name: _recorded
+history as (
     insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
     select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error from done
      where outcome is not null and state in ('scheduled', 'queued', 'retrying')
@@ -198,7 +217,50 @@ with change as (
     select queue, task, from_state, -count(*) from done
      where from_state in ('succeeded', 'failed', 'cancelled', 'skipped') group by queue, task, from_state
 )
+
+-- name: apply
+with change as (
+    {_change}
+), done as (
+    {_applied}
+     where j.id = any($2::bigint[]) and {_guarded}
+), {_recorded}
 select coalesce(array_agg(ordinal), '{}') from done;
+
+-- name: apply_noted
+-- The same by hand: with the lines of the audit log, and, for a schedule's job that runs again, on its version.
+with held as (
+    update oncue_schedules set version = version + 1 where id = $21::bigint and version = $22::bigint returning id
+), change as (
+    {_change}
+), done as (
+    {_applied}
+     where j.id = any($2::bigint[]) and ($21::bigint is null or exists (select from held)) and {_guarded}
+), {_recorded}, noted as (
+    insert into oncue_audit (at, actor, action, subject, before, after)
+    select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
+      from unnest($16::text[], $17::text[], $18::text[], $19::text[], $20::text[]) with ordinality
+        as n (actor, action, subject, before, after, ordinal)
+      join done on done.ordinal = n.ordinal
+     where n.actor is not null order by n.ordinal
+)
+select coalesce(array_agg(ordinal), '{}') from done;
+
+-- name: apply_free
+-- The same once a lock has kept `apply` or `apply_plain` waiting for too long: rows that another session holds are
+-- passed over. The second array tells which these are.
+with free (ids) as materialized (
+    select array(select id from oncue_jobs where id = any($2::bigint[]) order by id for no key update skip locked)
+), change as (
+    {_change}
+), done as (
+    {_applied}
+     where j.id = any((select ids from free)::bigint[]) and {_guarded}
+), {_recorded}
+select (select coalesce(array_agg(ordinal), '{}') from done),
+       (select coalesce(array_agg(c.ordinal), '{}') from change c cross join free
+          join oncue_jobs j on j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
+         where j.id = any($2::bigint[]) and j.id <> all(free.ids));
 
 -- name: apply_plain
 -- What nearly every job comes to: success at the first attempt, with nothing to say. The ids come sorted, so that
@@ -222,6 +284,18 @@ select coalesce(array_agg(ordinal), '{}') from done;
 -- As in `apply_plain`: sorted ids and no join.
 update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])]
  where id = any($1::bigint[]) and state || '' = 'running' and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])];
+
+-- name: mark_started_free
+-- Past the rows that another session holds: which these are.
+with free (ids) as materialized (
+    select array(select id from oncue_jobs where id = any($1::bigint[]) order by id for no key update skip locked)
+), marked as (
+    update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])]
+     where id = any((select ids from free)::bigint[]) and state || '' = 'running'
+       and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
+)
+select j.id from oncue_jobs j cross join free
+ where j.id = any($1::bigint[]) and j.state || '' = 'running' and j.id <> all(free.ids);
 
 -- name: held
 select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = $1;
@@ -287,24 +361,69 @@ update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, upda
                        order by order_at, id limit (select $7::int) for update skip locked))
    and state = 'queued';
 
--- name: pick_old
-select id, schedule_id is not null from oncue_jobs
- where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $1
- order by finished_at limit (select $2::int) for update skip locked;
-
 -- name: prune
+-- A job goes once the ledger has what became of its slot. Rows that another session holds wait for the next pass.
 -- `state || ''` keeps the planner from the index of finished jobs, which it would read from end to end.
-delete from oncue_jobs where id = any($1::bigint[]) and state || '' in ('succeeded', 'failed', 'cancelled', 'skipped');
+with old as materialized (
+    select id, schedule_id from oncue_jobs
+     where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $6
+     order by finished_at limit (select $7::int) for update skip locked
+), told as materialized (
+    select job_id from oncue_slots
+     where job_id = any(array(select id from old where schedule_id is not null)) and job_id is not null
+       and outcome is null
+       for update skip locked
+), kept as (
+    {_keep_outcomes}
+), untold (ids) as (
+    select array(select job_id from oncue_slots
+                  where job_id = any(array(select id from old where schedule_id is not null)) and job_id is not null
+                    and outcome is null
+                 except select job_id from told)
+), gone as (
+    delete from oncue_jobs
+     where id = any(array(select old.id from old cross join untold where old.id <> all(untold.ids)))
+       and state || '' in ('succeeded', 'failed', 'cancelled', 'skipped')
+    returning id
+), noted as (
+    insert into oncue_audit (at, actor, action, subject, before, after)
+    select $1, $2, $3, $4, $5::json, json_build_object('jobs', count(*)) from gone
+     where $2::text is not null having count(*) > 0
+)
+select count(*) from gone;
 
 -- name: prune_attempts
 delete from oncue_attempts
- where (job_id, claim_no) in (select job_id, claim_no from oncue_attempts where finished_at < $1
-                               order by finished_at limit (select $2::int));
+ where ctid = any(array(select ctid from oncue_attempts where finished_at < $1
+                         order by finished_at limit (select $2::int) for update skip locked));
 
 -- name: fold_counters
 with taken as (
     delete from oncue_counter_deltas
      where id = any(array(select id from oncue_counter_deltas order by id limit $1 for update skip locked))
+    returning queue, task, state, jobs
+), folded as (
+    insert into oncue_counters as total (queue, task, state, jobs)
+    select queue, task, state, sum(jobs) from taken group by queue, task, state order by queue, task, state
+        on conflict (queue, task, state) do update set jobs = total.jobs + excluded.jobs
+)
+select count(*) from taken;
+
+-- name: fold_counters_free
+-- Past the totals that another session holds.
+with picked as materialized (
+    select id, queue, task, state from oncue_counter_deltas order by id limit $1 for update skip locked
+), free as materialized (
+    select t.queue, t.task, t.state from oncue_counters t
+     where (t.queue, t.task, t.state) in (select queue, task, state from picked)
+       for no key update skip locked
+), taken as (
+    delete from oncue_counter_deltas
+     where id = any(array(select p.id from picked p
+                           where not exists (select from oncue_counters t where (t.queue, t.task, t.state)
+                                                                              = (p.queue, p.task, p.state))
+                              or exists (select from free f where (f.queue, f.task, f.state)
+                                                                = (p.queue, p.task, p.state))))
     returning queue, task, state, jobs
 ), folded as (
     insert into oncue_counters as total (queue, task, state, jobs)
@@ -321,21 +440,33 @@ select queue, priority, count(*) from (
  group by queue, priority order by queue, priority;
 
 -- name: prioritize
-update oncue_jobs set priority = $3, updated_at = $4
- where id = $1 and state in ('scheduled', 'queued', 'running', 'retrying') and priority = $2
-returning id;
+with took as (
+    update oncue_jobs set priority = $9, updated_at = $1
+     where id = $7 and state in ('scheduled', 'queued', 'running', 'retrying') and priority = $8
+    returning id
+), noted as ({_note})
+select from took;
 
 -- name: request_cancel
-update oncue_jobs set cancel_requested_at = $3, updated_at = $3
- where id = $1 and state = 'running' and claim_no = $2 and cancel_requested_at is null returning id;
+with took as (
+    update oncue_jobs set cancel_requested_at = $1, updated_at = $1
+     where id = $7 and state = 'running' and claim_no = $8 and cancel_requested_at is null returning id
+), noted as ({_note})
+select from took;
 
 -- name: pause
-insert into oncue_queues (name, paused_at) values ($1, $2)
-    on conflict (name) do update set paused_at = excluded.paused_at where oncue_queues.paused_at is null
-returning name;
+with took as (
+    insert into oncue_queues (name, paused_at) values ($7, $1)
+        on conflict (name) do update set paused_at = excluded.paused_at where oncue_queues.paused_at is null
+    returning name
+), noted as ({_note})
+select from took;
 
 -- name: resume
-update oncue_queues set paused_at = null where name = $1 and paused_at is not null returning name;
+with took as (
+    update oncue_queues set paused_at = null where name = $7 and paused_at is not null returning name
+), noted as ({_note})
+select from took;
 
 -- name: queues
 select name, paused_at, global_limit, node_limit from oncue_queues;
@@ -377,9 +508,19 @@ update oncue_nodes set beat_at = $2, expires_at = $3, beat_no = $4
 -- name: bury
 update oncue_nodes set lost_at = $1 where lost_at is null and expires_at <= $1 returning {node};
 
+-- name: bury_free
+-- Past the nodes whose rows another session holds.
+update oncue_nodes set lost_at = $1
+ where id = any(array(select id from oncue_nodes where lost_at is null and expires_at <= $1
+                         for no key update skip locked))
+returning {node};
+
 -- name: forget_nodes
-delete from oncue_nodes n where n.lost_at < $1
-   and not exists (select from oncue_jobs where state = 'running' and node_id = n.id);
+delete from oncue_nodes
+ where id = any(array(select n.id from oncue_nodes n
+                       where n.lost_at < $1
+                         and not exists (select from oncue_jobs where state = 'running' and node_id = n.id)
+                         for update skip locked));
 
 -- name: leave
 update oncue_nodes set lost_at = coalesce(lost_at, $2), left_at = $2 where id = $1;

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from oncue.model import Batch, Receipt
 from oncue.store import statements
-from oncue.store.tables import word_left
+from oncue.store.tables import found_word, word_left
+
+if TYPE_CHECKING:
+    from oncue.store.connections import Connection
 
 
 class Asked(Protocol):
@@ -18,17 +21,63 @@ class Asked(Protocol):
     async def fetch(self, query: str, /, *args: Any) -> Any: ...
 
 
-async def insert(
-    connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False, skip: Collection[int] = ()
-) -> set[int]:
+class Patient:
+    """A connection of ours whose answers may take so many seconds."""
+
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+
+    async def fetch(self, query: str, /, *args: Any) -> Any:
+        return await self._connection.fetch(query, *args, timeout=self._seconds)
+
+
+async def write_all(connection: Asked, batches: Sequence[Batch], *, in_doubt: bool) -> list[Receipt]:
+    """Write the jobs of several batches, all or none, and tell what became of each."""
+    there: dict[int, Receipt | None] = {}
+    for batch in batches if in_doubt else ():
+        there |= await _touched(connection, batch)
+    answered = {job_id: receipt for job_id, receipt in there.items() if receipt is not None}
+    written = there.keys() - answered.keys()
+    if len(batches) == 1 and not there:
+        written |= await insert(connection, batches[0], 0, len(batches[0].ids))
+    else:
+        rows = [row for batch in batches for row in _rows(batch) if row[0] not in there]
+        written |= await _inserted(connection, rows)
+    receipts: list[Receipt] = []
+    for batch in batches:
+        own = written.intersection(batch.ids)
+        told = await receipts_of(connection, batch, own, answered=answered)
+        if in_doubt and not all(receipt.created for receipt in told):
+            await leave_word(connection, batch, told, answered)
+        receipts += told
+    return receipts
+
+
+async def _touched(connection: Asked, batch: Batch) -> dict[int, Receipt | None]:
+    """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
+    sql = statements.load("postgres")["touch"]
+    rows = await connection.fetch(sql, batch.ids, batch.created_at, batch.task)
+    return {job_id: None if word is None else found_word(word) for job_id, word in rows}
+
+
+async def _inserted(connection: Asked, rows: Sequence[tuple[Any, ...]]) -> set[int]:
+    if not rows:
+        return set()
+    columns = (list(column) for column in zip(*rows, strict=True))
+    return {row[0] for row in await connection.fetch(statements.load("postgres")["enqueue_all"], *columns)}
+
+
+def _rows(batch: Batch) -> list[tuple[Any, ...]]:
+    shared = common(batch)
+    keys: Sequence[str | None] = batch.keys or [None] * len(batch.ids)
+    return [(*own, *shared) for own in zip(batch.ids, batch.args, keys, strict=True)]
+
+
+async def insert(connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False) -> set[int]:
     """Write some jobs of a batch; the ids of those whose key was free."""
     ids, args = batch.ids[start:end], batch.args[start:end]
     keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(ids)
-    if skip:
-        kept = [row for row in zip(ids, args, keys, strict=True) if row[0] not in skip]
-        if not kept:
-            return set()
-        ids, args, keys = (list(column) for column in zip(*kept, strict=True))
     sql = statements.load("postgres")["enqueue"]
     rows = await connection.fetch(sql, ids, args, keys, *common(batch)[:-1], tell, batch.retry_of)
     return {row[0] for row in rows}

@@ -9,27 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from oncue.control import Age, AuditEntry, Count, KeptRequest, Limits, Note, Progress, Sample, Seating, Token
-from oncue.store.connections import Connection
 from oncue.store.postgres_ledger import PostgresLedger
-from oncue.store.tables import note_row, seatings
+from oncue.store.tables import seatings
 
 
 class PostgresDesk(PostgresLedger):
     """The part of the store that serves operators and callers."""
-
-    async def _add_notes(self, connection: Connection, notes: Sequence[Note | None], now: datetime) -> None:
-        """Write the lines of the audit log that there are, in the transaction of their changes."""
-        rows = [note_row(note) for note in notes if note is not None]
-        if rows:
-            await connection.execute(self._sql["add_notes"], now, *map(list, zip(*rows, strict=True)))
-
-    async def _noted(self, name: str, now: datetime, note: Note | None, *parameters: Any) -> bool:
-        """Make a change by a statement that returns a row if it takes, and note it."""
-        async with self._connections.use() as connection, connection.transaction():
-            took = bool(await connection.fetch(self._sql[name], *parameters))
-            if took:
-                await self._add_notes(connection, [note], now)
-        return took
 
     # --- queues -------------------------------------------------------------------------------------------------
 
@@ -56,7 +41,7 @@ class PostgresDesk(PostgresLedger):
 
     async def report_progress(self, progress: Sequence[Progress]) -> None:
         if progress:
-            await self._fetch("report_progress", *(list(column) for column in zip(*progress, strict=True)))
+            await self._fetch_past_locks("report_progress", *(list(column) for column in zip(*progress, strict=True)))
 
     # --- counting -----------------------------------------------------------------------------------------------
 
@@ -76,13 +61,8 @@ class PostgresDesk(PostgresLedger):
     # --- tokens -------------------------------------------------------------------------------------------------
 
     async def add_token(self, token: Token, *, note: Note | None = None) -> None:
-        async with self._connections.use() as connection, connection.transaction():
-            await connection.execute(
-                self._sql["add_token"],
-                *(token.id, token.name, token.digest, list(token.scopes)),
-                *(token.created_by, token.created_at, token.expires_at),
-            )
-            await self._add_notes(connection, [note], token.created_at)
+        fields = (token.id, token.name, token.digest, list(token.scopes), token.created_by, token.expires_at)
+        await self._noted("add_token", token.created_at, note, *fields)
 
     async def token(self, token_id: str) -> Token | None:
         rows = await self._fetch("token", token_id)
@@ -95,7 +75,7 @@ class PostgresDesk(PostgresLedger):
         return bool((await self._fetch("has_tokens"))[0][0])
 
     async def revoke_token(self, token_id: str, now: datetime, *, note: Note | None = None) -> bool:
-        return await self._noted("revoke_token", now, note, token_id, now)
+        return await self._noted("revoke_token", now, note, token_id)
 
     async def mark_token_used(self, token_id: str, now: datetime) -> None:
         await self._fetch("mark_token_used", token_id, now)

@@ -1,21 +1,21 @@
 -- The verbs of operators and callers, for PostgreSQL.
 
--- name: add_notes
+-- name: _note
 insert into oncue_audit (at, actor, action, subject, before, after)
-select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
-  from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) with ordinality
-    as n (actor, action, subject, before, after, ordinal)
- order by n.ordinal;
+    select $1, $2, $3, $4, $5::json, $6::json from took where $2::text is not null
 
 -- name: limits
 select global_limit, node_limit from oncue_queues where name = $1;
 
 -- name: limit
-insert into oncue_queues as q (name, global_limit, node_limit, version) values ($1, $4, $5, 1)
-    on conflict (name) do update
-   set global_limit = excluded.global_limit, node_limit = excluded.node_limit, version = q.version + 1
- where q.global_limit is not distinct from $2 and q.node_limit is not distinct from $3
-returning name;
+with took as (
+    insert into oncue_queues as q (name, global_limit, node_limit, version) values ($7, $10, $11, 1)
+        on conflict (name) do update
+       set global_limit = excluded.global_limit, node_limit = excluded.node_limit, version = q.version + 1
+     where q.global_limit is not distinct from $8 and q.node_limit is not distinct from $9
+    returning name
+), noted as ({_note})
+select from took;
 
 -- name: seating
 select q.name, q.global_limit, q.node_limit, q.version,
@@ -51,6 +51,27 @@ select n.job_id, n.claim_no, n.fraction, n.note, n.told_at
   from unnest($1::bigint[], $2::int[], $3::float8[], $4::text[], $5::timestamptz[])
     as n (job_id, claim_no, fraction, note, told_at)
   join oncue_jobs j on j.id = n.job_id and j.claim_no = n.claim_no and j.state = 'running'
+ order by n.job_id
+    on conflict (job_id) do update
+   set claim_no = excluded.claim_no, fraction = excluded.fraction, note = excluded.note, told_at = excluded.told_at
+ where p.claim_no <= excluded.claim_no;
+
+-- name: report_progress_free
+-- Past the jobs, and their progress, that another session holds.
+with free as materialized (
+    select id, claim_no from oncue_jobs where id = any($1::bigint[]) and state = 'running' for key share skip locked
+), held (ids) as (
+    select array(select job_id from oncue_progress where job_id = any($1::bigint[])
+                 except select job_id from (select job_id from oncue_progress where job_id = any($1::bigint[])
+                                               for no key update skip locked) as open)
+)
+insert into oncue_progress as p (job_id, claim_no, fraction, note, told_at)
+select n.job_id, n.claim_no, n.fraction, n.note, n.told_at
+  from unnest($1::bigint[], $2::int[], $3::float8[], $4::text[], $5::timestamptz[])
+    as n (job_id, claim_no, fraction, note, told_at)
+  join free j on j.id = n.job_id and j.claim_no = n.claim_no
+ cross join held
+ where n.job_id <> all(held.ids)
  order by n.job_id
     on conflict (job_id) do update
    set claim_no = excluded.claim_no, fraction = excluded.fraction, note = excluded.note, told_at = excluded.told_at
@@ -99,8 +120,12 @@ select 'running', queue, task, min(coalesce(started_at, claimed_at)) from oncue_
  group by queue, task;
 
 -- name: add_token
-insert into oncue_tokens (id, name, digest, scopes, created_by, created_at, expires_at)
-values ($1, $2, $3, $4, $5, $6, $7);
+with took as (
+    insert into oncue_tokens (id, name, digest, scopes, created_by, created_at, expires_at)
+    values ($7, $8, $9, $10, $11, $1, $12)
+    returning id
+), noted as ({_note})
+select from took;
 
 -- name: token
 select {token} from oncue_tokens where id = $1;
@@ -112,7 +137,10 @@ select {token} from oncue_tokens order by created_at, id;
 select exists (select from oncue_tokens);
 
 -- name: revoke_token
-update oncue_tokens set revoked_at = $2 where id = $1 and revoked_at is null returning id;
+with took as (
+    update oncue_tokens set revoked_at = $1 where id = $7 and revoked_at is null returning id
+), noted as ({_note})
+select from took;
 
 -- name: mark_token_used
 update oncue_tokens set last_used_at = greatest(last_used_at, $2) where id = $1;
@@ -124,7 +152,8 @@ select {audit} from oncue_audit
 
 -- name: prune_audit_log
 delete from oncue_audit
- where id = any(array(select id from oncue_audit where at < $1 order by at limit (select $2::int)));
+ where id = any(array(select id from oncue_audit where at < $1 order by at limit (select $2::int)
+                         for update skip locked));
 
 -- name: begin_request
 insert into oncue_requests (actor, key, fingerprint, started_at, ids) values ($1, $2, $3, $4, $5)
@@ -142,5 +171,5 @@ delete from oncue_requests where actor = $1 and key = $2 and status is null;
 
 -- name: prune_requests
 delete from oncue_requests
- where (actor, key) in (select actor, key from oncue_requests where started_at < $1
-                         order by started_at limit (select $2::int));
+ where ctid = any(array(select ctid from oncue_requests where started_at < $1
+                         order by started_at limit (select $2::int) for update skip locked));

@@ -10,7 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from oncue.control import Note
-from oncue.errors import Conflict, NameClash, StoreRefused, StoreUnavailable
+from oncue.errors import Conflict, NameClash, RowLocked, StoreRefused, StoreUnavailable
 from oncue.model import (
     LONGEST_LISTING,
     PARKED,
@@ -29,9 +29,9 @@ from oncue.model import (
     Step,
 )
 from oncue.store import statements
-from oncue.store.connections import Connection, Connections
+from oncue.store.connections import Connections
 from oncue.store.hints import Debounce
-from oncue.store.tables import BEGINNING, is_plain_step, loaded
+from oncue.store.tables import BEGINNING, is_plain_step, loaded, note_columns, note_row
 
 T = TypeVar("T")
 
@@ -60,31 +60,20 @@ class PostgresLedger:
         return [_schedule(row) for row in await self._fetch("declared", application)]
 
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
-        async with self._connections.use() as connection, connection.transaction():
-            took = [await self._revised(connection, change, now) for change in changes]
-            if notes:
-                written = [note for note, wrote in zip(notes, took, strict=True) if wrote]
-                await self._add_notes(connection, written, now)
+        pairs = zip(changes, notes or [None] * len(changes), strict=True)
+        took = [await self._revised(change, now, note) for change, note in pairs]
         self._hints.send()
         return took
 
-    async def _revised(self, connection: Connection, change: Revised, now: datetime) -> bool:
-        fields = _schedule_row(change.schedule)
+    async def _revised(self, change: Revised, now: datetime, note: Note | None) -> bool:
+        revision = [None] * 15 if change.revision is None else _revision_row(change.revision)[1:]
+        given_up_in = change.schedule.revision - (change.revision is not None)
+        rows = [(d.scheduled_for, d.until, d.slots, d.verdict, d.reason) for d in change.decided]
+        slots = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(5)]
+        fields = (*_schedule_row(change.schedule), *revision, given_up_in, *slots)
         if change.version == 0:
-            schedule_id = await connection.fetchval(self._sql["create_schedule"], *fields)
-        else:
-            guard = (change.version, change.schedule.id)
-            schedule_id = await connection.fetchval(self._sql["change_schedule"], *fields, *guard)
-        if schedule_id is None:
-            return False
-        if change.revision is not None:
-            await connection.execute(self._sql["add_revision"], schedule_id, *_revision_row(change.revision)[1:])
-        if change.decided:
-            revision = change.schedule.revision - (change.revision is not None)
-            rows = [(d.scheduled_for, d.until, d.slots, d.verdict, d.reason) for d in change.decided]
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            await connection.execute(self._sql["give_up_slots"], schedule_id, revision, now, *columns)
-        return True
+            return await self._noted("create_schedule", now, note, *fields)
+        return await self._noted("change_schedule", now, note, *fields, change.version, change.schedule.id)
 
     async def revisions(self, schedule_id: int) -> list[Revision]:
         rows = await self._fetch("revisions", schedule_id)
@@ -111,20 +100,29 @@ class PostgresLedger:
         epoch: int | None = None,
         parked: bool = False,
         notes: Sequence[Note | None] = (),
-    ) -> list[bool]:
+        past_locks: bool = False,
+    ) -> list[bool | None]:
         if not steps:
             return []
+        by_schedule = {step.schedule_id: note for step, note in zip(steps, notes, strict=True)} if notes else {}
         ordered = sorted(steps, key=lambda step: step.schedule_id)
         author = (now, node, epoch)
-        if not parked and not notes and all(map(is_plain_step, ordered)):
-            won = await _untangled(lambda: self._decided_plainly(ordered, author, by))
-        else:
-            entry: tuple[State, datetime] = ("scheduled", PARKED) if parked else ("queued", now)
-            by_schedule = {step.schedule_id: note for step, note in zip(steps, notes, strict=True)} if notes else {}
-            won = await _untangled(lambda: self._decided(ordered, author, by, entry, by_schedule))
+        entry: tuple[State, datetime] = ("scheduled", PARKED) if parked else ("queued", now)
+        locked: set[int] = set()
+        try:
+            if past_locks:
+                won, locked = await _untangled(lambda: self._decided_past_locks(ordered, author, by, entry))
+            elif not parked and not notes and all(map(is_plain_step, ordered)):
+                won = await _untangled(lambda: self._decided_plainly(ordered, author, by))
+            else:
+                won = await _untangled(lambda: self._decided(ordered, author, by, entry, by_schedule))
+        except RowLocked:
+            if past_locks or notes:
+                raise
+            return await self.decide(steps, now, by=by, node=node, epoch=epoch, parked=parked, past_locks=True)
         if won and any(decided.job_id is not None for step in steps for decided in step.decided):
             self._hints.send()
-        return [step.schedule_id in won for step in steps]
+        return [None if step.schedule_id in locked else step.schedule_id in won for step in steps]
 
     async def _decided_plainly(self, steps: Sequence[Step], author: tuple[Any, ...], by: str) -> set[int]:
         ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
@@ -149,54 +147,50 @@ class PostgresLedger:
         entry: tuple[State, datetime],
         notes: Mapping[int, Note | None] | None = None,
     ) -> set[int]:
-        ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
-        fires = [any(decided.job_id is not None for decided in step.decided) for step in steps]
-        rows = [(step.schedule_id, *decided) for step in steps for decided in step.decided]
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
-        parameters = (*author, ids, versions, cursors, next_runs, fires, by, *columns, *entry)
-        async with self._connections.use() as connection:
-            if not notes:
-                return set(await connection.fetchval(self._sql["decide"], *parameters))
-            async with connection.transaction():
-                won = await connection.fetchval(self._sql["decide"], *parameters)
-                await self._add_notes(connection, [notes[schedule_id] for schedule_id in won], author[0])
+        name, columns = "decide", _step_columns(steps, author, by, entry)
+        if notes:
+            name, columns = "decide_noted", [*columns, *note_columns([notes[step.schedule_id] for step in steps])]
+        ((won,),) = await self._fetch(name, *columns)
         return set(won)
+
+    async def _decided_past_locks(
+        self, steps: Sequence[Step], author: tuple[Any, ...], by: str, entry: tuple[State, datetime]
+    ) -> tuple[set[int], set[int]]:
+        """The schedules that were decided, and those that another session holds."""
+        ((won, locked),) = await self._fetch("decide_free", *_step_columns(steps, author, by, entry))
+        return set(won), set(locked)
 
     async def unfinished(self, schedule_id: int, limit: int) -> list[int]:
         return [row[0] for row in await self._fetch("unfinished", schedule_id, PARKED, limit)]
 
     async def release_parked(self, now: datetime, limit: int) -> int:
-        schedules = [row[0] for row in await self._fetch("with_room", limit)]
-        return await _untangled(lambda: self._released(schedules, now, limit)) if schedules else 0
+        rows = await self._fetch("with_room", limit)
+        return await _untangled(lambda: self._released(rows, now, limit)) if rows else 0
 
-    async def _released(self, schedules: Sequence[int], now: datetime, limit: int) -> int:
-        """Counted in a statement of its own, once the schedules are held, so that the count is fresh."""
-        async with self._connections.use() as connection, connection.transaction():
-            await connection.execute(self._sql["hold_schedules"], schedules)
-            status = await connection.execute(self._sql["release_parked"], now, schedules, limit)
+    async def _released(self, rows: Sequence[asyncpg.Record], now: datetime, limit: int) -> int:
+        schedules, versions = (list(column) for column in zip(*rows, strict=True))
+        async with self._connections.use() as connection:
+            status = await connection.execute(self._sql["release_parked"], now, schedules, versions, limit)
         self._hints.send()
         return int(status.split()[-1])
 
     async def rerun(
         self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
     ) -> bool:
+        seen, version = (job.id, job.state, job.claim_no), (schedule.id, schedule.version)
         try:
-            async with self._connections.use() as connection, connection.transaction():
-                if not await connection.fetchval(self._sql["hold_version"], schedule.id, schedule.version):
-                    return False
-                if isinstance(again, int):
-                    seen = (job.id, job.state, job.claim_no)
-                    made = await connection.fetchval(self._sql["repeat"], *seen, again, now, by)
-                else:
-                    made = await connection.fetchval(self._sql["apply"], now, *([value] for value in again))
-                if made:
-                    await self._add_notes(connection, [note], now)
+            if isinstance(again, int):
+                made = await self._noted("repeat", now, note, *seen, again, *version, by)
+            else:
+                columns = ([value] for value in again)
+                ((took,),) = await self._fetch("apply_noted", now, *columns, *note_columns([note]), *version)
+                made = bool(took)
         except StoreRefused as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
         self._hints.send()
-        return bool(made)
+        return made
 
     async def retries(self, job_id: int) -> list[Job]:
         return [job_of(row) for row in await self._fetch("retries", job_id)]
@@ -270,8 +264,17 @@ class PostgresLedger:
                 await connection.execute(script)
         return list(views)
 
-    async def _add_notes(self, connection: Connection, notes: Sequence[Note | None], now: datetime) -> None:
-        raise NotImplementedError
+    async def _noted(self, name: str, now: datetime, note: Note | None, *parameters: Any) -> bool:
+        """Make a change by a statement that returns a row if it takes, and that writes its line of the audit log."""
+        line = [None] * 5 if note is None else note_row(note)
+        return bool(await self._fetch(name, now, *line, *parameters))
+
+    async def _fetch_past_locks(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        """Ask by the plain statement. If a lock is in its way for too long, by the one that passes over locked rows."""
+        try:
+            return await self._fetch(name, *parameters)
+        except RowLocked:
+            return await self._fetch(f"{name}_free", *parameters)
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self._connections.use() as connection:
@@ -286,6 +289,15 @@ async def _untangled(work: Callable[[], Awaitable[T]]) -> T:
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
                 raise
+
+
+def _step_columns(steps: Sequence[Step], author: tuple[Any, ...], by: str, entry: tuple[State, datetime]) -> list[Any]:
+    """What `decide` gets for these steps, which are ordered by their schedules."""
+    ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
+    fires = [any(decided.job_id is not None for decided in step.decided) for step in steps]
+    rows = [(step.schedule_id, *decided) for step in steps for decided in step.decided]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
+    return [*author, ids, versions, cursors, next_runs, fires, by, *columns, *entry]
 
 
 _DURATIONS = ("grace", "max_runtime", "deadline")

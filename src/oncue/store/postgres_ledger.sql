@@ -13,31 +13,41 @@ select {schedule} from oncue_schedules where name > $1 and deleted_at is null or
 -- name: declared
 select {schedule} from oncue_schedules where declared_by = $1 and deleted_at is null order by name;
 
+-- name: _revised
+revised as (
+    insert into oncue_revisions ({revision})
+    select took.id, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51
+      from took where $37::integer is not null
+), given_up as (
+    insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)
+    select took.id, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $52, $1
+      from took
+     cross join unnest($53::timestamptz[], $54::timestamptz[], $55::bigint[], $56::text[], $57::text[])
+                as d (scheduled_for, until, slots, verdict, reason)
+        on conflict do nothing
+), noted as ({_note})
+select id from took
+
 -- name: create_schedule
-insert into oncue_schedules ({schedule_fields})
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-        $25, $26, $27, $28, $29, $30)
-    on conflict (name) do nothing returning id;
+-- A schedule, its revision, the slots that it gives up on and its line of the audit log, in one statement.
+with took as (
+    insert into oncue_schedules ({schedule_fields})
+    values ($7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
+            $29, $30, $31, $32, $33, $34, $35, $36)
+        on conflict (name) do nothing returning id
+), {_revised};
 
 -- name: change_schedule
-update oncue_schedules
-   set ({schedule_fields}) = ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                              $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)
- where id = $32 and version = $31 returning id;
-
--- name: add_revision
-insert into oncue_revisions ({revision})
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+with took as (
+    update oncue_schedules
+       set ({schedule_fields}) = (
+               $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
+               $28, $29, $30, $31, $32, $33, $34, $35, $36)
+     where id = $59 and version = $58 returning id
+), {_revised};
 
 -- name: revisions
 select {revision} from oncue_revisions where schedule_id = $1 order by revision;
-
--- name: give_up_slots
-insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)
-select $1, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $2, $3
-  from unnest($4::timestamptz[], $5::timestamptz[], $6::bigint[], $7::text[], $8::text[])
-       as d (scheduled_for, until, slots, verdict, reason)
-    on conflict do nothing;
 
 -- name: due
 select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, missed, grace, max_instances,
@@ -79,18 +89,20 @@ with moved as (
 )
 select coalesce(array_agg(id), '{}') from moved;
 
--- name: decide
--- The whole of it. A slot that is there already loses, silently, and makes no job.
-with moved as (
-    update oncue_schedules
+-- name: _moves
+update oncue_schedules
        set version = version + 1, cursor = ($6::timestamptz[])[width_bucket(id, $4::bigint[])],
            next_run_at = ($7::timestamptz[])[width_bucket(id, $4::bigint[])],
            last_run_at = case when ($8::boolean[])[width_bucket(id, $4::bigint[])] then $1 else last_run_at end
-     where id = any($4::bigint[]) and version = ($5::bigint[])[width_bucket(id, $4::bigint[])]
+
+-- name: _still
+version = ($5::bigint[])[width_bucket(id, $4::bigint[])]
        and ($3::bigint is null or exists (select from oncue_leases
                                            where name = 'leader' and holder = $2 and epoch = $3))
     returning id
-), won (ids) as (
+
+-- name: _decided
+won (ids) as (
     select coalesce(array_agg(id order by id), '{}') from moved
 ), decided as (
     insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, job_id, blocked_by, revision,
@@ -117,7 +129,44 @@ with moved as (
                            from oncue_schedules where id = d.schedule_id offset 0) as s
      where d.job_id is not null
 )
+
+-- name: decide
+-- The whole of it. A slot that is there already loses, silently, and makes no job.
+with moved as (
+    {_moves}
+     where id = any($4::bigint[]) and {_still}
+), {_decided}
 select ids from won;
+
+-- name: decide_noted
+-- The same by hand, with the lines of the audit log.
+with moved as (
+    {_moves}
+     where id = any($4::bigint[]) and {_still}
+), {_decided}, noted as (
+    insert into oncue_audit (at, actor, action, subject, before, after)
+    select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
+      from unnest($4::bigint[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[]) with ordinality
+        as n (id, actor, action, subject, before, after, ordinal)
+      join moved on moved.id = n.id
+     where n.actor is not null order by n.ordinal
+)
+select ids from won;
+
+-- name: decide_free
+-- The same once a lock has kept `decide` or `decide_plain` waiting for too long: schedules that another session holds
+-- are passed over. The second array tells which these are.
+with free (ids) as materialized (
+    select array(select id from oncue_schedules where id = any(array(select unnest($4::bigint[]))) order by id
+                    for no key update skip locked)
+), moved as (
+    {_moves}
+     where id = any((select ids from free)::bigint[]) and {_still}
+), {_decided}
+select won.ids, (select coalesce(array_agg(s.id), '{}') from oncue_schedules s cross join free
+                  where s.id = any(array(select unnest($4::bigint[]))) and s.id <> all(free.ids)
+                    and s.version = ($5::bigint[])[width_bucket(s.id, $4::bigint[])])
+  from won;
 
 -- name: unfinished
 select id from oncue_jobs
@@ -138,8 +187,8 @@ with recursive parked (schedule_id) as (
             and visible_at = timestamptz '9999-01-01 00:00:00+00'
           order by schedule_id limit 1) as head
 )
-select s.id from parked
- cross join lateral (select id, max_instances from oncue_schedules where id = parked.schedule_id offset 0) as s
+select s.id, s.version from parked
+ cross join lateral (select id, version, max_instances from oncue_schedules where id = parked.schedule_id offset 0) as s
  where s.max_instances > (
            select count(*) from (
                select from oncue_jobs j
@@ -147,18 +196,22 @@ select s.id from parked
                   and j.visible_at < timestamptz '9999-01-01 00:00:00+00' limit s.max_instances) as busy)
  order by s.id limit $1;
 
--- name: hold_schedules
--- Who has looked at these schedules to decide a slot must look again: one of its jobs comes before that slot.
-update oncue_schedules set version = version + 1 where id = any(array(select unnest($1::bigint[])));
-
 -- name: release_parked
+-- Each schedule's version is the one that was read with it ($3): then nobody has made a job of it since, and the count
+-- is right. Who has looked at it to decide a slot must look again: one of its jobs comes before that slot.
 -- `state || ''` keeps the planner from the index of what is due later, through all that is parked.
--- A deadline counts from when the job is let go.
+-- A deadline counts from when the job is let go. Rows that another session holds wait for the next pass.
+with held as (
+    update oncue_schedules set version = version + 1
+     where id = any(array(select id from oncue_schedules where id = any(array(select unnest($2::bigint[]))) order by id
+                             for no key update skip locked))
+       and version = ($3::bigint[])[width_bucket(id, $2::bigint[])]
+    returning id, max_instances
+)
 update oncue_jobs
    set state = 'queued', visible_at = $1, updated_at = $1, deadline_at = deadline_at + ($1 - created_at)
  where state || '' = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00' and id = any(array(
-           select parked.id from unnest($2::bigint[]) as held (id)
-            cross join lateral (select id, max_instances from oncue_schedules where id = held.id offset 0) as s
+           select parked.id from held as s
             cross join lateral (
                 select j.id from oncue_jobs j
                  where j.schedule_id = s.id and j.state = 'scheduled'
@@ -170,19 +223,22 @@ update oncue_jobs
                                 where u.schedule_id = s.id
                                   and u.state in ('scheduled', 'queued', 'running', 'retrying')
                                   and u.visible_at < timestamptz '9999-01-01 00:00:00+00'
-                                limit s.max_instances) as busy))) as parked
-            limit $3));
-
--- name: hold_version
-update oncue_schedules set version = version + 1 where id = $1 and version = $2 returning id;
+                                limit s.max_instances) as busy))
+                   for no key update skip locked) as parked
+            limit $4));
 
 -- name: repeat
-insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
-                        options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
-select $4, 'queued', $5, $5, $5, $5, id, task, args, queue, priority, options, max_retries, max_runtime, $6, key,
-       schedule_id, scheduled_for
-  from oncue_jobs where id = $1 and state = $2 and claim_no = $3
-returning id;
+with held as (
+    update oncue_schedules set version = version + 1 where id = $11 and version = $12 returning id
+), took as (
+    insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue,
+                            priority, options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
+    select $10, 'queued', $1, $1, $1, $1, j.id, task, args, queue, priority, options, max_retries, max_runtime, $13,
+           key, schedule_id, scheduled_for
+      from oncue_jobs j cross join held where j.id = $7 and j.state = $8 and j.claim_no = $9
+    returning id
+), noted as ({_note})
+select from took;
 
 -- name: retries
 with recursive again (id) as (
@@ -216,26 +272,31 @@ select scheduled_for from oncue_jobs
  where schedule_id = $1 and scheduled_for between $2 and $3 and retry_of is null
  group by scheduled_for having count(*) > 1 order by scheduled_for;
 
--- name: keep_outcomes
+-- name: _keep_outcomes
 -- Before their jobs go: what became of their slots.
 update oncue_slots s
    set (outcome, outcome_reason, started_at, finished_at, error, worker) = (
            select j.state, j.reason, j.started_at, j.finished_at, j.error,
                   coalesce((select n.name from oncue_nodes n where n.id = j.node_id), j.node_id::text)
              from oncue_jobs j where j.id = s.job_id)
- where s.job_id = any($1::bigint[]) and s.job_id is not null and s.outcome is null;
+ where s.job_id = any(array(select job_id from told)) and s.job_id is not null and s.outcome is null
 
 -- name: prune_slots
--- Whoever has read the schedule before must read it again: it cannot see any more which slots were decided.
+-- Whoever has read the schedule before must read it again: it cannot see any more which slots were decided. Rows that
+-- another session holds wait for the next pass.
 with old as materialized (
     select ctid as place, schedule_id from oncue_slots
      where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null)
      order by coalesce(until, scheduled_for) limit (select $2::int) for update skip locked
+), free as materialized (
+    select id from oncue_schedules where id = any(array(select schedule_id from old))
+       for no key update skip locked
 ), raised as (
     update oncue_schedules set version = version + 1, horizon = greatest(horizon, $1)
-     where id = any(array(select schedule_id from old))
+     where id = any(array(select id from free))
 )
-delete from oncue_slots where ctid = any(array(select place from old));
+delete from oncue_slots
+ where ctid = any(array(select place from old where schedule_id = any(array(select id from free))));
 
 -- name: acquire
 insert into oncue_leases as held (name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at)

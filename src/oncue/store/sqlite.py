@@ -282,7 +282,14 @@ class SqliteStore(SqliteDesk):
         best = sorted(found)[:limit] + sorted(suspects)[:1]
         return [job_id for _, _, job_id in best]
 
-    async def apply(self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+    async def apply(
+        self,
+        changes: Sequence[Change],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        *,
+        past_locks: bool = False,  # here no row is ever locked: a writer has the whole file, or waits for it
+    ) -> list[bool | None]:
         if not changes:
             return []
 
@@ -335,9 +342,10 @@ class SqliteStore(SqliteDesk):
         connection.execute(self._sql["apply"], {"now": values.micros(now)})
         return set(rows_of(connection, self._sql["took"], {}))
 
-    async def mark_started(self, started: Sequence[Started]) -> None:
+    async def mark_started(self, started: Sequence[Started]) -> list[int]:
         rows = [(mark.id, mark.claim_no, values.micros(mark.started_at)) for mark in started]
         await self._write("mark_started", started=json.dumps(rows))
+        return []
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(row[0], row[1], bool(row[2])) for row in await self._rows("held", node=str(node))]

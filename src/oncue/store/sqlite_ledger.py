@@ -106,7 +106,8 @@ class SqliteLedger:
         epoch: int | None = None,
         parked: bool = False,
         notes: Sequence[Note | None] = (),
-    ) -> list[bool]:
+        past_locks: bool = False,
+    ) -> list[bool | None]:
         if not steps:
             return []
 

@@ -65,6 +65,7 @@ _COLUMNS = {
 }
 
 
+_PART = re.compile(r"\{_\w+\}")
 _LIST_OF_STATES = re.compile(r"\b((?:\w+\.)?state) in \(('\w+'(?:, '\w+'){2,})\)")
 
 
@@ -76,7 +77,7 @@ def load(dialect: str) -> Mapping[str, str]:
     text = "".join(folder.joinpath(name).read_text("utf-8") for name in names)
     for placeholder, columns in _COLUMNS.items():
         text = text.replace(placeholder, columns)
-    return _blocks(spelled_out(text) if dialect == "sqlite" else text)
+    return _put_together(_blocks(spelled_out(text) if dialect == "sqlite" else text))
 
 
 def spelled_out(text: str) -> str:
@@ -97,6 +98,16 @@ def views(dialect: str) -> Mapping[str, str]:
 def _blocks(text: str) -> dict[str, str]:
     blocks = text.split("-- name: ")[1:]
     return {name.strip(): body.strip() for name, _, body in (block.partition("\n") for block in blocks)}
+
+
+def _put_together(blocks: Mapping[str, str]) -> dict[str, str]:
+    """The statements, with the parts that several of them share: `-- name: _part` stands where `{_part}` is written."""
+    parts = {f"{{{name}}}": body for name, body in blocks.items() if name.startswith("_")}
+    whole = {name: body for name, body in blocks.items() if not name.startswith("_")}
+    for name in whole:
+        while (found := _PART.search(whole[name])) is not None:
+            whole[name] = whole[name].replace(found[0], parts[found[0]])
+    return whole
 
 
 class Migration(NamedTuple):

@@ -89,6 +89,12 @@ def note_row(note: Note) -> list[str | None]:
     return [note.actor, note.action, note.subject, *facts]
 
 
+def note_columns(notes: Sequence[Note | None]) -> list[list[str | None]]:
+    """Lines of the audit log as arrays; nothing but nulls where there is none."""
+    rows = [[None] * 5 if note is None else note_row(note) for note in notes]
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(5)]
+
+
 def is_plain(change: Change) -> bool:
     """Success at the first attempt, with no result to keep."""
     return (

@@ -67,9 +67,10 @@ def unknown_taken_for_failed(patch: Patch) -> None:
     caught_by=("what an attempt came to is what is written", "attempts are counted as they begin"),
 )
 def outcome_dropped(patch: Patch) -> None:
-    async def forgetful(self: Settler, batch: list[Ended], now: datetime) -> None:
+    async def forgetful(self: Settler, batch: list[Ended], now: datetime, **options: bool) -> list[Ended]:
         try:
-            await settle(self, batch, now)
+            locked: list[Ended] = await settle(self, batch, now, **options)
+            return locked
         except StoreUnavailable:
             del self._hands.ended[: len(batch)]
             self._hands.put_down([ended.claim for ended in batch])
