@@ -10,9 +10,9 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, TypeAlias, TypeVar
 
-from oncue import store
+from oncue import bypass, store
 from oncue.errors import IdTaken, InvalidJob, RowLocked, StoreUnavailable
-from oncue.model import Batch, Receipt
+from oncue.model import Batch, Declaration, Receipt
 from oncue.policy.lifecycle import entry_state
 from oncue.portal import at_once
 from oncue.reach import Connection, Reach
@@ -47,8 +47,22 @@ class Enqueueing:
     async def connected(self) -> Connection:
         raise NotImplementedError
 
+    async def refuse_bypass(self, task: Task[Any, Any]) -> None:
+        """Raise InvalidJob if this task runs in the slots of its schedule alone."""
+        bypass.refuse_declared(task)
+        connection = await self.connected()
+        stored = await self._patiently(connection, lambda _: connection.declaration(task.name), "nothing was written")
+        bypass.refuse_stored(task.name, stored)
+
     async def write(self, call: Call[Any], rows: Sequence[Row]) -> list[Receipt]:
         """Write jobs for these arguments, all or none."""
+        bypass.refuse_declared(call.task)
+        if call.on is None or not self._reach.works:
+            await self.refuse_bypass(call.task)
+        return await self.write_any(call, rows)
+
+    async def write_any(self, call: Call[Any], rows: Sequence[Row]) -> list[Receipt]:
+        """The same for any task. The test kit performs one that runs in slots alone."""
         if not rows:
             return []
         limit = self.settings.max_args_bytes
@@ -74,7 +88,7 @@ class Enqueueing:
         since: datetime | None = None,
         in_doubt: bool = False,
     ) -> list[Receipt]:
-        """Write the jobs of several calls, all or none.
+        """Write the jobs of several calls, all or none. The caller has asked `refuse_bypass` about their tasks.
 
         Whoever has reserved `ids` for them, and remembers since when, may repeat this `in_doubt`: each job is written
         once.
@@ -147,7 +161,11 @@ class Enqueueing:
         def batch(ids: list[int], now: datetime) -> Batch:
             return self._batch(call, ids, args, keys, now)
 
-        return await self._callers.write(call.on, _home(self.settings.database_url), len(args), batch)
+        def check(stored: Declaration | None) -> None:
+            bypass.refuse_stored(call.task.name, stored)
+
+        home = _home(self.settings.database_url)
+        return await self._callers.write(call.on, home, len(args), batch, call.task.name, check)
 
     # --- on a connection of our own -----------------------------------------------------------------------------
 

@@ -385,6 +385,13 @@ class Schedule:
     deleted_at: datetime | None
 
 
+class Declaration(NamedTuple):
+    """What is stored of a schedule that code declared: why it is disabled, if so, and the options of its jobs."""
+
+    reason: str | None
+    options: str
+
+
 @dataclass(frozen=True, slots=True)
 class Revision:
     """What a schedule was from `started_at` on, until the next revision began."""

@@ -13,6 +13,8 @@ from typing import Protocol, TypeVar
 
 from oncue.clock import Clock, DatabaseClock
 from oncue.errors import StoreUnavailable
+from oncue.model import Declaration
+from oncue.policy.schedules import declaration_of
 from oncue.portal import Portal
 from oncue.store.contract import Store
 
@@ -20,6 +22,7 @@ T = TypeVar("T")
 
 CLOCK_REFRESH_SECONDS = 30.0
 LARGEST_BLOCK = 512
+TRUSTED_SECONDS = 30.0
 
 
 class Connected(Protocol):
@@ -40,6 +43,7 @@ class Connection:
         self.clock = clock
         self._spare_ids: list[int] = []
         self._block = 1
+        self._declarations: dict[str, tuple[float, Declaration | None]] = {}
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -55,6 +59,15 @@ class Connection:
     def forget_ids(self) -> None:
         """The numbers in hand are no good."""
         self._spare_ids.clear()
+
+    async def declaration(self, name: str) -> Declaration | None:
+        """What is stored of the schedule that code declares under this name; what was read lately is believed."""
+        now = self.clock.monotonic()
+        read_at, found = self._declarations.get(name, (float("-inf"), None))
+        if now - read_at > TRUSTED_SECONDS:
+            found = declaration_of(await self.store.schedule(name))
+            self._declarations[name] = now, found
+        return found
 
     async def ids(self, count: int) -> list[int]:
         """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Shell
+from tests.cli.conftest import BAKERY, Shell
 
 
 def test_values_are_json_or_text(oncue: Shell, shop: str) -> None:
@@ -99,3 +99,17 @@ def test_refusals(oncue: Shell, sqlite_shop: str, arguments: list[str], code: in
     assert answer.code == code
     assert complaint in answer.err
     assert answer.err.count("\n") == 1
+
+
+@pytest.mark.contract("SLOT-11")
+def test_a_task_that_keeps_to_its_slots_is_refused(
+    oncue: Shell, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCUE_APP", BAKERY)
+    monkeypatch.setenv("DATABASE_URL", sqlite_url)
+    for options in ((), ("--count", "2"), ("no=argument",)):
+        refused = oncue("enqueue", "open_doors", *options)
+        assert refused.code == 2
+        assert refused.err.startswith("oncue: task: 'open_doors' runs at most once for each slot of its schedule")
+        assert "`oncue trigger open_doors`" in refused.err
+    assert oncue("enqueue", "count_the_till").code == 0, "at least once: an extra run does no harm"

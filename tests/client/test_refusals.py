@@ -26,6 +26,7 @@ from oncue import (
     ScheduleNotFound,
     UnknownTask,
     Unreachable,
+    cron,
 )
 from oncue.client import reading
 from oncue.client.records import JobRecord, LeaderRecord
@@ -189,3 +190,15 @@ def test_a_client_brings_nothing_along() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert told.stdout == "set()\n"
+
+
+@pytest.mark.contract("SLOT-11")
+def test_a_task_that_keeps_to_its_slots_is_refused(client: Client, shop: Shop) -> None:
+    shop.app.task(name="brief", delivery="at_most_once", schedule=cron("0 0 1 1 *"))(lambda: None)
+    for place, verb in (
+        ("task", lambda: client.enqueue("brief")),
+        ("jobs.0.task", lambda: client.enqueue_many([NewJob("brief")])),
+    ):
+        with pytest.raises(InvalidJob, match="`oncue trigger brief`") as refused:
+            verb()
+        assert refused.value.field == place

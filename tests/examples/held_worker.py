@@ -13,7 +13,7 @@ from typing import Any
 from k2_daily_brief import clustering, ingestion, retention, worker
 
 MIDDLES = {
-    "rss_ingest": (ingestion, "keep", 2),
+    "rss_ingestion": (ingestion, "keep", 2),
     "event_clustering": (clustering, "_count", 3),
     "retention_cleanup": (retention, "_is_loose", 1),
 }

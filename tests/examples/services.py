@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,7 +39,15 @@ NEVER = "0 0 29 2 *"
 PATIENCE = 60.0
 FEEDS = ("courier", "wire", "gazette")
 """Those of the samples that take no time; a broken one comes with them."""
+UNITS = ROOT / "examples/daily_brief/systemd"
 WEB = ("-c", "from k2_daily_brief.web.serve import main; main()")
+
+
+def started_by(unit: str) -> list[str]:
+    """The options that a unit file gives to its command."""
+    lines = (UNITS / f"{unit}.service").read_text("utf-8").splitlines()
+    (command,) = (line.partition("=")[2] for line in lines if line.startswith("ExecStart="))
+    return shlex.split(command)[1:]
 
 
 @cache
@@ -116,7 +125,15 @@ class Services:
 
     def web(self, workers: int = 1) -> Service:
         """Start the web service and wait until every one of its processes has answered."""
-        service = self._start("web", *WEB, "--port", str(self._port), "--workers", str(workers))
+        return self._serving(workers, *WEB, "--port", str(self._port))
+
+    def gunicorn(self, workers: int) -> Service:
+        """The same as its unit file starts it, on a port of the test's own."""
+        bind = ("--bind", f"127.0.0.1:{self._port}")
+        return self._serving(workers, "-m", "gunicorn", *started_by("k2dailybrief-web"), *bind)
+
+    def _serving(self, workers: int, *command: str) -> Service:
+        service = self._start("web", *command, "--workers", str(workers))
         seen: set[int] = set()
         self.until(lambda: len(self._answering(seen)) == workers, f"{workers} web processes answer")
         return service
@@ -174,6 +191,11 @@ class Services:
             return app.wait(app.nodes()), app.wait(app.jobs()), app.wait(app.schedules())
         finally:
             app.close()
+
+    def running(self, task: str) -> Job:
+        """The job of a task that a worker holds. Its run may have no row yet: that begins when its start is written."""
+        _, jobs, _ = self.nodes_jobs_and_schedules()
+        return next(job for job in jobs if job.task == task and job.state == "running")
 
     def until(self, condition: Callable[[], T], wanted: str) -> T:
         return until(condition, wanted, self._situation, PATIENCE)

@@ -1,4 +1,4 @@
-"""rss_ingest: nothing twice, nothing lost, and one feed's trouble is its own."""
+"""rss_ingestion: nothing twice, nothing lost, and one feed's trouble is its own."""
 
 from __future__ import annotations
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from tests.conftest import BACK_ENDS
 from tests.examples.newsroom import add, check, drafts, everything
 from tests.examples.services import EVERY_SECOND, FEEDS, NEVER, Services, get
 
-JOBS = ("rss_ingest", "event_clustering", "retention_cleanup")
+JOBS = ("rss_ingestion", "event_clustering", "retention_cleanup")
 EVERY_JOB_EVERY_SECOND = dict.fromkeys(("K2_INGEST_CRON", "K2_CLUSTER_CRON", "K2_RETENTION_CRON"), EVERY_SECOND)
 ONLY_INGEST = {"K2_INGEST_CRON": EVERY_SECOND, "K2_CLUSTER_CRON": NEVER, "K2_RETENTION_CRON": NEVER}
 
@@ -40,6 +42,22 @@ def services(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
         services.close()
 
 
+@pytest.mark.contract("SLOT-1")
+@pytest.mark.parametrize("services", ["sqlite"], indirect=True)
+def test_gunicorn_with_several_processes_starts_neither_scheduler_nor_job(services: Start) -> None:
+    here = services(**EVERY_JOB_EVERY_SECOND)
+    web = here.gunicorn(workers=2)
+    assert web.said.count("Booting worker with pid") >= 2
+    later = datetime.now(UTC) + timedelta(seconds=1)
+    here.until(lambda: datetime.now(UTC) > later, "a slot of each job has passed")
+    page = get(here.web_url)
+    page.raise_for_status()
+    assert page.text.count("It has not run yet.") == len(JOBS)
+    assert here.nodes_jobs_and_schedules() == ([], [], [])
+    assert web.stop() == 0, web.said
+    assert here.nodes_jobs_and_schedules() == ([], [], [])
+
+
 @pytest.mark.contract("SLOT-1", "SLOT-2", "SLOT-3")
 @pytest.mark.parametrize("services", ["sqlite"], indirect=True)
 def test_four_web_processes_and_a_worker_that_stands_by_and_still_one_run_per_slot(services: Start) -> None:
@@ -56,13 +74,13 @@ def test_four_web_processes_and_a_worker_that_stands_by_and_still_one_run_per_sl
     here.until(lambda: "spare stands by: first" in spare.said, "the second worker stands by and says for whom")
     before = len(here.started_runs())
     here.until(lambda: len(here.started_runs()) > before, "the first goes on")
-    here.until_run("rss_ingest", "success")
+    here.until_run("rss_ingestion", "success")
     assert {run.worker_instance for run in here.started_runs()} == {"first"}
 
     first.kill()
     here.until(lambda: "spare" in {run.worker_instance for run in succeeded(here)}, "the second has taken over")
     assert spare.stop() == 0, spare.said
-    runs = here.started_runs("rss_ingest")
+    runs = here.started_runs("rss_ingestion")
     assert max(Counter(run.scheduled_for for run in runs).values()) == 1
     assert [run.worker_instance for run in runs] == sorted(run.worker_instance for run in runs)
     fetched = web.said.count("GET /samples/courier.xml")
@@ -89,7 +107,7 @@ def test_killed_in_the_middle_of_each_job_and_started_again(services: Start) -> 
             add(here.engine, drafts(stories(datetime.now(UTC) - timedelta(days=40))))
             cluster(here.engine, Settings(feeds=()).similarity)
         here.held_worker(job).kill()
-        killed[job] = next(run for run in here.runs(job) if run.status == "running")
+        killed[job] = here.running(job)
         check(here.engine)
     worker = here.worker()
     for job in JOBS:
@@ -119,7 +137,7 @@ def told_on(here: Services, day: datetime) -> set[str]:
     return {f"{here.web_url}{story.path}" for story in stories(day) if story.outlet in FEEDS}
 
 
-@pytest.mark.contract("SLOT-11")
+@pytest.mark.contract("SLOT-11", "SLOT-12")
 def test_a_first_run_by_hand_fills_the_page(sqlite_url: str, tmp_path: Path) -> None:
     """What the README tells a newcomer to type, once with a slot and once without."""
     slot = (datetime.now(UTC) - timedelta(days=150)).replace(hour=0, minute=0)  # the next one is far away too
@@ -130,15 +148,21 @@ def test_a_first_run_by_hand_fills_the_page(sqlite_url: str, tmp_path: Path) -> 
         worker = here.worker()
         here.until(lambda: "is working on" in worker.said, "the worker is ready")
         at = ("--at", f"{slot:%Y-%m-%dT00:00Z}")
-        for job, *options in (("rss_ingest", *at), ("event_clustering",)):
+        add(here.engine, drafts(stories(datetime.now(UTC) - timedelta(days=40))))
+        for job, *options in (("rss_ingestion", *at), ("event_clustering",), ("retention_cleanup",)):
             triggered = here.oncue("trigger", job, *options)
             assert triggered.returncode == 0, triggered.stderr
             here.until_run(job, "success")
         page = get(here.web_url).text
         assert "4 reports" in page
-        assert page.count("k2dailybrief-worker") == 2
+        assert page.count("k2dailybrief-worker") == 3
+        for job in JOBS:
+            ends = re.compile(rf"job \d+ succeeded task={job} .* duration=[\d.]+s rows=(\d+)\n")
+            line = here.until(partial(lambda ends: ends.search(worker.said), ends), f"the worker logs the end of {job}")
+            assert line is not None
+            assert int(line[1]) > 0, line[0]
 
-        refused = here.oncue("trigger", "rss_ingest", *at)
+        refused = here.oncue("trigger", "rss_ingestion", *at)
         assert refused.returncode == 1
         assert "was decided" in refused.stderr
     finally:

@@ -22,7 +22,7 @@ def test_before_the_first_run_the_page_says_what_to_do(site: str) -> None:
     answer = get(site)
     assert answer.status_code == 200
     assert "Nothing yet" in answer.text
-    assert "oncue trigger rss_ingest" in answer.text
+    assert "oncue trigger rss_ingestion" in answer.text
     assert answer.text.count("It has not run yet.") == 3
 
 

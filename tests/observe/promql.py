@@ -275,10 +275,17 @@ def _min_over_time(inner: Expression) -> Expression:
     return lambda scrapes, at: {labels: min(values) for labels, values in inner(scrapes, at).items() if values}
 
 
+def _changes(inner: Expression) -> Expression:
+    def counted(values: list[float]) -> float:
+        return float(sum(a != b for a, b in pairwise(values)))
+
+    return lambda scrapes, at: {labels: counted(values) for labels, values in inner(scrapes, at).items() if values}
+
+
 def _absent(inner: Expression) -> Expression:
     return lambda scrapes, at: {} if inner(scrapes, at) else {frozenset(): 1.0}
 
 
 FUNCTIONS: dict[str, Callable[[Expression], Expression]] = {
-    "increase": _increase, "rate": _rate, "min_over_time": _min_over_time, "absent": _absent,
+    "increase": _increase, "rate": _rate, "min_over_time": _min_over_time, "absent": _absent, "changes": _changes,
 }  # fmt: skip

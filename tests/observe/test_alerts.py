@@ -35,7 +35,7 @@ from oncue.store import Store
 from oncue.task import Call
 from tests.cli.conftest import Process, on_database
 from tests.cli.test_worker import free_address, get
-from tests.observe.promql import parse
+from tests.observe.promql import Scrapes, parse
 from tests.observe.test_prometheus import a_claim
 from tests.observe.test_schedules import a_standing
 from tests.observe.watch import Watch, alerts, queries
@@ -298,6 +298,12 @@ SEND = {"job": "oncue", "queue": "mail", "task": "send"}
             {"job": "oncue", "schedule": "nightly"},
         ),
         ("OncueNodesLost", lambda watch: watch.telemetry.emit("node.lost", {}, node=None), {"job": "oncue"}),
+        pytest.param(
+            "OncueRunsRecovered",
+            lambda watch: watch.telemetry.emit("recovery", {"jobs": 1}, node=None, predecessor=None),
+            ONE,
+            marks=pytest.mark.contract("SLOT-9"),
+        ),
         ("OncueNodeWithoutLease", lease_lost, ONE),
         ("OncueSettlesRejected", lambda watch: watch.telemetry.emit("settle", {"jobs": 0, "rejected": 6}), ONE),
         ("OncueDatabaseUnreachable", lambda watch: failing(watch, "survey", StoreUnavailable("gone"), 1), ONE),
@@ -311,6 +317,22 @@ def test_what_a_process_tells_of_itself(alert: str, happens: Callable[[Watch], N
     happens(watch)
     watch.scrape(15.0)
     assert watch.firing() == {alert: [labels]}
+
+
+@pytest.mark.contract("SLOT-9")
+def test_a_worker_that_crashes_again_and_again_is_told_of_each_time() -> None:
+    """Each of its processes ends one run of the one before, so that the counter shows 1 after every start."""
+    scrapes, query = Scrapes(), queries()["OncueRunsRecovered"]
+    for process, recovered in enumerate([0, 1, 1, 0]):
+        watch = Watch()
+        watch.telemetry.emit("recovery", {"jobs": recovered}, node=None, predecessor=None)
+        text = generate_latest(watch.metrics.registry).decode()
+        text = re.sub(r"^process_start_time_seconds .*$", f"process_start_time_seconds {process}", text, flags=re.M)
+        for minute in range(20):
+            scrapes.add(process * 1200.0 + minute * 60.0, text)
+        soon, later = process * 1200.0 + 60.0, process * 1200.0 + 1140.0
+        assert query(scrapes, soon) == ([ONE] if recovered else [])
+        assert query(scrapes, later) == []
 
 
 def test_a_service_that_keeps_failing() -> None:

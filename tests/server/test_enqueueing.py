@@ -11,12 +11,14 @@ from typing import Any
 import httpx
 import pytest
 
+from oncue import cron
 from oncue.control import KeptRequest
 from tests.app.proxy import Proxy
 from tests.server.conftest import Api, MakeApi, a_token, bearer
 
 JOBS = "/api/admin/jobs"
 ADD = {"task": "add", "args": {"a": 1}}
+KEEPS_TO_SLOTS: dict[str, Any] = {"delivery": "at_most_once", "schedule": cron("0 0 1 1 *")}
 
 
 async def test_one_job(api: Api) -> None:
@@ -284,3 +286,26 @@ async def test_sent_several_times_at_once(api: Api) -> None:
     replies = await together(*(api("POST", JOBS, ADD, headers=headers) for _ in range(6)))
     assert len({reply.json()["id"] for reply in replies}) == len(await api.app.jobs()) == 1
     assert {reply.status_code for reply in replies} == {201}
+
+
+@pytest.mark.contract("SLOT-11")
+@pytest.mark.parametrize("declared_here", [True, False])
+async def test_a_task_that_keeps_to_its_slots_is_refused(
+    make_api: MakeApi, database_url: str, declared_here: bool
+) -> None:
+    api, worker = make_api(database_url), make_api(database_url).app
+    for app in (api.app, worker):
+        keeps = declared_here or app is worker
+        app.task(name="brief", **(KEEPS_TO_SLOTS if keeps else {}))(lambda: None)
+    await worker.synchronise()
+    one = await api("POST", JOBS, {"task": "brief"})
+    many = await api("POST", f"{JOBS}/bulk", {"jobs": [ADD, {"task": "brief"}]})
+    for reply, place in ((one, "task"), (many, "jobs.1.task")):
+        assert (reply.status_code, reply.json()["type"]) == (422, "/problems/invalid-field")
+        (error,) = reply.json()["errors"]
+        assert error["field"] == place
+        assert "`oncue trigger brief`" in error["message"]
+    assert await api.app.jobs() == []
+    triggered = await api("POST", "/api/admin/scheduled-jobs/brief/trigger")
+    assert triggered.status_code == 201
+    assert [job.task for job in await api.app.jobs()] == ["brief"]

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
 from oncue.errors import NameClash
-from oncue.model import Cancelled, Decided, Failed, Outcome, Released, Revised, Schedule, Skipped, Started, Succeeded
-from oncue.store import PostgresStore, Store
+from oncue.model import (
+    Cancelled,
+    Decided,
+    Failed,
+    Lost,
+    Outcome,
+    Released,
+    Revised,
+    Schedule,
+    Skipped,
+    Started,
+    Succeeded,
+    TimedOut,
+)
+from oncue.policy.lifecycle import expire
+from oncue.policy.options import Options
+from oncue.store import PostgresStore, SqliteStore, Store
 from oncue.store import statements as sql_files
-from tests.store.scene import BROKEN, a_step, after, at, enter, find, fire, plan, put, query, settle, take
+from tests.store.scene import BROKEN, a_step, after, at, enter, find, fire, plan, put, query, see, settle, take
 from tests.store.test_plans import nodes
 
 COLUMNS = (
     *("id", "job_name", "scheduled_for", "started_at", "finished_at", "status", "worker_instance"),
     "error_message",
 )
+AT_MOST_ONCE = Options(delivery="at_most_once").stored()
 RUNS = f"select {', '.join(COLUMNS)} from job_runs order by job_name, scheduled_for"
 
 
@@ -57,16 +75,21 @@ ENDS: list[tuple[Outcome, str, str | None]] = [
     (Succeeded('"fine"'), "success", None),
     (Failed("it broke", final=True), "failed", "it broke"),
     (Cancelled("by hand"), "failed", "by hand"),
-    (Skipped("skipped_timeout"), "skipped_timeout", "skipped_timeout"),
+    (Lost("worker_startup_recovery"), "failed", "worker_startup_recovery"),
+    (Lost("node_lost"), "skipped_timeout", "skipped_timeout: node_lost"),
+    (TimedOut("over its maximum runtime"), "skipped_timeout", "skipped_timeout: over its maximum runtime"),
+    (Released("stopped"), "skipped_timeout", "interrupted: stopped"),
+    (Skipped("no news"), "skipped_timeout", "Skip: no news"),
+    (Skipped("misfire"), "skipped_timeout", "Skip: misfire"),
 ]
 
 
-@pytest.mark.contract("SLOT-6", "SLOT-7")
+@pytest.mark.contract("SLOT-6", "SLOT-7", "SLOT-8")
 @pytest.mark.parametrize(("outcome", "status", "message"), ENDS)
 async def test_a_run_is_told_in_the_contracts_words_before_and_after_its_job_is_pruned(
     viewed: Store, outcome: Outcome, status: str, message: str | None
 ) -> None:
-    schedule = await plan(viewed, "brief-ß")
+    schedule = await plan(viewed, "brief-ß", options=AT_MOST_ONCE, max_retries=0)
     job_id = await ended(viewed, schedule, at(1), outcome)
     told = [(job_id, "brief-ß", at(1), at(1), at(1.5), status, "worker-1", message)]
     assert await runs(viewed) == told
@@ -77,22 +100,51 @@ async def test_a_run_is_told_in_the_contracts_words_before_and_after_its_job_is_
     assert await runs(viewed) == told
 
 
+@pytest.mark.contract("SLOT-6", "SLOT-10")
+async def test_a_misfire_is_a_run_that_never_started(viewed: Store) -> None:
+    schedule = await plan(viewed, options=AT_MOST_ONCE, max_retries=0)
+    (job_id,) = await fire(viewed, schedule, at(1))
+    change = expire(await see(viewed, job_id), at(9))
+    assert change is not None
+    assert await viewed.apply([change], at(9)) == [True]
+    told = [(job_id, "report", at(1), None, at(9), "skipped_timeout", None, "misfire")]
+    assert await runs(viewed) == told
+    assert await viewed.prune(at(10), 10) == 1
+    assert await runs(viewed) == told
+
+
 @pytest.mark.contract("SLOT-6")
-async def test_what_is_not_finished_is_running(viewed: Store) -> None:
+async def test_a_run_that_has_not_started_has_no_row_and_one_that_has_is_running(viewed: Store) -> None:
     schedule = await plan(viewed, max_instances=9)
     queued, claimed, started, failed_once, released = await fire(viewed, schedule, *(at(n) for n in range(1, 6)))
     node = await enter(viewed, "worker-1")
+    assert await runs(viewed) == []
     claims = {claim.id: claim for claim in await take(viewed, node, 5, now=at(6))}
+    assert await runs(viewed) == [], "they are claimed, and wait for a seat"
     await settle(viewed, [claims[queued]], Released(), started=False)
     await viewed.mark_started([Started(started, claims[started].claim_no, at(7))])
     await settle(viewed, [claims[failed_once]], BROKEN, at=at(8))
     await settle(viewed, [claims[released]], Released(), at=at(8))
     found = {row[0]: row for row in await runs(viewed)}
+    assert set(found) == {started, failed_once, released}
+    assert claimed not in found
     assert {row[5] for row in found.values()} == {"running"}
     assert {row[4] for row in found.values()} == {None}
-    assert [found[job_id][3] for job_id in (claimed, started)] == [None, at(7)]
-    assert found[claimed][6] == "worker-1"
-    assert (found[claimed][7], found[failed_once][7]) == (None, "it broke")
+    assert [found[job_id][3] for job_id in (started, failed_once)] == [at(7), at(6)]
+    assert found[started][6] == "worker-1"
+    assert (found[started][7], found[failed_once][7]) == (None, "it broke")
+
+
+@pytest.mark.contract("SLOT-6")
+async def test_the_longest_names_are_told_whole(viewed: Store) -> None:
+    schedule = await plan(viewed, "s" * 128)
+    (job_id,) = await fire(viewed, schedule, at(1))
+    node = await enter(viewed, "w" * 128)
+    await settle(viewed, await take(viewed, node, now=at(1)), at=at(2))
+    expected = [(job_id, "s" * 128, "w" * 128)]
+    assert [(row[0], row[1], row[6]) for row in await runs(viewed)] == expected
+    assert await viewed.prune(at(9), 10) == 1
+    assert [(row[0], row[1], row[6]) for row in await runs(viewed)] == expected
 
 
 @pytest.mark.contract("SLOT-6")
@@ -114,7 +166,7 @@ async def column_names(store: Any) -> tuple[str, ...]:
 async def test_there_is_one_run_for_each_slot_with_a_job_however_often_it_was_tried(viewed: Store) -> None:
     schedule, other = await plan(viewed, max_instances=99), await plan(viewed, "other")
     ids = [await ended(viewed, schedule, at(minute), BROKEN) for minute in (1, 2)]
-    ids.append((await fire(viewed, other, at(1)))[0])
+    ids.append(await ended(viewed, other, at(1), BROKEN))
     assert await viewed.prune(at(9), 10) == 0, "both are to be tried again"
     node = await enter(viewed, "worker-2", expires_at=after(days=9))
     await viewed.promote(at(60), 10)
@@ -196,42 +248,106 @@ async def test_what_operators_built_on_a_view_outlives_its_renewal(
         await connection.close()
 
 
-FILL = """
+# Half of the runs are in the ledger, the jobs of the others are still there, among as many plain jobs.
+RUNS_EACH, SCHEDULES = 20_000, 100
+FILL = f"""
 insert into oncue_schedules (name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
                              max_instances, enabled, options, max_retries, revision, started_at, version, cursor,
                              created_by, created_at, updated_at)
-select 'job-' || n, '', 'send', '{}', 'default', 0, '* * * * *', 'UTC', 'debian', 'latest', '5 minutes', 1, true, '', 3,
-       1, timestamptz '2029-01-01', 1, timestamptz '2029-01-01', 'tests', timestamptz '2029-01-01', '2029-01-01'
-  from generate_series(1, 100) as n;
+select 'job-' || n, '', 'send', '{{}}', 'default', 0, '* * * * *', 'UTC', 'debian', 'latest', @grace, 1, @true, '', 3,
+       1, @start, 1, @start, 'tests', @start, @start
+  from @numbers({SCHEDULES});
 insert into oncue_slots (schedule_id, scheduled_for, verdict, job_id, revision, decided_at, outcome, started_at,
                          finished_at)
-select 1 + n % 100, made, 'fired', n, 1, made, case when n % 1000 = 0 then 'skipped' else 'succeeded' end, made, made
-  from (select n, timestamptz '2029-01-01' + n * interval '1 minute' as made
-          from generate_series(1, 50000) as n) as old;
-analyze;
+select 1 + n % {SCHEDULES}, made, 'fired', n, 1, made, case when n % 1000 = 0 then 'failed' else 'succeeded' end, made,
+       made
+  from (select n, @start + n * @minute as made from @numbers({RUNS_EACH})) as old;
+insert into oncue_slots (schedule_id, scheduled_for, verdict, job_id, revision, decided_at)
+select 1 + n % {SCHEDULES}, @start + ({RUNS_EACH} + n) * @minute, 'fired', {RUNS_EACH} + n, 1,
+       @start + ({RUNS_EACH} + n) * @minute
+  from @numbers({RUNS_EACH});
+insert into oncue_jobs (id, task, queue, priority, state, args, options, enqueued_by, created_at, updated_at, order_at,
+                        visible_at, max_retries, attempt, schedule_id, scheduled_for, started_at, finished_at)
+select {RUNS_EACH} + n, 'send', 'default', 0,
+       case when n % 1000 = 0 then 'failed' when n % 1000 = 1 then 'cancelled' when n % 1000 = 2 then 'running'
+            else 'succeeded' end,
+       '{{}}', '', 'tests', made, made, made, made, 0, 1, 1 + n % {SCHEDULES}, made, made,
+       case when n % 1000 <> 2 then made end
+  from (select n, @start + ({RUNS_EACH} + n) * @minute as made from @numbers({RUNS_EACH})) as recent;
+insert into oncue_jobs (id, task, queue, priority, state, args, options, enqueued_by, created_at, updated_at, order_at,
+                        visible_at, max_retries, attempt, started_at, finished_at)
+select 1000000 + n, 'send', 'default', 0, case when n % 2 = 0 then 'failed' else 'succeeded' end, '{{}}', '', 'tests',
+       made, made, made, made, 0, 1, made, made
+  from (select n, @start + n * @minute as made from @numbers(@plain)) as plain;
 """
-
-
-INDEXES = {
-    "status = 'skipped_timeout'": "oncue_slots_status",
-    "status = 'failed'": "oncue_slots_status",
-    "started_at > timestamptz '2029-02-04'": "oncue_slots_started",
-    "job_name = 'job-7' and scheduled_for = timestamptz '2029-01-02'": "oncue_slots_pkey",
+WALKED = {"oncue_jobs", "oncue_slots"}
+BEGINNING = datetime(2029, 1, 1, tzinfo=UTC)
+LATE = BEGINNING + timedelta(minutes=2 * RUNS_EACH - 10)
+BOTH_HALVES = {
+    "status = 'skipped_timeout'": ("oncue_slots_status", "oncue_jobs_run_status"),
+    "status = 'failed'": ("oncue_slots_status", "oncue_jobs_run_status"),
+    "status = 'running'": ("oncue_slots_status", "oncue_jobs_run_status"),
+    f"started_at > '{LATE:%Y-%m-%d %H:%M}'": ("oncue_slots_started", "oncue_jobs_run_started"),
 }
 
 
+def filling(**words: str) -> str:
+    """The statements of `FILL` in the words of a dialect."""
+    text = re.sub(r"@numbers\(([^)]*)\)", words["numbers"], FILL)
+    for word in ("grace", "true", "start", "minute", "plain"):
+        text = text.replace(f"@{word}", words[word])
+    return text
+
+
 @pytest.mark.contract("SLOT-6")
-async def test_old_runs_are_found_through_an_index(postgres_store: PostgresStore, postgres_url: str) -> None:
+async def test_runs_are_found_through_an_index_on_postgresql(postgres_store: PostgresStore, postgres_url: str) -> None:
     await postgres_store.create_views()
     connection = await asyncpg.connect(postgres_url)
     try:
-        await connection.execute(FILL)
-        for where, index in INDEXES.items():
-            text = await connection.fetchval(f"explain (format json) select * from job_runs where {where}")
-            parts = list(nodes(json.loads(text)[0]["Plan"]))
-            scans = [one for one in parts if one["Node Type"] == "Seq Scan" and one["Relation Name"] == "oncue_slots"]
+        await connection.execute(
+            filling(
+                numbers=r"generate_series(1, \1) as n", grace="interval '5 minutes'", true="true",
+                start="timestamptz '2029-01-01 00:00+00'", minute="interval '1 minute'", plain="20000",
+            )
+        )  # fmt: skip
+        await connection.execute("analyze; set timezone = 'UTC'")
+        for where, indexes in BOTH_HALVES.items():
+            explain = f"explain (format json) select * from job_runs where {where}"
+            parts = list(nodes(json.loads(await connection.fetchval(explain))[0]["Plan"]))
+            used = {part.get("Index Name") for part in parts}
+            assert used >= set(indexes), (where, used)
+            scans = [part for part in parts if part["Node Type"] == "Seq Scan" and part["Relation Name"] in WALKED]
             assert scans == [], where
-            assert index in {part.get("Index Name") for part in parts}, where
+        (found,) = await connection.fetch("select count(*) from job_runs where status = 'failed'")
+        assert found[0] == 60
     finally:
         await connection.execute("drop view job_runs")
         await connection.close()
+
+
+@pytest.mark.contract("SLOT-6")
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_runs_are_found_through_an_index_on_sqlite(sqlite_store: SqliteStore, analysed: bool) -> None:
+    await sqlite_store.create_views()
+    recursion = r"select 1 union all select n + 1 from series where n < \1"
+    series = f"(with recursive series (n) as ({recursion}) select n from series)"
+
+    def plans(connection: sqlite3.Connection) -> dict[str, list[str]]:
+        statements = filling(
+            numbers=series, grace="300000000", true="1", start=f"{int(BEGINNING.timestamp())}000000",
+            minute="60000000", plain="20000",
+        )  # fmt: skip
+        for statement in statements.split(";\n"):
+            connection.execute(statement)
+        if analysed:
+            connection.execute("analyze")
+        assert connection.execute("select count(*) from job_runs where status = 'failed'").fetchone() == (60,)
+        return {
+            where: [row[3] for row in connection.execute(f"explain query plan select * from job_runs where {where}")]
+            for where in BOTH_HALVES
+        }
+
+    for where, steps in (await sqlite_store._writer.write(plans)).items():
+        assert [step for step in steps if re.match(r"SCAN [sj]\b", step)] == [], where
+        for index in BOTH_HALVES[where]:
+            assert any(step.startswith("SEARCH") and index in step for step in steps), (where, steps)

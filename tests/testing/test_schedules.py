@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from oncue import Oncue, cron
+from oncue import InvalidJob, Oncue, cron
 from oncue.testing import use
 
 NOON = datetime(2030, 6, 3, 12, tzinfo=UTC)
@@ -78,3 +78,19 @@ async def test_in_async_code(app: Oncue) -> None:
         slot = await app.run_now("hourly")
         assert await oncue.adrain() == {"succeeded": 1}
         assert slot.verdict == "manual"
+
+
+@pytest.mark.contract("SLOT-11")
+def test_code_under_test_is_refused_what_production_refuses_and_a_handler_is_performed_all_the_same(app: Oncue) -> None:
+    @app.task(schedule=cron("0 3 * * *"), delivery="at_most_once")
+    def nightly(slot: datetime) -> str:
+        return slot.isoformat()
+
+    with use(app, now=NOON) as oncue:
+        with pytest.raises(InvalidJob, match=r"`app\.run_now\('nightly'\)`"):
+            nightly.enqueue(NOON)
+        assert oncue.jobs() == []
+        assert oncue.perform(nightly, NOON).result == NOON.isoformat()
+        assert oncue.perform(nightly.using(priority=9), NOON).state == "succeeded"
+        app.wait(app.run_now("nightly"))
+        assert oncue.drain() == {"succeeded": 1}

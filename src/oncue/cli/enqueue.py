@@ -12,6 +12,7 @@ import typer
 from rich.markup import escape
 
 from oncue.app import Oncue
+from oncue.bypass import refuse_declared
 from oncue.cli import arguments, output, values
 from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
@@ -50,6 +51,7 @@ def enqueue(
     """Enqueue a task: `oncue enqueue send_invoice order_id=42 --delay 10m`."""
     found = find(app, needs_tasks=True, may_create=True, database_url=database_url)
     wanted = found.find(task)
+    refuse_declared(wanted)
     call: Call[Any] = wanted.using(
         queue=queue,
         priority=priority,

@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from oncue.errors import InvalidSchedule
-from oncue.model import Decided, Revised, Revision, Schedule
-from oncue.policy import slots
+from oncue.model import Decided, Declaration, Revised, Revision, Schedule
+from oncue.policy import options, slots
 from oncue.policy.triggers import TICK, Trigger, trigger_of
 
 TERMS = (
@@ -39,6 +39,20 @@ UNDECLARED = "its application no longer declares it"
 BY_HAND = "disabled by hand"
 DELETED = "deleted"
 EDITED = "the schedule was changed before this slot was decided"
+
+
+def declaration_of(schedule: Schedule | None) -> Declaration | None:
+    """What a stored schedule says, if code declared it."""
+    if schedule is None or schedule.declared_by is None or schedule.deleted_at is not None:
+        return None
+    return Declaration(schedule.reason, schedule.options)
+
+
+def keeps_to_slots(declaration: Declaration | None) -> bool:
+    """Whether code declares this schedule for a task that runs at most once: then the task runs in slots alone."""
+    if declaration is None or declaration.reason == UNDECLARED:
+        return False
+    return options.read(declaration.options).delivery == "at_most_once"
 
 
 def created(wanted: Schedule, now: datetime, by: str) -> Revised:

@@ -151,7 +151,8 @@ class Kit:
         return self._run(self.aperform(what, *args, **kwargs), "aperform")
 
     async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
-        receipt = await what.aenqueue(*args, **kwargs)
+        call = what if isinstance(what, Call) else Call(what)
+        (receipt,) = await self.app.write_any(call, [(args, kwargs)])
         if receipt.created:
             self._performed.add(receipt.id)
         before = await self.app.job(receipt.id)

@@ -1,4 +1,4 @@
-"""rss_ingest: every feed is fetched, and articles that are new are kept. Doing it twice changes nothing.
+"""rss_ingestion: every feed is fetched, and articles that are new are kept. Doing it twice changes nothing.
 
 An article is known by its address, which is unique in the table: a duplicate is not looked for, it is refused by the
 insert. What a server told us for next time (its ETag) is written in the same transaction as the articles that came

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, String, column, inspect, select, tabl
 from k2_daily_brief.database import reading
 from k2_daily_brief.tables import Instant
 
-JOBS = ("rss_ingest", "event_clustering", "retention_cleanup")
+JOBS = ("rss_ingestion", "event_clustering", "retention_cleanup")
 RUNS_SHOWN = 5
 
 job_runs = table(

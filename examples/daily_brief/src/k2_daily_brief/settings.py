@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from oncue.policy.durations import seconds
+
 SAMPLE_FEEDS = ("courier", "wire", "gazette", "slow", "broken", "huge")
+MAX_RUNTIME = ("ONCUE_MAX_RUNTIME", "MAX_RUNTIME_THRESHOLD")
 DEFAULT_WEB_URL = "http://127.0.0.1:8000"
 
 
@@ -28,6 +31,8 @@ class Settings:
     retention_cron: str = "30 3 * * *"
     timezone: str = "Europe/Berlin"
     retention_days: int = 30
+    max_runtime: str | None = None
+    """How long a run may take, for all jobs alike; None leaves it to each job."""
 
 
 def load(environment: Mapping[str, str] | None = None) -> Settings:
@@ -45,6 +50,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         retention_cron=given.get("K2_RETENTION_CRON", defaults.retention_cron),
         timezone=_timezone(given.get("K2_TIMEZONE", defaults.timezone)),
         retention_days=int(_number(given, "K2_RETENTION_DAYS", defaults.retention_days)),
+        max_runtime=_max_runtime(given),
     )
 
 
@@ -84,6 +90,20 @@ def _number(given: Mapping[str, str], name: str, default: float) -> float:
     if not 0 < number < 1e12:
         raise SettingsError(f"{name}: expected a number above 0, not {given[name]!r}")
     return number
+
+
+def _max_runtime(given: Mapping[str, str]) -> str | None:
+    """oncue's own setting. Its default would not do here: it is an hour, and these jobs take minutes."""
+    name = next((name for name in MAX_RUNTIME if name in given), None)
+    if name is None:
+        return None
+    try:
+        long = seconds(given[name], name) > 0
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    if not long:
+        raise SettingsError(f"{name}: expected a duration above 0, not {given[name]!r}")
+    return given[name]
 
 
 def _timezone(name: str) -> str:

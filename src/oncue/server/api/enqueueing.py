@@ -38,7 +38,7 @@ def add(routes: Routes, app: Oncue) -> None:
     async def enqueue_job(request: Request, body: Enqueue, by: Caller) -> Answer:
         """Writes a job. If its key is held by an unfinished one, nothing is written, and the answer names that one."""
         now = (await app.connected()).now()
-        receipt = (await _written(app, request, [_call(app, body, by, now)]))[0]
+        receipt = (await _written(app, request, [await _call(app, body, by, now)]))[0]
         place = f"{request.scope['path']}/{receipt.id}"
         return Answer(_receipt(receipt), 201 if receipt.created else 200, headers={"Location": place})
 
@@ -51,7 +51,7 @@ def add(routes: Routes, app: Oncue) -> None:
     async def enqueue_jobs(request: Request, body: EnqueueMany, by: Caller) -> Answer:
         """Writes all of the jobs or none, in one transaction. Jobs whose keys are held are left out."""
         now = (await app.connected()).now()
-        calls = [_call(app, job, by, now, f"jobs.{number}.") for number, job in enumerate(body.jobs)]
+        calls = [await _call(app, job, by, now, f"jobs.{number}.") for number, job in enumerate(body.jobs)]
         receipts = await _written(app, request, calls)
         created = sum(receipt.created for receipt in receipts)
         record = {"jobs": list(map(_receipt, receipts)), "created": created, "duplicates": len(receipts) - created}
@@ -76,13 +76,14 @@ def _receipt(receipt: Receipt) -> dict[str, Any]:
     return {"id": receipt.id, "uid": str(receipt.uid), "created": receipt.created}
 
 
-def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str = "") -> tuple[Call[Any], Row]:
+async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str = "") -> tuple[Call[Any], Row]:
     """The call that a body asks for. What is wrong with it is told by the field's place in the body."""
     try:
         task = app.find(body.task)
     except UnknownTask as error:
         raise Problem(UNKNOWN_TASK, str(error), [FieldError(f"{prefix}task", str(error))]) from None
     try:
+        await app.refuse_bypass(task)
         call: Call[Any] = task.using(
             queue=body.queue,
             priority=body.priority,

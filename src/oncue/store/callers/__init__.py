@@ -13,11 +13,11 @@ sqlite    the same on SQLite
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from oncue.errors import InvalidJob
-from oncue.model import Batch, Receipt
+from oncue.model import Batch, Declaration, Receipt
 from oncue.store.callers.finding import is_asynchronous, line_to
 from oncue.store.callers.postgres import OnPostgres
 from oncue.store.callers.sqlite import OnSqlite
@@ -27,6 +27,10 @@ __all__ = ["Callers", "Home", "is_asynchronous"]
 
 NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
+TRUSTED = timedelta(seconds=30)
+
+Check: TypeAlias = Callable[[Declaration | None], None]
+"""Raises InvalidJob if what is stored of the task's schedule does not allow the enqueue."""
 Make: TypeAlias = Callable[[list[int], datetime], Batch]
 """Makes the batch, once its ids and the database's time are known."""
 
@@ -43,8 +47,11 @@ class Callers:
 
     def __init__(self) -> None:
         self._checked = False
+        self._declarations: dict[str, tuple[datetime, Declaration | None]] = {}
 
-    async def write(self, on: object, home: Home, count: int, make: Make) -> tuple[Batch, list[Receipt]]:
+    async def write(
+        self, on: object, home: Home, count: int, make: Make, task: str, check: Check
+    ) -> tuple[Batch, list[Receipt]]:
         """Write so many jobs. Raises InvalidJob if `on` is no connection, or leads somewhere else."""
         line = await line_to(on)
         if line.dialect != home.dialect:
@@ -55,5 +62,13 @@ class Callers:
         if not self._checked:  # once, as a store does when it opens: while it runs, others may migrate
             check_version(line.dialect, await writer.version())
             self._checked = True
+        check(await self._declaration(writer, task, now))
         batch = make(ids, now)
         return batch, await writer.enqueue(batch)
+
+    async def _declaration(self, writer: OnPostgres | OnSqlite, task: str, now: datetime) -> Declaration | None:
+        """What is stored of the schedule that code declares under this name; what was read lately is believed."""
+        known = self._declarations.get(task)
+        if known is None or abs(now - known[0]) > TRUSTED:
+            known = self._declarations[task] = now, await writer.declaration(task)
+        return known[1]

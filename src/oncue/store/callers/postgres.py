@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from oncue.errors import SchemaMismatch
-from oncue.model import Batch, Receipt
+from oncue.model import Batch, Declaration, Receipt
 from oncue.store.callers.lines import Line
 from oncue.store.postgres_batches import insert, receipts_of
 
 # One trip for both. Where there are no oncue tables the ids are nulls: an error would end the caller's transaction.
 RESERVE = "select clock_timestamp(), array_agg(nextval(to_regclass('oncue_job_ids'))) from generate_series(1, $1)"
 VERSION = "select max(number) from oncue_migrations"
+DECLARATION = """
+select reason, options from oncue_schedules where name = $1 and declared_by is not null and deleted_at is null
+"""
 NOTIFY_LATER = "select pg_notify('oncue', 'later')"
 
 
@@ -29,6 +32,11 @@ class OnPostgres:
     async def version(self) -> int:
         ((number,),) = await self._line.fetch(VERSION)
         return int(number)
+
+    async def declaration(self, name: str) -> Declaration | None:
+        """What is stored of the schedule that code declares under this name."""
+        rows = await self._line.fetch(DECLARATION, name)
+        return Declaration(*rows[0]) if rows else None
 
     async def enqueue(self, batch: Batch) -> list[Receipt]:
         """Write a batch in one statement, so that it is all or nothing also where every statement is committed alone.

@@ -10,10 +10,14 @@ from typing import Any
 
 from oncue.clock import wall
 from oncue.errors import InvalidJob, SchemaMismatch
-from oncue.model import Batch, Receipt
+from oncue.model import Batch, Declaration, Receipt
 from oncue.store import sqlite_values as values
 from oncue.store import statements
 from oncue.store.callers.lines import Line, Rows
+
+DECLARATION = """
+select reason, options from oncue_schedules where name = :name and declared_by is not null and deleted_at is null
+"""
 
 
 class OnSqlite:
@@ -37,6 +41,11 @@ class OnSqlite:
     async def version(self) -> int:
         ((number,),) = await self._line.fetch("pragma user_version")
         return int(number)
+
+    async def declaration(self, name: str) -> Declaration | None:
+        """What is stored of the schedule that code declares under this name."""
+        rows = await self._line.fetch(DECLARATION, {"name": name})
+        return Declaration(*rows[0]) if rows else None
 
     async def enqueue(self, batch: Batch) -> list[Receipt]:
         """Write a batch. Workers notice by themselves that somebody has written to the file."""

@@ -1,0 +1,35 @@
+"""No way around the slots: a task that runs at most once and whose code declares a schedule runs in slots alone.
+
+A plain enqueue of such a task is refused. The code of the process that enqueues says so, and where that code does not
+declare the schedule (a stub of the task, an older version), the declaration that a worker stored says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncue.errors import InvalidJob
+from oncue.model import Declaration
+from oncue.policy.schedules import keeps_to_slots
+from oncue.task import Task
+
+
+def refuse_declared(task: Task[Any, Any]) -> None:
+    """Raise InvalidJob if the task's own code keeps it to the slots of its schedule."""
+    if task.schedule is not None and task.delivery == "at_most_once":
+        raise refusal(task.name)
+
+
+def refuse_stored(task: str, declaration: Declaration | None) -> None:
+    """Raise InvalidJob if the stored declaration keeps the task to the slots of its schedule."""
+    if keeps_to_slots(declaration):
+        raise refusal(task)
+
+
+def refusal(name: str) -> InvalidJob:
+    return InvalidJob(
+        "task",
+        f"{name!r} runs at most once for each slot of its schedule, so it cannot be enqueued; run it now, in an extra "
+        f"slot, with `oncue trigger {name}` or `app.run_now({name!r})`, or claim one of its slots with `--at` or "
+        f"`app.trigger({name!r}, at)`",
+    )
