@@ -8,6 +8,7 @@ A connection that saw a failure of any kind below SQL is closed and replaced.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -144,9 +145,11 @@ class Connections:
 
     async def close(self) -> None:
         self._closed = True
-        while self._idle:
-            connection = self._idle.pop()
-            try:
-                await connection.close(timeout=2)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        idle, self._idle = self._idle, []
+        try:
+            for connection in idle:
+                with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    await connection.close(timeout=2)
+        finally:  # also when the caller is cut off
+            for connection in idle:
                 connection.terminate()
