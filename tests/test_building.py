@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 # It takes itself for another version, and notes what it is asked to do. Its environments hold copies of it.
 STAND_IN = """#!/bin/sh
 if [ "$1" = -c ]; then
-    exec {real} -I -S -c 'import sys; sys.modules["pip"] = sys; sys.version_info = (3, {minor}, 0); exec(sys.argv[1])' "$2"
+    start='import sys; sys.modules["pip"] = sys; sys.version_info = (3, {minor}, 0); exec(sys.argv[1])'
+    exec {real} -I -S -c "$start" "$2"
 fi
 echo "3.{minor} $*" >> {log}
 rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"
