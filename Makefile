@@ -1,15 +1,22 @@
-# One command per chore, the same locally and in CI. Only Python 3.11 and make are needed beforehand.
-PYTHON ?= python3
-VENV   ?= .venv
-BIN    := $(VENV)/bin
-READY  := $(VENV)/.ready
-FOR    ?=
-QUICK  ?=
-PEERS  ?=
-SEED   ?=
+# One command per chore, the same locally and in CI. Only Python 3.11 or newer and make are needed beforehand.
+# PYTHON=python3.13 asks for another Python than the one of the environment, which is then made anew. With
+# VENV=.venv3.13 as well, both are kept.
+VENV    ?= .venv
+PYTHON  ?= $(or $(wildcard $(VENV)/bin/python),python3)
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.ready-$(VERSION)
+FOR     ?=
+QUICK   ?=
+PEERS   ?=
+SEED    ?=
 
 # Tests start many processes. None of them should compile all modules anew, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
+
+# Whether the environment is whole, and one of this Python.
+IS_MADE = $(BIN)/python -c 'import pip, sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' 2>/dev/null
+MAKE_VENV = $(PYTHON) -m venv --clear $(VENV)
 
 # Debian and Ubuntu keep Python's venv module in a package of its own.
 INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
@@ -21,7 +28,7 @@ INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 
 help:
 	@echo "make demo [FOR=20s]     oncue at work on the embedded default: three workers, one of them killed"
-	@echo "make test               all tests, on SQLite and on a real PostgreSQL"
+	@echo "make test [PYTHON=python3.13]  all tests, on SQLite and on a real PostgreSQL"
 	@echo "make check              ruff and mypy --strict"
 	@echo "make bench [QUICK=1] [PEERS=all]   the figures, as ratios within one run"
 	@echo "make dst [QUICK=1]      schedules across every clock change from 2020 to 2040, in every time zone"
@@ -30,8 +37,8 @@ help:
 
 $(READY): pyproject.toml $(wildcard examples/*/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "oncue needs Python 3.11 or newer; say which one with: make PYTHON=python3.12 ..."; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || { $(INSTALL_VENV) && $(PYTHON) -m venv $(VENV); }
+	  { echo "$(PYTHON) is not the Python 3.11 or newer that oncue needs; say which one with: make PYTHON=python3.12 ..."; exit 1; }
+	@$(IS_MADE) || $(MAKE_VENV) || { $(INSTALL_VENV) && $(MAKE_VENV); }
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]' $(addprefix -e ,$(dir $(wildcard examples/*/pyproject.toml)))
 	@touch $@
 

@@ -225,17 +225,30 @@ def interrupt(frame: FrameType | None, error: type[BaseException]) -> None:
     """Raise an error where a signal has interrupted the main thread, so that its `finally` blocks run.
 
     At the backward jump of a loop, Python may pass over the `try` that the loop stands in (CPython issues 108214 and
-    130279). There the error is raised a moment later, when the next line is traced.
+    130279). There the error is raised just before the next instruction, which is traced. Lines are not traced: from
+    Python 3.12 on, an error that the tracing of a line raises at a backward jump passes over the `try` as well.
     """
-    if frame is None or "JUMP_BACKWARD" not in opname[frame.f_code.co_code[frame.f_lasti]]:
+    if frame is None or "JUMP_BACKWARD" not in _instruction(frame):
         raise error
 
-    def trace(frame: FrameType, event: str, argument: Any) -> NoReturn:
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if _instruction(frame) == "NOP":  # the one that stands for `try:` belongs to no `try`, nor to the outer one
+            return trace
         sys.settrace(None)
+        frame.f_trace_lines, frame.f_trace_opcodes = True, False
         raise error
 
-    frame.f_trace = trace
-    sys.settrace(trace)
+    frame.f_trace, frame.f_trace_lines, frame.f_trace_opcodes = trace, False, True
+    sys.settrace(_passed_over)  # the last step: Python 3.12 looks here whether there are instructions to trace
+
+
+def _instruction(frame: FrameType) -> str:
+    """The name of the one that a frame has come to."""
+    return opname[frame.f_code.co_code[frame.f_lasti]]
+
+
+def _passed_over(frame: FrameType, event: str, argument: Any) -> None:
+    """Tracing needs a function for frames that begin. None of them is the one to interrupt."""
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:

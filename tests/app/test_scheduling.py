@@ -661,16 +661,16 @@ async def test_the_audit_names_a_row_that_somebody_deleted(app: Oncue, report: T
 
 async def delete_slot(url: str, schedule_id: int, at: datetime) -> None:
     """A hand in the ledger itself, on either store."""
-    statement = "delete from oncue_slots where schedule_id = $1 and scheduled_for = $2"
+    statement = "delete from oncue_slots where schedule_id = {} and scheduled_for = {}"
     if url.startswith("postgres"):
         connection = await asyncpg.connect(url)
-        assert await connection.execute(statement, schedule_id, at) == "DELETE 1"
+        assert await connection.execute(statement.format("$1", "$2"), schedule_id, at) == "DELETE 1"
         await connection.close()
         return
     file = sqlite3.connect(url.removeprefix("sqlite:///"))
     with file:
         micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // TICK
-        assert file.execute(statement, (schedule_id, micros)).rowcount == 1
+        assert file.execute(statement.format("?", "?"), (schedule_id, micros)).rowcount == 1
     file.close()
 
 

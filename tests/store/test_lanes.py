@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 
 import pytest
 
 from oncue.errors import StoreError, StoreUnavailable
+from oncue.store import sqlite_file
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 
 
@@ -106,3 +109,29 @@ async def test_a_lane_finishes_what_it_was_asked_before_it_closes(tmp_path: Path
     await asyncio.sleep(0)
     await lane.close()
     assert await asyncio.gather(*asked) == [1] * 100
+
+
+def test_a_database_in_memory_ends_with_its_lane() -> None:
+    connection = sqlite3.connect(":memory:")
+    lane = InlineLane(connection)
+    del lane
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("select 1")
+
+
+def test_a_file_that_cannot_be_used_is_not_held_open(tmp_path: Path) -> None:
+    path = tmp_path / "poem.db"
+    path.write_text("no database, but long enough to be taken for one at first" * 100)
+    with pytest.raises(sqlite3.DatabaseError) as refused:
+        sqlite_file.connect(str(path), 1.0, checkpoints=True, hurried=False)
+    steps = (step.tb_frame.f_locals for step in traceback_of(refused.value))
+    (connection,) = {local["connection"] for local in steps if "connection" in local}
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("select 1")
+
+
+def traceback_of(error: BaseException) -> Iterator[TracebackType]:
+    step = error.__traceback__
+    while step is not None:
+        yield step
+        step = step.tb_next

@@ -43,9 +43,9 @@ CHORES = ("pruning", "folding", "aging")
 
 _WAITING = spelled_out("""
 select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
-                                          and queue in (select value from json_each(?1)))
+                                          and queue in (select value from json_each(:queues)))
        or exists (select 1 from oncue_jobs where state = 'queued' and crashes > 0
-                                             and queue in (select value from json_each(?1))),
+                                             and queue in (select value from json_each(:queues))),
        exists (select 1 from oncue_jobs indexed by oncue_jobs_parked
                 where schedule_id is not null and state = 'scheduled' and visible_at = 253370764800000000),
        (select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying')),
@@ -132,7 +132,8 @@ class WatchedStore(SqliteStore):
 
 
 def _situation(connection: sqlite3.Connection, queues: Sequence[str]) -> Situation:
-    queued, parked, due, slot, overdue, *limits = connection.execute(_WAITING, (json.dumps(queues),)).fetchone()
+    wanted = {"queues": json.dumps(queues)}
+    queued, parked, due, slot, overdue, *limits = connection.execute(_WAITING, wanted).fetchone()
     leases = {name: Held(*row) for name, *row in connection.execute(_LEASES).fetchall()}
     nodes, running = connection.execute(_NODES).fetchall(), connection.execute(_RUNNING).fetchall()
     expiry = min((limit for limit in limits if limit is not None), default=None)

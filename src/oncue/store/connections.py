@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -182,9 +183,11 @@ class Connections:
 
     async def close(self) -> None:
         self._closed = True
-        while self._idle:
-            connection = self._idle.pop()
-            try:
-                await connection.close(timeout=2)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        idle, self._idle = self._idle, []
+        try:
+            for connection in idle:
+                with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    await connection.close(timeout=2)
+        finally:  # also when the caller is cut off
+            for connection in idle:
                 connection.terminate()

@@ -14,6 +14,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -63,11 +64,15 @@ def _ours(error: sqlite3.Error) -> StoreError:
 
 
 class InlineLane:
-    """Work is done where it is asked for; threads (of code that a test exercises) take turns."""
+    """Work is done where it is asked for; threads (of code that a test exercises) take turns.
+
+    It owns its connection, which is closed at the latest when the lane is gone: a database in memory is of no use then.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._turn = threading.Lock()
+        self._end = weakref.finalize(self, connection.close)
 
     async def write(self, work: Work[T]) -> T:
         with self._turn:
@@ -91,7 +96,7 @@ class InlineLane:
                 raise translated(error) from error
 
     async def close(self) -> None:
-        self._connection.close()
+        self._end()
 
 
 class ThreadLane:
@@ -146,10 +151,15 @@ class ThreadLane:
         try:
             while (group := self._next_group()) is not None:
                 connection = self._served(connection, group)
+        finally:
+            self._end(connection)
+
+    def _end(self, connection: sqlite3.Connection) -> None:
+        self._closed = True
+        self._refuse_the_rest()
+        try:
             connection.close()
         finally:
-            self._closed = True
-            self._refuse_the_rest()
             self._ended.set_result(None)
 
     def _served(self, connection: sqlite3.Connection, group: list[Ask]) -> sqlite3.Connection:

@@ -76,12 +76,14 @@ class PostgresStore(PostgresDesk):
         statements.check_version(self.dialect, await self.version())
 
     async def close(self) -> None:
-        await self._hints.close()
-        await self._later_hints.close()
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
-        await self._connections.close()
+        try:
+            await self._hints.close()
+            await self._later_hints.close()
+            if self._watcher is not None:
+                self._watcher.cancel()
+                await asyncio.gather(self._watcher, return_exceptions=True)
+        finally:  # also when the caller is cut off
+            await self._connections.close()
 
     async def version(self) -> int:
         """The number of the last migration, 0 on an empty database."""

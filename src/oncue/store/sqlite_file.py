@@ -26,6 +26,15 @@ def connect(path: str, patience: float, *, checkpoints: bool, hurried: bool) -> 
     if path != ":memory:" and not Path(path).parent.is_dir():
         raise StoreUnavailable(f"SQLite cannot use its file: there is no folder {Path(path).parent}")
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(connection, patience, checkpoints, hurried)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, patience: float, checkpoints: bool, hurried: bool) -> None:
     _log_ahead(connection, patience)
     connection.execute("pragma synchronous = full")
     connection.execute("pragma foreign_keys = on")
@@ -35,7 +44,6 @@ def connect(path: str, patience: float, *, checkpoints: bool, hurried: bool) -> 
     connection.execute(_CHANGES_TABLE)
     if checkpoints and hurried:
         connection.execute(f"pragma busy_timeout = {round(HURRY_SECONDS * 1000)}")
-    return connection
 
 
 def _log_ahead(connection: sqlite3.Connection, patience: float) -> None:
