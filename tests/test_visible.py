@@ -59,7 +59,7 @@ HELP = {"root.py"}  # it prints the version and the help
 
 @pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: path.relative_to(CLI).as_posix())
 def test_no_command_goes_past_the_place_where_text_is_made_visible(path: Path) -> None:
-    """`output` and `failures` print; whoever prints elsewhere, or takes rich's own console or escape, goes past them."""
+    """`output` and `failures` print. Printing elsewhere, or rich's own console and escape, goes past them."""
     if path.name in SEAMS:
         return
     tree = ast.parse(path.read_text("utf-8"))

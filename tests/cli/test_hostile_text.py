@@ -94,12 +94,15 @@ def test_a_traceback_keeps_its_lines(oncue: Shell) -> None:
     assert "error\nTraceback:\n  \\x1b[2J" in shown
 
 
-def test_a_complaint_is_one_line(oncue: Shell, sqlite_shop: str) -> None:
+def test_a_complaint_is_harmless(oncue: Shell, sqlite_shop: str) -> None:
     oncue("migrate")
     for typed in (["explain", HOSTILE], ["enqueue", HOSTILE], ["jobs", f"--{HOSTILE}"], ["queues", "pause", HOSTILE]):
         answer = oncue(*typed)
         assert answer.code in (2, 3), typed
-        assert answer.err.removesuffix("\n").isprintable(), (typed, answer.err)
+        first, *rest = answer.err.removesuffix("\n").split("\n")
+        assert first.startswith("oncue: ")
+        assert first.isprintable()
+        assert all(line.isprintable() and line.startswith("    ") for line in rest), (typed, answer.err)
 
 
 def test_the_traceback_of_a_complaint_is_harmless_too(oncue: Shell, sqlite_shop: str) -> None:

@@ -113,6 +113,13 @@ def test_a_second_signal_stops_at_once(
     assert job(sqlite_url, job_id).state == "running"
 
 
+def test_a_worker_that_waits_for_its_database_can_be_stopped(start: Start) -> None:
+    worker = start("postgresql://nobody@127.0.0.1:1/nothing", "worker", "--start-timeout", "1h")
+    worker.says("waiting for it for up to 1h")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ends() == 0
+
+
 @pytest.mark.contract("HOOK-7")
 def test_a_thread_that_never_ends_does_not_keep_the_process(start: Start, sqlite_url: str, tmp_path: Path) -> None:
     worker = start(sqlite_url, "worker", "--drain-timeout", "100ms")

@@ -25,7 +25,7 @@ from oncue.errors import (
     UnknownTask,
 )
 from oncue.store.addresses import hidden
-from oncue.visible import INDENT, visible, visible_lines
+from oncue.visible import INDENT, visible_lines
 
 FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
 
@@ -67,9 +67,9 @@ def tell(error: Exception, *, debug: bool) -> int:
 
 
 def say(message: str) -> None:
-    """One line on the standard error, beside what a program may read from the standard output."""
+    """A message on the standard error, beside what a program may read from the standard output."""
     sys.stdout.flush()
-    print(f"oncue: {visible(message)}", file=sys.stderr)
+    print(f"oncue: {visible_lines(message, INDENT)}", file=sys.stderr)
 
 
 class BareLines(logging.Formatter):

@@ -25,6 +25,7 @@ from typing import Any
 from oncue import identity
 from oncue.app import Oncue
 from oncue.engine.node import WorkerNode
+from oncue.engine.starting import unless
 from oncue.errors import OncueError
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -99,8 +100,10 @@ def _loop_factory() -> Any:
 async def _work(app: Oncue, front: Front | None) -> None:
     stop = Stop()
     try:
-        async with app.worker(address=None if front is None else front.url) as node:
-            if front is not None:
+        async with contextlib.AsyncExitStack() as stack:
+            worker = app.worker(address=None if front is None else front.url)
+            node = await unless(stop.wait(), stack.enter_async_context(worker))
+            if front is not None and node is not None:
                 await front.open(node)
             await stop.wait()
             if front is not None:

@@ -60,6 +60,12 @@ def work(
         str | None,
         typer.Option("--drain-timeout", metavar="DURATION", help="For what runs at the end. \\[default: 30s]"),
     ] = None,
+    start_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--start-timeout", metavar="DURATION", help="Wait so long for the database at the start. \\[default: 1m]"
+        ),
+    ] = None,
     lease: Annotated[
         str | None,
         typer.Option("--lease", metavar="DURATION", help="Silent for so long, a node is lost. \\[default: 15s]"),
@@ -91,7 +97,7 @@ def work(
     begin(
         app, http, name, with_api=False, database_url=database_url, queues=queues, concurrency=concurrency,
         processes=processes, exclusive=exclusive, tick_interval=tick_interval, drain_timeout=drain_timeout, lease=lease,
-        log_level=log_level, log_format=log_format,
+        start_timeout=start_timeout, log_level=log_level, log_format=log_format,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from oncue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from oncue.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable, StoreUnusable
 from oncue.store.addresses import hidden
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class Connections:
                 **options,
             )
         except asyncpg.InvalidCatalogNameError as error:
-            raise StoreUnavailable(f"PostgreSQL has no such database: {error}") from error
+            raise StoreUnusable(f"PostgreSQL has no such database: {error}") from error
         except asyncpg.InvalidAuthorizationSpecificationError as error:
-            raise StoreUnavailable(f"PostgreSQL refused the login: {error}") from error
+            raise StoreUnusable(f"PostgreSQL refused the login: {error}") from error
         except BaseException as error:
             if (ours := translated(error)) is not None:
                 raise type(ours)(f"{ours} ({hidden(self._dsn)})") from error
