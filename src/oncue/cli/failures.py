@@ -2,7 +2,7 @@
 
 0  fine                                  3  not found
 1  failed at run time                    4  a check did not hold
-2  bad usage or configuration            130, 143  stopped at once by a (second) signal
+2  bad usage or configuration            129, 130, 143  stopped at once by a (second) signal
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -28,7 +29,7 @@ from oncue.engine.node import WorkerNode
 from oncue.engine.starting import unless
 from oncue.errors import OncueError
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_SECONDS = 1.0
 TOGETHER_SECONDS = 0.5
 LOOK_SECONDS = 5.0
@@ -49,7 +50,9 @@ class Stop:
         self._told_at: float | None = None
         self._event = asyncio.Event()
         for number in STOPPING:
-            signal.signal(number, self._received)
+            # `nohup` ignores SIGHUP on purpose.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._received)
 
     async def wait(self) -> None:
         await self._event.wait()
@@ -60,14 +63,23 @@ class Stop:
         if self._told_at is not None and now - self._told_at < TOGETHER_SECONDS:
             return  # a supervisor and a terminal may both pass on the same wish
         if self._told_at is not None:
-            os.write(2, f"oncue: a second signal ({name}): stopping at once\n".encode())
-            os._exit(128 + number)
+            try:
+                _write_if_possible(f"oncue: a second signal ({name}): stopping at once\n")
+            finally:
+                os._exit(128 + number)
         self._told_at = now
         self._loop.call_soon_threadsafe(self._first, name)
 
     def _first(self, name: str) -> None:
         _log.info("%s: stopping; a second signal stops at once", name)
         self._event.set()
+
+
+def _write_if_possible(text: str) -> None:
+    """Tell the standard error, unless it is closed, or a pipe that is full because its reader stands still."""
+    with contextlib.suppress(OSError, ValueError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, text.encode())
 
 
 def run_worker(app: Oncue, listening: socket.socket | None, *, with_api: bool = False) -> None:
