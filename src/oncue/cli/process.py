@@ -25,6 +25,7 @@ from typing import Any
 
 from oncue import identity
 from oncue.app import Oncue
+from oncue.cli.forking import Forks
 from oncue.engine.node import WorkerNode
 from oncue.engine.starting import unless
 from oncue.errors import OncueError
@@ -84,18 +85,21 @@ def _write_if_possible(text: str) -> None:
 
 def run_worker(app: Oncue, listening: socket.socket | None, *, with_api: bool = False) -> None:
     """Work until a signal says stop, and answer over HTTP if there is somewhere to listen."""
-    _run(_work(app, None if listening is None else Front(app, listening, with_api=with_api)))
+    front = None if listening is None else Front(app, listening, with_api=with_api)
+    _run(_work(app, front), front)
 
 
 def run_web(app: Oncue, listening: socket.socket) -> None:
     """Answer over HTTP until a signal says stop. Nothing is scheduled and no job is run."""
-    _run(_answer(app, Front(app, listening, with_api=True)))
+    front = Front(app, listening, with_api=True)
+    _run(_answer(app, front), front)
 
 
-def _run(life: Coroutine[Any, Any, None]) -> None:
+def _run(life: Coroutine[Any, Any, None], front: Front | None) -> None:
     threads = ThreadPoolExecutor(thread_name_prefix="oncue-default")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.get_loop().set_default_executor(threads)
+        Forks(runner.get_loop(), lambda: [] if front is None else front.sockets())
         runner.run(life)
         threads.shutdown(wait=False, cancel_futures=True)
         _leave_stuck_threads()
@@ -179,6 +183,9 @@ class Front:
             async with asyncio.timeout(LOOK_SECONDS):
                 if not await (await self._app.connected()).store.has_tokens():
                     _log.warning(SHUT, self.url)
+
+    def sockets(self) -> list[int]:
+        return self._server.sockets()
 
     async def close(self) -> None:
         if self._looking is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import asyncpg
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 else:
     Connection = asyncpg.Connection
+
+_live: WeakSet[Connection] = WeakSet()
 
 _AWAY = (
     asyncpg.PostgresConnectionError,
@@ -58,6 +61,12 @@ def translated(error: BaseException) -> StoreError | None:
     return None
 
 
+def open_sockets() -> list[int]:
+    """The descriptors of all connections of this process that are open."""
+    transports = [connection._transport for connection in _live if not connection.is_closed()]  # type: ignore[attr-defined]
+    return [transport.get_extra_info("socket").fileno() for transport in transports if not transport.is_closing()]
+
+
 class Loan:
     """A connection that is lent for the length of an `async with`. A class, since it is on everyone's hot path."""
 
@@ -91,7 +100,7 @@ class Connections:
         """A connection outside the pool, for listening."""
         options: dict[str, Any] = {} if self._prepare else {"statement_cache_size": 0}
         try:
-            return await asyncpg.connect(
+            connection: Connection = await asyncpg.connect(
                 self._dsn,
                 timeout=self._timeout,
                 command_timeout=self._timeout,
@@ -99,6 +108,8 @@ class Connections:
                 server_settings={"timezone": "UTC"},
                 **options,
             )
+            _live.add(connection)
+            return connection
         except asyncpg.InvalidCatalogNameError as error:
             raise StoreUnusable(f"PostgreSQL has no such database: {error}") from error
         except asyncpg.InvalidAuthorizationSpecificationError as error:
