@@ -217,9 +217,11 @@ def test_an_outage_is_outlived(start: Start, runner: asyncio.Runner, tmp_path: P
     worker.until(lambda: get(address, "/health/ready")[0] == 503)
     assert json.loads(get(address, "/health/ready")[1])["status"] in ("database_unavailable", "lease_lost")
     assert get(address, "/health")[0] == 200
-    worker.says("claimer: PostgreSQL does not answer")
+    worker.says("PostgreSQL does not answer")
     server.control("start")
     worker.until(lambda: get(address, "/health/ready")[0] == 200)
+    worker.says("the database answers again, after ")
+    assert worker.said.count("everything is tried again until it answers") <= 2  # one for each service would be ten
     job_id = enqueue(url, "add", a=1)
     worker.until(lambda: job(url, job_id).state == "succeeded")
     worker.process.send_signal(signal.SIGTERM)
