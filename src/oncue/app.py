@@ -19,6 +19,7 @@ from oncue.engine.declarations import Declarations
 from oncue.engine.heart import Heart
 from oncue.engine.messages import Setup
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
+from oncue.engine.starting import Patience
 from oncue.engine.timekeeper import Timekeeper
 from oncue.enqueueing import Enqueueing
 from oncue.errors import UnknownTask
@@ -209,27 +210,40 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             return
         # A beat that waits for its answer for too long must not find out only when the lease is over.
         beats = self.make_store(size=2, patience=self.settings.pace.patience)
-        main, clock = self.make_store(), DatabaseClock()
+        clock = DatabaseClock()
+        patience = Patience(clock, self.settings.start_timeout)
+        main = await patience.take(lambda: self._opened(clock))
         try:
-            await main.open()
-            sent = clock.sent()
-            clock.learn(await main.time(), sent)
-            await self.synchronise(Connection(main, clock))
-            async with self._working(self._assembled(main, beats, clock, address), main, beats, clock) as node:
+            node = self._assembled(main, beats, clock, address)
+            async with self._working(node, main, beats, clock, patience) as node:
                 yield node
         finally:
             await main.close()
 
+    async def _opened(self, clock: DatabaseClock) -> Store:
+        """A worker's own store, with the database's time learned and the schedules of the code declared."""
+        store = self.make_store()
+        try:
+            await store.open()
+            sent = clock.sent()
+            clock.learn(await store.time(), sent)
+            await self.synchronise(Connection(store, clock))
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
     @asynccontextmanager
     async def _working(
-        self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock
+        self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock, patience: Patience
     ) -> AsyncIterator[WorkerNode]:
         pace = self.settings.pace
-        heart = Heart(beats, [Timekeeper(beats, clock), *node.heart], clock, self.telemetry, node.farewell)
+        services = [Timekeeper(beats, clock), *node.heart]
+        heart = Heart(beats, services, clock, self.telemetry, node.farewell, patience)
         node.upkeep.append(Declarations(lambda: self.disown(Connection(main, clock)), interval=2 * pace.lease))
         process = WorkerProcess(node, main, clock, self.telemetry, pace)
-        await heart.start()
         try:
+            await heart.start()
             await process.start()
             _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
             elsewhere = sorted({task.queue for task in self.tasks.values()}.difference(node.node.queues))

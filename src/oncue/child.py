@@ -65,6 +65,8 @@ class Bench:
         self._setup = setup
         self._worker = os.getppid()
         self._main_thread = threading.get_ident()
+        nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        self._for_the_worker = {signal.SIGINT} if nohup else {signal.SIGINT, signal.SIGHUP}
         self._saying = threading.Lock()
         self._tasks: dict[Place, Task[Any, Any]] = {}
         self._running: Running | None = None
@@ -154,12 +156,15 @@ class Bench:
 
     def _listen_to_signals(self) -> None:
         signal.signal(signal.SIGTERM, self._terminated)
-        signal.signal(signal.SIGINT, _ignored)  # not SIG_IGN, which would be passed on to what a job starts
+        for number in self._for_the_worker:
+            signal.signal(number, _ignored)  # not SIG_IGN, which would be passed on to what a job starts
 
     def _be_somebody_else(self) -> None:
         """A job has forked this process: signals mean to it what they mean to everyone, and it has no wire."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.SIGHUP in self._for_the_worker:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
         self._wire.close()
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
@@ -252,4 +257,4 @@ def _passed_over(frame: FrameType, event: str, argument: Any) -> None:
 
 
 def _ignored(number: int, frame: FrameType | None) -> None:
-    """A Ctrl-C is for the worker, which drains."""
+    """A Ctrl-C or a hang-up is for the worker, which drains."""

@@ -74,6 +74,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached. What was asked may or may not have happened: the answer is unknown."""
 
 
+class StoreUnusable(StoreUnavailable):
+    """The database cannot be used, and waiting does not help: it refused the login, or there is none of that name."""
+
+
 class Unreachable(StoreUnavailable):
     """The server of a `Client` does not answer at all. A change may or may not have happened: the message tells."""
 

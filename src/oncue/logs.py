@@ -7,7 +7,6 @@ log call, typed and whatever their text contains, and not from the finished sent
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
@@ -17,6 +16,7 @@ from typing import Any, Literal, TextIO
 
 from oncue.engine.context import JobContext, current_job
 from oncue.model import STATES
+from oncue.visible import INDENT, visible_json, visible_lines
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -57,7 +57,8 @@ class TextLines(logging.Formatter):
         if context is not None and not _ours(record):
             line += f" [job {context.id} task={context.task}]"
         trace = _trace(self, record)
-        return f"{line}\n{trace}" if trace else line
+        # A line at the left edge is a line of ours: what follows from a text is set off from it.
+        return visible_lines(f"{line}\n{trace}" if trace else line, INDENT)
 
 
 class JsonLines(logging.Formatter):
@@ -71,7 +72,7 @@ class JsonLines(logging.Formatter):
         }
         if trace := _trace(self, record):
             line["exception"] = trace
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return visible_json(line)
 
 
 def _context() -> JobContext | None:

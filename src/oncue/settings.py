@@ -32,6 +32,10 @@ def _seconds(value: Any) -> float:
     return total
 
 
+def _seconds_or_none_at_all(value: Any) -> float:
+    return 0.0 if value in (0, "0", "0s") else _seconds(value)
+
+
 def _names(value: Any) -> Any:
     names = tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
     if names in ((), []):
@@ -63,6 +67,7 @@ class Settings(BaseModel):
     lease: Annotated[Seconds, Field(ge=1)] = 15.0
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
+    start_timeout: Annotated[float, BeforeValidator(_seconds_or_none_at_all)] = 60.0
     buffer: int = Field(2000, ge=0, le=100_000)
     max_runtime: Annotated[Seconds | None, BeforeValidator(_unlimited)] = 3600.0
     retention: Seconds = 7 * 86400.0

@@ -7,6 +7,7 @@ engine.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -42,13 +43,57 @@ EVENTS: dict[str, str] = {
     "tick.error": "a service's step failed and will be repeated: service, error",
 }
 
+REPEAT_SECONDS = 300.0
+
 _log = logging.getLogger("oncue.telemetry")
+_database_log = logging.getLogger("oncue.database")
+
+
+class DatabaseOutages:
+    """What the log tells of the database being away: a line when it begins, one when it is over, few in between.
+
+    Every service notices it by itself, in two threads. The outage is over when all that failed work again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._failing: set[str] = set()
+        self._since = self._told_at = 0.0
+
+    def failed(self, service: str, error: Exception, now: float) -> None:
+        """A service did not reach the database, at this reading of the monotonic clock."""
+        with self._lock:
+            is_new = not self._failing
+            self._failing.add(service)
+            if not is_new and now - self._told_at < REPEAT_SECONDS:
+                return
+            self._since, self._told_at = (now if is_new else self._since), now
+        if is_new:
+            _database_log.warning("%s: %s (everything is tried again until it answers)", service, error)
+        else:
+            _database_log.warning("%s: %s (for %.0f s now)", service, error, now - self._since)
+
+    def works(self, service: str, now: float) -> None:
+        if service in self._failing and self.forget(service):
+            _database_log.warning("the database answers again, after %.1f s", now - self._since)
+
+    def forget(self, service: str) -> bool:
+        """A service works again, or asks no more: whether it was the last that failed."""
+        with self._lock:
+            was_failing = service in self._failing
+            self._failing.discard(service)
+            return was_failing and not self._failing
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self._failing)
 
 
 class Telemetry:
     """The subscribers of one process."""
 
     def __init__(self) -> None:
+        self.outages = DatabaseOutages()
         self._subscribers: dict[str, tuple[Subscriber, ...]] = {}
 
     def subscribe(self, subscriber: Subscriber, *events: str) -> None:

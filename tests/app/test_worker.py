@@ -311,7 +311,7 @@ async def test_what_does_not_finish_in_time_is_given_back_uncharged(make_app: Ma
 
 @pytest.mark.contract("HOOK-12")
 async def test_a_worker_that_cannot_reach_its_database_says_so_and_leaves_nothing(make_app: MakeApp) -> None:
-    app = make_app("postgresql://postgres@127.0.0.1:1/nothing")
+    app = make_app("postgresql://postgres@127.0.0.1:1/nothing", start_timeout=0)
     threads = set(threading.enumerate())
     with pytest.raises(StoreUnavailable, match="PostgreSQL does not answer"):
         async with app.worker():

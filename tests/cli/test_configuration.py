@@ -92,7 +92,7 @@ def test_passwords_are_never_shown(oncue: Shell, monkeypatch: pytest.MonkeyPatch
     "url", ["postgresql://nobody@127.0.0.1:1/nothing", "sqlite:////no/such/folder/oncue.db"], ids=["postgres", "sqlite"]
 )
 def test_a_worker_without_its_database_ends_with_1(start: Start, url: str) -> None:
-    worker = start(url, "worker")
+    worker = start(url, "worker", ONCUE_START_TIMEOUT="0")
     assert worker.ends() == 1
     assert one_line(worker.said).startswith(("oncue: PostgreSQL does not answer", "oncue: SQLite cannot use its file"))
 

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +23,7 @@ from oncue.cli import process
 from oncue.store import PostgresStore
 from oncue.task import Call
 from tests import postgres
-from tests.cli.conftest import PATIENCE, SHOP, Process, Shell, Start, on_database
+from tests.cli.conftest import OURS, PATIENCE, SHOP, Process, Shell, Start, on_database
 from tests.ports import free_port
 
 
@@ -99,7 +101,7 @@ def test_what_outlasts_the_drain_is_given_back_uncharged(start: Start, sqlite_ur
 
 
 @pytest.mark.contract("HOOK-7")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_second_signal_stops_at_once(
     start: Start, sqlite_url: str, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
@@ -111,6 +113,50 @@ def test_a_second_signal_stops_at_once(
     worker.process.send_signal(number)
     assert worker.ends() == code
     assert job(sqlite_url, job_id).state == "running"
+
+
+@pytest.mark.contract("HOOK-7")
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full", "| true"], ids=["closed", "full", "nobody reads it"])
+def test_a_second_signal_stops_at_once_also_if_it_cannot_be_told(sqlite_url: str, tmp_path: Path, stderr: str) -> None:
+    enqueue(sqlite_url, "nap", marks=str(tmp_path))
+    reading, writing = os.pipe()
+    redirected = "" if stderr == "| true" else stderr
+    worker = subprocess.Popen(
+        ["sh", "-c", f'exec "$0" -m oncue worker {redirected}', sys.executable], cwd=tmp_path, stderr=writing,
+        env={**os.environ, "PYTHONPATH": OURS, "DATABASE_URL": sqlite_url, "ONCUE_APP": SHOP},
+    )  # fmt: skip
+    os.close(writing)
+    os.close(reading)
+    try:
+        end = time.monotonic() + PATIENCE
+        while not (tmp_path / "started").exists():
+            assert time.monotonic() < end
+            assert worker.poll() is None
+            time.sleep(0.01)
+        while worker.poll() is None and time.monotonic() < end:
+            worker.send_signal(signal.SIGTERM)
+            time.sleep(process.TOGETHER_SECONDS + 0.05)
+        assert worker.returncode == 143
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+@pytest.mark.contract("HOOK-7")
+def test_a_hang_up_drains(start: Start, sqlite_url: str, tmp_path: Path) -> None:
+    worker, job_id = napping(start, sqlite_url, tmp_path)
+    worker.process.send_signal(signal.SIGHUP)
+    worker.says("draining: 1 running")
+    (tmp_path / "woken").touch()
+    assert worker.ends() == 0
+    assert job(sqlite_url, job_id).state == "succeeded"
+
+
+def test_a_worker_that_waits_for_its_database_can_be_stopped(start: Start) -> None:
+    worker = start("postgresql://nobody@127.0.0.1:1/nothing", "worker", "--start-timeout", "1h")
+    worker.says("waiting for it for up to 1h")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ends() == 0
 
 
 @pytest.mark.contract("HOOK-7")
@@ -171,9 +217,11 @@ def test_an_outage_is_outlived(start: Start, runner: asyncio.Runner, tmp_path: P
     worker.until(lambda: get(address, "/health/ready")[0] == 503)
     assert json.loads(get(address, "/health/ready")[1])["status"] in ("database_unavailable", "lease_lost")
     assert get(address, "/health")[0] == 200
-    worker.says("claimer: PostgreSQL does not answer")
+    worker.says("PostgreSQL does not answer")
     server.control("start")
     worker.until(lambda: get(address, "/health/ready")[0] == 200)
+    worker.says("the database answers again, after ")
+    assert worker.said.count("everything is tried again until it answers") <= 2  # one for each service would be ten
     job_id = enqueue(url, "add", a=1)
     worker.until(lambda: job(url, job_id).state == "succeeded")
     worker.process.send_signal(signal.SIGTERM)

@@ -73,6 +73,21 @@ def test_a_node_that_cannot_renew_its_lease_stops_its_jobs_before_it_ends() -> N
     assert starts(world, job) == ["alone.1", "alone.1"]
 
 
+def test_beats_that_fail_are_told_once_for_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """A beat is tried again four times as often as it is due: that would be a line a second."""
+    world = World(1)
+    member = world.boot("alone")
+    world.run(0.1)
+    with caplog.at_level("WARNING", "oncue.database"):
+        member.wire.down = True
+        world.run(20 * PACE.beat)
+        member.wire.down = False
+        world.run(4 * PACE.beat)
+    began, ended = (record.getMessage() for record in caplog.records if record.name == "oncue.database")
+    assert began.startswith("membership: ")
+    assert ended.startswith("the database answers again, after ")
+
+
 def test_a_node_that_was_declared_lost_stops_its_jobs_and_joins_anew() -> None:
     world = World(1)
     member = world.boot("zombie")

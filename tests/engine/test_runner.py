@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -102,6 +103,50 @@ async def test_a_failing_step_is_told_and_repeated_however_long_it_fails(monkeyp
     assert told[-1][0] == {"failures": 1500}
     assert told[-1][1]["service"] == "counter"
     await runner.stop()
+
+
+async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every service notices it, again and again."""
+    monkeypatch.setattr(runner_module, "LONGEST_PAUSE", 0.0)
+    clock, telemetry, steps = VirtualClock(), Telemetry(), 100
+    runner = Runner(clock, telemetry)
+
+    def fails(service: Counter) -> None:
+        clock.advance(timedelta(seconds=1))
+        if service.steps <= steps:
+            raise StoreUnavailable("away")
+
+    services = [Counter(fails) for _ in range(5)]
+    for number, service in enumerate(services):
+        service.name = f"service {number}"
+    with caplog.at_level(logging.WARNING, "oncue"):
+        runner.start(services)
+        await settle(600)
+    assert [service.steps for service in services] == [steps + 1] * 5
+    assert caplog.messages == [
+        "service 0: away (everything is tried again until it answers)",
+        "service 0: away (for 300 s now)",
+        "the database answers again, after 504.0 s",
+    ]
+    await runner.stop()
+
+
+async def test_a_service_that_is_stopped_during_an_outage_hides_no_later_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runner, _ = a_runner()
+
+    def fails(service: Counter) -> None:
+        raise StoreUnavailable("away")
+
+    with caplog.at_level(logging.WARNING, "oncue"):
+        for _ in range(2):
+            runner.start([Counter(fails)])
+            await settle()
+            await runner.stop()
+    assert caplog.messages == ["counter: away (everything is tried again until it answers)"] * 2
 
 
 async def test_a_wake_up_does_not_cut_the_pause_short() -> None:

@@ -83,3 +83,34 @@ def test_what_json_does_not_know_is_written_as_text(stream: io.StringIO) -> None
     logs.configure("info", "json", stream)
     logging.getLogger("oncue.job").info("job %s", object)
     assert lines(stream)[0]["job"] == "<class 'object'>"
+
+
+HOSTILE = "x\x1b[2J\x9b\r\u202e\n2030-01-01T00:00:00.000Z INFO    oncue.job: job 1 succeeded"
+
+
+def test_a_text_line_cannot_be_forged_and_acts_on_no_terminal(stream: io.StringIO) -> None:
+    logs.configure("info", "text", stream)
+    logging.getLogger("oncue.job").info("job %d failed error=%s", 7, HOSTILE)
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith(r"job 7 failed error=x\x1b[2J\x9b\r\u202e")
+    assert second == "    2030-01-01T00:00:00.000Z INFO    oncue.job: job 1 succeeded"
+
+
+def test_a_traceback_is_readable_and_set_off(stream: io.StringIO) -> None:
+    logs.configure("info", "text", stream)
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        logging.getLogger("shop").exception("it broke")
+    first, *rest = stream.getvalue().splitlines()
+    assert first.endswith("shop: it broke")
+    assert rest[0] == "    Traceback (most recent call last):"
+    assert rest[-2] == r"    ValueError: x\x1b[2J\x9b\r\u202e"
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)
+
+
+def test_json_lines_hold_the_data_and_nothing_that_acts(stream: io.StringIO) -> None:
+    logs.configure("info", "json", stream)
+    logging.getLogger("shop").info("%s", HOSTILE)
+    assert stream.getvalue().removesuffix("\n").isprintable()
+    assert lines(stream)[0]["message"] == HOSTILE

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+from typing import Any
+
+import asyncpg
+import pytest
 
 from oncue.model import Released
-from oncue.store import Store
+from oncue.store import PostgresStore, Store
 from tests.conftest import MakeStore
 from tests.store.scene import NOW, after, enter, put, settle, take
 
@@ -93,3 +99,32 @@ async def test_looking_for_work_wakes_nobody(store: Store, make_store: MakeStore
     assert await other.promote(NOW, 10) is None
     assert await other.bury(NOW) == []
     assert await bell.quiet(0.1)
+
+
+REFUSE = """
+create function public.pg_notify(text, text) returns void language plpgsql
+    as $$ begin raise exception 'too many notifications'; end $$
+"""
+
+
+async def test_a_hint_that_is_refused_is_told_once(postgres_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is sent in the background, where nobody waits for it: an error that nobody takes floods the standard error."""
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute(REFUSE)
+    store = PostgresStore(f"{postgres_url}&search_path=public,pg_catalog")
+    try:
+        with caplog.at_level(logging.WARNING, "oncue"):
+            for _ in range(5):
+                await store.pause("default", NOW)
+                await store.resume("default", NOW)
+                await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    finally:
+        await store.close()
+        await connection.execute("drop function public.pg_notify(text, text)")
+        await connection.close()
+    gc.collect()
+    assert unhandled == []
+    (told,) = caplog.messages
+    assert told.endswith("so they find them by polling: PostgreSQL refused: too many notifications")

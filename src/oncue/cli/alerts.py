@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from oncue.cli import values
+from oncue.cli import output, values
 from oncue.observe.alerts import Thresholds, rules
 from oncue.policy import durations
 
@@ -45,7 +45,7 @@ def show_rules(
         _checked_depth(queue_depth), share(failed_rate, "--failed-rate"), _seconds(running_for, "--running-for"),
         _seconds(waiting_for, "--waiting-for"), _seconds(late, "--late"), _seconds(paused_for, "--paused-for"),
     )  # fmt: skip
-    print(rules(thresholds, None if job is None else _checked_job(job)), end="")
+    output.show_plain(rules(thresholds, None if job is None else _checked_job(job)).removesuffix("\n"))
 
 
 def share(text: str, option: str) -> float:

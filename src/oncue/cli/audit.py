@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Annotated, NamedTuple
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
 from oncue.cli import failures, output, slots, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT, Moment
 from oncue.errors import ScheduleNotFound
 from oncue.policy.audit import Audit, Fate
@@ -51,11 +49,10 @@ class Findings:
         """Name what should not be, and end accordingly."""
         if not self._count:
             return
-        sys.stdout.flush()
         for line in self._named:
-            print(f"oncue: {line}", file=sys.stderr)
+            failures.say(line)
         if self._count > len(self._named):
-            print(f"oncue: and {self._count - len(self._named):,} more: --problems lists them", file=sys.stderr)
+            failures.say(f"and {self._count - len(self._named):,} more: --problems lists them")
         raise typer.Exit(failures.CHECK)
 
 

@@ -7,11 +7,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.control import AuditEntry
 from oncue.server.records import audit_entry_record
 
@@ -51,7 +50,7 @@ def _show(entries: list[AuditEntry], now: datetime, *, full: bool) -> None:
     for entry in entries:
         table.add_row(
             str(entry.id), f"{entry.at:%Y-%m-%d %H:%M:%S}", output.when(entry.at, now), escape(entry.actor),
-            entry.action, escape(entry.subject), escape(_short(entry.before)), escape(_short(entry.after)),
+            escape(entry.action), escape(entry.subject), escape(_short(entry.before)), escape(_short(entry.after)),
         )  # fmt: skip
     output.show(table)
     if full:

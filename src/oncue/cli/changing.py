@@ -7,14 +7,13 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
 from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.jobs import Ref, complete_status
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.errors import OncueError
 from oncue.model import Job
 from oncue.server.records import job_record

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
 from oncue.bypass import refuse_declared
 from oncue.cli import arguments, output, values
 from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.errors import InvalidJob
 from oncue.model import Receipt
 from oncue.task import Call, Task

@@ -2,11 +2,12 @@
 
 0  fine                                  3  not found
 1  failed at run time                    4  a check did not hold
-2  bad usage or configuration            130, 143  stopped at once by a (second) signal
+2  bad usage or configuration            129, 130, 143  stopped at once by a (second) signal
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -24,6 +25,7 @@ from oncue.errors import (
     UnknownTask,
 )
 from oncue.store.addresses import hidden
+from oncue.visible import INDENT, visible_lines
 
 FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
 
@@ -59,10 +61,28 @@ def _usage(error: Exception) -> str:
 def tell(error: Exception, *, debug: bool) -> int:
     """Say what went wrong; the exit code for it."""
     if debug:
-        traceback.print_exception(error)
-    sys.stdout.flush()
-    print(f"oncue: {hidden(describe(error))}", file=sys.stderr)
+        print(visible_lines("".join(traceback.format_exception(error)).rstrip("\n")), file=sys.stderr)
+    say(hidden(describe(error)))
     return exit_code(error)
+
+
+def say(message: str) -> None:
+    """A message on the standard error, beside what a program may read from the standard output."""
+    sys.stdout.flush()
+    print(f"oncue: {visible_lines(message, INDENT)}", file=sys.stderr)
+
+
+class BareLines(logging.Formatter):
+    """A warning as Python prints it where no log is configured: the message and its traceback, without a time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_lines(super().format(record), INDENT)
+
+
+def make_warnings_visible() -> None:
+    """Most commands configure no log: what is logged there goes to the standard error by Python's last resort."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(BareLines())
 
 
 def debugging(arguments: list[str]) -> bool:

@@ -15,6 +15,7 @@ import typer
 
 import oncue
 from oncue.app import Oncue
+from oncue.cli import failures
 from oncue.errors import ConfigError, JobNotFound
 from oncue.settings import app_name
 from oncue.store import SqliteStore
@@ -48,7 +49,7 @@ def find(app: str | None, *, needs_tasks: bool = False, may_create: bool = False
     except ConfigError as error:
         if needs_tasks or app is not None:
             raise
-        print(f"oncue: {error}; going on without it", file=sys.stderr)
+        failures.say(f"{error}; going on without it")
     found.override({"app": app, **flags})
     store = found.make_store()  # a malformed address is told before anything else
     if needs_tasks and name is None:

@@ -9,12 +9,11 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
 from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.model import STATES, Attempt, Job
 from oncue.operations import LARGEST_OFFSET
 from oncue.policy.statuses import ALIASES
@@ -109,7 +108,7 @@ def show_job(ref: Ref, as_json: JsonOption = False, app: AppOption = None, datab
         output.show(_attempts_table(seen))
     for title, text in (("result", _pretty(job.result)), ("error", job.error)):
         if text:
-            output.show(f"[bold]{title}[/]\n{escape(text)}")
+            output.show(f"[bold]{title}[/]\n{output.paragraph(text)}")
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def migrate(
         return
     for step in steps:
         output.show(f"applied {step}")
-    output.show(f"{address} is up to date (schema version {version}).")
+    output.show(f"{output.escape(address)} is up to date (schema version {version}).")
     for view in made:
         output.show(f"The view {view} is there.")
 

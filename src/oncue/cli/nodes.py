@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 import typer
-from rich.markup import escape
 
 from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.model import Lease, Node
 from oncue.server.records import node_record
 from oncue.store.contract import EXCLUSIVE, LEADER
@@ -42,7 +41,7 @@ def _show(nodes: list[Node], leases: list[Lease], now: datetime) -> None:
             escape(node.name), state, _role(node, leases, now), escape(", ".join(node.queues)), str(len(node.tasks)),
             str(node.concurrency),
             output.when(node.started_at, now), output.when(node.beat_at, now), escape(node.host), str(node.pid),
-            node.address or "", node.version,
+            escape(node.address or ""), escape(node.version),
         )  # fmt: skip
     output.show(table)
 

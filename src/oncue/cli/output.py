@@ -1,8 +1,11 @@
-"""How results look: tables for people, JSON for programs."""
+"""How results look: tables for people, JSON for programs.
+
+What goes out is made harmless here, so that no command needs to think of it: controls are shown escaped (`visible`).
+Only markup is a command's own matter: text that it did not write itself goes through `escape`, or `paragraph`.
+"""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,12 +14,14 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import typer
-from rich import box
+from rich import box, markup
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from oncue.model import State
+from oncue.visible import visible, visible_json, visible_lines
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -34,14 +39,43 @@ STYLES: dict[State, str] = {
 }
 
 
+class VisibleConsole(Console):
+    """Shows what would act on a terminal. Lines are kept: the layout is made of them."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible_lines(text), **options)
+
+
+class OneLineTable(Table):
+    """A cell is one line, lest its text passes for a row."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+
+
 def console() -> Console:
     """The standard output. A pipe is wide: nothing is cut off for grep."""
     width = None if sys.stdout.isatty() else max(PIPED_WIDTH, shutil.get_terminal_size().columns)
-    return Console(highlight=False, width=width)
+    return VisibleConsole(highlight=False, emoji=False, width=width)
+
+
+def escape(text: str) -> str:
+    """Text from elsewhere, for a cell or a sentence: on one line, and its brackets are no markup."""
+    return markup.escape(visible(text))
+
+
+def paragraph(text: str) -> str:
+    """Text from elsewhere that has lines of its own, such as a traceback."""
+    return markup.escape(visible_lines(text))
 
 
 def show_json(document: Any) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    print(visible_json(document, indent=2))
+
+
+def show_plain(text: str) -> None:
+    """Print text for a program, or for a file: no markup, no line is broken."""
+    print(visible_lines(text))
 
 
 class JsonList:
@@ -54,7 +88,7 @@ class JsonList:
         return self
 
     def add(self, item: Any) -> None:
-        text = json.dumps(item, indent=2, ensure_ascii=False, default=str)
+        text = visible_json(item, indent=2)
         print(self._opening, "\n  ", text.replace("\n", "\n  "), sep="", end="")
         self._opening = ","
 
@@ -66,7 +100,7 @@ class JsonList:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    made = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    made = OneLineTable(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made
@@ -78,7 +112,7 @@ def show(lines: Table | str) -> None:
 
 def details(pairs: Iterable[tuple[str, Any]]) -> Table:
     """Names and values of one thing, without those that it does not have."""
-    made = Table.grid(padding=(0, 2))
+    made = OneLineTable.grid(padding=(0, 2))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
     for name, value in pairs:

@@ -7,13 +7,12 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
 from oncue.checks import checked_moment
 from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find, has_database
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound

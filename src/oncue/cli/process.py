@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -24,10 +25,12 @@ from typing import Any
 
 from oncue import identity
 from oncue.app import Oncue
+from oncue.cli.forking import Forks
 from oncue.engine.node import WorkerNode
+from oncue.engine.starting import unless
 from oncue.errors import OncueError
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_SECONDS = 1.0
 TOGETHER_SECONDS = 0.5
 LOOK_SECONDS = 5.0
@@ -48,7 +51,9 @@ class Stop:
         self._told_at: float | None = None
         self._event = asyncio.Event()
         for number in STOPPING:
-            signal.signal(number, self._received)
+            # `nohup` ignores SIGHUP on purpose.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._received)
 
     async def wait(self) -> None:
         await self._event.wait()
@@ -59,8 +64,10 @@ class Stop:
         if self._told_at is not None and now - self._told_at < TOGETHER_SECONDS:
             return  # a supervisor and a terminal may both pass on the same wish
         if self._told_at is not None:
-            os.write(2, f"oncue: a second signal ({name}): stopping at once\n".encode())
-            os._exit(128 + number)
+            try:
+                _write_if_possible(f"oncue: a second signal ({name}): stopping at once\n")
+            finally:
+                os._exit(128 + number)
         self._told_at = now
         self._loop.call_soon_threadsafe(self._first, name)
 
@@ -69,20 +76,30 @@ class Stop:
         self._event.set()
 
 
+def _write_if_possible(text: str) -> None:
+    """Tell the standard error, unless it is closed, or a pipe that is full because its reader stands still."""
+    with contextlib.suppress(OSError, ValueError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, text.encode())
+
+
 def run_worker(app: Oncue, listening: socket.socket | None, *, with_api: bool = False) -> None:
     """Work until a signal says stop, and answer over HTTP if there is somewhere to listen."""
-    _run(_work(app, None if listening is None else Front(app, listening, with_api=with_api)))
+    front = None if listening is None else Front(app, listening, with_api=with_api)
+    _run(_work(app, front), front)
 
 
 def run_web(app: Oncue, listening: socket.socket) -> None:
     """Answer over HTTP until a signal says stop. Nothing is scheduled and no job is run."""
-    _run(_answer(app, Front(app, listening, with_api=True)))
+    front = Front(app, listening, with_api=True)
+    _run(_answer(app, front), front)
 
 
-def _run(life: Coroutine[Any, Any, None]) -> None:
+def _run(life: Coroutine[Any, Any, None], front: Front | None) -> None:
     threads = ThreadPoolExecutor(thread_name_prefix="oncue-default")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.get_loop().set_default_executor(threads)
+        Forks(runner.get_loop(), lambda: [] if front is None else front.sockets())
         runner.run(life)
         threads.shutdown(wait=False, cancel_futures=True)
         _leave_stuck_threads()
@@ -99,8 +116,10 @@ def _loop_factory() -> Any:
 async def _work(app: Oncue, front: Front | None) -> None:
     stop = Stop()
     try:
-        async with app.worker(address=None if front is None else front.url) as node:
-            if front is not None:
+        async with contextlib.AsyncExitStack() as stack:
+            worker = app.worker(address=None if front is None else front.url)
+            node = await unless(stop.wait(), stack.enter_async_context(worker))
+            if front is not None and node is not None:
                 await front.open(node)
             await stop.wait()
             if front is not None:
@@ -164,6 +183,9 @@ class Front:
             async with asyncio.timeout(LOOK_SECONDS):
                 if not await (await self._app.connected()).store.has_tokens():
                     _log.warning(SHUT, self.url)
+
+    def sockets(self) -> list[int]:
+        return self._server.sockets()
 
     async def close(self) -> None:
         if self._looking is not None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
-from oncue.cli import output, values
+from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.control import Limits
 from oncue.model import Queue
 from oncue.server.records import queue_record
@@ -148,7 +146,7 @@ async def _is_used(app: Oncue, name: str) -> bool:
 
 def _warn_unused(name: str, used: bool) -> None:
     if not used:
-        print(f"oncue: nobody uses a queue {name!r} so far: no job, node, task or schedule names it", file=sys.stderr)
+        failures.say(f"nobody uses a queue {name!r} so far: no job, node, task or schedule names it")
 
 
 def register(cli: typer.Typer) -> None:

@@ -82,6 +82,7 @@ def root(
 def run(arguments: Sequence[str]) -> int:
     """Run one command; its exit code."""
     given = list(arguments)
+    failures.make_warnings_visible()
     debug = failures.debugging(given)
     try:
         code = _parser(_wanted(given)).main(args=_without_debug(given), prog_name="oncue", standalone_mode=False)

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from oncue.app import Oncue
@@ -17,7 +16,7 @@ from oncue.cli import arguments, output, slots, values
 from oncue.cli.actor import actor
 from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.errors import ScheduleNotFound
 from oncue.model import Missed, Revision, Schedule, Slot
 from oncue.policy import durations

@@ -31,12 +31,12 @@ def serve(
     app: AppOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """Answer the admin API, /health, /health/ready and /metrics until SIGINT or SIGTERM. No job is run.
+    """Answer the admin API, /health, /health/ready and /metrics until a signal says stop. No job is run.
 
     On a loopback address the API is open until a token is made (`oncue token create`); on any other, and from then on,
     everything but /health needs one. Over HTTP only tasks of --app can be enqueued. It starts without its database, and
-    is not ready until that answers. The exit code is 0; a second signal stops at once, with 130 (SIGINT) or 143
-    (SIGTERM).
+    is not ready until that answers. After SIGINT, SIGTERM or SIGHUP the exit code is 0; a second signal stops at once,
+    with 130, 143 or 129.
     """  # fmt: skip
     found = find(
         app, may_create=True, database_url=database_url, http_addr=None if http == BARE else http,
@@ -54,7 +54,7 @@ def run(http: str | None = None, **options: Any) -> None:
     begin(http=http or BARE, with_api=True, **options)
 
 
-run.__doc__ = f"""Work on jobs and answer the admin API, in one process, until SIGINT or SIGTERM.
+run.__doc__ = f"""Work on jobs and answer the admin API, in one process, until SIGINT, SIGTERM or SIGHUP.
 
     What `oncue worker` and `oncue serve` do together. Without an address it listens on HTTP_ADDR, or on
     {address.DEFAULT}.

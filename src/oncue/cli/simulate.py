@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.padding import Padding
 
 from oncue.app import Oncue
 from oncue.cli import output, scenarios
 from oncue.cli.finding import AppOption, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.cli.places import Place
 from oncue.cli.scenarios import LONGEST_DAYS, Typed
 from oncue.errors import OncueError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.markup import escape
 from rich.table import Table
 
 from oncue.cli import output
+from oncue.cli.output import escape
 from oncue.model import Slot
 from oncue.policy.audit import Fate
 from oncue.server.records import slot_duration

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from oncue.cli import output, values
+from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.control import SCOPES, Scope, Token
 from oncue.server.records import token_record
 from oncue.tokens import is_valid
@@ -52,11 +50,11 @@ def create_token(
     if as_json:
         output.show_json({**token_record(token), "token": text})
         return
-    print(text)
+    output.show_plain(text)
     until = "does not expire" if token.expires_at is None else f"expires on {token.expires_at:%Y-%m-%d %H:%M} UTC"
     note = f"this is the token {token.id} of {name} ({', '.join(token.scopes)}); it {until}"
     # Beside the token, so that a script can catch it.
-    print(f"oncue: {note}. Keep it now: only its digest is kept here, so it cannot be shown again.", file=sys.stderr)
+    failures.say(f"{note}. Keep it now: only its digest is kept here, so it cannot be shown again.")
 
 
 def _scope(word: str) -> Scope:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
-from oncue.cli import output, values
+from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.model import Schedule, Slot
 from oncue.policy.triggers import TICK, trigger_of
@@ -53,8 +51,7 @@ def trigger_slot(
     with values.naming(at="--at"):
         schedule, slot, is_early = ask(found, work)
     if is_early:
-        note = "this slot is still to come: it is used up now, and will not run again at its time"
-        print(f"oncue: {note}", file=sys.stderr)
+        failures.say("this slot is still to come: it is used up now, and will not run again at its time")
     if as_json:
         output.show_json({"schedule": name, **slot_record(slot)})
         return

@@ -60,6 +60,12 @@ def work(
         str | None,
         typer.Option("--drain-timeout", metavar="DURATION", help="For what runs at the end. \\[default: 30s]"),
     ] = None,
+    start_timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--start-timeout", metavar="DURATION", help="Wait so long for the database at the start. \\[default: 1m]"
+        ),
+    ] = None,
     lease: Annotated[
         str | None,
         typer.Option("--lease", metavar="DURATION", help="Silent for so long, a node is lost. \\[default: 15s]"),
@@ -83,15 +89,15 @@ def work(
     app: AppOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """Work on jobs until SIGINT or SIGTERM.
+    """Work on jobs until SIGINT, SIGTERM or SIGHUP.
 
     Then no more is claimed, what runs may finish within the drain time, the rest is given back uncharged, and the exit
-    code is 0. A second signal stops at once, with 130 (SIGINT) or 143 (SIGTERM).
+    code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129.
     """  # fmt: skip
     begin(
         app, http, name, with_api=False, database_url=database_url, queues=queues, concurrency=concurrency,
         processes=processes, exclusive=exclusive, tick_interval=tick_interval, drain_timeout=drain_timeout, lease=lease,
-        log_level=log_level, log_format=log_format,
+        start_timeout=start_timeout, log_level=log_level, log_format=log_format,
     )  # fmt: skip
 
 

@@ -83,6 +83,7 @@ class Exclusivity:
     async def _take(self, now: datetime) -> datetime:
         expires_at = now + self._lease
         lease = await self._store.acquire(EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None)
+        self._telemetry.outages.works(self.name, self._clock.monotonic())
         if lease is None or lease.holder != self._node.id:
             self._stand_by(lease)
             return now + self._beat if lease is None else min(lease.expires_at, now + self._beat)
@@ -104,10 +105,11 @@ class Exclusivity:
         try:
             lease = await self._renewed(held, now, expires_at)
         except StoreError as error:
-            _log.warning("the exclusive lease was not renewed: %s", error)
+            self._telemetry.outages.failed(self.name, error, self._clock.monotonic())
             if self.until is None or self._clock.latest() + self._beat / 4 + self._patience >= self.until:
                 self._lose(f"this node's exclusive lease is about to end and could not be renewed ({error})")
             return now + self._beat / 4
+        self._telemetry.outages.works(self.name, self._clock.monotonic())
         if lease is not None:
             self.held, self.until = lease, lease.expires_at
         else:

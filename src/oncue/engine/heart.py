@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from oncue.clock import Clock
 from oncue.engine.runner import Runner
 from oncue.engine.service import Service
+from oncue.engine.starting import Patience, unless
 from oncue.errors import StoreError
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -26,27 +27,30 @@ class Heart:
         clock: Clock,
         telemetry: Telemetry,
         farewell: Callable[[], Awaitable[None]],
+        patience: Patience,
     ) -> None:
         self._store = store
         self._services = services
         self._clock = clock
         self._telemetry = telemetry
         self._farewell = farewell
+        self._patience = patience
         self._beating: Future[None] = Future()
         self._ended: Future[None] = Future()
-        self._stopping: asyncio.Event | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._looping: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._run, name="oncue-heart", daemon=True)
 
     async def start(self) -> None:
         """Returns after the first beat; raises what kept it from beating."""
         self._thread.start()
-        await asyncio.wrap_future(self._beating)
+        await asyncio.shield(asyncio.wrap_future(self._beating))
 
     async def stop(self) -> None:
-        if self._loop is None or self._stopping is None:
+        if self._thread.ident is None:
             return
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        loop, stopping = await asyncio.wrap_future(self._looping)
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(stopping.set)
         await asyncio.wrap_future(self._ended)
 
     def _run(self) -> None:
@@ -61,17 +65,22 @@ class Heart:
             self._ended.set_result(None)
 
     async def _beat(self) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        await self._store.open()
+        stopping = asyncio.Event()
+        self._looping.set_result((asyncio.get_running_loop(), stopping))
         runner = Runner(self._clock, self._telemetry)
         try:
-            for service in self._services:
-                await service.tick(self._clock.now())
-            self._beating.set_result(None)
-            runner.start(self._services)
-            await self._stopping.wait()
+            if await unless(stopping.wait(), self._patience.take(self._first_beat)):
+                self._beating.set_result(None)
+                runner.start(self._services)
+            await stopping.wait()
         finally:
             await runner.stop()
             with contextlib.suppress(StoreError):
                 await self._farewell()
             await self._store.close()
+
+    async def _first_beat(self) -> bool:
+        await self._store.open()
+        for service in self._services:
+            await service.tick(self._clock.now())
+        return True

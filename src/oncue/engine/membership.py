@@ -8,7 +8,6 @@ node that was declared lost stops them at once and joins anew.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -18,8 +17,6 @@ from oncue.errors import StoreError
 from oncue.model import Node
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
-
-_log = logging.getLogger("oncue.membership")
 
 
 class Membership:
@@ -78,6 +75,7 @@ class Membership:
             await self._renew(now)
         except StoreError as error:
             return self._not_renewed(now, error)
+        self._telemetry.outages.works(self.name, self._clock.monotonic())
         self.connected_since = min(self.connected_since or now, now)  # the clock may have been set back
         self._telemetry.emit("node.beat", {"duration": self._clock.monotonic() - began}, node=self.node.id)
         return now + self._beat
@@ -110,7 +108,7 @@ class Membership:
     def _not_renewed(self, now: datetime, error: StoreError) -> datetime:
         self._lost_touch()
         retry_at = now + self._beat / 4
-        _log.warning("the lease of this node was not renewed: %s", error)
+        self._telemetry.outages.failed(self.name, error, self._clock.monotonic())
         # The next try may take its whole patience, and must not end after the lease.
         if self.expires_at is not None and self._clock.latest() + self._beat / 4 + self._patience >= self.expires_at:
             self.expires_at = None

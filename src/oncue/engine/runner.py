@@ -17,7 +17,7 @@ from datetime import datetime
 
 from oncue.clock import Clock
 from oncue.engine.service import Service, Signal
-from oncue.errors import StoreError
+from oncue.errors import StoreError, StoreUnavailable
 from oncue.telemetry import Telemetry
 
 SHORTEST_PAUSE = 0.1
@@ -50,6 +50,8 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for name in names or tuple(self._signals):
+            self._telemetry.outages.forget(name)
 
     async def finish(self, *names: str, within: float) -> None:
         """Stop these services after the step that they are taking, or in the middle of it when the time is over."""
@@ -63,15 +65,17 @@ class Runner:
         await self.stop(*names)
 
     async def _drive(self, service: Service) -> None:
-        failures = 0
+        failures, was_away = 0, False
         while service.name not in self._finishing:
             try:
                 again_at = await service.tick(self._clock.now())
-                if failures:
+                if was_away:
+                    self._telemetry.outages.works(service.name, self._clock.monotonic())
+                elif failures:
                     _log.warning("%s: works again, after %s", service.name, _times(failures))
-                failures = 0
+                failures, was_away = 0, False
             except Exception as error:
-                failures += 1
+                failures, was_away = failures + 1, was_away or isinstance(error, StoreUnavailable)
                 self._report(service, error, failures)
                 await asyncio.sleep(pause_after(failures))  # a wake-up must not cut it short, and is kept
             else:
@@ -79,7 +83,9 @@ class Runner:
 
     def _report(self, service: Service, error: Exception, failures: int) -> None:
         self._telemetry.emit("tick.error", {"failures": failures}, service=service.name, error=error)
-        if not isinstance(error, StoreError):
+        if isinstance(error, StoreUnavailable):
+            self._telemetry.outages.failed(service.name, error, self._clock.monotonic())
+        elif not isinstance(error, StoreError):
             _log.error("%s: a step failed and will be repeated", service.name, exc_info=error)
         elif failures in (1, 10, 100, 1000):
             _log.warning("%s: %s (will try again, failure %d)", service.name, error, failures)

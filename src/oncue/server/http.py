@@ -45,6 +45,12 @@ class HttpServer:
         if not self._server.started:
             await self._serving  # raises what kept it from starting
 
+    def sockets(self) -> list[int]:
+        """The descriptors that it listens on and answers on."""
+        transports = [protocol.transport for protocol in self._server.server_state.connections]
+        talking = [transport.get_extra_info("socket") for transport in transports if not transport.is_closing()]
+        return [number for number in (self._listening.fileno(), *(one.fileno() for one in talking)) if number >= 0]
+
     async def close(self) -> None:
         """Answer what was asked already, for a moment at most, and stop listening."""
         self._server.should_exit = True

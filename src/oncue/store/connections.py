@@ -12,10 +12,11 @@ import logging
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import asyncpg
 
-from oncue.errors import RowLocked, StoreError, StoreFull, StoreRefused, StoreUnavailable
+from oncue.errors import RowLocked, StoreError, StoreFull, StoreRefused, StoreUnavailable, StoreUnusable
 from oncue.store.addresses import hidden
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ IDLE_SECONDS = 15.0
 """How long a transaction may do nothing. There is none but a migration's; and a process may stand still there."""
 
 _log = logging.getLogger("oncue.store")
+_live: WeakSet[Connection] = WeakSet()
 
 _AWAY = (
     asyncpg.PostgresConnectionError,
@@ -85,6 +87,12 @@ def _limits(timeout: float) -> dict[str, str]:
     }
 
 
+def open_sockets() -> list[int]:
+    """The descriptors of all connections of this process that are open."""
+    transports = [connection._transport for connection in _live if not connection.is_closed()]  # type: ignore[attr-defined]
+    return [transport.get_extra_info("socket").fileno() for transport in transports if not transport.is_closing()]
+
+
 class Loan:
     """A connection that is lent for the length of an `async with`. A class, since it is on everyone's hot path."""
 
@@ -119,11 +127,13 @@ class Connections:
     async def connect(self) -> Connection:
         """A connection outside the pool, for listening."""
         try:
-            return await self._connected()
+            connection = await self._connected()
+            _live.add(connection)
+            return connection
         except asyncpg.InvalidCatalogNameError as error:
-            raise StoreUnavailable(f"PostgreSQL has no such database: {error}") from error
+            raise StoreUnusable(f"PostgreSQL has no such database: {error}") from error
         except asyncpg.InvalidAuthorizationSpecificationError as error:
-            raise StoreUnavailable(f"PostgreSQL refused the login: {error}") from error
+            raise StoreUnusable(f"PostgreSQL refused the login: {error}") from error
         except BaseException as error:
             if (ours := translated(error)) is not None:
                 raise type(ours)(f"{ours} ({hidden(self._dsn)})") from error

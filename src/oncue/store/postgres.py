@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -68,6 +67,7 @@ class PostgresStore(PostgresDesk):
         self._hints = Debounce(lambda: self._notify(NOW))
         self._later_hints = Debounce(lambda: self._notify(LATER), gap=LATER_GAP)
         self._listen = listen
+        self._can_notify = True
         self._watcher: asyncio.Task[None] | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -433,9 +433,17 @@ class PostgresStore(PostgresDesk):
             connection.terminate()
 
     async def _notify(self, what: str) -> None:
-        with contextlib.suppress(StoreUnavailable):
+        """Send a hint in the background. While the database is away, the others tell of that."""
+        try:
             async with self._connections.use() as connection:
                 await connection.execute("select pg_notify($1, $2)", CHANNEL, what)
+            self._can_notify = True
+        except StoreUnavailable:
+            pass
+        except StoreError as error:
+            if self._can_notify:
+                _log.warning("this process cannot tell others of new jobs, so they find them by polling: %s", error)
+            self._can_notify = False
 
 
 def _columns(changes: Sequence[Change], *, plainly: bool) -> tuple[str, list[Any]]:

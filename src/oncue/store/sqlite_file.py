@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from oncue.errors import StoreUnavailable
+from oncue.errors import StoreUnusable
 from oncue.store.statements import Migration
 
 BUSY_PAUSE = 0.01
@@ -24,8 +24,11 @@ create temp table if not exists change (
 def connect(path: str, patience: float, *, checkpoints: bool, hurried: bool) -> sqlite3.Connection:
     """Open it, with so many seconds of patience. Whoever is hurried has many short rounds of it to write."""
     if path != ":memory:" and not Path(path).parent.is_dir():
-        raise StoreUnavailable(f"SQLite cannot use its file: there is no folder {Path(path).parent}")
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+        raise StoreUnusable(f"SQLite cannot use its file: there is no folder {Path(path).parent}")
+    try:
+        connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    except sqlite3.OperationalError as error:
+        raise StoreUnusable(f"SQLite cannot use its file: {error} ({path})") from error
     try:
         _prepare(connection, patience, checkpoints, hurried)
     except BaseException:

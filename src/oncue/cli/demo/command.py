@@ -39,7 +39,8 @@ def demo(
     try:
         found = asyncio.run(_played(console, folder, duration))
         if keep:
-            console.print(f"To look around: [bold]DATABASE_URL=sqlite:///{folder}/oncue.db oncue jobs[/]")
+            where = output.escape(str(folder))
+            console.print(f"To look around: [bold]DATABASE_URL=sqlite:///{where}/oncue.db oncue jobs[/]")
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -62,7 +63,8 @@ async def _witnessed(console: Console, app: Oncue, path: Path, url: str, duratio
     await app.connected()  # makes the tables
     facts = Facts(path)
     facts.place_witness()
-    console.print(f"[bold]oncue demo[/]: the embedded database is {path}, gone again at the end (--keep keeps it)\n")
+    where = output.escape(str(path))
+    console.print(f"[bold]oncue demo[/]: the embedded database is {where}, gone again at the end (--keep keeps it)\n")
     crew = Crew(path.parent, url)
     try:
         story = Story(app, crew, facts, duration, path)

@@ -17,6 +17,7 @@ from oncue.cli.demo.crew import Worker
 from oncue.cli.demo.facts import Account, Moment
 from oncue.cli.demo.story import Story
 from oncue.cli.demo.tasks import KINDS
+from oncue.cli.output import escape
 from oncue.model import TERMINAL
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -42,7 +43,7 @@ def view(story: Story, width: int = WIDTH) -> RenderableType:
     return Panel(
         Group(_progress(story), Text(), _workers(story), Text(), _tasks(story.moment), Text(), _events(story)),
         title="[bold]oncue demo[/]",
-        subtitle=f"[dim]{story.path}[/]",
+        subtitle=f"[dim]{escape(str(story.path))}[/]",
         box=box.ROUNDED,
         padding=(0, 2),
         width=width,

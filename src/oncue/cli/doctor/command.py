@@ -7,13 +7,12 @@ import os
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from oncue.app import Oncue
 from oncue.cli import failures, output
 from oncue.cli.doctor.checks import Check, examine
 from oncue.cli.finding import AppOption, DatabaseOption, find, imported
-from oncue.cli.output import JsonOption
+from oncue.cli.output import JsonOption, escape
 from oncue.errors import ConfigError
 from oncue.policy.durations import describe
 from oncue.settings import Settings

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 GATE_SECONDS = 3.0
 ASK_AGAIN_SECONDS = 1.0
+TELL_AGAIN_SECONDS = 60.0
 HOW_TO = "`oncue token create NAME --scope {needs}` makes one; send it as `Authorization: Bearer oncue_…`."
 PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
@@ -57,7 +58,7 @@ class Gate:
         self._app = app
         self._door = door
         self._has_tokens = False
-        self._asked_at = float("-inf")
+        self._asked_at = self._told_at = float("-inf")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -122,8 +123,15 @@ class Gate:
             why = str(error) or f"no answer within {GATE_SECONDS:g} s"
             if self._door is Door.LOOPBACK:
                 raise problems.away(why) from None
-            _log.warning("a token could not be checked: %s", why)  # a stranger is not told where the database is
+            self._tell_unchecked(why)  # a stranger is not told where the database is
             raise problems.away("The database does not answer, so that no token can be checked.") from None
+
+    def _tell_unchecked(self, why: str) -> None:
+        """One line now and then: every request would be one, and the sampler tells of an outage by itself."""
+        now = time.monotonic()
+        if not self._app.telemetry.outages.is_known and now - self._told_at >= TELL_AGAIN_SECONDS:
+            self._told_at = now
+            _log.warning("a token could not be checked: %s", why)
 
     async def _holder(self, headers: Headers, needs: str) -> Identity:
         credential = headers.get("authorization")
