@@ -35,6 +35,9 @@ from oncue.store.tables import BEGINNING, is_plain_step, loaded
 
 T = TypeVar("T")
 
+MOST_TAKEN = 10
+"""How often a key may be taken between the look at it and the write of a job that has it."""
+
 
 class PostgresLedger:
     """The half of the store that keeps schedules, their slots, and who may do what alone."""
@@ -94,7 +97,7 @@ class PostgresLedger:
 
     async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
         rows = await self._fetch("due", now, limit, PARKED, *(after or BEGINNING))
-        return [Due._make((*row[:12], row[12] or (), row[13] or ())) for row in rows]
+        return [Due._make((*row[:12], row[12] or (), row[13] or (), *row[14:])) for row in rows]
 
     async def next_run(self) -> datetime | None:
         rows = await self._fetch("next_run")
@@ -127,7 +130,7 @@ class PostgresLedger:
         return [step.schedule_id in won for step in steps]
 
     async def _decided_plainly(self, steps: Sequence[Step], author: tuple[Any, ...], by: str) -> set[int]:
-        ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
+        ids, versions, cursors, next_runs, *_ = zip(*steps, strict=True)
         jobs = [step.decided[0].job_id for step in steps]
         try:
             async with self._connections.use() as connection:
@@ -149,7 +152,7 @@ class PostgresLedger:
         entry: tuple[State, datetime],
         notes: Mapping[int, Note | None] | None = None,
     ) -> set[int]:
-        ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
+        ids, versions, cursors, next_runs, *_ = zip(*steps, strict=True)
         fires = [any(decided.job_id is not None for decided in step.decided) for step in steps]
         rows = [(step.schedule_id, *decided) for step in steps for decided in step.decided]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]
@@ -279,12 +282,17 @@ class PostgresLedger:
 
 
 async def _untangled(work: Callable[[], Awaitable[T]]) -> T:
-    """Two batches that waited for each other's schedules: one of them was undone, and begins again."""
+    """Begin again what was undone: one of two batches that waited for each other, or one whose key was just taken."""
+    taken = 0
     while True:
         try:
             return await work()
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
+                raise
+        except StoreRefused as error:
+            taken += 1
+            if getattr(error.__cause__, "constraint_name", None) != "oncue_jobs_key" or taken == MOST_TAKEN:
                 raise
 
 

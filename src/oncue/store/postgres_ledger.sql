@@ -16,14 +16,14 @@ select {schedule} from oncue_schedules where declared_by = $1 and deleted_at is 
 -- name: create_schedule
 insert into oncue_schedules ({schedule_fields})
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24,
-        $25, $26, $27, $28, $29, $30)
+        $25, $26, $27, $28, $29, $30, $31)
     on conflict (name) do nothing returning id;
 
 -- name: change_schedule
 update oncue_schedules
    set ({schedule_fields}) = ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                              $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)
- where id = $32 and version = $31 returning id;
+                              $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)
+ where id = $33 and version = $32 returning id;
 
 -- name: add_revision
 insert into oncue_revisions ({revision})
@@ -48,7 +48,11 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
                      order by j.visible_at, j.id limit s.max_instances), '{}'),
        nullif(array(select t.scheduled_for from oncue_slots t
                      where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor
-                       and t.scheduled_for <= $1), '{}')
+                       and t.scheduled_for <= $1), '{}'),
+       key,
+       case when key is not null then (
+           select j.id from oncue_jobs j
+            where j.task = s.task and j.key = s.key and j.state in ('scheduled', 'queued', 'running', 'retrying')) end
   from oncue_schedules s
  where next_run_at <= $1 and (next_run_at, id) > ($4, $5) order by next_run_at, id limit $2;
 
@@ -56,7 +60,7 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
 select min(next_run_at) from oncue_schedules where next_run_at is not null;
 
 -- name: decide_plain
--- What nearly every step is: one slot that fires.
+-- What nearly every step is: one slot that fires, of a schedule whose jobs have no key.
 with moved as (
     update oncue_schedules
        set version = version + 1, cursor = ($6::timestamptz[])[width_bucket(id, $4::bigint[])], last_run_at = $1,
@@ -80,7 +84,9 @@ with moved as (
 select coalesce(array_agg(id), '{}') from moved;
 
 -- name: decide
--- The whole of it. A slot that is there already loses, silently, and makes no job.
+-- The whole of it. A slot that is there already loses, silently, and makes no job. A step that makes a job also needs a
+-- free key, if its schedule has one. A job with that key that another session commits meanwhile meets the unique index,
+-- which refuses the whole statement: it is then sent again.
 with moved as (
     update oncue_schedules
        set version = version + 1, cursor = ($6::timestamptz[])[width_bucket(id, $4::bigint[])],
@@ -89,6 +95,10 @@ with moved as (
      where id = any($4::bigint[]) and version = ($5::bigint[])[width_bucket(id, $4::bigint[])]
        and ($3::bigint is null or exists (select from oncue_leases
                                            where name = 'leader' and holder = $2 and epoch = $3))
+       and (key is null or not ($8::boolean[])[width_bucket(id, $4::bigint[])]
+            or not exists (select from oncue_jobs j
+                            where j.task = oncue_schedules.task and j.key = oncue_schedules.key
+                              and j.state in ('scheduled', 'queued', 'running', 'retrying')))
     returning id
 ), won (ids) as (
     select coalesce(array_agg(id order by id), '{}') from moved
@@ -108,12 +118,12 @@ with moved as (
 ), made as (
     insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at,
                             updated_at, order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for,
-                            start_by)
+                            start_by, key)
     select d.job_id, s.task, s.args, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
            $1, $19, $1 + s.deadline, $9, d.schedule_id, d.scheduled_for,
-           case when d.verdict = 'fired' then d.scheduled_for + s.grace end
+           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, s.key
       from decided d
-     cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace
+     cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace, key
                            from oncue_schedules where id = d.schedule_id offset 0) as s
      where d.job_id is not null
 )
