@@ -46,7 +46,7 @@ def test_a_tasks_own_key_holds(oncue: Shell, shop: str) -> None:
     oncue("enqueue", "crawl", "subreddit_id=7", "--delay", "1h")
     assert "nothing written: job 1" in oncue("enqueue", "crawl", "subreddit_id=7").out
     assert (
-        "1 job of crawl enqueued (ids 2 to 2). 1 duplicate ignored"
+        "1 job of crawl enqueued (ids 3 to 3). 1 duplicate ignored"
         in oncue("enqueue", "crawl", "subreddit_id=8", "-c", "2").out
     )
     refused = oncue("enqueue", "crawl", "subreddit_id=7", "--key", "mine")
