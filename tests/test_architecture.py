@@ -166,6 +166,7 @@ def test_statements_are_told_the_time(path: Path) -> None:
 
 PUBLIC = [
     "BACKGROUND",
+    "CRITICAL_MAX_RETRIES",
     "SCHEDULED",
     "USER_REQUESTED",
     "ApiError",

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from oncue.model import Job, Receipt
-    from oncue.policy.priorities import BACKGROUND, SCHEDULED, USER_REQUESTED
+    from oncue.policy.priorities import BACKGROUND, CRITICAL_MAX_RETRIES, SCHEDULED, USER_REQUESTED
     from oncue.policy.retry import Exponential, Ladder
     from oncue.policy.triggers import cron
     from oncue.task import Task
 
 __all__ = [
     "BACKGROUND",
+    "CRITICAL_MAX_RETRIES",
     "SCHEDULED",
     "USER_REQUESTED",
     "ApiError",
@@ -81,7 +82,7 @@ _HOMES = {
     "client.plain": ("Client",),
     "engine.context": ("JobContext", "current_job"),
     "model": ("Job", "Receipt"),
-    "policy.priorities": ("BACKGROUND", "SCHEDULED", "USER_REQUESTED"),
+    "policy.priorities": ("BACKGROUND", "CRITICAL_MAX_RETRIES", "SCHEDULED", "USER_REQUESTED"),
     "policy.retry": ("Exponential", "Ladder"),
     "policy.triggers": ("cron",),
     "task": ("Task",),

@@ -118,6 +118,7 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
         grace: Duration | _Unset = UNSET,
         max_instances: int | _Unset = UNSET,
         process: bool = False,
+        key: Callable[..., str] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:

@@ -67,7 +67,7 @@ class Enqueueing:
             return []
         limit = self.settings.max_args_bytes
         args = [_dumped(call.task, row, number, limit) for number, row in enumerate(rows, 1)]
-        keys = None if call.key is None else [call.key_of(*row) for row in rows]
+        keys = [call.key_of(*row, text) for row, text in zip(rows, args, strict=True)] if call.has_key else None
         if call.on is not None and self._reach.works:
             batch, receipts = await self._written_by_caller(call, args, keys)
         else:
@@ -121,7 +121,8 @@ class Enqueueing:
             calls, ids = zip(*alike, strict=True)
             args = [call.task.arguments.dump(*row, limit) for call, row in calls]
             first = calls[0][0]
-            keys = None if first.key is None else [call.key_of(*row) for call, row in calls]
+            named = zip(calls, args, strict=True)
+            keys = [call.key_of(*row, text) for (call, row), text in named] if first.has_key else None
             batches.append(self._batch(first, list(ids), args, keys, now))
         return batches
 
@@ -250,7 +251,7 @@ class Enqueueing:
 def _terms(call: Call[Any]) -> tuple[Any, ...]:
     """What the jobs of one batch have in common."""
     options = (call.queue, call.priority, call.delay, call.at, call.deadline, call.max_retries, call.enqueued_by)
-    return (call.task.name, *options, call.key is None)
+    return (call.task.name, *options, call.has_key)
 
 
 def _dumped(task: Task[Any, Any], row: Row, number: int, limit: int) -> str:

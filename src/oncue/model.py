@@ -383,6 +383,8 @@ class Schedule:
     created_at: datetime
     updated_at: datetime
     deleted_at: datetime | None
+    key: str | None = None
+    """The key that its jobs share, by its task's own key: while another unfinished job has it, no slot fires."""
 
 
 class Declaration(NamedTuple):
@@ -437,6 +439,9 @@ class Due(NamedTuple):
     """Its jobs that are not finished, as many as `max_instances` counts."""
     taken: Sequence[datetime]
     """Slots beyond the cursor that somebody decided by hand."""
+    key: str | None = None
+    holder: int | None = None
+    """The unfinished job that has its key, if there is one."""
 
 
 class Decided(NamedTuple):
@@ -452,13 +457,15 @@ class Decided(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One conditional write to a schedule: the guard (id, version), then its slots and how far it has come."""
+    """One conditional write to a schedule: the guard (id, version, a free key), then its slots and its cursor."""
 
     schedule_id: int
     version: int
     cursor: datetime
     next_run_at: datetime | None
     decided: Sequence[Decided]
+    key: str | None = None
+    """The key of its jobs: a step with a job takes effect only while no unfinished job has it."""
 
 
 class Revised(NamedTuple):

@@ -16,6 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from oncue.engine.node import Pace
 from oncue.engine.outcomes import Limits
 from oncue.errors import ConfigError
+from oncue.model import MAX_PRIORITY
+from oncue.policy.aging import Rules
 from oncue.policy.durations import seconds
 
 DEFAULT_DATABASE = "sqlite:///oncue.db"
@@ -72,6 +74,10 @@ class Settings(BaseModel):
     max_runtime: Annotated[Seconds | None, BeforeValidator(_unlimited)] = 3600.0
     retention: Seconds = 7 * 86400.0
     ledger_retention: Seconds = 400 * 86400.0
+    aging_interval: Seconds = 300.0
+    aging_after: Seconds = 3600.0
+    aging_gain: int = Field(10, ge=0, le=MAX_PRIORITY)
+    maintenance_interval: Seconds = 60.0
     max_args_bytes: int = Field(256 * 1024, ge=1024)
     max_result_bytes: int = Field(64 * 1024, ge=0)
     max_error_bytes: int = Field(8 * 1024, ge=256)
@@ -113,6 +119,8 @@ class Settings(BaseModel):
             schedules=self.tick_interval,
             retention=self.retention,
             ledger_retention=self.ledger_retention,
+            maintenance=self.maintenance_interval,
+            aging=Rules(self.aging_interval, self.aging_after, self.aging_gain),
         )
 
     @property

@@ -31,6 +31,7 @@ from oncue.policy.durations import Duration, seconds
 from oncue.policy.options import Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
 from oncue.policy.triggers import Rule
+from oncue.task_key import checked_own_key
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -82,6 +83,7 @@ class Task(Generic[P, R]):
         grace: Duration | _Unset = UNSET,
         max_instances: int | _Unset = UNSET,
         process: bool = False,
+        key: Callable[..., str] | None = None,
         declared_in: str | None = None,
     ) -> None:
         self.app = app
@@ -101,6 +103,7 @@ class Task(Generic[P, R]):
         self.max_retries = self._resolved_retries(max_retries, declared=retry is not None)
         self.arguments = Arguments(function, self.name)
         self.bind = self.arguments.bind
+        self.own_key = checked_own_key(key, self.arguments, self.name)
         self.schedule = self._declared(schedule, missed, grace, max_instances)
         update_wrapper(self, function)
 
@@ -163,8 +166,10 @@ class Task(Generic[P, R]):
         """The same task with other options for the jobs enqueued through it.
 
         `on` is a connection or session of the caller's: the jobs become part of its transaction. They are there when
-        it commits, and never were if it rolls back.
+        it commits, and never were if it rolls back. A task that declares a key of its own takes no other.
         """
+        if key is not None and self.own_key is not None:
+            raise InvalidJob("key", f"expected none: the task {self.name} declares a key of its own, which holds")
         if delay is not None and at is not None:
             raise InvalidJob("at", "give either `delay` or `at`, not both")
         call = Call(
@@ -258,7 +263,14 @@ class Call(Generic[P]):
     async def aenqueue_many(self, rows: Iterable[Any]) -> list[Receipt]:
         return await self.task.app.write(self, [_row(row) for row in rows])
 
-    def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    @property
+    def has_key(self) -> bool:
+        return self.key is not None or self.task.own_key is not None
+
+    def key_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], stored: str) -> str | None:
+        """The key of one job: the task's own, from its arguments as stored, or the one that `using` names."""
+        if self.task.own_key is not None:
+            return self.task.own_key.of(stored)
         key = self.key(*args, **kwargs) if callable(self.key) else self.key
         return None if key is None else checked_key(key)
 

@@ -86,7 +86,8 @@ async def test_a_listing_is_narrowed_down(app: Oncue, work: Task[[int], int]) ->
     slow = await work.using(queue="slow", delay="1h").aenqueue(3)
     assert [job.id for job in await app.jobs(key="k")] == [keyed.id]
     assert [job.id for job in await app.jobs(queue="slow")] == [slow.id]
-    assert [job.id for job in await app.jobs(["queued"])] == [keyed.id, plain.id]
+    assert [job.id for job in await app.jobs(["queued"])] == [slow.id, keyed.id, plain.id]
+    assert [job.id for job in await app.jobs(["scheduled"])] == [slow.id]
     assert [job.id for job in await app.jobs(task="other")] == []
 
 

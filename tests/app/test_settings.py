@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oncue import ConfigError, Oncue
+from oncue.policy.aging import Rules
 from oncue.settings import Settings, load
 from oncue.store import connect
 
@@ -51,6 +52,10 @@ def test_each_source_wins_over_the_next_and_is_remembered(tmp_path: Path) -> Non
         ("ONCUE_PG_LISTEN", "false", "pg_listen", False),
         ("ONCUE_PROCESSES", "3", "processes", 3),
         ("ONCUE_POLL_INTERVAL", "5s", "poll_interval", 5.0),
+        ("ONCUE_AGING_INTERVAL", "1m", "aging_interval", 60.0),
+        ("ONCUE_AGING_AFTER", "2h", "aging_after", 7200.0),
+        ("ONCUE_AGING_GAIN", "0", "aging_gain", 0),
+        ("ONCUE_MAINTENANCE_INTERVAL", "5m", "maintenance_interval", 300.0),
     ],
 )
 def test_the_environment_is_read_under_its_own_and_the_bare_names(
@@ -83,6 +88,11 @@ def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
         ({"ONCUE_CONCURRENCY": "0"}, "ONCUE_CONCURRENCY: input should be greater than or equal to 1"),
         ({"ONCUE_LEASE": "100ms"}, "ONCUE_LEASE: input should be greater than or equal to 1"),
         ({"ONCUE_BEAT": "10s"}, r"ONCUE_BEAT: expected at most half of the lease \(15 s\), not 10 s"),
+        ({"ONCUE_AGING_INTERVAL": "0s"}, "ONCUE_AGING_INTERVAL: expected a duration above 0"),
+        ({"ONCUE_AGING_AFTER": "long"}, "ONCUE_AGING_AFTER: expected a duration such as '30s'"),
+        ({"ONCUE_AGING_GAIN": "101"}, "ONCUE_AGING_GAIN: input should be less than or equal to 100"),
+        ({"ONCUE_AGING_GAIN": "-1"}, "ONCUE_AGING_GAIN: input should be greater than or equal to 0"),
+        ({"ONCUE_MAINTENANCE_INTERVAL": "never"}, "ONCUE_MAINTENANCE_INTERVAL: expected a duration"),
         ({"ONCUE_QUEUES": ","}, "ONCUE_QUEUES: expected the names of queues, separated by commas"),
         ({"ONCUE_LOG_FORMAT": "xml"}, "ONCUE_LOG_FORMAT: input should be 'text' or 'json'"),
         ({"ONCUE_PG_LISTEN": "maybe"}, "ONCUE_PG_LISTEN: input should be a valid boolean"),
@@ -168,3 +178,14 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
     settings = load(environment={}, folder=tmp_path)
     with pytest.raises(ValueError, match="frozen"):
         settings.concurrency = 5  # type: ignore[misc]
+
+
+@pytest.mark.contract("QUE-2", "QUE-18")
+def test_the_services_keep_the_pace_that_is_set(tmp_path: Path) -> None:
+    environment = {
+        "ONCUE_POLL_INTERVAL": "5s", "ONCUE_TICK_INTERVAL": "1m", "ONCUE_MAINTENANCE_INTERVAL": "5m",
+        "ONCUE_AGING_INTERVAL": "1m", "ONCUE_AGING_AFTER": "2h", "ONCUE_AGING_GAIN": "20",
+    }  # fmt: skip
+    pace = load(environment=environment, folder=tmp_path).pace
+    assert (pace.poll, pace.schedules, pace.maintenance) == (5.0, 60.0, 300.0)
+    assert pace.aging == Rules(every=60.0, after=7200.0, gain=20)

@@ -21,6 +21,10 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+@app.task(key=lambda subreddit_id: f"community:{subreddit_id}")
+async def crawl(subreddit_id: int) -> None: ...
+
+
 @app.task
 def greet(name: str, polite: bool = False) -> str:
     logging.getLogger("shop").info("greeting %s", name)

@@ -41,6 +41,29 @@ def test_options(oncue: Shell, shop: str) -> None:
     assert oncue("jobs", "--json").json[0]["visible_at"] == "2049-12-31T22:00:00Z"
 
 
+@pytest.mark.contract("QUE-3")
+def test_a_tasks_own_key_holds(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "crawl", "subreddit_id=7", "--delay", "1h")
+    assert "nothing written: job 1" in oncue("enqueue", "crawl", "subreddit_id=7").out
+    assert (
+        "1 job of crawl enqueued (ids 3 to 3). 1 duplicate ignored"
+        in oncue("enqueue", "crawl", "subreddit_id=8", "-c", "2").out
+    )
+    refused = oncue("enqueue", "crawl", "subreddit_id=7", "--key", "mine")
+    assert refused.code == 2
+    assert "key: expected none: the task crawl declares a key of its own" in refused.err
+    oncue("schedules", "add", "hourly", "@hourly", "crawl", "subreddit_id=7", "--max-retries", "10")
+    shown = oncue("schedules", "show", "hourly", "--json").json
+    assert (shown["key"], shown["max_retries"]) == ("community:7", 10)
+    assert "job 1 has it" in oncue("trigger", "hourly").err
+
+
+@pytest.mark.contract("QUE-11")
+def test_queued_lists_what_waits_for_later_too(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--delay", "1h")
+    assert [job["status"] for job in oncue("jobs", "--status", "queued", "--json").json] == ["scheduled"]
+
+
 def test_count(oncue: Shell, shop: str) -> None:
     answer = oncue("enqueue", "add", "a=1", "--count", "2500", "--json").json
     assert (answer["created"], answer["duplicates"]) == (2500, 0)

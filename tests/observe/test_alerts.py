@@ -28,9 +28,11 @@ from oncue.engine.leadership import Leadership
 from oncue.engine.scheduler import Scheduler
 from oncue.engine.survey import Survey
 from oncue.errors import StoreUnavailable
-from oncue.model import Lost, Skipped
+from oncue.model import Lost, Skipped, TimedOut
 from oncue.observe.alerts import Thresholds
 from oncue.policy.lifecycle import Ended, settle
+from oncue.policy.options import Options
+from oncue.settings import load
 from oncue.store import Store
 from oncue.task import Call
 from tests.cli.conftest import Process, on_database
@@ -68,7 +70,7 @@ def test_the_contracts_thresholds_are_the_defaults() -> None:
     found = alerts()
     assert found["OncueQueueDepth"]["expr"].endswith("> 1000")
     assert found["OncueFailedRate"]["expr"].endswith("> 0.1")
-    assert found["OncueJobRunsLong"]["expr"].endswith("> 3600")
+    assert "(oncue_jobs_running_longest_seconds) > 3600\n" in found["OncueJobRunsLong"]["expr"]
 
 
 def test_what_a_rule_says_to_run_can_be_run() -> None:
@@ -102,7 +104,7 @@ def test_the_command_prints_them_with_the_thresholds_that_were_chosen(capsys: py
     thresholds = Thresholds(50, 0.025, 5400.0, 7200.0, 90.0, 604800.0)
     assert printed == alerts(thresholds, 'the "shop"')
     assert "> 0.025" in printed["OncueFailedRate"]["expr"]
-    assert "(more than 1h30m)" in printed["OncueJobRunsLong"]["annotations"]["summary"]
+    assert "for more than 1h30m" in printed["OncueJobRunsLong"]["annotations"]["summary"]
     for query in queries(thresholds, 'the "shop"').values():
         assert all(("job", "=", 'the "shop"') in selector.matchers for selector in query.selectors)
     assert not any(name == "job" for query in queries().values() for s in query.selectors for name, *_ in s.matchers)
@@ -163,6 +165,43 @@ async def test_a_job_that_runs_for_too_long(store: Store) -> None:
     await scene.settle(store, claims, at=after(minutes=61))
     await watch.look(after(minutes=61))
     assert watch.firing() == {}
+
+
+@pytest.mark.contract("QUE-20")
+@pytest.mark.parametrize("max_runtime", [3600.0, 900.0])
+async def test_a_job_that_reached_its_maximum_runtime(store: Store, max_runtime: float) -> None:
+    """With a maximum runtime of an hour or less no job runs for over an hour: being cut off there is the alarm."""
+    watch, node = Watch(store), await enter(store)
+    await put(store, 2, options=Options("at_least_once", None, max_runtime).stored())
+    stuck, slow = await take(store, node)
+    for claim, duration in ((slow, max_runtime - 10), (stuck, max_runtime)):
+        await watch.look(after(seconds=max_runtime))
+        assert "OncueJobRunsLong" not in watch.firing()
+        outcome = TimedOut("timed out")
+        change = scene.change(claim, outcome)
+        watch.telemetry.emit("job.stop", {"duration": duration}, claim=claim, change=change, outcome=outcome)
+    await watch.look(after(seconds=max_runtime + 15))
+    assert watch.firing() == {"OncueJobRunsLong": [{"job": "oncue", "queue": "default", "task": "send"}]}
+
+
+@pytest.mark.contract("QUE-20")
+async def test_a_worker_that_cuts_a_job_off_raises_the_alarm(tmp_path: Path) -> None:
+    app = Oncue(settings=load({"database_url": f"sqlite:///{tmp_path}/x.db"}, environment={}, folder=tmp_path))
+    done, watch = asyncio.Event(), Watch(telemetry=app.telemetry)
+    app.telemetry.subscribe(lambda *_: done.set(), "job.stop")
+
+    @app.task(max_runtime="100ms", max_retries=0)
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    watch.scrape()
+    await (await app.connected()).store.migrate()
+    await hang.aenqueue()
+    async with app.worker():
+        await asyncio.wait_for(done.wait(), 60)
+    await app.aclose()
+    watch.scrape(15)
+    assert watch.firing()["OncueJobRunsLong"] == [{"job": "oncue", "queue": "default", "task": "hang"}]
 
 
 async def test_a_schedule_that_missed_its_window(store: Store) -> None:

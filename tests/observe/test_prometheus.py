@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -10,11 +12,12 @@ import pytest
 from prometheus_client import generate_latest
 
 from oncue import Exponential, Oncue
-from oncue.model import Claim, Failed, Lost, Outcome, Skipped, Succeeded
+from oncue.model import Claim, Failed, Lost, Outcome, Released, Skipped, Succeeded
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.policy.lifecycle import Ended, settle
+from oncue.policy.waiting import waiting_since
 from oncue.telemetry import EVENTS, Telemetry
-from tests.store.scene import NOW, OPTIONS, after
+from tests.store.scene import NOW, OPTIONS, a_node, after, as_stored, query
 
 
 def a_claim(**fields: Any) -> Claim:
@@ -186,3 +189,45 @@ async def test_a_workers_metrics_add_up(database_url: str) -> None:
     assert value("oncue_job_wait_seconds_count", labels) == 14
     assert value("oncue_settled_jobs_total") == 14
     assert b"oncue_build_info" in generate_latest(metrics.registry)
+
+
+@pytest.mark.contract("QUE-19")
+def test_a_first_attempt_has_waited_since_its_enqueue() -> None:
+    due, again = after(seconds=60), after(seconds=90)
+    assert waiting_since(a_claim()) == NOW
+    assert waiting_since(a_claim(visible_at=again, claim_no=2)) == NOW, "it was given back, and had not begun"
+    assert waiting_since(a_claim(visible_at=due)) == due, "what was enqueued for later waits from then on"
+    assert waiting_since(a_claim(visible_at=again, claim_no=2, attempt=1)) == again, "so does a retry"
+
+
+@pytest.mark.contract("QUE-19")
+async def test_a_job_that_a_worker_gave_back_has_waited_all_along(database_url: str) -> None:
+    app = Oncue(database_url)
+    waits: list[float] = []
+    told = asyncio.Event()
+
+    @app.task
+    async def work() -> None: ...
+
+    def started(_: str, measurements: Any, metadata: Any) -> None:
+        waits.append(measurements["wait"])
+        told.set()
+
+    app.telemetry.subscribe(started, "job.start")
+    await work.aenqueue()
+    connected = await app.connected()
+    node, now = a_node(), connected.now()
+    long_ago = now - timedelta(hours=1)
+    await connected.store.register(replace(node, started_at=now, beat_at=now, expires_at=now + timedelta(hours=1)))
+    (claim,) = await connected.store.claim(node.id, ["default"], ["work"], 1, now, suspect=False)
+    given_back = settle(Ended(claim, Released(), None, now), Random(1))
+    assert await connected.store.apply([given_back._replace(visible_at=now)], now) == [True]
+    (job,) = await app.jobs()
+    assert job.claim_no == 1
+    await query(
+        connected.store, f"update oncue_jobs set created_at = {as_stored(connected.store, long_ago)} returning id"
+    )
+    async with app.worker():
+        await asyncio.wait_for(told.wait(), 60)
+    await app.aclose()
+    assert waits[0] >= 3600

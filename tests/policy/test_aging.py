@@ -22,5 +22,13 @@ def test_the_next_round_begins_within_one_interval_and_is_the_next(now: datetime
     rules = Rules(every=every)
     coming = next_round(now, rules)
     assert timedelta(0) < coming - now <= timedelta(seconds=every)
-    assert round_of(coming, rules) == round_of(now, rules) + 1
+    assert round_of(coming, rules) > round_of(now, rules)
     assert round_of(coming - timedelta(microseconds=1), rules) == round_of(now, rules)
+
+
+@pytest.mark.contract("QUE-18")
+@given(instants, st.sampled_from([1.0, 60.0, 300.0]), st.sampled_from([1.0, 90.0, 86400.0]))
+def test_rounds_go_on_when_the_interval_is_changed(now: datetime, before: float, after: float) -> None:
+    last = round_of(now, Rules(every=before))
+    coming = next_round(next_round(now, Rules(every=before)), Rules(every=after))
+    assert round_of(coming, Rules(every=after)) > last

@@ -43,6 +43,9 @@ def a_shop(url: str, folder: Path) -> Oncue:
     async def report(slot: datetime, pages: int = 1) -> str:
         return f"{pages} pages of {slot:%Y-%m-%d}"
 
+    @app.task(key=lambda subreddit_id: f"community:{subreddit_id}")
+    async def crawl(subreddit_id: int) -> None: ...
+
     return app
 
 

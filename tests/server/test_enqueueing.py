@@ -39,6 +39,22 @@ async def test_one_job(api: Api) -> None:
     assert (await api.app.job(at["id"])).visible_at.isoformat() == "2099-01-31T07:00:00+00:00"
 
 
+@pytest.mark.contract("QUE-3")
+async def test_a_tasks_own_key_holds(api: Api) -> None:
+    crawl = {"task": "crawl", "args": {"subreddit_id": 7}}
+    first = (await api("POST", JOBS, crawl)).json()
+    again = await api("POST", JOBS, {**crawl, "priority": 60})
+    assert (again.status_code, again.json()) == (200, {**first, "created": False})
+    many = await api("POST", f"{JOBS}/bulk", {"jobs": [crawl, {**crawl, "args": {"subreddit_id": 8}}]})
+    assert [(job["id"] == first["id"], job["created"]) for job in many.json()["jobs"]] == [(True, False), (False, True)]
+    refused = await api("POST", JOBS, {**crawl, "key": "mine"})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "key")
+    made = await api("POST", "/api/admin/scheduled-jobs", {"name": "hourly", "cron_expression": "@hourly", **crawl})
+    assert made.json()["key"] == "community:7"
+    conflict = await api("POST", "/api/admin/scheduled-jobs/hourly/trigger", {})
+    assert (conflict.status_code, conflict.json()["job_id"]) == (409, first["id"])
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"task": "nobody"}, "task"),
     ({}, "task"),

@@ -65,6 +65,7 @@ async def test_listing(api: Api) -> None:
 
     assert await ids("status=success") == await ids("status=succeeded") == [first[0]]
     assert await ids("status=crawling") == await ids("status=RUNNING") == [running]
+    assert set(later) < set(await ids("status=queued")), "as the stats count"
     assert await ids("status=scheduled") == await ids("queue=mail") == await ids("key=nine") == later
     assert sorted(await ids("status=success,crawling&status=scheduled")) == sorted([first[0], running, *later])
     assert await ids("status=queued&limit=2") == await ids("status=queued&limit=2&offset=0")

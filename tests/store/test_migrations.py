@@ -315,7 +315,7 @@ async def test_a_postgresql_of_version_1_in_use_is_brought_up_to_date(
             await connection.execute("select setval('oncue_job_ids', 3)")
         finally:
             await connection.close()
-        with pytest.raises(SchemaMismatch, match=r"schema version 1, this oncue needs \d: run `oncue migrate`"):
+        with pytest.raises(SchemaMismatch, match=r"schema version 1, this oncue needs \d+: run `oncue migrate`"):
             await store.open()
         assert await store.migrate() == [step.name for step in steps[1:]]
         await store.open()
@@ -337,7 +337,7 @@ async def test_a_sqlite_file_of_version_1_in_use_is_brought_up_to_date(
             connection.execute(statement)
         connection.execute("update oncue_job_ids set last = 3")
     connection.close()
-    with pytest.raises(SchemaMismatch, match=r"schema version 1, this oncue needs \d: run `oncue migrate`"):
+    with pytest.raises(SchemaMismatch, match=r"schema version 1, this oncue needs \d+: run `oncue migrate`"):
         await opened(SqliteStore(str(path), migrate=False))
     store = SqliteStore(str(path))
     try:

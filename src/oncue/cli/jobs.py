@@ -29,7 +29,7 @@ def complete_status(incomplete: str) -> list[str]:
 Statuses = Annotated[
     list[str] | None,
     typer.Option(
-        "--status", "-s", metavar="STATUS", help="Only these; repeat it, or separate by commas.",
+        "--status", "-s", metavar="STATUS", help="Only these; repeat it, or use commas. queued is all that waits.",
         autocompletion=complete_status, show_default=False,
     ),
 ]  # fmt: skip

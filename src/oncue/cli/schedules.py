@@ -35,6 +35,7 @@ MissedOption = Annotated[str | None, typer.Option("--missed", metavar="POLICY", 
 Grace = Annotated[
     str | None, typer.Option("--grace", metavar="DURATION", help="A slot that starts later than this is missed.")
 ]
+MaxRetries = Annotated[int | None, typer.Option("--max-retries", help="Of its jobs, instead of the task's own.")]
 MaxInstances = Annotated[int | None, typer.Option("--max-instances", help="Unfinished jobs of it at once.")]
 QueueOption = Annotated[str | None, typer.Option("--queue", "-q", help="Instead of the task's own.")]
 Priority = Annotated[int | None, typer.Option("--priority", "-p", help="From 0 to 100.")]
@@ -179,6 +180,8 @@ def _lines(schedule: Schedule, now: datetime) -> list[tuple[str, Any]]:
         ("priority", schedule.priority),
         ("missed", f"{schedule.missed}, grace {durations.describe(schedule.grace)}"),
         ("max instances", schedule.max_instances),
+        ("max retries", schedule.max_retries),
+        ("key", None if schedule.key is None else escape(schedule.key)),
         ("next run", None if next_run is None else output.local(next_run, schedule.tz)),
         ("", output.full(next_run, now)),
         ("last run", output.full(schedule.last_run_at, now) or "never"),
@@ -218,6 +221,7 @@ def add_schedule(
     missed: MissedOption = None,
     grace: Grace = None,
     max_instances: MaxInstances = None,
+    max_retries: MaxRetries = None,
     queue: QueueOption = None,
     priority: Priority = None,
     description: Description = None,
@@ -245,6 +249,7 @@ def add_schedule(
             missed=_missed(missed) or "latest",
             grace=DEFAULT_GRACE if grace is None else values.duration(grace, "--grace"),
             max_instances=1 if max_instances is None else max_instances,
+            max_retries=max_retries,
             enabled=not disabled,
             created_by=actor(),
         ),
@@ -266,6 +271,7 @@ def edit_schedule(
     missed: MissedOption = None,
     grace: Grace = None,
     max_instances: MaxInstances = None,
+    max_retries: MaxRetries = None,
     queue: QueueOption = None,
     priority: Priority = None,
     description: Description = None,
@@ -296,6 +302,7 @@ def edit_schedule(
             missed=_missed(missed),
             grace=None if grace is None else values.duration(grace, "--grace"),
             max_instances=max_instances,
+            max_retries=max_retries,
             new_name=rename,
             changed_by=actor(),
         )

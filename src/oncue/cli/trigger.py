@@ -108,7 +108,8 @@ def _show_done(schedule: Schedule, since: datetime, until: datetime, done: Backf
     made = len(done.jobs)
     if as_json:
         span = {"from": instant(since), "to": instant(until)}
-        output.show_json({"schedule": schedule.name, **span, "made": made, "present": done.present, "jobs": done.jobs})
+        counts = {"made": made, "present": done.present, "skipped": done.skipped}
+        output.show_json({"schedule": schedule.name, **span, **counts, "jobs": done.jobs})
         return
     output.show(
         f"{output.plural(made, 'job')} made for {escape(schedule.name)}; {output.plural(done.present, 'slot')} "
@@ -117,6 +118,11 @@ def _show_done(schedule: Schedule, since: datetime, until: datetime, done: Backf
     if made:
         at_once = "one at a time" if schedule.max_instances == 1 else f"at most {schedule.max_instances} at once"
         output.show(f"They run oldest slot first, {at_once}.")
+        if done.skipped:
+            skipped = output.plural(done.skipped, "slot")
+            output.show(
+                f"{skipped} skipped: their jobs would have the same key, and job {done.jobs[0]} stands for them."
+            )
     else:
         _show_nothing(schedule, since, until, done.present)
 

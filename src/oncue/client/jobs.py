@@ -105,7 +105,10 @@ def jobs(
     limit: int = 100,
     offset: int = 0,
 ) -> Request[list[JobRecord]]:
-    """Jobs, newest first, up to 1,000. `before` is the id to go on from; `offset` says how many to leave out."""
+    """Jobs, newest first, up to 1,000. `before` is the id to go on from; `offset` says how many to leave out.
+
+    `queued` are all that wait, as in `stats`: those that are due later (`scheduled`, `retrying`) too.
+    """
     wanted = query(
         status=_joined(states), queue=queue, task=task, key=key, before=before, limit=limit, offset=offset or None
     )

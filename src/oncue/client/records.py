@@ -152,6 +152,9 @@ class ScheduleRecord:
     missed: Missed
     grace: float
     max_instances: int
+    max_retries: int
+    key: str | None
+    """The key of its jobs, if the task declares one."""
     queue: str
     priority: int
     enabled: bool
@@ -228,6 +231,8 @@ class Backfilled:
 
     jobs: tuple[int, ...]
     present: int
+    skipped: int = 0
+    """Slots that share the key of the first job, which stands for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,7 @@ def create_schedule(
     missed: Missed | None = None,
     grace: Duration | None = None,
     max_instances: int | None = None,
+    max_retries: int | None = None,
     enabled: bool = True,
     idempotency_key: str | None = None,
 ) -> Request[ScheduleRecord]:
@@ -63,7 +64,9 @@ def create_schedule(
     Its first slot is the first one after now. Raises Conflict if the name is taken, InvalidSchedule with the field and
     the position in the expression, and UnknownTask.
     """
-    terms = _terms(rule, None, None, task, args, description, queue, priority, missed, grace, max_instances)
+    terms = _terms(
+        rule, None, None, task, args, description, queue, priority, missed, grace, max_instances, max_retries
+    )
     body = requests.body({"name": name, **terms, "enabled": enabled})
     return Request("POST", PREFIX, _schedule, body=body, key=checked_key(idempotency_key), about="schedule")
 
@@ -82,6 +85,7 @@ def change_schedule(
     missed: Missed | None = None,
     grace: Duration | None = None,
     max_instances: int | None = None,
+    max_retries: int | None = None,
     enabled: bool | None = None,
     new_name: str | None = None,
 ) -> Request[ScheduleRecord]:
@@ -90,7 +94,7 @@ def change_schedule(
     A rule that is only an expression keeps the time zone and the DST policy, unless they are given too. Under a new
     name it stays the same schedule, with its revisions and its slots. Raises Conflict if that is another's.
     """
-    terms = _terms(rule, tz, dst, task, args, description, queue, priority, missed, grace, max_instances)
+    terms = _terms(rule, tz, dst, task, args, description, queue, priority, missed, grace, max_instances, max_retries)
     body = requests.body(given({**terms, "enabled": enabled, "name": new_name}))
     renamed = None if new_name is None else schedule(new_name)
     return Request("PUT", _path(name), _schedule, body=body, about="schedule", moved_to=renamed)
@@ -197,6 +201,7 @@ def _terms(
     rule: Rule | str | None, tz: str | None, dst: DstPolicy | None, task: str | None, args: Mapping[str, Any] | None,
     description: str | None, queue: str | None, priority: int | None, missed: Missed | None, grace: Duration | None,
     max_instances: int | None,
+    max_retries: int | None,
 ) -> dict[str, Any]:  # fmt: skip
     whole = {} if rule is None or isinstance(rule, str) else {"tz": rule.tz, "dst": rule.dst}
     return whole | given(
@@ -212,5 +217,6 @@ def _terms(
             "missed": missed,
             "grace": seconds(grace),
             "max_instances": max_instances,
+            "max_retries": max_retries,
         }
     )

@@ -29,6 +29,8 @@ class Aging:
 
     async def tick(self, now: datetime) -> datetime:
         """One bounded step of a round: some of a lane, or the next lane."""
+        if not self._rules.gain:
+            return aging.next_round(now, self._rules)
         if not self._lanes:
             self._lanes = await self._store.lanes()
         if self._lanes and await self._raised(self._lanes[0], now) < LIMIT:

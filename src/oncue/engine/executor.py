@@ -38,6 +38,7 @@ from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
+from oncue.policy.waiting import waiting_since
 from oncue.telemetry import Telemetry
 
 SLICE_SECONDS = 0.005
@@ -400,8 +401,7 @@ class Executor:
                 claim.id, claim.task, claim.queue, claim.attempt + 1, slot,
             )  # fmt: skip
         if self._telemetry.wants("job.start"):
-            ready_at = max(claim.created_at, claim.visible_at)
-            wait = (self._clock.at(started) - ready_at).total_seconds()
+            wait = (self._clock.at(started) - waiting_since(claim)).total_seconds()
             self._telemetry.emit("job.start", {"wait": max(wait, 0.0)}, claim=claim)
 
     def _deadline(self, claim: Claim, started: float) -> float | None:

@@ -73,6 +73,7 @@ class Pace:
     schedules: float = 30.0
     retention: float = 7 * 86400.0
     ledger_retention: float = 400 * 86400.0
+    maintenance: float = 60.0
     aging: Rules = field(default_factory=Rules)
 
     @property
@@ -161,7 +162,13 @@ class WorkerNode:
                 for service in (
                     Expiry(store, telemetry),
                     Aging(store, telemetry, pace.aging),
-                    Pruning(store, telemetry, retention=pace.retention, ledger_retention=pace.ledger_retention),
+                    Pruning(
+                        store,
+                        telemetry,
+                        retention=pace.retention,
+                        ledger_retention=pace.ledger_retention,
+                        interval=pace.maintenance,
+                    ),
                     Backfilling(store, interval=pace.poll),
                     Folding(store),
                     Sampling(store),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import NamedTuple
@@ -168,27 +168,36 @@ class Scheduler:
         """Write what was decided; whether any of it took. If not, this node may have lost the lead without a word."""
         ids = await self._ids(sum(planned.fires for planned in decided.plans))
         steps = [slots.step(planned, ids.pop) for planned in decided.plans]
-        took = await self._written(steps, decided)
-        for planned, step, won in zip(decided.plans, steps, took, strict=True):
-            if won:
-                self._tell(planned, step, decided.now)
+        took: dict[int, bool | None] = {}
+        for group in slots.together(steps):
+            took |= await self._written(group, decided)
+        self._tell_all(decided, steps, took)
         self.fired.set()
-        if any(took) or None in took or not took:
+        if any(took.values()) or None in took.values() or not took:
             return True
         self._leadership.signal.set()
         return False
 
-    async def _written(self, steps: Sequence[Step], decided: Pass) -> list[bool | None]:
+    async def _written(self, steps: Sequence[Step], decided: Pass) -> dict[int, bool | None]:
         """While a schedule is known to be locked, no other one waits for it: all that is locked is passed over."""
         took = await self._store.decide(
             steps, decided.now, by=AUTHOR, node=self._node, epoch=decided.epoch, past_locks=bool(self._locked)
         )
-        locked = [planned.due for planned, won in zip(decided.plans, took, strict=True) if won is None]
-        for due in locked:
-            if due.id not in self._locked:
-                _log.warning("scheduler: another session holds a lock on %s, whose slots wait for it", due.name)
-        self._locked = {due.id for due in locked}
-        return took
+        return {step.schedule_id: written for step, written in zip(steps, took, strict=True)}
+
+    def _tell_all(self, decided: Pass, steps: Sequence[Step], took: Mapping[int, bool | None]) -> None:
+        locked: set[int] = set()
+        for planned, step in zip(decided.plans, steps, strict=True):
+            written = took.get(step.schedule_id, False)
+            if written:
+                self._tell(planned, step, decided.now)
+            elif written is None:
+                locked.add(step.schedule_id)
+                if step.schedule_id not in self._locked:
+                    _log.warning(
+                        "scheduler: another session holds a lock on %s, whose slots wait for it", planned.due.name
+                    )
+        self._locked = locked
 
     def _planned(self, due: Due, now: datetime) -> Plan:
         """One schedule that cannot be decided (its zone is unknown to this host, say) does not stop the others."""
@@ -213,12 +222,12 @@ class Scheduler:
         The others are still due, so the next pass comes at once. It reads anew what is in their way: a run may have
         ended by itself meanwhile, one that is settled may be due for a retry, and behind it there may be another.
         """
-        in_the_way = [job for schedule in due if _is_blocked(schedule) for job in schedule.unfinished]
+        in_the_way = [job for schedule in due for job in _in_the_way(schedule)]
         if not in_the_way:
             return due
         touched = await self._settle_overrun(in_the_way, now)
         touched |= await end_expired(self._store, self._telemetry, now, len(in_the_way), in_the_way)
-        return [one for one in due if not (_is_blocked(one) and touched.intersection(one.unfinished))]
+        return [one for one in due if not touched.intersection(_in_the_way(one))]
 
     async def _settle_overrun(self, in_the_way: Sequence[int], now: datetime) -> set[int]:
         claims = [claim for claim in await self._store.running(in_the_way) if _is_over(claim, now)]
@@ -269,8 +278,11 @@ class SlotWriter:
         return now
 
 
-def _is_blocked(due: Due) -> bool:
-    return len(due.unfinished) >= due.max_instances
+def _in_the_way(due: Due) -> Sequence[int]:
+    """The jobs that keep its next slot from firing."""
+    if len(due.unfinished) >= due.max_instances:
+        return due.unfinished
+    return () if due.holder is None else (due.holder,)
 
 
 def _is_over(claim: Claim, now: datetime) -> bool:

@@ -21,14 +21,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from oncue import __version__
-from oncue.model import TERMINAL, Change, Claim, Job
+from oncue.model import TERMINAL, Change, Claim, Job, TimedOut
 from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.observe.cluster import ClusterMetrics
 from oncue.observe.rare import LABELS, RareEvents
 from oncue.observe.slots import SlotMetrics
 from oncue.observe.standing import Standing, StandingMetrics
+from oncue.policy import options
 from oncue.policy.slots import MISFIRE
 from oncue.telemetry import Telemetry
+
+WAIT = "From enqueue to the start of the first attempt; from due to started for a later one, and for a job for later."
 
 
 class Seats(Protocol):
@@ -46,7 +49,7 @@ class Seats(Protocol):
 class Series:
     """What is counted for one task in one queue."""
 
-    __slots__ = ("durations", "ends", "misfires", "total_duration", "total_wait", "waits")
+    __slots__ = ("cut_off", "durations", "ends", "misfires", "total_duration", "total_wait", "waits")
 
     def __init__(self) -> None:
         self.waits = empty()
@@ -55,6 +58,7 @@ class Series:
         self.total_duration = 0.0
         self.ends: dict[tuple[str, str | None, bool], int] = {}
         self.misfires = 0
+        self.cut_off = 0
 
 
 class PrometheusMetrics(Collector):
@@ -106,6 +110,8 @@ class PrometheusMetrics(Collector):
             duration = measurements["duration"]
             series.durations[bisect_left(BOUNDS, duration)] += 1
             series.total_duration += duration
+            if isinstance(metadata["outcome"], TimedOut):
+                series.cut_off += _reached(claim, duration)
         elif change.reason == MISFIRE:
             series.misfires += 1
         end = (change.state, change.outcome, claim.retry_count > 0)
@@ -143,7 +149,11 @@ class PrometheusMetrics(Collector):
         yield from self._here()
 
     def _histograms(self) -> Iterator[Metric]:
-        waits = HistogramMetricFamily("oncue_job_wait_seconds", "From due to started.", labels=LABELS)
+        waits = HistogramMetricFamily(
+            "oncue_job_wait_seconds",
+            "From enqueue to the start of the first attempt; of a job for later and of a retry, from due to started.",
+            labels=LABELS,
+        )
         durations = HistogramMetricFamily("oncue_job_duration_seconds", "From started to ended.", labels=LABELS)
         for labels, series in tuple(self._series.items()):
             if any(series.waits) or any(series.durations):
@@ -162,6 +172,9 @@ class PrometheusMetrics(Collector):
             labels=(*LABELS, "outcome", "retry"),
         )
         retries = CounterMetricFamily("oncue_retries", "Attempts that failed and will be repeated.", labels=LABELS)
+        cut_off = CounterMetricFamily(
+            "oncue_overlong_attempts", "Attempts that reached their maximum runtime and were cut off.", labels=LABELS
+        )
         misfires = CounterMetricFamily(
             "oncue_misfired_jobs", "Jobs of slots that could not start within their grace.", labels=LABELS
         )
@@ -172,8 +185,9 @@ class PrometheusMetrics(Collector):
             for name, jobs in _summed(series, lambda state, outcome, retry: outcome and (outcome, _word(retry))):
                 attempts.add_metric((*labels, *name), jobs)
             retries.add_metric(labels, ends.get("retrying", 0))
+            cut_off.add_metric(labels, series.cut_off)
             misfires.add_metric(labels, series.misfires)
-        yield from (finished, attempts, retries, misfires)
+        yield from (finished, attempts, retries, cut_off, misfires)
 
     def _here(self) -> Iterator[Metric]:
         told, seats = self._told, self._seats
@@ -195,6 +209,12 @@ def _summed(series: Series, name: Callable[[str, str | None, bool], Any]) -> lis
         if named:
             sums[named] = sums.get(named, 0) + jobs
     return list(sums.items())
+
+
+def _reached(claim: Claim, duration: float) -> bool:
+    """Whether an attempt was cut off at its maximum runtime, and not at its time-out or deadline before."""
+    limit = options.max_runtime(claim.options)
+    return limit is not None and duration >= limit * 0.999
 
 
 def _word(flag: bool) -> str:

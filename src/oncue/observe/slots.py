@@ -19,12 +19,12 @@ from prometheus_client.registry import Collector
 from oncue.model import Decided
 from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.policy.schedules import EDITED
-from oncue.policy.slots import MAX_INSTANCES, MISFIRE
+from oncue.policy.slots import KEY_HELD, MAX_INSTANCES, MISFIRE
 from oncue.telemetry import Telemetry
 
 MOST_NAMED = 500
 OTHERS = "(others)"
-REASONS = {MISFIRE: MISFIRE, MAX_INSTANCES: MAX_INSTANCES, EDITED: "edited"}
+REASONS = {MISFIRE: MISFIRE, MAX_INSTANCES: MAX_INSTANCES, KEY_HELD: KEY_HELD, EDITED: "edited"}
 """The reasons that make a label. What a slot was coalesced into is a reason too, and different each time."""
 
 

@@ -9,6 +9,7 @@ from oncue.control import AuditEntry, Stats
 from oncue.errors import InvalidJob, JobNotFound
 from oncue.identity import job_id_of
 from oncue.model import LONGEST_LISTING, STATES, Attempt, Job, JobFilter, Node, Queue, State
+from oncue.policy.statuses import listed
 from oncue.reach import Connected
 
 LARGEST_ID = 2**63 - 1
@@ -40,11 +41,14 @@ class Looking:
         limit: int = 100,
         offset: int = 0,
     ) -> list[Job]:
-        """Jobs, newest first. `before` is the id to go on from; `offset` says how many to leave out."""
+        """Jobs, newest first. `before` is the id to go on from; `offset` says how many to leave out.
+
+        `queued` are all that wait, as in `stats`: those that are due later (`scheduled`, `retrying`) too.
+        """
         _check_listing(limit, before, "a job")
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= LARGEST_OFFSET:
             raise ValueError(f"offset: expected a whole number from 0 to {LARGEST_OFFSET:,}, not {offset!r}")
-        wanted = JobFilter(_checked_states(states), queue, task, key, before, limit, offset)
+        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset)
         return await (await self.connected()).store.jobs(wanted)
 
     async def attempts(self, job_id: int) -> list[Attempt]:

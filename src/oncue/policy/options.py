@@ -73,6 +73,11 @@ def _retry(told: Any) -> Policy:
 
 
 @lru_cache(maxsize=4096)
+def max_runtime(text: str) -> float | None:
+    return read(text).max_runtime
+
+
+@lru_cache(maxsize=4096)
 def longest(text: str) -> float | None:
     """After how many seconds an attempt with these options is cut off, if ever."""
     found = read(text)

@@ -9,8 +9,9 @@ decided at once, and the cursor moves. Usually that is one slot, and it fires. A
                                      missed="none":   as "each", but with no more grace than `punctual`
 
 A slot is stale when its grace is over. One that would fire while as many of the schedule's jobs are unfinished as
-`max_instances` allows is skipped, with the job in the way. Slots that somebody decided by hand stay as they are. Runs
-of slots that did not fire are told as one row, so that an outage costs one row however long it was.
+`max_instances` allows is skipped, with the job in the way; so is one whose job would have a key that another unfinished
+job has. Slots that somebody decided by hand stay as they are. Runs of slots that did not fire are told as one row, so
+that an outage costs one row however long it was.
 
 At most `MOST` slots get a row of their own in one step; what is cut is picked up by the next.
 """
@@ -33,6 +34,7 @@ UNANCHORED = datetime(1970, 1, 1, tzinfo=UTC)
 
 MISFIRE = "misfire"
 MAX_INSTANCES = "max_instances"
+KEY_HELD = "key_held"
 
 
 class Plan(NamedTuple):
@@ -80,7 +82,7 @@ def step(planned: Plan, take_id: Callable[[], int]) -> Step:
         decided = (Decided(decided[0].scheduled_for, "fired", None, take_id()),)
     elif planned.fires:
         decided = list(_with_jobs(decided, take_id))
-    return Step(planned.due.id, planned.due.version, planned.cursor, planned.next_run_at, decided)
+    return Step(planned.due.id, planned.due.version, planned.cursor, planned.next_run_at, decided, planned.due.key)
 
 
 def _with_jobs(decided: Sequence[Decided], take_id: Callable[[], int]) -> Iterator[Decided]:
@@ -95,6 +97,17 @@ def _with_jobs(decided: Sequence[Decided], take_id: Callable[[], int]) -> Iterat
             yield slot
 
 
+def together(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps in groups, each to be written at once: those without a key, then those with one.
+
+    Of several schedules that share a key only the first is there: its job will stand in the way of the others, which
+    stay due. A key may be held by a transaction that has not ended: then only the second group waits for it.
+    """
+    plain = [step for step in steps if step.key is None]
+    keyed = {step.key: step for step in reversed(steps) if step.key is not None}
+    return [group for group in (plain, list(keyed.values())[::-1]) if group]
+
+
 def given_up(
     trigger: Trigger, after: datetime, until: datetime, taken: Sequence[datetime], reason: str
 ) -> list[Decided]:
@@ -103,10 +116,8 @@ def given_up(
 
 
 def _plan_one(due: Due, slot: datetime, following: datetime | None, now: datetime, punctual: timedelta) -> Plan:
-    if slot < now - _grace(due, punctual):
-        decided = Decided(slot, "missed", MISFIRE)
-    else:
-        decided = _fired_or_skipped(slot, due.unfinished, due.max_instances)
+    is_stale = slot < now - _grace(due, punctual)
+    decided = Decided(slot, "missed", MISFIRE) if is_stale else _fired_or_skipped(slot, due)
     return Plan(due, slot, following, (decided,), int(decided.verdict == "fired"), False)
 
 
@@ -137,25 +148,25 @@ def _latest(due: Due, trigger: Trigger, stale_until: datetime, end: datetime) ->
     reason = f"into {end.isoformat()}"
     yield from _runs(trigger, stale_until, end - TICK, due.taken, "coalesced", reason)
     if end not in due.taken:
-        yield _fired_or_skipped(end, due.unfinished, due.max_instances)
+        yield _fired_or_skipped(end, due)
 
 
 def _each(due: Due, slots: Sequence[datetime]) -> Iterator[Decided]:
-    taken, room = frozenset(due.taken), due.max_instances - len(due.unfinished)
+    taken, fired = frozenset(due.taken), 0
     for slot in slots:
         if slot in taken:
             continue
-        if room > 0:
-            room -= 1
-            yield Decided(slot, "fired")
-        else:
-            blocked_by = due.unfinished[0] if due.unfinished else None
-            yield Decided(slot, "skipped", MAX_INSTANCES, blocked_by=blocked_by)
+        decided = _fired_or_skipped(slot, due, fired)
+        fired += decided.verdict == "fired"
+        yield decided
 
 
-def _fired_or_skipped(slot: datetime, unfinished: Sequence[int], max_instances: int) -> Decided:
-    if len(unfinished) >= max_instances:
-        return Decided(slot, "skipped", MAX_INSTANCES, blocked_by=unfinished[0])
+def _fired_or_skipped(slot: datetime, due: Due, fired: int = 0) -> Decided:
+    """`fired` are the jobs that are made in the same step: they are in a slot's way too, by ids that come later."""
+    if len(due.unfinished) + fired >= due.max_instances:
+        return Decided(slot, "skipped", MAX_INSTANCES, blocked_by=due.unfinished[0] if due.unfinished else None)
+    if due.holder is not None or (due.key is not None and fired):
+        return Decided(slot, "skipped", KEY_HELD, blocked_by=due.holder)
     return Decided(slot, "fired")
 
 

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from oncue.model import STATES, State
+from collections.abc import Sequence
+
+from oncue.model import STATES, WAITING, State
 
 ALIASES: dict[str, State] = {"crawling": "running", "success": "succeeded"}
+
+LISTED_AS_QUEUED: tuple[State, ...] = tuple(state for state in STATES if state in WAITING)
+
+
+def listed(states: Sequence[State]) -> tuple[State, ...]:
+    """The states that a listing shows. `queued` is all that waits, as in the stats: due later and retrying ones too."""
+    wanted = (each for state in states for each in (LISTED_AS_QUEUED if state == "queued" else (state,)))
+    return tuple(dict.fromkeys(wanted))
 
 
 def state_named(name: str) -> State:

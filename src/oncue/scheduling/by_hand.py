@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from oncue.checks import checked_moment, checked_name
 from oncue.errors import Conflict, InvalidSchedule, SlotTaken
-from oncue.model import Decided, Schedule, Slot, Step
+from oncue.model import UNFINISHED, Decided, JobFilter, Schedule, Slot, Step
 from oncue.policy import notes, triggers
 from oncue.policy.ledger import Decisions
 from oncue.policy.schedules import extra_slot
+from oncue.policy.slots import KEY_HELD
 from oncue.policy.triggers import TICK, trigger_of
 from oncue.reach import Connected
 from oncue.scheduling.common import pages, tried
@@ -34,6 +35,8 @@ class Backfilled(NamedTuple):
 
     jobs: Sequence[int]
     present: int
+    skipped: int = 0
+    """Slots that are told as skipped: their jobs would have the key of the first one."""
 
 
 class ByHand(Looking):
@@ -59,6 +62,7 @@ class ByHand(Looking):
                 return ours
             slot = await _free(connected.store, schedule, at, start, standing)
             await _refuse_running(connected.store, schedule)
+            await _refuse_held(connected.store, schedule)
             step = _step(schedule, [Decided(slot, "manual", reason, job_id)])
             facts = {"scheduled_for": slot.isoformat(), "reason": reason, "job": job_id}
             note = notes.of_slots("schedule.trigger", by, schedule, facts)
@@ -78,20 +82,23 @@ class ByHand(Looking):
     ) -> Backfilled:
         """Run the slots from `start` to `end` that nobody has decided. Repeating it makes nothing.
 
-        They run oldest first, as many at once as `max_instances` allows. `told` hears how many slots are done, of how
-        many.
+        They run oldest first, as many at once as `max_instances` allows. Where the task declares a key of its own, one
+        job stands for all of them: the oldest slot runs, and the others are told as skipped. Raises Conflict if the key
+        is held. `told` hears how many slots are done, of how many.
         """
         by = checked_name(by, "by")
         connected, schedule = await self.connected(), await self.schedule(name)
         total, batches = _batches(schedule, start, end, connected.now())
         made: list[int] = []
-        seen = 0
+        seen = skipped = 0
         for batch in batches:
-            made += await self._backfilled(connected, name, batch, by)
+            jobs, others = await self._backfilled(connected, name, batch, by, made[0] if made else None)
+            made += jobs
+            skipped += others
             seen += len(batch)
             if told is not None:
                 told(seen, total)
-        return Backfilled(made, seen - len(made))
+        return Backfilled(made, seen - len(made) - skipped, skipped)
 
     async def absent(self, name: str, start: datetime, end: datetime) -> list[datetime]:
         """The slots from `start` to `end` that nobody has decided: what `backfill` would run."""
@@ -101,27 +108,39 @@ class ByHand(Looking):
             found += await _undecided(connected.store, schedule, batch)
         return found
 
-    async def _backfilled(self, connected: Connected, name: str, batch: Sequence[datetime], by: str) -> list[int]:
-        """Decide those of these slots that are absent; the jobs that were made."""
+    async def _backfilled(
+        self, connected: Connected, name: str, batch: Sequence[datetime], by: str, first: int | None
+    ) -> tuple[list[int], int]:
+        """Decide those of these slots that are absent; the jobs that were made, and how many slots were skipped.
 
-        async def fill() -> list[int] | None:
+        `first` is the job that this backfill has made already: if the schedule has a key, it stands for the rest.
+        """
+
+        async def fill() -> tuple[list[int], int] | None:
             schedule, now = await self.schedule(name), connected.now()
             absent = await _undecided(connected.store, schedule, batch)
             if not absent:
-                return []
-            jobs = await connected.ids(len(absent))
-            decided = [Decided(slot, "manual", BACKFILL, job) for slot, job in zip(absent, jobs, strict=True)]
+                return [], 0
+            if first is None:
+                await _refuse_held(connected.store, schedule)
+            standing = None if schedule.key is None else first
+            wanted = len(absent) if schedule.key is None else int(standing is None)
+            jobs = await connected.ids(wanted) if wanted else []
+            run = [Decided(slot, "manual", BACKFILL, job) for slot, job in zip(absent, jobs, strict=False)]
+            blocked_by = standing if not jobs else jobs[0]
+            rest = [Decided(slot, "skipped", KEY_HELD, blocked_by=blocked_by) for slot in absent[len(jobs) :]]
+            decided = [*run, *rest]
             facts = {"from": absent[0].isoformat(), "to": absent[-1].isoformat(), "jobs": len(jobs)}
             note = notes.of_slots("schedule.backfill", by, schedule, facts)
             (took,) = await connected.store.decide([_step(schedule, decided)], now, by=by, parked=True, notes=[note])
-            return jobs if took else None
+            return (jobs, len(rest)) if took else None
 
         return await tried(name, fill)
 
 
 def _step(schedule: Schedule, decided: Sequence[Decided]) -> Step:
     """The write of what is decided by hand: the schedule itself goes on as it was."""
-    return Step(schedule.id, schedule.version, schedule.cursor, schedule.next_run_at, decided)
+    return Step(schedule.id, schedule.version, schedule.cursor, schedule.next_run_at, decided, schedule.key)
 
 
 # --- one slot -------------------------------------------------------------------------------------------------------
@@ -176,6 +195,18 @@ async def _refuse_running(store: Store, schedule: Schedule) -> None:
             f"schedule {schedule.name!r} may run {schedule.max_instances} at once, and job {unfinished[0]} is not "
             "finished: no slot was taken",
             unfinished[0],
+        )
+
+
+async def _refuse_held(store: Store, schedule: Schedule) -> None:
+    if schedule.key is None:
+        return
+    wanted = JobFilter(tuple(UNFINISHED), task=schedule.task, key=schedule.key, limit=1)
+    for holder in await store.jobs(wanted):
+        raise Conflict(
+            f"the jobs of schedule {schedule.name!r} have the key {schedule.key!r}, and job {holder.id} has it, "
+            "which is not finished: no slot was taken",
+            holder.id,
         )
 
 

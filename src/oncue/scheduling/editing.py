@@ -16,6 +16,7 @@ from oncue.checks import (
     checked_name,
     checked_priority,
     checked_queue,
+    checked_retries,
     checked_schedule_name,
 )
 from oncue.control import Note
@@ -49,13 +50,14 @@ class Editing(Looking):
         missed: Missed = "latest",
         grace: Duration = DEFAULT_GRACE,
         max_instances: int = 1,
+        max_retries: int | None = None,
         enabled: bool = True,
         created_by: str = "system",
     ) -> Schedule:
         """Make a schedule. Its first slot is the first one after now. Raises Conflict if the name is taken."""
         wanted = self._wanted(
             checked_schedule_name(name), _rule(rule), self._target(task), _checked_args({} if args is None else args),
-            description, queue, priority, missed, grace, max_instances,
+            description, queue, priority, missed, grace, max_instances, max_retries,
         )  # fmt: skip
         if not _checked_enabled(enabled):
             wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
@@ -87,6 +89,7 @@ class Editing(Looking):
         missed: Missed | None = None,
         grace: Duration | None = None,
         max_instances: int | None = None,
+        max_retries: int | None = None,
         enabled: bool | None = None,
         new_name: str | None = None,
         changed_by: str = "system",
@@ -110,6 +113,7 @@ class Editing(Looking):
                 current.missed if missed is None else missed,
                 current.grace if grace is None else grace,
                 current.max_instances if max_instances is None else max_instances,
+                current.max_retries if max_retries is None and task is None else max_retries,
             )
             kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
             edited = dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
@@ -167,18 +171,22 @@ class Editing(Looking):
     def _wanted(
         self, name: str, rule: Rule, task: Task[Any, Any], args: dict[str, Any], description: str,
         queue: str | None, priority: int | None, missed: Missed, grace: Duration, max_instances: int,
+        max_retries: int | None = None,
     ) -> Schedule:  # fmt: skip
+        stored = task.arguments.dump_for_slots(args, self.carried(task)["max_args"])
         return Schedule(
             id=0, name=checked_name(name, "name"), description=_checked_description(description), task=task.name,
-            args=task.arguments.dump_for_slots(args, self.carried(task)["max_args"]),
+            args=stored,
             queue=task.queue if queue is None else checked_queue(queue),
             priority=task.priority if priority is None else checked_priority(priority),
             expression=rule.expression, tz=rule.tz, dst=rule.dst, missed=checked_missed(missed),
             grace=checked_grace(grace), max_instances=checked_max_instances(max_instances), enabled=True,
-            options=self.carried(task)["options"], max_retries=task.max_retries,
+            options=self.carried(task)["options"],
+            max_retries=task.max_retries if max_retries is None else checked_retries(max_retries),
             max_runtime=self.carried(task)["max_runtime"], deadline=task.deadline, declared_by=None, reason=None,
             revision=0, started_at=_LONG_AGO, version=0, cursor=_LONG_AGO, next_run_at=None, last_run_at=None,
             horizon=None, created_by="", created_at=_LONG_AGO, updated_at=_LONG_AGO, deleted_at=None,
+            key=None if task.own_key is None else task.own_key.of_slots(stored),
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from oncue.errors import Conflict
@@ -14,6 +15,8 @@ from oncue.reach import Connected
 from oncue.scheduling.common import log, tried
 from oncue.scheduling.editing import Editing, changed, created_or_revived, written
 from oncue.task import Task
+
+PAGE = 1000
 
 
 class Synchronising(Editing):
@@ -32,7 +35,34 @@ class Synchronising(Editing):
             except Conflict as error:  # one schedule that cannot be declared does not keep a worker from working
                 log.error("schedule %s cannot be declared: %s", task.name, error)
                 self.telemetry.emit("schedule.error", {}, schedule=task.name, error=error)
+        await self._rekey(connected)
         await self.disown(connected)
+
+    async def _rekey(self, connected: Connected) -> None:
+        """Give the schedules that were made at run time the keys that their tasks declare by now."""
+        page = await connected.store.schedules(limit=PAGE)
+        while page:
+            for stored in page:
+                task = self.tasks.get(stored.task)
+                if task is not None and stored.declared_by is None and self._key_of(task, stored) != stored.key:
+                    await tried(stored.name, partial(self._rekeyed, connected, task, stored.name))
+            page = await connected.store.schedules(page[-1].name, PAGE) if len(page) == PAGE else []
+
+    async def _rekeyed(self, connected: Connected, task: Task[Any, Any], name: str) -> bool | None:
+        stored, now = await connected.store.schedule(name), connected.now()
+        if stored is None or stored.task != task.name:
+            return True
+        wanted = dataclasses.replace(stored, key=self._key_of(task, stored))
+        change = await changed(connected, stored, wanted, now, f"code:{self.name}")
+        return True if change is None or await written(connected, change, now) else None
+
+    def _key_of(self, task: Task[Any, Any], stored: Schedule) -> str | None:
+        """The key of its jobs. Arguments that the code of today refuses leave it as it is: its jobs will tell."""
+        try:
+            return None if task.own_key is None else task.own_key.of_slots(stored.args)
+        except ValueError as error:
+            log.error("schedule %s: the key of its jobs cannot be worked out: %s", stored.name, error)
+            return stored.key
 
     async def disown(self, connected: Connected | None = None) -> None:
         """Disable what this application declared once and no live worker of any version declares now.

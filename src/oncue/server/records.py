@@ -194,6 +194,8 @@ def schedule_record(schedule: Schedule) -> dict[str, Any]:
         "missed": schedule.missed,
         "grace": schedule.grace,
         "max_instances": schedule.max_instances,
+        "max_retries": schedule.max_retries,
+        "key": schedule.key,
         "queue": schedule.queue,
         "priority": schedule.priority,
         "enabled": schedule.enabled,

@@ -73,6 +73,8 @@ class Ledger(Protocol):
 
         None, and `past_locks`, are as in `apply`: another session holds the schedule.
         With an epoch, nothing is written unless `node` still leads under it. A fired job must start within its grace.
+        A step with a key that makes a job is refused while an unfinished job has that key: the caller looks again.
+        Steps of one call have different keys (`policy/slots.py`, `together`).
         Parked jobs are not due until `release_parked` says so. `notes` are as in `revise`, one for each step.
         """
         ...

@@ -35,6 +35,9 @@ from oncue.store.tables import BEGINNING, is_plain_step, loaded, note_columns, n
 
 T = TypeVar("T")
 
+MOST_TAKEN = 10
+"""How often a key may be taken between the look at it and the write of a job that has it."""
+
 
 class PostgresLedger:
     """The half of the store that keeps schedules, their slots, and who may do what alone."""
@@ -83,7 +86,7 @@ class PostgresLedger:
 
     async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
         rows = await self._fetch("due", now, limit, PARKED, *(after or BEGINNING))
-        return [Due._make((*row[:12], row[12] or (), row[13] or ())) for row in rows]
+        return [Due._make((*row[:12], row[12] or (), row[13] or (), *row[14:])) for row in rows]
 
     async def next_run(self) -> datetime | None:
         rows = await self._fetch("next_run")
@@ -117,15 +120,23 @@ class PostgresLedger:
             else:
                 won = await _untangled(lambda: self._decided(ordered, author, by, entry, by_schedule))
         except RowLocked:
-            if past_locks or notes:
+            if notes:
                 raise
-            return await self.decide(steps, now, by=by, node=node, epoch=epoch, parked=parked, past_locks=True)
+            if past_locks and len(steps) == 1:
+                return [None]
+            # Past locked schedules it is a key that an open transaction has taken: then each step stands for itself.
+            groups = [[step] for step in steps] if past_locks else [steps]
+            again = [
+                await self.decide(group, now, by=by, node=node, epoch=epoch, parked=parked, past_locks=True)
+                for group in groups
+            ]
+            return [answer for answers in again for answer in answers]
         if won and any(decided.job_id is not None for step in steps for decided in step.decided):
             self._hints.send()
         return [None if step.schedule_id in locked else step.schedule_id in won for step in steps]
 
     async def _decided_plainly(self, steps: Sequence[Step], author: tuple[Any, ...], by: str) -> set[int]:
-        ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
+        ids, versions, cursors, next_runs, *_ = zip(*steps, strict=True)
         jobs = [step.decided[0].job_id for step in steps]
         try:
             async with self._connections.use() as connection:
@@ -282,18 +293,23 @@ class PostgresLedger:
 
 
 async def _untangled(work: Callable[[], Awaitable[T]]) -> T:
-    """Two batches that waited for each other's schedules: one of them was undone, and begins again."""
+    """Begin again what was undone: one of two batches that waited for each other, or one whose key was just taken."""
+    taken = 0
     while True:
         try:
             return await work()
         except StoreUnavailable as error:
             if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
                 raise
+        except StoreRefused as error:
+            taken += 1
+            if getattr(error.__cause__, "constraint_name", None) != "oncue_jobs_key" or taken == MOST_TAKEN:
+                raise
 
 
 def _step_columns(steps: Sequence[Step], author: tuple[Any, ...], by: str, entry: tuple[State, datetime]) -> list[Any]:
     """What `decide` gets for these steps, which are ordered by their schedules."""
-    ids, versions, cursors, next_runs, _ = zip(*steps, strict=True)
+    ids, versions, cursors, next_runs, *_ = zip(*steps, strict=True)
     fires = [any(decided.job_id is not None for decided in step.decided) for step in steps]
     rows = [(step.schedule_id, *decided) for step in steps for decided in step.decided]
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(8)]

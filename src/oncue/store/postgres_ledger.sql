@@ -16,13 +16,13 @@ select {schedule} from oncue_schedules where declared_by = $1 and deleted_at is 
 -- name: _revised
 revised as (
     insert into oncue_revisions ({revision})
-    select took.id, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51
-      from took where $37::integer is not null
+    select took.id, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52
+      from took where $38::integer is not null
 ), given_up as (
     insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)
-    select took.id, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $52, $1
+    select took.id, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $53, $1
       from took
-     cross join unnest($53::timestamptz[], $54::timestamptz[], $55::bigint[], $56::text[], $57::text[])
+     cross join unnest($54::timestamptz[], $55::timestamptz[], $56::bigint[], $57::text[], $58::text[])
                 as d (scheduled_for, until, slots, verdict, reason)
         on conflict do nothing
 ), noted as ({_note})
@@ -33,7 +33,7 @@ select id from took
 with took as (
     insert into oncue_schedules ({schedule_fields})
     values ($7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
-            $29, $30, $31, $32, $33, $34, $35, $36)
+            $29, $30, $31, $32, $33, $34, $35, $36, $37)
         on conflict (name) do nothing returning id
 ), {_revised};
 
@@ -42,8 +42,8 @@ with took as (
     update oncue_schedules
        set ({schedule_fields}) = (
                $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
-               $28, $29, $30, $31, $32, $33, $34, $35, $36)
-     where id = $59 and version = $58 returning id
+               $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)
+     where id = $60 and version = $59 returning id
 ), {_revised};
 
 -- name: revisions
@@ -58,7 +58,11 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
                      order by j.visible_at, j.id limit s.max_instances), '{}'),
        nullif(array(select t.scheduled_for from oncue_slots t
                      where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor
-                       and t.scheduled_for <= $1), '{}')
+                       and t.scheduled_for <= $1), '{}'),
+       key,
+       case when key is not null then (
+           select j.id from oncue_jobs j
+            where j.task = s.task and j.key = s.key and j.state in ('scheduled', 'queued', 'running', 'retrying')) end
   from oncue_schedules s
  where next_run_at <= $1 and (next_run_at, id) > ($4, $5) order by next_run_at, id limit $2;
 
@@ -66,7 +70,7 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
 select min(next_run_at) from oncue_schedules where next_run_at is not null;
 
 -- name: decide_plain
--- What nearly every step is: one slot that fires.
+-- What nearly every step is: one slot that fires, of a schedule whose jobs have no key.
 with moved as (
     update oncue_schedules
        set version = version + 1, cursor = ($6::timestamptz[])[width_bucket(id, $4::bigint[])], last_run_at = $1,
@@ -99,6 +103,10 @@ update oncue_schedules
 version = ($5::bigint[])[width_bucket(id, $4::bigint[])]
        and ($3::bigint is null or exists (select from oncue_leases
                                            where name = 'leader' and holder = $2 and epoch = $3))
+       and (key is null or not ($8::boolean[])[width_bucket(id, $4::bigint[])]
+            or not exists (select from oncue_jobs j
+                            where j.task = oncue_schedules.task and j.key = oncue_schedules.key
+                              and j.state in ('scheduled', 'queued', 'running', 'retrying')))
     returning id
 
 -- name: _decided
@@ -120,18 +128,20 @@ won (ids) as (
 ), made as (
     insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at,
                             updated_at, order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for,
-                            start_by)
+                            start_by, key)
     select d.job_id, s.task, s.args, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
            $1, $19, $1 + s.deadline, $9, d.schedule_id, d.scheduled_for,
-           case when d.verdict = 'fired' then d.scheduled_for + s.grace end
+           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, s.key
       from decided d
-     cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace
+     cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace, key
                            from oncue_schedules where id = d.schedule_id offset 0) as s
      where d.job_id is not null
 )
 
 -- name: decide
--- The whole of it. A slot that is there already loses, silently, and makes no job.
+-- The whole of it. A slot that is there already loses, silently, and makes no job. A step that makes a job also needs a
+-- free key, if its schedule has one. A job with that key that another session commits meanwhile meets the unique index,
+-- which refuses the whole statement: it is then sent again.
 with moved as (
     {_moves}
      where id = any($4::bigint[]) and {_still}

@@ -142,7 +142,9 @@ class SqliteLedger:
             if step.schedule_id in won
             for decided in step.decided
         ]
-        connection.execute(self._sql["move"], moves)
+        connection.execute(
+            self._sql["move"], {**moves, "steps": json.dumps([_move_row(s) for s in steps if s.schedule_id in won])}
+        )
         connection.execute(self._sql["decide"], {**common, "decided": json.dumps(rows)})
         connection.execute(self._sql["make_jobs"], {**common, "decided": json.dumps([r for r in rows if r[4]])})
         return won

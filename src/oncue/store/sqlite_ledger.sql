@@ -16,7 +16,7 @@ select {schedule} from oncue_schedules where declared_by = :application and dele
 insert into oncue_schedules ({schedule_fields})
 values (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
         :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
-        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at)
+        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key)
     on conflict (name) do nothing;
 
 -- name: change_schedule
@@ -24,7 +24,7 @@ update oncue_schedules
    set ({schedule_fields}) =
        (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
         :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
-        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at)
+        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key)
  where id = :id and version = :expected;
 
 -- name: add_revision
@@ -51,7 +51,10 @@ select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, 
                and j.visible_at < :parked
              order by j.visible_at, j.id limit 1000)),
        (select json_group_array(t.scheduled_for) from oncue_slots t
-         where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= :now)
+         where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= :now),
+       key,
+       (select j.id from oncue_jobs j indexed by oncue_jobs_key
+         where j.task = s.task and j.key = s.key and j.state in ('scheduled', 'queued', 'running', 'retrying'))
   from oncue_schedules s
  where next_run_at <= :now and (next_run_at, id) > (:instant, :number) order by next_run_at, id limit :limit;
 
@@ -62,8 +65,13 @@ select min(next_run_at) from oncue_schedules where next_run_at is not null;
 select 1 from oncue_leases where name = 'leader' and holder = :node and epoch = :epoch;
 
 -- name: current_steps
+-- A step that makes a job also needs a free key, if its schedule has one.
 select json_group_array(s.id) from json_each(:steps) as step
-  join oncue_schedules s on s.id = step.value ->> 0 and s.version = step.value ->> 1;
+  join oncue_schedules s on s.id = step.value ->> 0 and s.version = step.value ->> 1
+ where s.key is null or not step.value ->> 4
+    or not exists (select 1 from oncue_jobs j indexed by oncue_jobs_key
+                    where j.task = s.task and j.key = s.key
+                      and j.state in ('scheduled', 'queued', 'running', 'retrying'));
 
 -- name: move
 update oncue_schedules
@@ -85,10 +93,10 @@ select d.value ->> 0, d.value ->> 1, d.value ->> 2, d.value ->> 3, d.value ->> 4
 -- name: make_jobs
 -- Only for slots that this very decision took: a row with its job id is the proof.
 insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at,
-                        order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for, start_by)
+                        order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for, start_by, key)
 select t.job_id, s.task, s.args, s.queue, s.priority, :state, s.options, s.max_retries, s.max_runtime, :now, :now,
        :now, :visible_at, :now + s.deadline, :by, s.id, t.scheduled_for,
-       case when t.verdict = 'fired' then t.scheduled_for + s.grace end
+       case when t.verdict = 'fired' then t.scheduled_for + s.grace end, s.key
   from json_each(:decided) as d
   join oncue_slots t on t.schedule_id = d.value ->> 0 and t.subject = '' and t.scheduled_for = d.value ->> 1
                     and t.job_id = d.value ->> 4

@@ -34,7 +34,7 @@ NODE_COLUMNS = (
 SCHEDULE_FIELDS = (
     "name, description, task, args, queue, priority, expression, tz, dst, missed, grace, max_instances, enabled, "
     "options, max_retries, max_runtime, deadline, declared_by, reason, revision, started_at, version, cursor, "
-    "next_run_at, last_run_at, horizon, created_by, created_at, updated_at, deleted_at"
+    "next_run_at, last_run_at, horizon, created_by, created_at, updated_at, deleted_at, key"
 )
 SCHEDULE_COLUMNS = f"id, {SCHEDULE_FIELDS}"
 REVISION_COLUMNS = (

@@ -110,8 +110,8 @@ def is_plain(change: Change) -> bool:
 
 
 def is_plain_step(step: Step) -> bool:
-    """One slot, the one that the cursor moves to, fires: nothing to say of any other."""
-    if len(step.decided) != 1:
+    """One slot, the one that the cursor moves to, fires, and its job has no key: nothing to say of any other."""
+    if len(step.decided) != 1 or step.key is not None:
         return False
     (decided,) = step.decided
     return decided.job_id is not None and decided == (step.cursor, "fired", None, decided.job_id, None, None, 1)

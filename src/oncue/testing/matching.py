@@ -28,7 +28,7 @@ class Expected:
         self.arguments = {name: self._stored(name, value) for name, value in self._given(args, kwargs).items()}
         self.options = {name: getattr(self.call, name) for name in sorted(self.call.chosen)}
         if callable(self.options.get("key")):
-            self.options["key"] = self.call.key_of(args, kwargs)
+            self.options["key"] = self.call.key_of(args, kwargs, "{}")
 
     def matches(self, job: Job) -> bool:
         return (

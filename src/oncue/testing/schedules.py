@@ -16,7 +16,8 @@ async def fire(store: Store, now: datetime) -> None:
     while due := await store.due(now, LIMIT):
         plans = [slots.plan(one, now, PUNCTUAL) for one in due]
         ids = (await store.reserve(sum(planned.fires for planned in plans)))[::-1]
-        await store.decide([slots.step(planned, ids.pop) for planned in plans], now, by="schedule")
+        for steps in slots.together([slots.step(planned, ids.pop) for planned in plans]):
+            await store.decide(steps, now, by="schedule")
     await store.release_parked(now, LIMIT)
 
 

@@ -20,6 +20,7 @@ from oncue.engine.outcomes import Limits, failure, kept
 from oncue.model import Claim, Failed, Outcome, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
+from oncue.policy.waiting import waiting_since
 from oncue.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ class Seat:
 
     def _tell_start(self, claim: Claim) -> None:
         self.started_total += 1
-        waited = (self._clock.now() - max(claim.created_at, claim.visible_at)).total_seconds()
+        waited = (self._clock.now() - waiting_since(claim)).total_seconds()
         self._telemetry.emit("job.start", {"wait": max(waited, 0.0)}, claim=claim)
 
     def _allowed(self, claim: Claim) -> float:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import httpx
 from community_crawler import database
-from community_crawler.communities import id_of
+from community_crawler.communities import add, id_of
 from community_crawler.site.graph import FIRST
 from community_crawler.tables import communities
 from sqlalchemy import inspect, select
@@ -37,7 +37,9 @@ class Crew:
     def __init__(self, url: str, folder: Path, **environment: str) -> None:
         self.engine = database.connect(url)
         self.app = Oncue(url)
-        self._request = self.app.task(name="request_crawl", queue="crawl")(_request_crawl)
+        self._crawl = self.app.task(name="crawl", queue="crawl", key=lambda subreddit_id: f"community:{subreddit_id}")(
+            _crawl
+        )
         self._folder = folder
         self._ports = free_port(), free_port()
         self.site_url, self.web_url = (f"http://127.0.0.1:{port}" for port in self._ports)
@@ -85,7 +87,9 @@ class Crew:
         return service
 
     def ask_for(self, name: str = FIRST) -> None:
-        self._request.using(priority=60).enqueue(name)
+        database.create_tables(self.engine)
+        now = self.app.wait(self.app.connected()).now()
+        self._crawl.using(priority=60).enqueue(add(self.engine, self.site_url, name, now))
 
     def curl(self, *arguments: str) -> tuple[int, Any]:
         """What `curl` gets: the status and the document."""
@@ -148,7 +152,11 @@ def _data(body: Any) -> tuple[str, ...]:
     return () if body is None else ("-H", "Content-Type: application/json", "-d", json.dumps(body))
 
 
-def _request_crawl(name: str) -> None:
+def key_of(subreddit_id: int) -> str:
+    return f"community:{subreddit_id}"
+
+
+def _crawl(subreddit_id: int) -> None:
     """What is enqueued is a task's name and its arguments: the crawler's own of this name will run."""
 
 

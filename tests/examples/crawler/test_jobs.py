@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from aiohttp import web
 from community_crawler import communities, jobs
-from community_crawler.database import reading
+from community_crawler.database import reading, writing
 from community_crawler.parsing import Page
 from community_crawler.politeness import LONGEST_WAIT
 from community_crawler.site.graph import FIRST
@@ -18,7 +18,7 @@ from community_crawler.site.server import Manners
 from community_crawler.tables import communities as table
 from sqlalchemy import Connection, select
 
-from oncue import Job
+from oncue import Conflict, InvalidJob, Job
 from oncue.cli import run
 from oncue.policy.retry import DEFAULT_POLICY
 from oncue.settings import load
@@ -218,8 +218,8 @@ async def test_without_leave_of_robots_txt_nothing_is_fetched(
 @pytest.mark.contract("QUE-3", "QUE-21")
 async def test_what_a_person_asks_for_goes_first_and_is_not_done_twice(kit: Kit, here: Served) -> None:
     here.say("/r/harbour", '<a href="/r/ferries"> <a href="/r/bridges">')
+    assert (await kit.aperform(jobs.crawl, await added(here))).state == "succeeded"
     await jobs.request(await added(here))
-    assert (await kit.aperform(jobs.crawl.using(key="another"), await added(here))).state == "succeeded"
     ferries, bridges = [job for job in kit.jobs(jobs.crawl) if job.key in (jobs.key_of(2), jobs.key_of(3))]
     assert (ferries.priority, bridges.priority) == (0, 0)
     receipt = await jobs.request(bridges.args["subreddit_id"])
@@ -232,20 +232,39 @@ async def test_what_a_person_asks_for_goes_first_and_is_not_done_twice(kit: Kit,
     assert (await jobs.request(bridges.args["subreddit_id"])).created
 
 
-@pytest.mark.contract("QUE-3", "QUE-16", "QUE-21")
-async def test_a_schedule_asks_for_a_crawl_at_its_own_priority(kit: Kit, here: Served) -> None:
+@pytest.mark.contract("QUE-3", "QUE-4", "QUE-16", "QUE-21")
+async def test_a_schedule_crawls_at_its_own_priority_what_nobody_crawls_already(kit: Kit, here: Served) -> None:
     harbour, other = await added(here), await added(here, here.some("dead").name)
     for number, name in ((harbour, "daily-harbour"), (other, "daily-other")):
-        await jobs.app.create_schedule(name, "@daily", jobs.request_crawl, {"subreddit_id": number}, priority=30)
-    waiting = await kit.aperform(jobs.crawl.using(key=jobs.key_of), other)
+        options = {"subreddit_id": number}
+        made = await jobs.app.create_schedule(name, "@daily", jobs.crawl, options, priority=30, max_retries=10)
+        assert made.key == jobs.key_of(number)
+    waiting = await kit.aperform(jobs.crawl, other)
     assert waiting.state == "retrying"
     kit.clock.advance_to(NOW.replace(hour=0) + timedelta(days=1, seconds=-1))
-    assert kit.job(waiting).priority == 0
     await kit.aelapse("1s")
     (asked,) = [job for job in kit.jobs(jobs.crawl) if job.key == jobs.key_of(harbour)]
-    assert (asked.priority, asked.enqueued_by, asked.state) == (30, "schedule", "succeeded")
+    assert (asked.priority, asked.max_retries) == (30, 10)
+    assert (asked.enqueued_by, asked.state) == ("schedule", "succeeded")
     assert [job.id for job in kit.jobs(jobs.crawl) if job.key == jobs.key_of(other)] == [waiting.id]
-    assert kit.job(waiting).priority == 30
+    (slot,) = await jobs.app.latest_slots("daily-other")
+    assert (slot.verdict, slot.reason, slot.blocked_by) == ("skipped", "key_held", waiting.id)
+
+
+@pytest.mark.contract("QUE-3")
+async def test_a_community_has_one_unfinished_crawl_by_any_way_in(kit: Kit, here: Served) -> None:
+    number = await added(here)
+    stands = await jobs.crawl.aenqueue(number)
+    with writing(jobs.engine()) as connection:
+        jobs.enqueue_discovered(connection, [number])
+    assert not (await jobs.request(number)).created
+    assert not any(receipt.created for receipt in await jobs.crawl.aenqueue_many([number, number]))
+    await jobs.app.create_schedule("now", "@every 1s", jobs.crawl, {"subreddit_id": number})
+    with pytest.raises(Conflict, match=f"job {stands.id} has it"):
+        await jobs.app.run_now("now")
+    with pytest.raises(InvalidJob, match="key: expected none"):
+        jobs.crawl.using(key="another")
+    assert [job.id for job in kit.jobs(jobs.crawl)] == [stands.id]
 
 
 @pytest.mark.contract("QUE-18", "QUE-21")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from community_crawler import together, worker
 from community_crawler.settings import Settings, SettingsError, load, origin
 
+from oncue.settings import load as oncue_settings
+
 
 @pytest.mark.contract("QUE-9", "QUE-18")
-def test_the_defaults_are_the_origins() -> None:
+def test_the_defaults_are_the_origins(tmp_path: Path) -> None:
     settings = load({"STALE_DAYS": " "})
     assert settings == Settings()
     assert (settings.reset_after_min, settings.stale_days, settings.stale_check) == (15, 30, "@every 6h")
-    assert (worker.USUAL["ONCUE_POLL_INTERVAL"], worker.USUAL["ONCUE_TICK_INTERVAL"]) == ("5s", "60s")
+    usual = oncue_settings(environment=worker.USUAL, folder=tmp_path)
+    assert (usual.poll_interval, usual.tick_interval, usual.maintenance_interval) == (5, 60, 300)
+    assert (usual.aging_interval, usual.aging_after, usual.aging_gain) == (300, 3600, 10)
+    assert usual.queues == ("crawl", "upkeep")
     changed = load({"STALE_DAYS": "7", "RESET_CRAWLING_AFTER_MIN": "0.5", "CRAWLER_SITE": "https://A.example:443/r/x"})
     assert (changed.stale_days, changed.reset_after_min, changed.site) == (7, 0.5, "https://a.example")
 

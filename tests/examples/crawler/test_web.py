@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
 from typing import Any
 
 import httpx
 import pytest
-from community_crawler import communities, jobs
+from community_crawler import communities, jobs, settings
 from community_crawler.communities import Target, add, find, keep, keep_failure
 from community_crawler.database import writing
 from community_crawler.parsing import Page
@@ -17,11 +20,14 @@ from community_crawler.tables import communities as table
 from community_crawler.tables import links, sites
 from community_crawler.web import views
 from community_crawler.web.app import create
-from community_crawler.web.translation import outward
+from community_crawler.web.words import WORDS, outward
 from fastapi import FastAPI
 
+from oncue.model import Cancelled, Failed, Skipped, Succeeded
+from oncue.policy.lifecycle import Ended, settle
 from oncue.settings import load
 from tests.examples.conftest import NOW
+from tests.store.scene import a_node
 
 ORIGIN = "http://site.example"
 LOCAL = "http://127.0.0.1:8000"
@@ -32,6 +38,7 @@ DAILY = {
     "cron_expression": "@daily",
     "enabled": True,
     "priority": 10,
+    "max_retries": 5,
 }
 
 
@@ -130,7 +137,7 @@ async def test_schedules_are_made_and_changed_by_subreddit_id(web: httpx.AsyncCl
     assert made.status_code == 201, made.text
     record = made.json()
     assert {name: record[name] for name in DAILY} == DAILY
-    assert (record["task"], record["args"]) == ("request_crawl", {"subreddit_id": 1})
+    assert (record["task"], record["args"]) == ("crawl", {"subreddit_id": 1})
     path = f"/api/admin/scheduled-jobs/{record['id']}"
     changed = (await web.put(path, json={"cron_expression": "@hourly", "priority": 20})).json()
     assert (changed["subreddit_id"], changed["cron_expression"], changed["priority"]) == (1, "@hourly", 20)
@@ -174,24 +181,110 @@ async def test_what_is_no_document_is_left_for_oncue_to_refuse(body: bytes, web:
         assert answer.json()["instance"] == path
 
 
+@pytest.mark.contract("QUE-1", "QUE-3", "QUE-17")
 async def test_a_person_asks_for_a_crawl_by_name_or_number(web: httpx.AsyncClient) -> None:
     kept("askreddit")
-    for body in ({"subreddit_id": 1}, {"name": "not-known-yet"}):
-        asked = await web.post("/api/crawl", json=body)
+    for body, options in (({"subreddit_id": 1}, {}), ({"name": "not-known-yet"}, {"priority": 60, "max_retries": 10})):
+        asked = await web.post("/api/crawl", json={**body, **options})
         assert (asked.status_code, asked.json()["created"]) == (201, True)
+        number = asked.json()["subreddit_id"]
         job = (await web.get(asked.headers["location"])).json()
-        assert (job["task"], job["args"], job["priority"]) == ("request_crawl", body, 60)
-        assert (job["queue"], job["enqueued_by"], job["subreddit_id"]) == ("crawl", "local", body.get("subreddit_id"))
+        assert (job["task"], job["args"], job["subreddit_id"]) == ("crawl", {"subreddit_id": number}, number)
+        assert (job["priority"], job["max_retries"]) == (options.get("priority", 0), options.get("max_retries", 3))
+        assert (job["queue"], job["enqueued_by"], job["status"]) == ("crawl", "local", "queued")
+    assert (await web.get("/progress")).json()["new"] == 1
     for body, field in (
         ({}, "subreddit_id"),
         ({"subreddit_id": 7}, "subreddit_id"),
         ({"subreddit_id": 1, "name": "askreddit"}, "subreddit_id"),
         ({"name": "../etc"}, "name"),
-        ({"name": "a", "priority": 100}, "priority"),
+        ({"subreddit_id": 1, "priority": 101}, "priority"),
+        ({"subreddit_id": 1, "max_retries": -1}, "max_retries"),
+        ({"subreddit_id": 1, "key": "mine"}, "key"),
     ):
         refused = await web.post("/api/crawl", json=body)
         assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
         assert refused.json()["instance"] == "/api/crawl"
+
+
+@pytest.mark.contract("QUE-3", "QUE-17")
+async def test_a_duplicate_is_told_which_crawl_stands_and_makes_it_as_urgent(web: httpx.AsyncClient) -> None:
+    number = kept("askreddit").id
+    first = (await web.post("/api/crawl", json={"subreddit_id": number})).json()
+    again = await web.post("/api/crawl", json={"subreddit_id": number, "priority": 60})
+    assert (again.status_code, again.json()) == (200, {**first, "created": False})
+    path = again.headers["location"]
+    assert (await web.get(path)).json()["priority"] == 60
+    await web.post("/api/crawl", json={"subreddit_id": number, "priority": 20})
+    assert (await web.get(path)).json()["priority"] == 60
+    plain = {"task": "crawl", "args": {"subreddit_id": number}}
+    assert (await web.post("/api/admin/jobs", json=plain)).json()["id"] == first["id"]
+    made = await web.post("/api/admin/scheduled-jobs", json={**DAILY, "subreddit_id": number})
+    held = await web.post(f"/api/admin/scheduled-jobs/{made.json()['id']}/trigger", json={})
+    assert (held.status_code, held.json()["job_id"]) == (409, first["id"])
+
+
+async def in_every_state() -> dict[str, int]:
+    """Crawls in every state that there is; the id of the one in each."""
+    found: dict[str, int] = {}
+    connected = await jobs.app.connected()
+    now = connected.now()
+    node = replace(a_node(), started_at=now, beat_at=now, expires_at=now + timedelta(hours=1))
+    await connected.store.register(node)
+    outcomes = {"succeeded": Succeeded(), "failed": Failed("x", final=True), "retrying": Failed("x"),
+                "cancelled": Cancelled(), "skipped": Skipped("gone"), "running": None}  # fmt: skip
+    for state, outcome in outcomes.items():
+        receipt = await jobs.crawl.aenqueue(kept(state).id)
+        (claim,) = await connected.store.claim(node.id, ["crawl"], ["crawl"], 1, connected.now(), suspect=False)
+        if outcome is not None:
+            change = settle(Ended(claim, outcome, claim.claimed_at, connected.now()), Random(1))
+            assert await connected.store.apply([change], connected.now()) == [True]
+        found[state] = receipt.id
+    found["scheduled"] = (await jobs.crawl.using(delay="1h").aenqueue(kept("scheduled").id)).id
+    found["queued"] = (await jobs.crawl.aenqueue(kept("queued").id)).id
+    await connected.store.fold_counters(1000)
+    return found
+
+
+@pytest.mark.contract("QUE-10", "QUE-11", "QUE-17")
+async def test_the_crawler_answers_in_its_own_words(web: httpx.AsyncClient) -> None:
+    ids = await in_every_state()
+    await jobs.recrawl_stale.using(delay="1h").aenqueue(NOW)
+    words = {**{state: state for state in ids}, **WORDS}
+    for state, job_id in ids.items():
+        shown = (await web.get(f"/api/admin/jobs/{job_id}")).json()
+        assert (shown["status"], shown["explanation"]["status"]) == (words[state], words[state])
+        assert "succeeded" not in [attempt["outcome"] for attempt in shown["attempt_list"]]
+    stats = (await web.get("/api/admin/jobs/stats")).json()
+    counted = {"queued": 3, "running": 1, "crawling": 1, "failed": 1, "completed": 1, "success": 1, "cancelled": 1,
+               "skipped": 1}  # fmt: skip
+    assert {name: stats[name] for name in counted} == counted, "the helper that looks for what is stale is no crawl"
+    for status in ("queued", "crawling", "success", "failed", "cancelled", "skipped"):
+        listed = (await web.get("/api/admin/jobs", params={"status": status})).json()["jobs"]
+        assert ([job["status"] for job in listed], len(listed)) == ([status] * len(listed), stats[status])
+    assert len((await web.get("/api/admin/jobs")).json()["jobs"]) == len(ids)
+    assert len((await web.get("/api/admin/jobs?task=recrawl_stale")).json()["jobs"]) == 1
+
+
+@pytest.mark.contract("QUE-12", "QUE-17")
+async def test_errors_are_in_the_crawlers_words_too(web: httpx.AsyncClient) -> None:
+    assert (await web.get("/api/admin/jobs/stats")).json()["queued"] == 0, "before the first crawl"
+    ids = await in_every_state()
+    expected = "expected one of queued, crawling, success, failed, cancelled, skipped, not 'lost'"
+    for refused in (
+        await web.get("/api/admin/jobs?status=lost"),
+        await web.put(f"/api/admin/jobs/{ids['queued']}/status", json={"status": "lost"}),
+        await web.put("/api/admin/jobs/bulk/status", json={"job_ids": [ids["queued"]], "status": "lost"}),
+    ):
+        assert (refused.status_code, refused.json()["errors"][0]) == (422, {"field": "status", "message": expected})
+    for state in ("queued", "running", "succeeded"):
+        refused = await web.put(f"/api/admin/jobs/{ids[state]}/status", json={"status": "crawling"})
+        assert refused.status_code == 409
+        assert not re.search(r"\b(running|succeeded|scheduled|retrying)\b", refused.json()["detail"])
+    told = await web.put("/api/admin/jobs/bulk/status", json={"job_ids": [ids["succeeded"]], "status": "crawling"})
+    (result,) = told.json()["results"]
+    assert (result["outcome"], result["status"]) == ("conflict", "success")
+    assert not re.search(r"\b(running|succeeded)\b", result["message"])
 
 
 async def test_whoever_comes_in_is_up_to_oncue(web: httpx.AsyncClient) -> None:
@@ -209,14 +302,19 @@ async def test_whoever_comes_in_is_up_to_oncue(web: httpx.AsyncClient) -> None:
     for token, asking, listing in ((None, 401, 401), (secret, 403, 200), (other, 201, 403), (other + "x", 401, 401)):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         for door in (again, world):
-            assert (await door.post("/api/crawl", json={"name": "a"}, headers=headers)).status_code == asking
+            asked = await door.post("/api/crawl", json={"name": "a"}, headers=headers)
+            assert asked.status_code in ((200, 201) if asking == 201 else (asking,))
+            if asking != 201:
+                refused = await door.post("/api/crawl", json={"name": "never-added"}, headers=headers)
+                assert refused.status_code == asking
             assert (await door.get("/api/admin/jobs", headers=headers)).status_code == listing
             assert (await door.post("/api/admin/scheduled-jobs", json=DAILY, headers=headers)).status_code in (
                 401,
                 403,
             )
-    written = await jobs.app.jobs()
-    assert [job.enqueued_by.startswith("token:asker") for job in written] == [True, True]
+    (written,) = await jobs.app.jobs()
+    assert written.enqueued_by.startswith("token:asker")
+    assert communities.id_of(jobs.engine(), settings.load().site, "never-added") is None
     assert (await world.get("/")).status_code == 200
 
 

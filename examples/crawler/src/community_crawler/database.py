@@ -10,9 +10,10 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, inspect, make_url, text
 from sqlalchemy.dialects import postgresql, sqlite
 
+from community_crawler import sql_views
 from community_crawler.tables import metadata
 from oncue import ConfigError
 
@@ -94,6 +95,19 @@ def create_tables(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": CREATING})
         metadata.create_all(connection)
+
+
+def create_views(engine: Engine) -> None:
+    """Make the views in the origin's words that are missing, once oncue's tables are there. Safe to repeat."""
+    with writing(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": CREATING})
+        found = inspect(connection)
+        if not found.has_table("oncue_jobs"):
+            return
+        for name, query in sql_views.of(connection.dialect.name).items():
+            if not found.has_table(name):
+                connection.exec_driver_sql(f"create view {name} as {query}")
 
 
 def insert_new(connection: Connection, table: Table, rows: Sequence[dict[str, Any]]) -> list[Any]:

@@ -1,11 +1,13 @@
-"""The tasks, all in the queue `crawl`: one crawl for each community at a time, whoever asks for it.
+"""The tasks. A community has at most one unfinished crawl: the task's own key, whoever asks for it and in whatever way.
 
 | who asks | priority |
 | --- | --- |
-| a person (the page, the API) | 60: somebody waits for it |
-| a schedule | its own, 10 to 30 |
+| a person on the page | 60: a person waits for it |
+| the API, a schedule | their own, 0 by default; 10 to 30 are good ones for schedules |
 | the check for what is stale | 10 |
-| a link on another page | 0: nobody waits for it |
+| a link on another page | 0: no person waits for it |
+
+Crawls are in a queue of their own, so that its figures are those of crawls.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from sqlalchemy import Connection, Engine
 
 from community_crawler import communities, database, settings
 from community_crawler.crawling import Busy, Closed, Crawler, TooMany, Useless
-from community_crawler.parsing import is_name
 from community_crawler.politeness import NotYet
 from oncue import (
     BACKGROUND,
@@ -31,6 +32,7 @@ from oncue import (
     Cancel,
     Conflict,
     Exponential,
+    JobNotFound,
     Oncue,
     Receipt,
     Retry,
@@ -41,6 +43,7 @@ from oncue import (
 )
 
 QUEUE = "crawl"
+UPKEEP = "upkeep"
 STALE = 10
 MOST_SNOOZES = 20
 """A page that asks for patience again and again uses up retries from then on, so that its job ends some day."""
@@ -65,6 +68,7 @@ def engine() -> Engine:
 def _opened() -> Engine:
     opened = database.connect(app.settings.database_url)
     database.create_tables(opened)
+    database.create_views(opened)
     return opened
 
 
@@ -79,7 +83,7 @@ def _made() -> Crawler:
 
 
 def forget() -> None:
-    """Close the database. Whoever needs it opens it anew, under the settings that hold then."""
+    """Close the database. It is opened anew when it is needed, under the settings that hold then."""
     with _opening:
         if _opened.cache_info().currsize:
             _opened().dispose()
@@ -92,7 +96,9 @@ async def now() -> datetime:
     return (await app.connected()).now()
 
 
-@app.task(queue=QUEUE, priority=BACKGROUND, max_runtime=RESET_AFTER, retry=Exponential(_settings.retry_delay))
+@app.task(
+    queue=QUEUE, priority=BACKGROUND, key=key_of, max_runtime=RESET_AFTER, retry=Exponential(_settings.retry_delay)
+)
 async def crawl(subreddit_id: int) -> dict[str, Any]:
     """Fetch a community's page, keep it with its links, and enqueue what is new among them."""
     job = current_job()
@@ -114,41 +120,18 @@ async def crawl(subreddit_id: int) -> dict[str, Any]:
 
 
 def enqueue_discovered(connection: Connection, new: Sequence[int]) -> None:
-    """In the transaction that keeps the page: whoever is killed has written both or neither."""
-    crawl.using(key=key_of, enqueued_by="crawler", on=connection).enqueue_many(new)
+    """In the transaction that keeps the page: a worker that is killed has written both or neither."""
+    crawl.using(enqueued_by="crawler", on=connection).enqueue_many(new)
 
 
-@app.task(queue=QUEUE, priority=SCHEDULED)
-async def request_crawl(subreddit_id: int | None = None, name: str | None = None) -> dict[str, int]:
-    """Ask for a crawl at this job's own priority: what schedules run, and what people enqueue over HTTP.
-
-    It is a job of its own because the crawl may be asked for already, and then has to become more urgent. A community
-    that is known by its name only is added.
-    """
-    number = await asyncio.to_thread(_number, subreddit_id, name, await now())
-    here = await app.job(current_job().id)
-    receipt = await request(number, here.priority, here.enqueued_by)
-    return {"subreddit_id": number, "job_id": receipt.id}
-
-
-def _number(subreddit_id: int | None, name: str | None, now: datetime) -> int:
-    if subreddit_id is not None:
-        if communities.find(engine(), subreddit_id, now) is None:
-            raise Cancel(f"there is no community {subreddit_id}")
-        return subreddit_id
-    if name is None or not is_name(name):
-        raise Cancel(f"expected the id or the name of a community, not {name!r}")
-    return communities.add(engine(), _settings.site, name, now)
-
-
-@app.task(queue=QUEUE, priority=SCHEDULED, schedule=cron(_settings.stale_check))
+@app.task(queue=UPKEEP, priority=SCHEDULED, schedule=cron(_settings.stale_check))
 async def recrawl_stale(slot: datetime) -> dict[str, int]:
     """Crawl again what was not refreshed for STALE_DAYS."""
     asked = 0
     after = timedelta(days=_settings.stale_days)
     batches = communities.stale(await asyncio.to_thread(engine), slot, after)
     while batch := await asyncio.to_thread(next, batches, None):
-        receipts = await crawl.using(key=key_of, priority=STALE, enqueued_by="recrawl_stale").aenqueue_many(batch)
+        receipts = await crawl.using(priority=STALE, enqueued_by="recrawl_stale").aenqueue_many(batch)
         asked += sum(receipt.created for receipt in receipts)
         current_job().rows(asked)
     return {"asked": asked}
@@ -156,9 +139,23 @@ async def recrawl_stale(slot: datetime) -> dict[str, int]:
 
 async def request(subreddit_id: int, priority: int = USER_REQUESTED, by: str = "user") -> Receipt:
     """Ask for a crawl of a community. One that is asked for already, less urgently, becomes as urgent as this."""
-    receipt = await crawl.using(key=key_of, priority=priority, enqueued_by=by).aenqueue(subreddit_id)
+    receipt = await crawl.using(priority=priority, enqueued_by=by).aenqueue(subreddit_id)
     if not receipt.created:
-        with suppress(Conflict):  # it has ended meanwhile: a moment ago is recent enough
-            if (await app.job(receipt.id)).priority < priority:
-                await app.prioritize(receipt.id, priority)
+        await hurry(receipt.id, priority)
     return receipt
+
+
+async def hurry(job_id: int, priority: int) -> None:
+    """Make a crawl that is asked for already at least as urgent as this."""
+    with suppress(Conflict, JobNotFound):  # it has ended meanwhile: a moment ago is recent enough
+        if (await app.job(job_id)).priority < priority:
+            await app.prioritize(job_id, priority)
+
+
+async def add_community(name: str) -> int:
+    """The number of a community of the site that names belong to; it is added if it is new."""
+    return await asyncio.to_thread(communities.add, engine(), _settings.site, name, await now())
+
+
+def community_named(name: str) -> int | None:
+    return communities.id_of(engine(), _settings.site, name)

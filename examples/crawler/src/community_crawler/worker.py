@@ -13,12 +13,16 @@ APP = "community_crawler.jobs:app"
 DATABASE = "--database-url"
 BAD_CONFIGURATION = 2
 USUAL = {
-    "ONCUE_QUEUES": "crawl",
+    "ONCUE_QUEUES": "crawl,upkeep",
     "ONCUE_CONCURRENCY": "8",
     "ONCUE_POLL_INTERVAL": "5s",
     "ONCUE_TICK_INTERVAL": "60s",
+    "ONCUE_MAINTENANCE_INTERVAL": "5m",
+    "ONCUE_AGING_INTERVAL": "5m",
+    "ONCUE_AGING_AFTER": "1h",
+    "ONCUE_AGING_GAIN": "10",
 }
-"""For what the environment does not say. The intervals are fallbacks: whoever enqueues wakes the workers at once."""
+"""For what the environment does not say: the origin's values. An enqueue wakes the workers all the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,7 +43,18 @@ def _run(arguments: Sequence[str]) -> int:
         migrated = run(["migrate", "--app", APP, *_database(arguments)])
         if migrated != 0:
             return migrated
+        _create_tables(arguments)
     return run(["worker", "--app", APP, *arguments])
+
+
+def _create_tables(arguments: Sequence[str]) -> None:
+    """The crawler's own tables, and its views of oncue's."""
+    from community_crawler import jobs  # it reads its settings when it is imported
+
+    given = _database(arguments)
+    if given:
+        jobs.app.override({"database_url": given[-1].removeprefix(f"{DATABASE}=")})
+    jobs.engine()
 
 
 def _database(arguments: Sequence[str]) -> list[str]:

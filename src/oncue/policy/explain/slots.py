@@ -14,6 +14,7 @@ from oncue.policy.explain.remarks import Explanation, Remark, counted, error_lin
 from oncue.policy.explain.revisions import in_force, slots_of, successor, switched_off
 from oncue.policy.ledger import Decisions
 from oncue.policy.schedules import EDITED
+from oncue.policy.slots import KEY_HELD
 from oncue.policy.triggers import Trigger
 
 
@@ -133,6 +134,9 @@ def _skipped(told: _Row) -> Remark:
     if job is None:
         return Remark("skipped", text)
     state = "" if told.in_the_way is None else f", which is {told.in_the_way.state} now"
+    if told.row.reason == KEY_HELD:
+        text = f"was skipped{told.extent}: another unfinished job had the key of its job: job {job}{state}"
+        return Remark("skipped", text, f"`oncue explain {job}`")
     return Remark("skipped", f"{text}, job {job} among them{state}", f"`oncue explain {job}`")
 
 

@@ -94,15 +94,18 @@ async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str =
             max_retries=body.max_retries,
             enqueued_by=by,
         )
-        call.key_of((), body.args)
     except InvalidJob as error:
         place = error.field if error.field.startswith(prefix) else f"{prefix}{error.field}"
         raise _at(error, place) from None
     try:
-        task.arguments.dump((), body.args, app.settings.max_args_bytes)
+        stored = task.arguments.dump((), body.args, app.settings.max_args_bytes)
     except InvalidJob as error:
         named = error.argument if error.field == "arguments" else error.field
         raise _at(error, f"{prefix}args" if named is None else f"{prefix}args.{named}") from None
+    try:
+        call.key_of((), body.args, stored)
+    except InvalidJob as error:
+        raise _at(error, f"{prefix}{error.field}") from None
     return call, ((), body.args)
 
 

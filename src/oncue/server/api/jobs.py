@@ -44,7 +44,8 @@ TAG = "jobs"
 Statuses = Annotated[
     list[StatusFilter] | None,
     Query(
-        description="Only jobs in these states; repeat it, or separate by commas. Empty is all of them.",
+        description="Only jobs in these states; repeat it, or separate by commas. Empty is all of them. `queued` are "
+        "all that wait, as in the stats: `scheduled` and `retrying` ones too.",
         examples=["failed,queued"],
     ),
 ]

@@ -79,6 +79,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
                 missed=body.missed or "latest",
                 grace=DEFAULT_GRACE if body.grace is None else body.grace,
                 max_instances=1 if body.max_instances is None else body.max_instances,
+                max_retries=body.max_retries,
                 enabled=body.enabled is not False,
                 created_by=by,
             )
@@ -129,6 +130,6 @@ def _terms(body: ScheduleChange) -> dict[str, Any]:
     terms = {
         "rule": body.cron_expression, "tz": body.tz, "dst": body.dst, "task": _task(body), "args": body.args,
         "description": body.description, "queue": body.queue, "priority": body.priority, "missed": body.missed,
-        "grace": body.grace, "max_instances": body.max_instances,
+        "grace": body.grace, "max_instances": body.max_instances, "max_retries": body.max_retries,
     }  # fmt: skip
     return {name: value for name, value in terms.items() if value is not None}

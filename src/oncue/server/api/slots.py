@@ -130,7 +130,7 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
     )  # fmt: skip
     async def backfill_schedule(id: ScheduleRef, body: Span, by: Caller) -> Answer:
         """Jobs for the slots of a span that nobody has decided: repeating it makes nothing. They run oldest first, as
-        many at once as `max_instances`."""
+        many at once as `max_instances`. Where the task declares a key, one job stands for all of them."""
         schedule, now = await schedule_named(app, id), (await app.connected()).now()
         first, last = moment(body.start, "from", now), moment(body.end, "to", now)
         said: dict[str, Any] = {
@@ -143,7 +143,8 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
                 would = {"made": 0, "present": present, "jobs": [], "would_make": len(absent)}
                 return Answer({**said, **would, "slots": [records.instant(slot) for slot in absent]})
             done = await app.backfill(schedule.name, first, last, by=by)
-        return Answer({**said, "made": len(done.jobs), "present": done.present, "jobs": list(done.jobs)})
+        made = {"made": len(done.jobs), "present": done.present, "skipped": done.skipped, "jobs": list(done.jobs)}
+        return Answer({**said, **made})
 
 
 def _refuse_many(schedule: Schedule, start: datetime, end: datetime) -> None:

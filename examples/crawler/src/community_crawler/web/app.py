@@ -19,7 +19,7 @@ from community_crawler import jobs, settings
 from community_crawler.database import reading
 from community_crawler.tables import communities
 from community_crawler.web import views
-from community_crawler.web.translation import Translation
+from community_crawler.web.translation import Communities, Translation
 
 HERE = Path(__file__).parent
 MOST_PAGES = 10_000
@@ -36,7 +36,8 @@ def create(*, on_loopback: bool) -> FastAPI:
     app = FastAPI(title="Communities", lifespan=_life, openapi_url=None)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.include_router(router)
-    app.mount("/", Translation(jobs.app.asgi(on_loopback=on_loopback), _exists))
+    known = Communities(_exists, _named, jobs.add_community)
+    app.mount("/", Translation(jobs.app.asgi(on_loopback=on_loopback), known, jobs.hurry))
     return app
 
 
@@ -48,9 +49,17 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     jobs.forget()
 
 
-def _exists(number: int) -> bool:
+async def _exists(number: int) -> bool:
+    return await run_in_threadpool(_is_there, number)
+
+
+def _is_there(number: int) -> bool:
     with reading(jobs.engine()) as connection:
         return connection.execute(select(communities.c.id).where(communities.c.id == number)).scalar() is not None
+
+
+async def _named(name: str) -> int | None:
+    return await run_in_threadpool(jobs.community_named, name)
 
 
 def _clock(moment: datetime | None) -> str:

@@ -1,122 +1,81 @@
-"""oncue's API in the crawler's words: `subreddit_id` instead of a task and its arguments.
+"""oncue's API in the crawler's words (`words.py`): `subreddit_id` for a task and its arguments, `crawling`, `success`.
 
 oncue answers everything under `/api/admin`, and decides who may come in. This layer stands around it and rewrites
 
-    POST, PUT /api/admin/scheduled-jobs…   `subreddit_id` on the way in: the task `request_crawl` and its argument
-    POST /api/crawl                        {"subreddit_id"} or {"name"}: enqueues a request at the priority of a person
-    every answer about jobs and schedules  `subreddit_id` on the way out, beside `args`
+    POST, PUT /api/admin/scheduled-jobs…   `subreddit_id` on the way in: the task `crawl` and its argument
+    GET /api/admin/jobs                    crawls, unless another `task` is asked for
+    GET /api/admin/jobs/stats              how many crawls there are: the figures of their queue
+    POST /api/crawl                        {"subreddit_id"} or {"name"}, "priority", "max_retries": enqueues a crawl
+    every answer                           in the crawler's words
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
+from urllib.parse import parse_qsl
 
-from fastapi.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from community_crawler.parsing import is_name
-from oncue import USER_REQUESTED
+from community_crawler.web.words import (
+    ID,
+    TASK,
+    Document,
+    Refused,
+    checked_request,
+    checked_status,
+    crawl_inward,
+    new_schedule_inward,
+    outward,
+    schedule_inward,
+    stats_outward,
+    status_inward,
+)
 
 ADMIN = "/api/admin/"
 JOBS = "/api/admin/jobs"
+STATS = "/api/admin/jobs/stats"
+CRAWLS = "/api/admin/queues/crawl"
 SCHEDULES = "/api/admin/scheduled-jobs"
 CRAWL = "/api/crawl"
-TASK = "request_crawl"
-ID = "subreddit_id"
 LARGEST_BODY = 1024 * 1024
-LARGEST_ID = 2**63 - 1
+DUPLICATE, NOT_FOUND, INVALID = 200, 404, 422
 
-Exists: TypeAlias = Callable[[int], bool]
-Document: TypeAlias = dict[str, Any]
-
-
-class Refused(Exception):
-    """A field is not as expected."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
-        self.message = message
+Hurry: TypeAlias = Callable[[int, int], Awaitable[None]]
+"""Makes a crawl (by its id) at least this urgent."""
 
 
-# --- the words: pure ------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Communities:
+    """What is known of communities: whether there is one of this id, the id of a name, and adding one."""
 
-
-def new_schedule_inward(body: Document) -> Document:
-    """A new schedule has something to do: a community to crawl, or a task in oncue's own words."""
-    if not {ID, "task", "target"}.intersection(body):
-        raise Refused(ID, "expected, and not there")
-    return schedule_inward(body)
-
-
-def schedule_inward(body: Document) -> Document:
-    """A schedule in the crawler's words as oncue wants it. One in oncue's own words stays as it is."""
-    if ID not in body:
-        return body
-    twice = sorted({"task", "target", "args"}.intersection(body))
-    if twice:
-        raise Refused(ID, f"give either this or {' and '.join(twice)}, not both")
-    rest = {name: value for name, value in body.items() if name != ID}
-    return {**rest, "task": TASK, "args": {ID: checked_id(body[ID])}}
-
-
-def crawl_inward(body: Document) -> Document:
-    """A person's request as a job for oncue."""
-    unknown = sorted(set(body).difference((ID, "name")))
-    if unknown:
-        raise Refused(unknown[0], f"there is no such field; expected are: {ID} or name")
-    if (ID in body) == ("name" in body):
-        raise Refused(ID, "expected either this or name")
-    args = {ID: checked_id(body[ID])} if ID in body else {"name": _checked_name(body["name"])}
-    return {"task": TASK, "args": args, "priority": USER_REQUESTED}
-
-
-def outward(document: Any) -> Any:
-    """An answer with `subreddit_id` in every record of a job or schedule that has one."""
-    if isinstance(document, list):
-        return [outward(one) for one in document]
-    if not isinstance(document, dict):
-        return document
-    args = document.get("args")
-    if isinstance(args, dict):
-        return {**document, ID: args.get(ID)}
-    return {name: outward(value) for name, value in document.items()}
-
-
-def checked_id(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= LARGEST_ID:
-        raise Refused(ID, f"expected the id of a community, not {value!r:.100}")
-    return value
-
-
-def _checked_name(value: Any) -> str:
-    if not isinstance(value, str) or not is_name(value):
-        raise Refused("name", f"expected the name of a community (letters, digits, - and _), not {value!r:.100}")
-    return value
-
-
-# --- around oncue ---------------------------------------------------------------------------------------------------
+    exists: Callable[[int], Awaitable[bool]]
+    named: Callable[[str], Awaitable[int | None]]
+    add: Callable[[str], Awaitable[int]]
 
 
 class Translation:
-    """An ASGI application around oncue's. `exists` says whether there is a community of this id."""
+    """An ASGI application around oncue's."""
 
-    def __init__(self, oncue: ASGIApp, exists: Exists) -> None:
+    def __init__(self, oncue: ASGIApp, communities: Communities, hurry: Hurry) -> None:
         self._oncue = oncue
-        self._exists = exists
+        self._communities = communities
+        self._hurry = hurry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
         if scope["type"] != "http" or not (path.startswith(ADMIN) or path == CRAWL):
             await self._oncue(scope, receive, send)
             return
-        answer = _Answer(send, path)
         try:
-            await self._oncue(*await self._inward(scope, receive), answer)
+            if path == CRAWL and scope["method"] == "POST":
+                await self._crawl(scope, receive, send)
+            else:
+                await self._oncue(*await self._inward(scope, receive), _Answer(send, path))
         except Refused as error:
             await _problem(error, path)(scope, receive, send)
         except ClientDisconnect:
@@ -124,29 +83,99 @@ class Translation:
 
     async def _inward(self, scope: Scope, receive: Receive) -> tuple[Scope, Receive]:
         path, method = scope["path"], scope["method"]
-        if path == CRAWL and method == "POST":
-            crawl = await self._translated(Request(scope, receive), crawl_inward)
-            return _with_body({**scope, "path": JOBS, "raw_path": JOBS.encode()}, receive, crawl)
+        if path == STATS and method == "GET":
+            return _at(scope, CRAWLS), receive
+        if path == JOBS and method == "GET":
+            return _listing(scope), receive
+        if path.startswith(JOBS) and path.endswith("/status") and method == "PUT":
+            return await self._translated(scope, receive, status_inward)
         if path == SCHEDULES and method == "POST":
-            return _with_body(scope, receive, await self._translated(Request(scope, receive), new_schedule_inward))
+            return await self._translated(scope, receive, new_schedule_inward)
         if path.startswith(SCHEDULES) and method in ("POST", "PUT"):
-            return _with_body(scope, receive, await self._translated(Request(scope, receive), schedule_inward))
+            return await self._translated(scope, receive, schedule_inward)
         return scope, receive
 
-    async def _translated(self, request: Request, translate: Callable[[Document], Document]) -> bytes:
-        """The body in oncue's words. What cannot be read at all is left to oncue, which says what is wrong."""
-        body = await _read(request)
-        try:
-            document = json.loads(body)
-        except (ValueError, RecursionError):
-            return body
-        if not isinstance(document, dict):
-            return body
+    async def _translated(
+        self, scope: Scope, receive: Receive, translate: Callable[[Document], Document]
+    ) -> tuple[Scope, Receive]:
+        """The request in oncue's words. What cannot be read at all is left to oncue, which says what is wrong."""
+        body = await _read(Request(scope, receive))
+        document = _document(body)
+        if document is None:
+            return _with_body(scope, receive, body)
         translated = translate(document)
-        number = translated["args"].get(ID) if translated is not document else None
-        if number is not None and not await run_in_threadpool(self._exists, number):
+        if translated is document:
+            return _with_body(scope, receive, body)
+        await self._refuse_unknown(translated["args"][ID])
+        return _with_body(scope, receive, json.dumps(translated).encode())
+
+    async def _refuse_unknown(self, number: int) -> None:
+        if not await self._communities.exists(number):
             raise Refused(ID, f"there is no community {number}")
-        return body if translated is document else json.dumps(translated).encode()
+
+    # --- asking for a crawl -----------------------------------------------------------------------------------------
+
+    async def _crawl(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Enqueue a crawl, or say which one stands for it, which is then at least as urgent."""
+        scope = _at(scope, JOBS)
+        body = await _read(Request(scope, receive))
+        document = _document(body)
+        if document is None:
+            await self._oncue(*_with_body(scope, receive, body), _Answer(send, CRAWL))
+            return
+        number = await self._number(checked_request(document), scope, receive, send)
+        if number is None:
+            return
+        wanted = crawl_inward(document, number)
+        answer = _Answer(send, CRAWL, number)
+        await self._oncue(*_with_body(scope, receive, json.dumps(wanted).encode()), answer)
+        if answer.status == DUPLICATE:
+            await self._hurry(answer.document["id"], wanted.get("priority", 0))
+        await answer.finish()
+
+    async def _number(self, document: Document, scope: Scope, receive: Receive, send: Send) -> int | None:
+        """The community to crawl. One that is known by its name only is added, if the caller may enqueue at all."""
+        if ID in document:
+            await self._refuse_unknown(document[ID])
+            return int(document[ID])
+        known = await self._communities.named(document["name"])
+        if known is not None or not await self._admitted(scope, receive, send):
+            return known
+        return await self._communities.add(document["name"])
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Whether oncue lets this caller enqueue: an empty job is invalid then, and else the caller hears why not."""
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"idempotency-key"]
+        asked = _Answer(send, CRAWL, held=True)
+        await self._oncue(*_with_body({**scope, "headers": headers}, receive, b"{}"), asked)
+        if asked.status == INVALID:
+            return True
+        await asked.finish()
+        return False
+
+
+def _document(body: bytes) -> Document | None:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _at(scope: Scope, path: str) -> Scope:
+    return {**scope, "path": path, "raw_path": path.encode()}
+
+
+def _listing(scope: Scope) -> Scope:
+    """A listing is of crawls, unless another task is asked for."""
+    asked = scope.get("query_string", b"")
+    fields = parse_qsl(asked.decode("latin-1"), keep_blank_values=True)
+    for name, value in fields:
+        if name == "status":
+            checked_status(value)
+    if any(name == "task" for name, _ in fields):
+        return scope
+    return {**scope, "query_string": asked + (b"&" if asked else b"") + f"task={TASK}".encode()}
 
 
 async def _read(request: Request) -> bytes:
@@ -174,35 +203,54 @@ def _with_body(scope: Scope, receive: Receive, body: bytes) -> tuple[Scope, Rece
 class _Answer:
     """Sends oncue's answer on: JSON with the crawler's words in it, everything else as it comes.
 
-    A problem is about the path that the caller knows.
+    A problem is about the path that the caller knows. An answer about a crawl is held until `finish`.
     """
 
-    def __init__(self, send: Send, path: str) -> None:
+    def __init__(self, send: Send, path: str, number: int | None = None, *, held: bool = False) -> None:
         self._send = send
         self._path = path
+        self._number = number
+        self._held = held or number is not None
         self._start: Message | None = None
         self._body = bytearray()
 
+    @property
+    def status(self) -> int:
+        return 0 if self._start is None else int(self._start["status"])
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self._body)
+
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start" and _is_json(message):
+        if message["type"] == "http.response.start" and (self._held or _is_json(message)):
             self._start = message
         elif self._start is None:
             await self._send(message)
         else:
             self._body += message.get("body", b"")
-            if not message.get("more_body", False):
-                await self._finish(self._start)
+            if not message.get("more_body", False) and not self._held:
+                await self.finish()
 
-    async def _finish(self, start: Message) -> None:
-        body = json.dumps(self._translated(json.loads(self._body))).encode() if self._body else b""
+    async def finish(self) -> None:
+        start = self._start
+        if start is None:
+            return
+        body = json.dumps(self._translated(self.document)).encode() if self._body and _is_json(start) else self._body
         headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
+        if self._path == STATS and self.status == NOT_FOUND:  # there was no crawl so far
+            headers = [(b"content-type", b"application/json")]
+            start = {**start, "status": 200}
         await self._send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
-        await self._send({"type": "http.response.body", "body": body})
+        await self._send({"type": "http.response.body", "body": bytes(body)})
 
     def _translated(self, document: Any) -> Any:
-        if self._path == CRAWL and isinstance(document, dict) and "instance" in document:
-            return {**document, "instance": self._path}
-        return outward(document)
+        if self._path == STATS and self.status in (200, NOT_FOUND):
+            return stats_outward(document if self.status == 200 else None)
+        if isinstance(document, dict) and "instance" in document:
+            document = {**document, "instance": self._path.encode("utf-8", "replace").decode()}
+        told = outward(document)
+        return {**told, ID: self._number} if self._number is not None and self.status < 400 else told
 
 
 def _is_json(start: Message) -> bool:

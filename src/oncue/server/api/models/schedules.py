@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from oncue.checks import LONGEST_NAME, MOST_INSTANCES
+from oncue.checks import LONGEST_NAME, MOST_INSTANCES, MOST_RETRIES
 from oncue.model import Missed
 from oncue.policy.triggers import DstPolicy
 from oncue.server.api.models.base import (
@@ -50,6 +50,9 @@ class Terms(Body):
     missed: Missed | None = Field(None, description="What becomes of slots that are found late.")
     grace: DurationValue | None = Field(None, description="A slot that starts later than this is missed.")
     max_instances: Annotated[StrictInt, Field(ge=1, le=MOST_INSTANCES), WHOLE] | None = None
+    max_retries: Annotated[StrictInt, Field(ge=0, le=MOST_RETRIES), WHOLE] | None = Field(
+        None, description="Of each of its jobs, instead of the task's own."
+    )
     queue: StrictStr | None = Field(None, max_length=LONGEST_NAME)
     priority: Priority | None = None
     enabled: StrictBool | None = None
@@ -118,6 +121,8 @@ class ScheduleRecord(Record):
     missed: Missed
     grace: float
     max_instances: int
+    max_retries: int
+    key: str | None = Field(description="The key of its jobs, if the task declares one.")
     queue: str
     priority: int
     enabled: bool
@@ -219,7 +224,7 @@ class Backfill(Record):
             "examples": [
                 {
                     "schedule": "nightly", "from": "2030-01-28T00:00:00Z", "to": "2030-01-31T00:00:00Z", "made": 3,
-                    "present": 0, "jobs": [51, 52, 53],
+                    "present": 0, "skipped": 0, "jobs": [51, 52, 53],
                 }
             ]
         }
@@ -230,6 +235,7 @@ class Backfill(Record):
     end: Instant = Field(alias="to")
     made: int
     present: int = Field(description="Slots that were decided before.")
+    skipped: int = Field(0, description="Slots that share the key of the first job: it stands for them.")
     jobs: list[int] = Field(default_factory=list)
     would_make: int | None = Field(None, description="Only of a dry run.")
     slots: list[Instant] | None = Field(None, description="Only of a dry run: those that would get a job.")

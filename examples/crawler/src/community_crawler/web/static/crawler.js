@@ -82,11 +82,11 @@ async function ask(event) {
   const answer = await fetch("/api/crawl", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ name: form.elements.name.value.trim() }),
+    body: JSON.stringify({ name: form.elements.name.value.trim(), priority: 60 }),  // a person waits for it
   });
   const said = await answer.json().catch(() => ({}));
   output.textContent = answer.ok
-    ? `asked for, as job ${said.id}`
+    ? said.created ? `asked for, as crawl ${said.id}` : `crawl ${said.id} is asked for already`
     : said.detail || `refused (${answer.status})`;
 }
 
