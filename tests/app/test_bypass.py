@@ -156,3 +156,11 @@ async def test_slots_by_hand_backfills_and_retries_go_on(app: Oncue) -> None:
         await watcher.ended([again.id])
     assert again.retry_of == made[0]
     assert [job.state for job in await app.jobs()] == ["failed"] * 4
+
+
+async def test_bad_arguments_are_told_without_asking_the_database(make_app: MakeApp) -> None:
+    @make_app("postgresql://nobody@127.0.0.1:1/nothing").task
+    def send(order_id: int) -> None: ...
+
+    with pytest.raises(InvalidJob, match="order_id"):
+        await send.aenqueue("one")  # type: ignore[arg-type]

@@ -182,6 +182,7 @@ def test_the_documentation_s_example_works(oncue: Shell, tmp_path: Path, monkeyp
 
 
 BAD = [
+    (["--arrivals", "open_doors=1/h"], "--arrivals", "runs at most once"),
     (["--days", "1", "--for", "1h"], "--for", "expected either --days or --for, not both"),
     (["--for", "soon"], "--for", "expected a duration such as"),
     (["--for", "10s"], "--for", "from 1m to 3660d, not '10s'"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from oncue.app import Oncue
+from oncue.bypass import refuse_declared
 from oncue.cli import values
 from oncue.cli.finding import ask, has_database
 from oncue.planning import arrivals, reading, spans, spreads, volume
@@ -179,6 +180,8 @@ def _streams(app: Oncue, texts: Sequence[str]) -> tuple[Stream, ...]:
         written = _pairs(app, _files(texts))
         if any(name == reading.EVERYTHING_ELSE for name, _ in written):
             raise ValueError("expected the name of a task before the =, not *")
+        for name, _ in written:
+            refuse_declared(app.find(name))  # in production it would be refused too
         streams = tuple(arrivals.stream(name, value) for name, value in written)
         arrivals.check_apart(streams)
         return streams

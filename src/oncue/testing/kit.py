@@ -152,7 +152,7 @@ class Kit:
 
     async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
         call = what if isinstance(what, Call) else Call(what)
-        (receipt,) = await self.app.write_any(call, [(args, kwargs)])
+        (receipt,) = await self.app.write(call, [(args, kwargs)], outside_slots=True)
         if receipt.created:
             self._performed.add(receipt.id)
         before = await self.app.job(receipt.id)
