@@ -25,6 +25,7 @@ from oncue.enqueueing import Enqueueing
 from oncue.errors import UnknownTask
 from oncue.explaining import Explaining
 from oncue.model import DEFAULT_QUEUE, Delivery, Missed, Node
+from oncue.policy.aging import Rules
 from oncue.policy.durations import Duration
 from oncue.policy.retry import Policy
 from oncue.policy.triggers import Rule
@@ -94,6 +95,10 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
         else:
             self._settings = self._settings.overridden(flags)
         return self._settings
+
+    @property
+    def aging(self) -> Rules:
+        return self.settings.pace.aging
 
     # --- declaring ----------------------------------------------------------------------------------------------
 

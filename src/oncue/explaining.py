@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from oncue.checks import checked_moment
-from oncue.model import PARKED, WAITING, Job
+from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Schedule
 from oncue.operations import Operations
 from oncue.policy import explain
+from oncue.policy.aging import Rules
 from oncue.policy.explain import Cluster, Explanation, JobFacts, ScheduleFacts, SlotFacts
 from oncue.policy.explain.jobs import MOST_COUNTED
 from oncue.policy.explain.schedules import MOST_SHOWN
@@ -24,6 +25,11 @@ FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 class Explaining(Operations, Looking):
     """Why is that so? In plain code: `app.wait(app.explain_job(7))`."""
+
+    @property
+    def aging(self) -> Rules:
+        """How what waits gains priority."""
+        raise NotImplementedError
 
     async def explain_job(self, ref: int | UUID) -> Explanation:
         """Why a job waits, runs or ended as it did. Raises JobNotFound."""
@@ -41,6 +47,7 @@ class Explaining(Operations, Looking):
             cluster,
             await _paused_at(store, schedule.queue),
             await store.unfinished(schedule.id, schedule.max_instances),
+            await _holder(store, schedule),
             await self.latest_slots(name, MOST_SHOWN),
         )
         return explain.explain_schedule(facts)
@@ -68,6 +75,7 @@ class Explaining(Operations, Looking):
             attempts,
             schedule=await _schedule_of(store, job),
             retries=await store.retries(job.id) if job.finished else (),
+            aging=self.aging,
         )
         if job.state not in WAITING:
             return facts
@@ -95,6 +103,13 @@ async def _schedule_of(store: Store, job: Job) -> str | None:
     """The name of the schedule that a job was made for."""
     found = None if job.schedule_id is None else await store.schedule_by_id(job.schedule_id)
     return None if found is None else found.name
+
+
+async def _holder(store: Store, schedule: Schedule) -> int | None:
+    if schedule.key is None:
+        return None
+    wanted = JobFilter(tuple(UNFINISHED), task=schedule.task, key=schedule.key, limit=1)
+    return next((job.id for job in await store.jobs(wanted)), None)
 
 
 async def _paused_at(store: Store, queue: str) -> datetime | None:

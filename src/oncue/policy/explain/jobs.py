@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from oncue.model import MAX_PRIORITY, PARKED, Attempt, Job, State
@@ -37,6 +37,7 @@ class JobFacts:
     """The jobs of its schedule that run before a parked one."""
     retries: Sequence[Job] = ()
     """The jobs that were made by hand to repeat it, oldest first."""
+    aging: Rules = field(default_factory=Rules)
 
 
 def explain_job(facts: JobFacts) -> Explanation:
@@ -184,14 +185,16 @@ def _seats(facts: JobFacts) -> list[Remark]:
 
 def _priority(facts: JobFacts) -> list[Remark]:
     """What its priority is, and how it grows while the job waits."""
-    job, rules = facts.job, Rules()
+    job, rules = facts.job, facts.aging
     first = _waiting_since(job) + timedelta(seconds=rules.after)
     every, now = f"{rules.gain} every {length(rules.every)}", facts.cluster.now
     if job.priority >= MAX_PRIORITY:
         return [Remark("priority", f"Its priority is {job.priority}, the highest.")]
     if job.crashes:
         return []
-    if first > now:
+    if not rules.gain:
+        growing = "it stays so while it waits: aging is off (ONCUE_AGING_GAIN)"
+    elif first > now:
         growing = f"from {when(first, now)} on it gains {every}, up to {MAX_PRIORITY}"
     else:
         rounds = -(-(MAX_PRIORITY - job.priority) // rules.gain)

@@ -25,6 +25,8 @@ class ScheduleFacts:
     paused_at: datetime | None = None
     unfinished: Sequence[int] = ()
     """Its jobs that are not finished, as many as `max_instances` counts."""
+    holder: int | None = None
+    """The unfinished job that has the key of its jobs, if there is one."""
     recent: Sequence[Slot] = ()
     """Its latest ledger rows, oldest first."""
 
@@ -46,6 +48,7 @@ def _in_the_way(facts: ScheduleFacts) -> list[Remark]:
         *no_leader(facts.cluster, "no slot is decided"),
         *obstacles(schedule.queue, schedule.task, facts.paused_at, facts.cluster),
         *_too_many(facts),
+        *_held(facts),
     ]
 
 
@@ -75,6 +78,14 @@ def _too_many(facts: ScheduleFacts) -> list[Remark]:
     jobs = ("job " if len(unfinished) == 1 else "jobs ") + ", ".join(map(str, unfinished[:5]))
     text = f"As many jobs of it as max_instances ({most}) allows are not finished ({jobs}): its slots are skipped."
     return [Remark("max_instances", text, f"`oncue explain {unfinished[0]}`")]
+
+
+def _held(facts: ScheduleFacts) -> list[Remark]:
+    holder = facts.holder
+    if holder is None or holder in facts.unfinished:
+        return []
+    text = f"Job {holder} is not finished and has the key of its jobs ({facts.schedule.key}): its slots are skipped."
+    return [Remark("key_held", text, f"`oncue explain {holder}`")]
 
 
 def _recent(row: Slot, facts: ScheduleFacts) -> Remark:
