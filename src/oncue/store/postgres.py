@@ -224,12 +224,13 @@ class PostgresStore(PostgresDesk):
         limit: int,
         now: datetime,
         *,
-        suspect: bool,
+        few: int = 0,
+        alone: datetime | None = None,
         rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
         known = rooms or {}
         rows = await self._fetch(
-            "claim", node, queues, tasks, limit, now, suspect, [known.get(queue) for queue in queues]
+            "claim", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone
         )
         return [Claim(*row) for row in rows]
 
@@ -270,6 +271,11 @@ class PostgresStore(PostgresDesk):
     async def mark_started(self, started: Sequence[Started]) -> None:
         if started:
             await self._fetch("mark_started", *(list(column) for column in zip(*sorted(started), strict=True)))
+
+    async def begin(self, started: Sequence[Started]) -> list[bool]:
+        rows = await self._fetch("begin", *(list(column) for column in zip(*sorted(started), strict=True)))
+        begun = {tuple(row) for row in rows}
+        return [(told.id, told.claim_no) in begun for told in started]
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(*row) for row in await self._fetch("held", node)]
@@ -388,6 +394,11 @@ class PostgresStore(PostgresDesk):
 
     async def bury(self, now: datetime) -> list[Node]:
         return [node_of(row) for row in await self._fetch("bury", now)]
+
+    async def next_lease_end(self) -> datetime | None:
+        rows = await self._fetch("next_lease_end")
+        found: datetime | None = rows[0][0]
+        return found
 
     async def leave(self, node: UUID, now: datetime) -> None:
         await self._fetch("leave", node, now)
