@@ -152,7 +152,7 @@ async def _employ(world: World) -> None:
 async def _claimed(app: Oncue, node: UUID, limit: int, *queues: str) -> list[Claim]:
     connected = await app.connected()
     return await connected.store.claim(
-        node, queues or ("default",), TASKS, limit, connected.now(), suspect=False, rooms={}
+        node, queues or ("default",), TASKS, limit, connected.now(), rooms={}
     )
 
 

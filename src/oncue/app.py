@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from oncue import __version__, identity, logs, store
 from oncue.checks import checked_name
@@ -117,6 +117,7 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
         deadline: Duration | None = None,
         retry: Policy | RetryRule | None = None,
         max_retries: int | None = None,
+        max_crashes: int | Literal["never"] = 5,
         delivery: Delivery = "at_least_once",
         schedule: Rule | None = None,
         missed: Missed | _Unset = UNSET,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from oncue.errors import InvalidJob, InvalidSchedule
 from oncue.model import MAX_PRIORITY, Delivery, Missed, State
 from oncue.policy.durations import Duration, seconds
+from oncue.policy.options import FEWEST_CRASHES
 from oncue.policy.statuses import state_named
 
 LONGEST_NAME = 128
@@ -72,6 +73,17 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def checked_crashes(max_crashes: int | str) -> int | None:
+    """How many deaths of its process a job is allowed; None for any number."""
+    if max_crashes == "never":
+        return None
+    if isinstance(max_crashes, bool) or not isinstance(max_crashes, int) or max_crashes < FEWEST_CRASHES:
+        raise InvalidJob(
+            "max_crashes", f'expected a whole number from {FEWEST_CRASHES} on, or "never", not {max_crashes!r}'
+        )
+    return max_crashes
 
 
 def checked_retries(max_retries: int) -> int:

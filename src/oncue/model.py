@@ -186,6 +186,8 @@ class Change(NamedTuple):
     ended_at: datetime | None
     result: str | None
     error: str | None
+    isolation: int = 0
+    """What company the job may have when it runs next (`policy.suspicion`): 0 any, 1 a cohort, 2 none."""
 
 
 class Holding(NamedTuple):

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from oncue import places
 from oncue.arguments import Arguments
 from oncue.checks import (
     DEFAULT_GRACE,
+    checked_crashes,
     checked_delivery,
     checked_duration,
     checked_grace,
@@ -77,6 +78,7 @@ class Task(Generic[P, R]):
         deadline: Duration | None = None,
         retry: Policy | RetryRule | None = None,
         max_retries: int | None = None,
+        max_crashes: int | Literal["never"] = 5,
         delivery: Delivery = "at_least_once",
         schedule: Rule | None = None,
         missed: Missed | _Unset = UNSET,
@@ -99,6 +101,7 @@ class Task(Generic[P, R]):
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
         self._max_runtime = _seconds_or_unset(max_runtime)
         self._policy = _checked_policy(retry)
+        self._max_crashes = checked_crashes(max_crashes)
         self.delivery = checked_delivery(delivery)
         self.max_retries = self._resolved_retries(max_retries, declared=retry is not None)
         self.arguments = Arguments(function, self.name)
@@ -206,7 +209,7 @@ class Task(Generic[P, R]):
     def options(self, default_max_runtime: float | None) -> Options:
         """What every job of this task carries, resolved once."""
         max_runtime = default_max_runtime if isinstance(self._max_runtime, _Unset) else self._max_runtime
-        return Options(self.delivery, self._timeout, max_runtime, self._policy)
+        return Options(self.delivery, self._timeout, max_runtime, self._policy, self._max_crashes)
 
     def _resolved_retries(self, max_retries: int | None, *, declared: bool) -> int:
         if max_retries is not None:

@@ -37,7 +37,7 @@ async def a_worker(app: Oncue) -> UUID:
 
 async def claimed(app: Oncue, node: UUID, task: str = "work") -> Claim:
     connected = await app.connected()
-    (claim,) = await connected.store.claim(node, ["default"], [task], 1, connected.now(), suspect=False)
+    (claim,) = await connected.store.claim(node, ["default"], [task], 1, connected.now())
     return claim
 
 

@@ -199,7 +199,7 @@ async def test_a_cancel_that_comes_too_late_for_the_attempt_still_ends_the_job(
     store, now = connection.store, connection.now()
     node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
     await store.register(node)
-    (claim,) = await store.claim(node.id, ["default"], ["work"], 1, now, suspect=False)
+    (claim,) = await store.claim(node.id, ["default"], ["work"], 1, now)
     await app.cancel(receipt.id)
     await store.apply([lifecycle.settle(lifecycle.Ended(claim, Failed("it broke"), now, now), Random(1))], now)
     job = await app.job(receipt.id)

@@ -84,7 +84,7 @@ def taken_by(url: str, worker: str, outcome: Outcome) -> None:
         store, now = connection.store, connection.now()
         node = a_node(worker, started_at=now, expires_at=now + timedelta(minutes=1))
         await store.register(node)
-        claims = await store.claim(node.id, ["till"], ["charge"], 1, now, suspect=False)
+        claims = await store.claim(node.id, ["till"], ["charge"], 1, now)
         assert await settle(store, claims, outcome, at=now) == [True]
         assert await store.declare_lost(node.id, now)
 

@@ -89,7 +89,7 @@ def test_a_job_that_runs_on_a_node_that_fell_silent(oncue: Shell, shop: str) -> 
         now = connected.now()
         node = a_node("alpha", started_at=now, expires_at=now + timedelta(milliseconds=1))
         await connected.store.register(node)
-        assert await connected.store.claim(node.id, ["default"], ["add"], 1, now, suspect=False)
+        assert await connected.store.claim(node.id, ["default"], ["add"], 1, now)
 
     on_database(shop, claim)
     assert codes(oncue, "1") == ["node_lost"]
@@ -118,7 +118,7 @@ def test_when_a_job_is_retried(oncue: Shell, shop: str) -> None:
         now = connected.now()
         node = a_node("alpha", started_at=now, expires_at=now + HOUR)
         await connected.store.register(node)
-        claims = await connected.store.claim(node.id, ["default"], ["add"], 1, now, suspect=False)
+        claims = await connected.store.claim(node.id, ["default"], ["add"], 1, now)
         assert await settle(connected.store, claims, Failed("Traceback\nValueError: not yet"), at=now) == [True]
 
     on_database(shop, fail)
@@ -178,7 +178,7 @@ def test_priority_interrupts_nothing_that_runs(oncue: Shell, shop: str) -> None:
             a_node("alpha", started_at=now, expires_at=now + HOUR), tasks=("add",), concurrency=2
         )
         await connected.store.register(node)
-        assert len(await connected.store.claim(node.id, ["default"], ["add"], 2, now, suspect=False)) == 2
+        assert len(await connected.store.claim(node.id, ["default"], ["add"], 2, now)) == 2
 
     on_database(shop, claim)
     assert codes(oncue, "3")[:2] == ["seats_taken", "priority"]

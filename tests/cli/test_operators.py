@@ -26,7 +26,7 @@ def a_running_job(url: str, fraction: float | None = None, note: str | None = No
         store, now = connected.store, connected.now()
         node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
         await store.register(node)
-        (claim,) = await store.claim(node.id, ["default"], ["add"], 1, now, suspect=False)
+        (claim,) = await store.claim(node.id, ["default"], ["add"], 1, now)
         if fraction is not None:
             await store.report_progress([Progress(claim.id, claim.claim_no, fraction, note, now)])
 

@@ -130,7 +130,7 @@ def test_a_claim_that_comes_in_between_is_no_harm() -> None:
     leader = next(member for member in world.members.values() if member.leads)
     (found,) = finish(world.store.expired(world.clock.now() + timedelta(hours=1), 10))
     finish(leader.store.claim(leader.worker.node.id, ["default"], list(leader.worker.node.tasks), 1,
-                              world.clock.now(), suspect=False))  # fmt: skip
+                              world.clock.now()))  # fmt: skip
     assert world.job(job).state == "running"
     assert found.id == job
     change = expiry.expire(found, world.clock.now() + timedelta(hours=1))

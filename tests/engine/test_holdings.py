@@ -107,7 +107,7 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
             if not worker.claimer.asking and world.job(job).state == "queued":
                 clock.advance(SECOND)
                 worker.claimer.asked, worker.claimer.asking = worker.claimer.asked + 1, True
-                assert await world.store.claim(node, ["default"], [TASK], 1, clock.now(), suspect=True)
+                assert await world.store.claim(node, ["default"], [TASK], 1, clock.now())
                 clock.advance(SECOND)
             return await world.store.held(node)
 
@@ -201,7 +201,7 @@ def test_a_node_that_claims_its_own_job_again_runs_it_once() -> None:
     (claim,) = finish(world.store.running([job]))
     now, hands = world.clock.now(), member.worker.hands
     assert finish(world.store.apply([settle(lost(claim, now), world.dice)], now)) == [True]
-    again = finish(world.store.claim(member.worker.node.id, ["default"], [TASK], 1, now, suspect=True))
+    again = finish(world.store.claim(member.worker.node.id, ["default"], [TASK], 1, now))
     hands.take(again)
     member.executor.submit(again)
     assert member.executor.claims() == [(job, 1), (job, 2)]
@@ -235,7 +235,7 @@ def both_claimed(world: World) -> list[tuple[int, int]]:
     """Have the node claim more than it has seats, as it does ahead of short jobs."""
     member = world.members["alone"]
     now, node = world.clock.now(), member.worker.node
-    claims = finish(member.wire.as_store().claim(node.id, ["default"], ["scripted"], 5, now, suspect=True))
+    claims = finish(member.wire.as_store().claim(node.id, ["default"], ["scripted"], 5, now))
     member.worker.hands.take(claims)
     member.executor.submit(claims)
     return member.executor.claims()

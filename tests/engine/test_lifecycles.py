@@ -193,7 +193,7 @@ def test_a_claim_that_was_held_up_for_long_is_given_back_as_never_begun() -> Non
     slow.frozen = frozenset({"claimer"})
     job = world.enqueue(Act(), options=Options(max_runtime=5.0), max_retries=0)
     sent = world.clock.now() - timedelta(seconds=60)
-    claim = world.store.claim(slow.worker.node.id, ["default"], ["scripted"], 1, sent, suspect=True)
+    claim = world.store.claim(slow.worker.node.id, ["default"], ["scripted"], 1, sent)
     assert [taken.id for taken in finish(claim)] == [job]
     world.run(3 * PACE.lease)
     row = world.job(job)

@@ -74,6 +74,7 @@ def a_job(state: State, **fields: object) -> Job:
     values: dict[str, object] = {
         **dict.fromkeys(Job.__slots__),
         "id": 1,
+        "options": "{}",
         "state": state,
         "claim_no": 4,
         "attempt": 2,
@@ -173,15 +174,31 @@ def test_a_lost_attempt_is_recorded_with_its_cause() -> None:
     assert settled(Lost("worker_startup_recovery")).outcome == "worker_startup_recovery"
 
 
-def test_after_three_crashes_a_job_is_poison() -> None:
-    first, second, third = (settled(Lost(), crashes=crashes) for crashes in range(3))
-    assert [(change.state, change.crashes) for change in (first, second)] == [("queued", 1), ("queued", 2)]
-    assert (third.state, third.reason, third.crashes) == ("failed", "poison", 3)
-    assert third.error == "its process died under it 3 times"
+def test_after_five_crashes_a_job_is_poison() -> None:
+    *before, last = (settled(Lost(), crashes=crashes) for crashes in range(5))
+    told = [(change.state, change.crashes, change.isolation) for change in before]
+    assert told == [("queued", 1, 0), ("queued", 2, 1), ("queued", 3, 2), ("queued", 4, 2)]
+    assert (last.state, last.reason, last.crashes) == ("failed", "poison", 5)
+    assert last.error == "its process died under it 5 times, the last 2 while it ran alone"
+
+
+def test_what_had_not_begun_is_neither_charged_nor_counted() -> None:
+    change = settled(Lost(), crashes=3, started=False)
+    assert (change.state, change.crashes, change.isolation, change.attempt, change.outcome) == ("queued", 3, 2, 2, None)
 
 
 def test_only_a_crash_raises_suspicion() -> None:
     assert all(settled(outcome, crashes=1).crashes <= 1 for outcome, _, _ in TABLE if not isinstance(outcome, Lost))
+
+
+def test_a_job_that_is_given_back_or_handled_is_kept_apart_as_before() -> None:
+    assert [settled(Released(), crashes=crashes).isolation for crashes in range(5)] == [0, 0, 1, 2, 2]
+    taken_away = lifecycle.by_hand(a_job("running", crashes=4, claimed_at=NOW), "queued", ENDED)
+    started_over = lifecycle.revive(a_job("failed", crashes=5), ENDED)
+    assert taken_away is not None
+    assert started_over is not None
+    assert (taken_away.crashes, taken_away.isolation) == (4, 2)
+    assert (started_over.crashes, started_over.isolation) == (0, 0)
 
 
 @pytest.mark.parametrize("outcome", [Failed("it broke"), TimedOut("too long"), Snoozed(30.0)])
@@ -237,6 +254,7 @@ def test_only_what_waits_expires_and_what_was_to_be_cancelled_is() -> None:
 
 def test_a_lost_attempt_began_when_it_was_seen_to_or_when_it_was_claimed() -> None:
     assert lifecycle.lost(a_claim(), ENDED) == lifecycle.Ended(a_claim(), Lost("node_lost"), NOW, ENDED)
+    assert lifecycle.lost(a_claim(crashes=1), ENDED).started_at is None, "from then on it is on record if it began"
     seen = a_claim(started_at=NOW + timedelta(seconds=3))
     assert lifecycle.lost(seen, ENDED).started_at == lifecycle.overran(seen, ENDED).started_at == seen.started_at
     assert lifecycle.overran(seen, ENDED).outcome == TimedOut("over its maximum runtime")

@@ -25,7 +25,7 @@ async def claimed(app: Oncue) -> int:
     connected = await app.connected()
     node = dataclasses.replace(app._new_node(connected.now(), None), expires_at=connected.now() + timedelta(hours=1))
     await connected.store.register(node)
-    claims = await connected.store.claim(node.id, ["default"], ["add"], 1, connected.now(), suspect=True)
+    claims = await connected.store.claim(node.id, ["default"], ["add"], 1, connected.now())
     return claims[0].id
 
 

@@ -132,9 +132,10 @@ async def take(
     queues: Sequence[str] = ("default",),
     tasks: Sequence[str] = ("send",),
     now: datetime = NOW,
-    suspect: bool = False,
+    few: int = 0,
+    alone: datetime | None = None,
 ) -> list[Claim]:
-    return await store.claim(node, queues, tasks, limit, now, suspect=suspect)
+    return await store.claim(node, queues, tasks, limit, now, few=few, alone=alone)
 
 
 def change(claim: Claim, outcome: Outcome = DONE, *, at: datetime = NOW, started: bool = True) -> Change:
@@ -158,12 +159,17 @@ async def states(store: Store, ids: Sequence[int]) -> list[State]:
     return [(await see(store, job_id)).state for job_id in ids]
 
 
-async def a_suspect(store: Store, node: UUID, **fields: Any) -> int:
-    """A queued job whose process died under it once. Nothing else may be claimable in its queue."""
+async def a_suspect(store: Store, node: UUID, deaths: int = 2, **fields: Any) -> int:
+    """A queued job whose process died under it: after two deaths it runs in a cohort, after three alone.
+
+    Nothing else may be claimable in its queue.
+    """
     (job_id,) = await put(store, **fields)
-    claims = await take(store, node, queues=[fields.get("queue", "default")], tasks=[fields.get("task", "send")])
-    assert [claim.id for claim in claims] == [job_id]
-    assert await settle(store, claims, CRASHED) == [True]
+    where = {"queues": [fields.get("queue", "default")], "tasks": [fields.get("task", "send")]}
+    for _ in range(deaths):
+        claims = await take(store, node, few=1, alone=after(days=1), **where)
+        assert [claim.id for claim in claims] == [job_id]
+        assert await settle(store, claims, CRASHED) == [True]
     return job_id
 
 

@@ -74,7 +74,7 @@ async def test_a_look_reads_no_finished_jobs_and_only_heads(postgres_url: str) -
                 read = sum(
                     part["Actual Rows"] * part["Actual Loops"]
                     for part in nodes(plan)
-                    if part.get("Index Name") in ("oncue_jobs_claimable", "oncue_jobs_suspects", "oncue_jobs_later")
+                    if part.get("Index Name") in ("oncue_jobs_claimable", "oncue_jobs_restricted", "oncue_jobs_later")
                 )
                 assert read < 1000, "30 lanes of 10,000 jobs"
     finally:

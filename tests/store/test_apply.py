@@ -140,7 +140,7 @@ async def test_an_end_is_final_and_has_a_time(store: Store, ending: State) -> No
         after(seconds=2),
     )
     assert await store.attempts(job_id) == []
-    assert await take(store, node, suspect=True) == []
+    assert await take(store, node) == []
     assert await store.promote(after(days=9), 10) is None
 
 
@@ -175,9 +175,9 @@ async def test_attempts_add_up_over_a_job_s_life(store: Store) -> None:
     outcomes: tuple[Outcome, ...] = (BROKEN, CRASHED, Released(), BROKEN)
     for day, outcome in enumerate(outcomes, 1):
         await store.promote(after(days=day), 10)
-        await settle(store, await take(store, node, suspect=True, now=after(days=day)), outcome, at=after(days=day))
+        await settle(store, await take(store, node, now=after(days=day)), outcome, at=after(days=day))
     await store.promote(after(days=9), 10)
-    await settle(store, await take(store, node, suspect=True, now=after(days=9)), at=after(days=9))
+    await settle(store, await take(store, node, now=after(days=9)), at=after(days=9))
     history = await store.attempts(job_id)
     assert [(row.attempt, row.claim_no, row.outcome) for row in history] == [
         (1, 1, "failed"),

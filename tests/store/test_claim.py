@@ -5,7 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from oncue.model import Released
+from oncue.control import Limits
+from oncue.model import Released, Started
 from oncue.store import Store
 from tests.store.scene import (
     BROKEN,
@@ -115,7 +116,7 @@ async def test_a_new_claim_wipes_what_the_last_attempt_left_on_the_row(store: St
     (job_id,) = await put(store)
     await settle(store, await take(store, node), CRASHED)
     assert (await see(store, job_id)).error == "node_lost"
-    await take(store, node, suspect=True)
+    await take(store, node)
     job = await see(store, job_id)
     assert (job.error, job.reason, job.result, job.started_at, job.finished_at) == (None,) * 5
 
@@ -155,13 +156,15 @@ async def test_nothing_comes_from_a_paused_queue(store: Store) -> None:
 async def test_no_suspect_comes_from_a_paused_queue(store: Store) -> None:
     node = await enter(store)
     await a_suspect(store, node)
+    await a_suspect(store, node, deaths=3, queue="web")
     await store.pause("default", NOW)
-    assert await take(store, node, suspect=True) == []
+    await store.pause("web", NOW)
+    assert await take(store, node, few=8, alone=NOW, queues=["default", "web"]) == []
 
 
 async def test_a_node_that_never_registered_gets_nothing(store: Store) -> None:
     await put(store)
-    assert await take(store, uuid4(), suspect=True) == []
+    assert await take(store, uuid4()) == []
 
 
 async def test_a_node_whose_lease_is_over_gets_nothing(store: Store) -> None:
@@ -175,7 +178,7 @@ async def test_a_node_that_was_declared_lost_gets_nothing_until_it_registers_aga
     lost = await enter(store, expires_at=after(seconds=15))
     (job_id,) = await put(store)
     await store.bury(after(seconds=20))
-    assert await take(store, lost, now=NOW, suspect=True) == []
+    assert await take(store, lost, now=NOW) == []
     assert (await see(store, job_id)).state == "queued"
 
 
@@ -186,35 +189,105 @@ async def test_a_node_that_left_gets_nothing(store: Store) -> None:
     assert await take(store, node) == []
 
 
-async def test_suspects_come_only_where_they_are_allowed(store: Store) -> None:
+async def test_after_one_death_a_job_comes_among_all_others(store: Store) -> None:
+    node = await enter(store)
+    job_id = await a_suspect(store, node, deaths=1)
+    (other,) = await put(store)
+    assert [(claim.id, claim.crashes) for claim in await take(store, node)] == [(job_id, 1), (other, 0)]
+
+
+async def test_after_two_deaths_jobs_come_only_where_they_are_allowed(store: Store) -> None:
     node = await enter(store)
     job_id = await a_suspect(store, node)
-    assert await take(store, node, suspect=False) == []
-    (claim,) = await take(store, node, suspect=True)
-    assert (claim.id, claim.crashes, claim.claim_no) == (job_id, 1, 2)
+    assert await take(store, node) == await take(store, node, alone=NOW) == []
+    (claim,) = await take(store, node, few=1)
+    assert (claim.id, claim.crashes, claim.claim_no) == (job_id, 2, 3)
 
 
-async def test_suspects_come_one_at_a_time_and_the_best_first(store: Store) -> None:
+async def test_a_few_come_at_a_time_and_the_best_first(store: Store) -> None:
     node = await enter(store)
     low = await a_suspect(store, node, priority=1)
     high = await a_suspect(store, node, priority=2, queue="mail")
-    taken = [await take(store, node, suspect=True, queues=["default", "mail"]) for _ in range(3)]
-    assert [[claim.id for claim in claims] for claims in taken] == [[high], [low], []]
+    middle = await a_suspect(store, node, priority=1, queue="web")
+    taken = [await take(store, node, few=2, queues=["default", "mail", "web"]) for _ in range(3)]
+    assert [[claim.id for claim in claims] for claims in taken] == [[high, low], [middle], []]
 
 
-async def test_a_suspect_comes_beside_the_others_and_in_their_order(store: Store) -> None:
+async def test_those_of_a_cohort_count_among_the_others_and_come_in_their_order(store: Store) -> None:
     node = await enter(store)
     suspect = await a_suspect(store, node, priority=5)
     (high,) = await put(store, priority=9)
     low = await put(store, 3, priority=1)
-    assert [claim.id for claim in await take(store, node, 2, suspect=True)] == [high, suspect, low[0]]
+    assert [claim.id for claim in await take(store, node, 3, few=2)] == [high, suspect, low[0]]
+    assert [claim.id for claim in await take(store, node, 3, few=2)] == low[1:]
+
+
+async def test_those_of_a_cohort_come_first_so_that_they_need_not_age(store: Store) -> None:
+    node = await enter(store)
+    suspect = await a_suspect(store, node)
+    await put(store, 2, priority=9)
+    assert [claim.id for claim in await take(store, node, 1, few=8)] == [suspect]
+
+
+async def test_a_cohort_keeps_within_the_room_of_a_limited_queue(store: Store) -> None:
+    node = await enter(store)
+    suspects = [await a_suspect(store, node, queue=queue) for queue in ("narrow", "mail")]
+    await put(store, 3, queue="narrow")
+    await store.limit("narrow", Limits(None, None), Limits(2, None), NOW)
+    claims = await store.claim(node, ["narrow", "mail"], ["send"], 9, NOW, few=8, rooms={"narrow": 2})
+    assert {claim.id for claim in claims} > set(suspects)
+    assert sorted(claim.queue for claim in claims) == ["mail", "narrow", "narrow"]
+
+
+async def test_one_that_runs_alone_comes_without_others(store: Store) -> None:
+    node = await enter(store)
+    alone = [await a_suspect(store, node, deaths=3, queue=queue) for queue in ("mail", "web")]
+    await a_suspect(store, node)
+    (fresh,) = await put(store, priority=100)
+    queues = ["default", "mail", "web"]
+    assert [claim.id for claim in await take(store, node, alone=NOW, few=8, queues=queues)] == alone[:1]
+    assert [claim.id for claim in await take(store, node, alone=NOW, few=8, queues=queues)] == alone[1:]
+    assert fresh in [claim.id for claim in await take(store, node, alone=NOW, few=8, queues=queues)]
+
+
+async def test_one_that_runs_alone_comes_once_it_has_waited(store: Store) -> None:
+    node = await enter(store)
+    job_id = await a_suspect(store, node, deaths=3)
+    assert await take(store, node, few=8) == await take(store, node, few=8, alone=before(seconds=1)) == []
+    (claim,) = await take(store, node, alone=NOW)
+    assert (claim.id, claim.crashes) == (job_id, 3)
+
+
+async def test_the_time_of_one_that_runs_alone_counts_from_when_it_begins(store: Store) -> None:
+    node = await enter(store)
+    job_id = await a_suspect(store, node, deaths=3, max_runtime=60.0)
+    (claim,) = await take(store, node, alone=NOW)
+    assert (await see(store, job_id)).run_until is None
+    begun = after(hours=1)
+    assert await store.begin([Started(job_id, claim.claim_no, begun)]) == [True]
+    job = await see(store, job_id)
+    assert (job.started_at, job.run_until) == (begun, after(hours=1, minutes=1))
+
+
+async def test_only_what_a_claim_still_holds_begins(store: Store) -> None:
+    node = await enter(store)
+    await put(store, 3)
+    first, second, third = await take(store, node)
+    await settle(store, [first], Released(), started=False)
+    (again,) = await take(store, node)
+    started = [Started(claim.id, claim.claim_no, NOW) for claim in (third, first, again, second)]
+    assert await store.begin(started[:2]) == [True, False]
+    assert await store.begin(started[2:]) == [True, True]
+    claims = await store.running([first.id, second.id, third.id])
+    assert [(claim.claim_no, claim.started_at) for claim in claims] == [(2, NOW), (1, NOW), (1, NOW)]
 
 
 async def test_a_suspect_of_an_unknown_task_or_another_queue_is_left_alone(store: Store) -> None:
     node = await enter(store)
     await a_suspect(store, node)
-    assert await take(store, node, tasks=["fetch"], suspect=True) == []
-    assert await take(store, node, queues=["mail"], suspect=True) == []
+    await a_suspect(store, node, deaths=3, queue="web")
+    assert await take(store, node, tasks=["fetch"], few=8, alone=NOW, queues=["default", "web"]) == []
+    assert await take(store, node, queues=["mail"], few=8, alone=NOW) == []
 
 
 @pytest.mark.contract("QUE-5")

@@ -98,7 +98,7 @@ async def test_a_claim_takes_from_a_limited_queue_what_there_is_room_for(store: 
     node = await enter(store)
 
     async def taken(rooms: dict[str, int] | None) -> list[str]:
-        claims = await store.claim(node, ["narrow", "wide"], [TASK], 3, NOW, suspect=True, rooms=rooms)
+        claims = await store.claim(node, ["narrow", "wide"], [TASK], 3, NOW, rooms=rooms)
         return [claim.queue for claim in claims]
 
     assert await taken({"narrow": 1}) == ["narrow", "wide", "wide"]
@@ -213,7 +213,7 @@ async def test_every_filter_finds_what_a_plain_search_finds(store: Store) -> Non
         await put(store, 2, queue=queue, task=task, state=state)
     node = await enter(store)
     for outcome in (DONE, BROKEN, DONE):
-        claims = await store.claim(node, ["a", "b"], ["x", "y", "z"], 3, NOW, suspect=True)
+        claims = await store.claim(node, ["a", "b"], ["x", "y", "z"], 3, NOW)
         await settle(store, claims[:2], outcome)
     everything = await store.jobs(JobFilter(limit=1000))
     assert len(everything) == 24

@@ -106,6 +106,7 @@ class Row:
     attempt: int = 0
     retry_count: int = 0
     crashes: int = 0
+    isolation: int = 0
     age_round: int = 0
     node: UUID | None = None
     claimed_at: datetime | None = None
@@ -197,7 +198,7 @@ class Model:
         return min((row.visible_at for row in waiting if row.state != "queued"), default=None)
 
     def claim(
-        self, node: UUID, queues: list[str], tasks: list[str], limit: int, now: datetime, suspect: bool
+        self, node: UUID, queues: list[str], tasks: list[str], limit: int, now: datetime, few: int, alone: bool
     ) -> list[int]:
         if not self.alive(node, now):
             return []
@@ -209,11 +210,14 @@ class Model:
             ),
             key=lambda row: (-row.priority, row.created_at, row.id),
         )
-        best = [row for row in ready if not row.crashes][:limit] + [row for row in ready if row.crashes][: int(suspect)]
+        best = [row for row in ready if row.isolation == 2 and row.visible_at <= now][: int(alone)]
+        if not best:
+            cohort = [row for row in ready if row.isolation == 1][: min(few, limit)]
+            best = cohort + [row for row in ready if not row.isolation][: limit - len(cohort)]
         for row in best:
             row.state, row.node, row.claimed_at = "running", node, now
             row.claim_no += 1
-            row.run_until = now + timedelta(hours=1)
+            row.run_until = now + timedelta(hours=1) if row.isolation < 2 else None
             row.started_at = row.finished_at = row.reason = row.error = None
         return [row.id for row in ready if row in best]
 
@@ -236,6 +240,7 @@ class Model:
         to_be_refused = row.cancel_requested and change.state in ("scheduled", "retrying")
         row.visible_at = min(change.visible_at, now) if to_be_refused else change.visible_at
         row.crashes, row.started_at, row.run_until = change.crashes, change.started_at, None
+        row.isolation = change.isolation
         row.finished_at = change.ended_at if ended else None
         row.cancel_requested = row.cancel_requested and change.from_state == "running"
         if change.from_state in TERMINAL:
@@ -256,7 +261,7 @@ class Model:
             row
             for row in self.jobs.values()
             if row.state == "queued"
-            and not row.crashes
+            and not row.isolation
             and row.priority < 100
             and max(row.created_at, row.visible_at) <= waiting_since
             and row.age_round < round_no
@@ -386,12 +391,13 @@ class Lives(RuleBasedStateMachine):
             return self.enqueue(data)
         queues = data.draw(st.sampled_from([["mail", "web"], ["web", "mail"], ["mail"], ["web"]]))
         tasks = data.draw(st.sampled_from([["send", "fetch"], ["send", "fetch"], ["send"]]))
-        limit, suspect = data.draw(st.tuples(st.integers(1, 5), st.booleans()))
+        limit, few, alone = data.draw(st.tuples(st.integers(1, 5), st.integers(0, 2), st.booleans()))
         node = data.draw(st.sampled_from(self.nodes))
         if not self.model.alive(node, self.now) and data.draw(st.integers(0, 7)) < 7:
             self.admit(replace(a_node(started_at=self.now), id=node))
-        claims = self.everywhere(lambda store: store.claim(node, queues, tasks, limit, self.now, suspect=suspect))
-        assert [claim.id for claim in claims] == self.model.claim(node, queues, tasks, limit, self.now, suspect)
+        since = self.now if alone else None
+        claims = self.everywhere(lambda store: store.claim(node, queues, tasks, limit, self.now, few=few, alone=since))
+        assert [claim.id for claim in claims] == self.model.claim(node, queues, tasks, limit, self.now, few, alone)
         for claim in claims:
             row = self.model.jobs[claim.id]
             assert (claim.claim_no, claim.attempt, claim.crashes) == (row.claim_no, row.attempt, row.crashes)

@@ -32,13 +32,13 @@ LARGE = {"oncue_jobs", "oncue_schedules", "oncue_slots"}
 # 200,000 jobs: seven in ten finished, and some in every other state, spread over three queues and ten priorities.
 FILL = f"""
 insert into oncue_jobs (task, queue, priority, state, args, options, key, enqueued_by, created_at, updated_at,
-                        order_at, visible_at, deadline_at, start_by, max_retries, crashes, node_id, claimed_at,
+                        order_at, visible_at, deadline_at, start_by, max_retries, isolation, node_id, claimed_at,
                         run_until, finished_at)
 select 'send', (array['default', 'mail', 'web'])[1 + n % 3], n % 10 * 10, state, '{{}}',
        '{OPTIONS}', case when n % 5 = 0 then n::text end, 'tests', made, made, made,
        case when state in ('scheduled', 'retrying') then made + interval '40 days' else made end,
        case when n % 4 = 0 then made + interval '60 days' end, case when n % 6 = 1 then made + interval '60 days' end,
-       3, case when state = 'queued' and n % 500 = 3 then 1 else 0 end,
+       3, case when state = 'queued' and n % 500 = 3 then 1 when state = 'queued' and n % 500 = 7 then 2 else 0 end,
        case when state = 'running' then '{NODE}'::uuid end, made, case when state = 'running' then made end,
        case when state in ('succeeded', 'failed', 'cancelled', 'skipped') then made end
   from (select n, timestamptz '2029-12-01' + n * interval '1 second' as made,
@@ -92,13 +92,14 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     states = ["running"] * batch
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
     return {
-        "claim": ("oncue_jobs_claimable", [NODE, queues, tasks, batch, NOW, True, [None] * len(queues)]),
+        "claim": ("oncue_jobs_claimable", [NODE, queues, tasks, batch, NOW, 8, [None] * len(queues), NOW]),
         "promote": ("oncue_jobs_later", [NOW, batch]),
         "next_due": ("oncue_jobs_later", []),
-        "apply": ("oncue_jobs_pkey", [NOW, *change, instants, instants, ["{}"] * batch, texts]),
-        "apply_free": ("oncue_jobs_pkey", [NOW, *change, instants, instants, ["{}"] * batch, texts]),
+        "apply": ("oncue_jobs_pkey", [NOW, *change, instants, instants, ["{}"] * batch, texts, fences]),
+        "apply_free": ("oncue_jobs_pkey", [NOW, *change, instants, instants, ["{}"] * batch, texts, fences]),
         "mark_started": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),
         "mark_started_free": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),
+        "begin": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),
         "running": ("oncue_jobs_pkey or oncue_jobs_running", [ids]),
         "held": ("oncue_jobs_running", [NODE]),
         "stranded": ("oncue_jobs_running", [NOW, batch]),
@@ -245,7 +246,9 @@ class Anything(defaultdict[str, Any]):
 
 SQLITE_INDEXES = {
     "best": "oncue_jobs_claimable",
-    "suspect": "oncue_jobs_suspects",
+    "few": "oncue_jobs_restricted",
+    "alone": "oncue_jobs_restricted",
+    "any_restricted": "oncue_jobs_restricted",
     "promote": "oncue_jobs_later",
     "next_due": "oncue_jobs_later",
     "held": "oncue_jobs_running",
@@ -331,7 +334,7 @@ async def pages(connection: asyncpg.Connection) -> int:
     transaction = connection.transaction()
     await transaction.start()
     try:
-        arguments = [NODE, ["default"], ["send"], 100, NOW, False, [None]]
+        arguments = [NODE, ["default"], ["send"], 100, NOW, 0, [None], NOW]
         plan = await explained(connection, "claim", arguments, "analyze, buffers,")
     finally:
         await transaction.rollback()

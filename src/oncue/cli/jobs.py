@@ -16,6 +16,7 @@ from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import STATES, Attempt, Job
 from oncue.operations import LARGEST_OFFSET
+from oncue.policy import options, suspicion
 from oncue.policy.statuses import ALIASES
 from oncue.server.records import attempt_record, job_record
 
@@ -178,7 +179,7 @@ def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
         ("duration", None if record["duration_ms"] is None else f"{record['duration_ms']:g} ms"),
         ("attempts", job.attempt),
         ("retries", f"{job.retry_count} of {job.max_retries} used"),
-        ("crashes", job.crashes or None),
+        ("crashes", _crashes(job)),
         ("node", _node(seen)),
         ("cancel asked", output.full(job.cancel_requested_at, now)),
         ("retry of", job.retry_of),
@@ -190,6 +191,14 @@ def _progress(job: Job) -> str | None:
     if job.progress is None:
         return None
     return f"{output.bar(job.progress)} {job.progress:.0%}  {escape(job.progress_note or '')}".rstrip()
+
+
+def _crashes(job: Job) -> str | None:
+    if not job.crashes:
+        return None
+    apart = {suspicion.IN_COHORT: "  (runs in a small cohort)", suspicion.ALONE: "  (runs alone on its node)"}
+    most = options.read(job.options).max_crashes
+    return f"{job.crashes} of {most}{'' if job.finished else apart.get(suspicion.isolation_of(job), '')}"
 
 
 def _slot(seen: _Seen) -> str | None:

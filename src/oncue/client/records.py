@@ -41,6 +41,9 @@ class JobRecord:
     attempt: int = field(metadata={TOLD_AS: "attempts"})
     """How many attempts have started."""
     crashes: int = 0
+    max_crashes: int | None = None
+    isolation: str = "none"
+    """How it is kept apart because of its crashes: none, cohort or alone."""
     claim_no: int = 0
     node_id: UUID | None
     claimed_at: datetime | None

@@ -31,6 +31,7 @@ from oncue.engine.attempt import Attempt, Handler
 from oncue.engine.children import Child, Children
 from oncue.engine.clones import end_clone
 from oncue.engine.context import current
+from oncue.engine.entrance import Door
 from oncue.engine.line import PROCESSES, Line
 from oncue.engine.messages import Begun, News, Setup, Work
 from oncue.engine.outcomes import SUCCESS, Limits, failure, kept
@@ -38,6 +39,7 @@ from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
+from oncue.policy.suspicion import is_recorded
 from oncue.policy.waiting import waiting_since
 from oncue.telemetry import Telemetry
 
@@ -64,6 +66,7 @@ class Executor:
         processes: int = 1,
         setup: Setup | None = None,
         may_start: Callable[[], bool] = lambda: True,
+        entrance: Door | None = None,
     ) -> None:
         if children.in_child:
             raise RuntimeError(
@@ -82,6 +85,7 @@ class Executor:
         self._look_at = float("-inf")
         self._line = Line(frozenset(name for name, handler in handlers.items() if handler.process))
         self._limited = self._line.allowed
+        self._entrance = Door() if entrance is None else entrance
         self._processes = processes
         self._children = Children(processes, setup or Setup())
         if any(handler.process for handler in handlers.values()):
@@ -101,8 +105,8 @@ class Executor:
 
     @property
     def busy(self) -> int:
-        """Jobs that are running or wait for a seat."""
-        return len(self._running) + self._line.length
+        """Jobs that are running, or wait for a seat or in one."""
+        return len(self._running) + self.waiting
 
     @property
     def running(self) -> int:
@@ -110,7 +114,7 @@ class Executor:
 
     @property
     def waiting(self) -> int:
-        return self._line.length
+        return self._line.length + len(self._entrance)
 
     def submit(self, claims: list[Claim]) -> None:
         if not claims:
@@ -123,7 +127,7 @@ class Executor:
     def claims(self) -> list[tuple[int, int]]:
         """The (job, claim_no) of everything that runs or waits here and was not given up."""
         running = [place for place, attempt in self._running.items() if not attempt.reported]
-        return running + [(claim.id, claim.claim_no) for claim in self._line]
+        return running + [(claim.id, claim.claim_no) for claim in (*self._entrance, *self._line)]
 
     def allow(self, queue: str, most: int | None) -> None:
         """From now on at most so many attempts of this queue run here at once; None for no limit.
@@ -137,7 +141,8 @@ class Executor:
         """How many attempts of a queue have a seat, those included that were given up and have not ended."""
         counted = self._line.running_in(queue)
         if counted is None:
-            return sum(attempt.claim.queue == queue for attempt in self._running.values())
+            seated = (*(attempt.claim for attempt in self._running.values()), *self._entrance)
+            return sum(claim.queue == queue for claim in seated)
         return counted
 
     def held_in(self, queue: str) -> int:
@@ -187,7 +192,7 @@ class Executor:
             attempt.cancel_requested = True
             if attempt.task is not None:
                 self._cut(attempt, Cancelled())
-        for claim in self._line.remove(job_id, claim_no):
+        for claim in self._removed(job_id, claim_no):
             self._ended(Ended(claim, Cancelled(), None, self._clock.now()))
         self._note_idle()
 
@@ -197,13 +202,20 @@ class Executor:
         if attempt is not None:
             attempt.cancel_requested = True
             self._cut(attempt, Released("fenced"))
-        for claim in self._line.remove(job_id, claim_no):
-            self._give_back(claim, "fenced")
+        self.withdraw(job_id, claim_no, "fenced")
+
+    def withdraw(self, job_id: int, claim_no: int, cause: str) -> None:
+        """Give a claim back, if it has not started."""
+        for claim in self._removed(job_id, claim_no):
+            self._give_back(claim, cause)
         self._note_idle()
+
+    def _removed(self, job_id: int, claim_no: int) -> list[Claim]:
+        return self._line.remove(job_id, claim_no) or self._entrance.remove(job_id, claim_no)
 
     def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
         """Give back what has not started: everything, or what was claimed too long ago."""
-        for claim in self._line.drop(claimed_before):
+        for claim in (*self._line.drop(claimed_before), *self._entrance.drop(claimed_before)):
             self._give_back(claim, cause)
         self._note_idle()
 
@@ -223,6 +235,7 @@ class Executor:
     def close(self) -> None:
         self._closed = True
         self._line.drop()  # a seat that is stopped must not take the next one
+        self._entrance.drop()
         for seat in tuple(self._seats):
             seat.cancel()
         self._children.close()
@@ -284,7 +297,7 @@ class Executor:
         self._note_idle()
 
     def _note_idle(self) -> None:
-        if not self._running and not self._line.length:
+        if not self._running and not self.waiting:
             self._idle.set()
 
     async def _sit(self) -> None:
@@ -297,6 +310,10 @@ class Executor:
             claim = line.take() if limited else waiting.popleft()
             if claim is None:
                 return
+            if claim.crashes:
+                if not await self._is_let_in(claim):
+                    return
+                now = self._clock.monotonic()
             attempt = self._begin(claim, now)
             if attempt is None:
                 continue
@@ -310,6 +327,19 @@ class Executor:
             elif now >= self._turn_ends:
                 await asyncio.sleep(0)
                 now = self._clock.monotonic()
+
+    async def _is_let_in(self, claim: Claim) -> bool:
+        """Wait in this seat until a job may begin whose process died before. The lease may end meanwhile."""
+        opened: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        self._entrance.knock(claim, lambda may: None if opened.done() else opened.set_result(may))
+        may = await opened
+        if may and self._may_start():
+            return True
+        if may is not None:
+            self._give_back(claim, "lease_lost" if may else "fenced")
+        if self._limited:
+            self._line.left(claim)
+        return False
 
     def _still_ours(self, now: float) -> bool:
         """Whether what waits may begin. If this process stood still, others may have it: nobody has told us yet."""
@@ -382,6 +412,7 @@ class Executor:
                 return None
         deadline = self._deadline(claim, started)
         attempt = self._running[claim.id, claim.claim_no] = Attempt(claim, started, deadline)
+        attempt.marked = is_recorded(claim)
         self.started_total += 1
         if deadline is not None and deadline < self._next_sweep:
             self._sweep_at(deadline)

@@ -18,6 +18,7 @@ from sys import maxsize
 from typing import TypeAlias
 
 from oncue.model import Claim
+from oncue.policy.suspicion import ALONE, isolation_of
 
 Lane: TypeAlias = str
 
@@ -114,7 +115,10 @@ class Line:
         return found
 
     def drop(self, claimed_before: datetime | None = None) -> list[Claim]:
-        """Take everything out of the line, or what was claimed by then. Each part of it is in the order of age."""
+        """Take everything out of the line, or what was claimed by then. Each part of it is in the order of age.
+
+        One that is to run alone may have to wait for long: it is not late.
+        """
         dropped: list[Claim] = []
         for lanes, held in tuple(self._held.items()):
             while held and (claimed_before is None or held[0][1].claimed_at <= claimed_before):
@@ -123,7 +127,9 @@ class Line:
         waiting = self.waiting
         while waiting and (claimed_before is None or waiting[0].claimed_at <= claimed_before):
             dropped.append(waiting.popleft())
-        return dropped
+        patient = [claim for claim in dropped if claimed_before is not None and isolation_of(claim) == ALONE]
+        waiting.extend(patient)
+        return [claim for claim in dropped if claim not in patient]
 
     # --- lanes --------------------------------------------------------------------------------------------------
 

@@ -69,6 +69,11 @@ class Membership:
         since = self.connected_since
         return self.is_alive() and since is not None and (not self._cut_off or now - since >= self._lease)
 
+    def steady_from(self, now: datetime) -> datetime:
+        """From when on this node can judge others, if nothing happens to it; at the earliest after its next beat."""
+        since = self.connected_since
+        return now + self._beat if since is None else max(since + self._lease, now)
+
     async def tick(self, now: datetime) -> datetime:
         began = self._clock.monotonic()
         try:

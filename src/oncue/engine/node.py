@@ -2,6 +2,7 @@
 
     membership, recovery, exclusivity, timekeeper    in a thread of their own, on a store of their own
     claimer, executor, settler                       the hot path
+    entrance                                         where those wait that may have killed their process
     seating                                          how many jobs of limited queues may run here
     holdings                                         this node's books against the database's
     leadership                                       who leads
@@ -29,6 +30,7 @@ from oncue.engine.applying import listed
 from oncue.engine.attempt import Handler
 from oncue.engine.backfilling import Backfilling
 from oncue.engine.counting import DepthGauge, Folding, Sampling
+from oncue.engine.entrance import Door, Entrance
 from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.executor import Executor
 from oncue.engine.expiry import Expiry
@@ -50,6 +52,7 @@ from oncue.errors import StoreError
 from oncue.model import Node
 from oncue.policy.aging import Rules
 from oncue.policy.lifecycle import Ended
+from oncue.policy.suspicion import ALONE, isolation_of
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -85,6 +88,8 @@ class Pace:
 class Runs(Seats, Room, Attempts, Service, Protocol):
     """An executor: real, or scripted by the simulator."""
 
+    def withdraw(self, job_id: int, claim_no: int, cause: str) -> None: ...
+
     def release_running(self, cause: str) -> None: ...
 
     async def idle(self) -> None: ...
@@ -92,7 +97,7 @@ class Runs(Seats, Room, Attempts, Service, Protocol):
     def close(self) -> None: ...
 
 
-ExecutorFactory = Callable[[Callable[[Ended], None]], Runs]
+ExecutorFactory = Callable[[Callable[[Ended], None], Door], Runs]
 
 
 class WorkerNode:
@@ -116,7 +121,8 @@ class WorkerNode:
         self._lapses = self._abandoned = 0
         self._on_lapse = lapsed or self.abandon
         self.hands = Hands()
-        self.executor = make_executor(self._ended)
+        self.entrance = Entrance(store, clock, lambda: self.executor.running, poll=pace.poll)
+        self.executor = make_executor(self._ended, self.entrance)
         self.membership = Membership(
             beat_store, node, clock, telemetry, self._lapsed,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
@@ -129,6 +135,7 @@ class WorkerNode:
         self.seating = Seating(
             store, node.id, node.queues, node.tasks, self.executor, self.may_work,
             poll=pace.poll, in_processes=in_processes, lives=lambda: self.membership.lives,
+            closed=lambda: self.hands.closed,
         )  # fmt: skip
         self.claimer = Claimer(
             store, node.id, node.queues, node.tasks, self.executor, self.hands, clock, telemetry,
@@ -142,16 +149,18 @@ class WorkerNode:
             store, node.id, self.executor, self.hands, self.claimer, clock, dice, telemetry,
             interval=pace.reconcile, patience=pace.lease / 2,
         )  # fmt: skip
-        self.hands.suspect_cleared.listen(self.claimer.signal.set)
+        self.hands.company_changed.listen(self.claimer.signal.set)
         self.leadership = Leadership(store, node, clock, telemetry, self.may_work, lease=pace.lease, poll=pace.poll)
         self.scheduler = Scheduler(
             store, node.id, self.leadership, dice, telemetry, interval=pace.schedules, poll=pace.poll
         )
         self.scheduler.fired.listen(self.claimer.signal.set)
         self.heart: list[Service] = [self.membership, self.recovery, self.exclusivity]
-        self.hot_path: list[Service] = [self.seating, self.claimer, self.executor, self.settler, self.holdings]
+        self.hot_path: list[Service] = [
+            self.seating, self.claimer, self.entrance, self.executor, self.settler, self.holdings,
+        ]  # fmt: skip
         self.upkeep: list[Service] = [
-            Rescue(store, dice, telemetry, self.membership.steady, interval=pace.lease / 3, grace=pace.lease),
+            Rescue(store, dice, telemetry, self.membership, interval=pace.lease / 3, grace=pace.lease),
             DepthGauge(store, telemetry),
             Surveying(store, telemetry),
             self.leadership,
@@ -196,6 +205,7 @@ class WorkerNode:
 
     def _ended(self, ended: Ended) -> None:
         self.hands.end(ended)
+        self.entrance.look()
         if self.claimer.more:
             self.claimer.signal.set()
 
@@ -206,6 +216,12 @@ class WorkerNode:
         self.executor.release_waiting("lease_lost")
         self.executor.release_running("lease_lost")
         self._abandoned += 1
+
+    def give_back_alone(self, cause: str) -> None:
+        """What was to run alone here and has not begun is for another node: this one is about to stop."""
+        for claim in list(self.hands.claims.values()):
+            if isolation_of(claim) == ALONE:
+                self.executor.withdraw(claim.id, claim.claim_no, cause)
 
     def wake(self, sooner: bool = False) -> None:
         """Something changed in the database, perhaps; a job may even be due sooner than was known."""
@@ -243,6 +259,7 @@ class WorkerProcess:
         await self._runner.stop(*(service.name for service in upkeep if service is not self._node.leadership))
         # A claim that is cut off in the middle would leave jobs with a node that is gone: they would be suspects.
         await asyncio.gather(self._step_down(), self._runner.finish(self._node.claimer.name, within=FINISH_SECONDS))
+        self._node.give_back_alone("shutdown")
         _log.info("draining: %d running, %d waiting", executor.running, executor.waiting)
         if executor.busy and not await _within(timeout, executor.idle()):
             _log.warning("the drain time is over: %d jobs are given back", executor.busy)
@@ -304,6 +321,7 @@ def handlers_executor(
     may_start: Callable[[], bool] = lambda: True,
 ) -> ExecutorFactory:
     """The executor of production."""
-    return lambda ended: Executor(
-        handlers, clock, telemetry, concurrency, limits, ended, processes=processes, setup=setup, may_start=may_start
-    )
+    return lambda ended, entrance: Executor(
+        handlers, clock, telemetry, concurrency, limits, ended,
+        processes=processes, setup=setup, may_start=may_start, entrance=entrance,
+    )  # fmt: skip

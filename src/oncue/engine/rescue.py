@@ -1,7 +1,8 @@
 """Takes jobs away from nodes that are gone, and from attempts that are over their maximum runtime.
 
 Every node runs this: each write is conditional, so two rescuers cannot rescue a job twice. A lost attempt is settled
-by the same policy as a failed one.
+by the same policy as a failed one. It looks when the next lease ends, and now and then besides: what a node left behind
+need not wait for the next look.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
+from typing import Protocol
 
 from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal
@@ -19,8 +21,19 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 500
+SOON = timedelta(seconds=0.05)
+SPREAD = 0.05
+"""Rescuers do not all look in the same instant: they spread over this part of their interval."""
 
 _log = logging.getLogger("oncue.rescue")
+
+
+class Steady(Protocol):
+    """Whether this node may judge others, and from when on it will be able to."""
+
+    def steady(self, now: datetime) -> bool: ...
+
+    def steady_from(self, now: datetime) -> datetime: ...
 
 
 class Rescue:
@@ -31,7 +44,7 @@ class Rescue:
         store: Store,
         dice: Random,
         telemetry: Telemetry,
-        steady: Callable[[datetime], bool],
+        member: Steady,
         *,
         interval: float,
         grace: float,
@@ -40,25 +53,32 @@ class Rescue:
         self._store = store
         self._dice = dice
         self._telemetry = telemetry
-        self._steady = steady
+        self._member = member
         self._interval = timedelta(seconds=interval)
         self._grace = timedelta(seconds=grace)
         self._overdue: dict[tuple[int, int], datetime] = {}
         """The claims that are over their maximum runtime, and since when that was seen here."""
 
     async def tick(self, now: datetime) -> datetime:
-        if not self._steady(now):
-            return now + self._interval
+        if not self._member.steady(now):
+            return self._by(self._member.steady_from(now), now)
         for node in await self._store.bury(now):
             _log.warning("node %s (%s) is lost: its lease ended at %s", node.name, node.id, node.expires_at)
             self._telemetry.emit("node.lost", {}, node=node)
         stranded = await self._store.stranded(now, LIMIT)
-        if not self._steady(now):  # this process stood still meanwhile: it may be the one that is lost
+        if not self._member.steady(now):  # this process stood still meanwhile: it may be the one that is lost
             return now + self._interval
         more_lost = await self._take_away("rescue", stranded, lost, now)
         stuck = self._stuck(await self._store.overdue(now, LIMIT), now)
         more_stuck = await self._take_away("overrun", stuck, overran, now)
-        return now if more_lost or more_stuck else now + self._interval
+        return now if more_lost or more_stuck else self._by(await self._store.next_lease_end(), now)
+
+    def _by(self, wanted: datetime | None, now: datetime) -> datetime:
+        """When to look again: as wanted, but soon enough to see who has died meanwhile."""
+        latest = now + self._interval
+        if wanted is None or wanted >= latest:
+            return latest
+        return max(wanted, now + SOON) + self._interval * round(self._dice.random() * SPREAD, 6)
 
     def _stuck(self, overdue: Sequence[Claim], now: datetime) -> list[Claim]:
         """Those that have been overdue for a while, as seen from here.

@@ -61,8 +61,12 @@ class Seating:
         poll: float,
         in_processes: Collection[str] = (),
         lives: Callable[[], int] = lambda: 0,
+        closed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`lives`: how often this node has become a member, each time without any seats."""
+        """`lives`: how often this node has become a member, each time without any seats.
+
+        `closed`: whether nothing is claimed here for now, since a job must run alone.
+        """
         self.signal = Signal()
         self.allowed: dict[str, int] = {}
         """The limited queues that this node serves, and how many of their jobs it may run at once."""
@@ -75,6 +79,7 @@ class Seating:
         self._room = room
         self._alive = alive
         self._lives = lives
+        self._closed = closed
         self._poll = timedelta(seconds=poll)
         self._looked_at: datetime | None = None
         self._forgotten = 0
@@ -169,7 +174,7 @@ class Seating:
         nodes = dict(sorted((standings | {self._node: policy.Standing(held, needs)}).items()))
         turn = int(now.timestamp() // policy.TURN_SECONDS)
         aim = policy.aim(limit, self._node, nodes, turn, most=seating.limits.per_node or limit, eager=seating.waiting)
-        aim, free = min(aim, needs if self._resting else most), policy.free(limit, self._node, nodes)
+        aim, free = min(aim, most if self._is_working() else needs), policy.free(limit, self._node, nodes)
         # What it should hold ready may be with others that see no job wait, since they run other tasks, and so see no
         # reason to let it go. One at a time is asked for by name.
         lacks = seating.waiting and aim > max(free, needs)
@@ -177,7 +182,7 @@ class Seating:
 
     def _is_working(self) -> bool:
         """Whether more may be claimed here. Who holds nothing must be known too: its turn comes."""
-        return self._alive() and not self._resting
+        return self._alive() and not self._resting and not self._closed()
 
     def _needs(self, seating: control.Seating, most: int) -> int:
         """How many seats this node could fill: with what it has in hand, and with as many more as would find room."""

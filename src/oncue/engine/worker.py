@@ -24,6 +24,7 @@ from oncue.errors import StoreError, StoreRefused, StoreUnavailable
 from oncue.model import TERMINAL, Change, Claim, Failed, Released
 from oncue.policy import prefetch
 from oncue.policy.lifecycle import Ended, settle
+from oncue.policy.suspicion import ALONE, COHORT, IN_COHORT, alone_before, isolation_of
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -54,6 +55,8 @@ class Seats(Protocol):
 
     def submit(self, claims: list[Claim]) -> None: ...
 
+    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None: ...
+
     def running_in(self, queue: str) -> int: ...
 
     def held_in(self, queue: str) -> int: ...
@@ -74,22 +77,32 @@ class Hands:
         self.ended: list[Ended] = []
         self.locked: list[Ended] = []
         """Outcomes that cannot be written yet: another session holds the rows."""
-        self.suspects = 0
+        self.apart: Counter[int] = Counter()
+        """How many of the claims are kept apart from others, by how they are."""
+        self.was_alone = False
+        """Whether a job that ran alone was the last to be put down: then it is the others' turn."""
         self.outcomes = Signal()
-        self.suspect_cleared = Signal()
+        self.company_changed = Signal()
         self.flushed = Signal()
 
     def take(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.claims[claim.id, claim.claim_no] = claim
-            self.suspects += claim.crashes > 0
+            if claim.crashes:
+                self.apart[isolation_of(claim)] += 1
 
     def put_down(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.claims.pop((claim.id, claim.claim_no), None)
             if claim.crashes:
-                self.suspects -= 1
-                self.suspect_cleared.set()
+                self.apart[isolation_of(claim)] -= 1
+                self.was_alone |= isolation_of(claim) == ALONE
+                self.company_changed.set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing else begins here: there is a job that must run alone."""
+        return self.apart[ALONE] > 0
 
     def end(self, ended: Ended) -> None:
         if not self.ended:
@@ -172,7 +185,7 @@ class Claimer:
         next_due = await self._promoted(now)
         target = self._flow.target(self._seats.started_total - self._seats.running, now)
         wanted = min(prefetch.shortage(self._seats.concurrency, self._seats.busy, target), CLAIM_LIMIT)
-        if wanted <= 0 or not self._alive():
+        if wanted <= 0 or self._hands.closed or not self._alive():
             self.more = True  # whatever woke us up is still to be looked at
             return now + self._poll
         self.more = again = False
@@ -202,7 +215,7 @@ class Claimer:
         queues = [queue for queue in self._queues if rooms.get(queue, 1) > 0] if rooms else self._queues
         if len(queues) < len(self._queues) or wanted <= 0:
             self.more = True  # there may be more, once there is room again
-        if not tasks or not queues or wanted <= 0:
+        if not tasks or not queues or wanted <= 0 or self._hands.closed:
             return 0, False
         claims = await self._claimed(queues, tasks, wanted, rooms, now)
         taken: Mapping[str, int] = Counter(claim.queue for claim in claims) if rooms else {}
@@ -233,8 +246,9 @@ class Claimer:
     ) -> list[Claim]:
         self.asked, self.asking, lapses = self.asked + 1, True, self._lapses()
         try:
+            few = min(COHORT - self._hands.apart[IN_COHORT], wanted)
             claims = await self._store.claim(
-                self._node, queues, tasks, wanted, now, suspect=self._hands.suspects == 0, rooms=rooms
+                self._node, queues, tasks, wanted, now, few=few, alone=self._alone_before(now), rooms=rooms
             )
         finally:
             self.asking = False
@@ -244,12 +258,20 @@ class Claimer:
             self._start(claims, now, lapses)
         return claims
 
+    def _alone_before(self, now: datetime) -> datetime:
+        """A job that must run alone is for a node that is idle, and has not just run one."""
+        idle = not self._seats.busy and not self._hands.was_alone
+        self._hands.was_alone = False
+        return alone_before(now, idle=idle)
+
     def _start(self, claims: list[Claim], now: datetime, lapses: int) -> None:
         """Hand claims to the seats, unless the lease ended while they were on their way.
 
         It may have ended and a new one have begun: what was claimed under the old one belongs to others by now.
         """
         if self._alive() and self._lapses() == lapses:
+            if self._hands.closed:
+                self._seats.release_waiting("made_room")
             self._seats.submit(claims)
         else:
             for claim in claims:

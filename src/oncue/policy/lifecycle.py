@@ -16,8 +16,8 @@ does the leader, with what has waited past its time: `expire`.
 Three numbers are kept apart. `claim_no` is the fence. `retry_count` is the budget that failures use up; releases,
 snoozes and lost nodes do not touch it. `attempt` counts the attempts that started and ended, for people.
 
-A job whose process crashed is a suspect: it may have been the cause. `crashes` counts that; stores hand a process at
-most one suspect at a time, so that the guilty one is found, and after `POISON` crashes it fails unread.
+A job whose process died under it may have been the cause: `suspicion` says with what it is charged, and what company
+it may have from then on.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ from oncue.model import (
     Succeeded,
     TimedOut,
 )
-from oncue.policy import options
+from oncue.policy import options, suspicion
 
-POISON = 3
 BY_HAND = "by_hand"
 """Why a job ended, or its attempt did: somebody said so."""
 HAND_MADE: tuple[State, ...] = ("queued", "succeeded", "failed")
@@ -100,8 +99,8 @@ def settle(ended: Ended, dice: Random) -> Change:
 
 
 def lost(claim: Claim, now: datetime, cause: str = "node_lost") -> Ended:
-    """What is known of an attempt whose node is gone: unless it was seen to start later, it began when claimed."""
-    return Ended(claim, Lost(cause), claim.started_at or claim.claimed_at, now)
+    """What is known of an attempt whose node is gone."""
+    return Ended(claim, Lost(cause), suspicion.began_at(claim), now)
 
 
 def overran(claim: Claim, now: datetime) -> Ended:
@@ -191,6 +190,7 @@ def _unheld(
     crashes: int | None = None,
 ) -> Change:
     """The change of a job by somebody who does not hold it."""
+    kept = job.crashes if crashes is None else crashes
     return Change(
         id=job.id,
         from_state=job.state,
@@ -201,11 +201,12 @@ def _unheld(
         visible_at=now if state == "queued" else job.visible_at,
         retry_count=job.retry_count if retry_count is None else retry_count,
         attempt=job.attempt,
-        crashes=job.crashes if crashes is None else crashes,
+        crashes=kept,
         started_at=started_at,
         ended_at=ended_at,
         result=None,
         error=job.error,
+        isolation=suspicion.isolation_of(job, kept),
     )
 
 
@@ -233,13 +234,14 @@ def _timed_out(ended: Ended, outcome: TimedOut, dice: Random) -> Change:
 
 
 def _lost(ended: Ended, outcome: Lost, dice: Random) -> Change:
-    claim, crashes = ended.claim, ended.claim.crashes + 1
-    if options.read(claim.options).delivery == "at_most_once":
+    claim, told = ended.claim, options.read(ended.claim.options)
+    if told.delivery == "at_most_once":
         return _lost_for_good(ended, outcome)
+    crashes = suspicion.charged(claim, begun=ended.started_at is not None)
     if claim.cancel_requested:
         return _finished(ended, "cancelled", reason="cancelled", error=outcome.cause, crashes=crashes)
-    if crashes >= POISON:
-        error = f"its process died under it {crashes} times"
+    if suspicion.is_poison(crashes, told.max_crashes):
+        error = f"its process died under it {crashes} times, the last {suspicion.DEATHS_ALONE} while it ran alone"
         return _finished(ended, "failed", reason="poison", error=error, crashes=crashes)
     return _again(ended, "queued", outcome.cause, 0.0, error=outcome.cause, crashes=crashes)
 
@@ -319,6 +321,7 @@ def _again(
     crashes: int | None = None,
 ) -> Change:
     claim, started_at = ended.claim, ended.started_at
+    kept = claim.crashes if crashes is None else crashes
     return Change(
         claim.id,
         "running",
@@ -329,9 +332,10 @@ def _again(
         ended.ended_at + timedelta(seconds=delay),
         claim.retry_count + retries,
         claim.attempt + (started_at is not None),
-        claim.crashes if crashes is None else crashes,
+        kept,
         started_at,
         ended.ended_at,
         None,
         error,
+        suspicion.isolation_of(claim, kept),
     )

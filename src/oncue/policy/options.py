@@ -10,6 +10,9 @@ from typing import Any
 from oncue.model import Delivery
 from oncue.policy.retry import DEFAULT_POLICY, Policy, from_stored
 
+FEWEST_CRASHES = 3
+"""The least that `max_crashes` can be: two deaths alone, and one before that to be suspected at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -17,6 +20,8 @@ class Options:
     timeout: float | None = None
     max_runtime: float | None = 3600.0
     retry: Policy = DEFAULT_POLICY
+    max_crashes: int | None = 5
+    """With how many deaths of its process a job is poison; None for never."""
 
     def stored(self) -> str:
         """Only what differs from the defaults above, which never change: most rows store nothing but braces."""
@@ -24,6 +29,7 @@ class Options:
             "delivery": self.delivery,
             "timeout": self.timeout,
             "max_runtime": self.max_runtime,
+            "max_crashes": self.max_crashes,
         }
         told = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         if self.retry != DEFAULTS.retry:
@@ -44,7 +50,8 @@ def read(text: str) -> Options:
     told = _told(text)
     if told is None:
         return Options(delivery="at_most_once")
-    return Options(_delivery(told), _seconds(told, "timeout"), _seconds(told, "max_runtime"), _retry(told.get("retry")))
+    limits = _seconds(told, "timeout"), _seconds(told, "max_runtime")
+    return Options(_delivery(told), *limits, _retry(told.get("retry")), _crashes(told))
 
 
 def _told(text: str) -> dict[str, Any] | None:
@@ -63,6 +70,12 @@ def _seconds(told: dict[str, Any], name: str) -> float | None:
     default: float | None = getattr(DEFAULTS, name)
     value = told.get(name, default)
     return value if value is None or (isinstance(value, int | float) and value >= 0) else default
+
+
+def _crashes(told: dict[str, Any]) -> int | None:
+    value = told.get("max_crashes", DEFAULTS.max_crashes)
+    is_limit = isinstance(value, int) and not isinstance(value, bool) and value >= FEWEST_CRASHES
+    return value if value is None or is_limit else DEFAULTS.max_crashes
 
 
 def _retry(told: Any) -> Policy:

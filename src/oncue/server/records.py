@@ -10,6 +10,7 @@ from typing import Any
 from oncue.control import AuditEntry, Stats, Token
 from oncue.model import Attempt, Job, Lease, Node, Queue, Revision, Schedule, Slot
 from oncue.operations import Handled
+from oncue.policy import options, suspicion
 from oncue.policy.audit import Audit, Fate
 from oncue.policy.explain import Explanation
 from oncue.policy.statuses import ALIASES as ALIASES
@@ -47,6 +48,8 @@ def job_record(job: Job) -> dict[str, Any]:
         "next_retry_at": instant(job.visible_at) if job.state == "retrying" else None,
         "max_runtime": job.max_runtime,
         "crashes": job.crashes,
+        "max_crashes": options.read(job.options).max_crashes,
+        "isolation": suspicion.NAMES[suspicion.isolation_of(job)],
         "claim_no": job.claim_no,
         "node_id": None if job.node_id is None else str(job.node_id),
         "claimed_at": instant(job.claimed_at),

@@ -8,11 +8,13 @@ from typing import TypeAlias
 
 from oncue.clock import Clock
 from oncue.control import Progress
+from oncue.engine.entrance import Door
 from oncue.engine.line import PROCESSES, Line
 from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
+from oncue.policy.suspicion import is_recorded
 from oncue.sim.history import History, outcome_event
 from oncue.sim.script import Act, Script
 from oncue.sim.timeline import Forget
@@ -51,6 +53,7 @@ class ScriptedExecutor:
         in_processes: Collection[str] = (),
         processes: int = 1,
         may_start: Callable[[], bool] = lambda: True,
+        entrance: Door | None = None,
     ) -> None:
         self.signal = Signal()
         self.concurrency = concurrency
@@ -66,6 +69,7 @@ class ScriptedExecutor:
         self._ended = ended
         self._may_start = may_start
         self._line = Line(in_processes)
+        self._entrance = Door() if entrance is None else entrance
         self._processes = processes if in_processes else concurrency
         if in_processes:
             self._line.allow(PROCESSES, processes, 0)
@@ -75,7 +79,7 @@ class ScriptedExecutor:
 
     @property
     def busy(self) -> int:
-        return len(self._running) + self._line.length
+        return len(self._running) + self.waiting
 
     @property
     def running(self) -> int:
@@ -83,7 +87,7 @@ class ScriptedExecutor:
 
     @property
     def waiting(self) -> int:
-        return self._line.length
+        return self._line.length + len(self._entrance)
 
     def submit(self, claims: list[Claim]) -> None:
         self._line.waiting.extend(claims)
@@ -91,14 +95,15 @@ class ScriptedExecutor:
 
     def claims(self) -> list[tuple[int, int]]:
         running = [place for place, attempt in self._running.items() if not attempt.reported]
-        return running + [(claim.id, claim.claim_no) for claim in self._line]
+        return running + [(claim.id, claim.claim_no) for claim in (*self._entrance, *self._line)]
 
     def allow(self, queue: str, most: int | None) -> None:
         self._line.allow(queue, most, self.running_in(queue))
         self._fill_seats()
 
     def running_in(self, queue: str) -> int:
-        return sum(attempt.claim.queue == queue for attempt in self._running.values())
+        seated = (*(attempt.claim for attempt in self._running.values()), *self._entrance)
+        return sum(claim.queue == queue for claim in seated)
 
     def held_in(self, queue: str) -> int:
         return self._line.waiting_in(queue)
@@ -130,18 +135,24 @@ class ScriptedExecutor:
             attempt.asked_to_stop = True
             if not attempt.act.stubborn:
                 self._cut(attempt, Cancelled())
-        for claim in self._line.remove(job_id, claim_no):
+        for claim in self._removed(job_id, claim_no):
             self._tell(claim, Cancelled(), None)
 
     def fence(self, job_id: int, claim_no: int) -> None:
         attempt = self._running.get((job_id, claim_no))
         if attempt is not None:
             self._cut(attempt, Released("fenced"))
-        for claim in self._line.remove(job_id, claim_no):
-            self._tell(claim, Released("fenced"), None)
+        self.withdraw(job_id, claim_no, "fenced")
+
+    def withdraw(self, job_id: int, claim_no: int, cause: str) -> None:
+        for claim in self._removed(job_id, claim_no):
+            self._tell(claim, Released(cause), None)
+
+    def _removed(self, job_id: int, claim_no: int) -> list[Claim]:
+        return self._line.remove(job_id, claim_no) or self._entrance.remove(job_id, claim_no)
 
     def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
-        for claim in self._line.drop(claimed_before):
+        for claim in (*self._line.drop(claimed_before), *self._entrance.drop(claimed_before)):
             self._tell(claim, Released(cause), None)
 
     def release_running(self, cause: str) -> None:
@@ -164,8 +175,23 @@ class ScriptedExecutor:
     def _fill_seats(self) -> None:
         if not self._may_start():
             self.release_waiting("lease_lost")
-        while len(self._running) < self.concurrency and (claim := self._line.take()) is not None:
+        while self._free > 0 and (claim := self._line.take()) is not None:
+            if claim.crashes:
+                self._entrance.knock(claim, lambda may, claim=claim: self._opened(claim, may))  # type: ignore[misc]
+            else:
+                self._start(claim)
+
+    @property
+    def _free(self) -> int:
+        return self.concurrency - len(self._running) - len(self._entrance)
+
+    def _opened(self, claim: Claim, may: bool | None) -> None:
+        if may and self._may_start():
             self._start(claim)
+            return
+        self._line.left(claim)
+        if may is not None:
+            self._tell(claim, Released("lease_lost" if may else "fenced"), None)
 
     def _start(self, claim: Claim) -> None:
         refused = refusal(claim, self._clock.now())
@@ -175,6 +201,7 @@ class ScriptedExecutor:
             return
         attempt = _Attempt(claim, self._script(claim), self._clock.monotonic())
         self._running[claim.id, claim.claim_no] = attempt
+        attempt.marked = is_recorded(claim)
         self.started_total += 1
         self.most_running = max(self.most_running, len(self._running))
         self._telemetry.emit("job.start", {"wait": 0.0}, claim=claim)

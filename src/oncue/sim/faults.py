@@ -115,7 +115,7 @@ class LoseReply:
 
 WRITES = (
     "claim", "apply", "decide", "beat", "renew", "acquire", "register", "bury", "declare_lost", "take_seats", "promote",
-    "mark_started", "release_parked", "fold_counters", "yield_lease", "leave", "prune", "age", "reserve",
+    "mark_started", "begin", "release_parked", "fold_counters", "yield_lease", "leave", "prune", "age", "reserve",
 )  # fmt: skip
 """What a node writes."""
 OFTEN = ("claim", "claim", "apply", "apply", "decide", "decide")

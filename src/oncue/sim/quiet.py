@@ -42,9 +42,9 @@ LONG = timedelta(minutes=10)
 CHORES = ("pruning", "folding", "aging")
 
 _WAITING = spelled_out("""
-select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0
+select exists (select 1 from oncue_jobs where state = 'queued' and isolation = 0
                                           and queue in (select value from json_each(:queues)))
-       or exists (select 1 from oncue_jobs where state = 'queued' and crashes > 0
+       or exists (select 1 from oncue_jobs where state = 'queued' and isolation > 0
                                              and queue in (select value from json_each(:queues))),
        exists (select 1 from oncue_jobs indexed by oncue_jobs_parked
                 where schedule_id is not null and state = 'scheduled' and visible_at = 253370764800000000),
@@ -358,4 +358,4 @@ def _is_well(member: Member) -> bool:
 
 
 def _has_room(member: Member) -> bool:
-    return member.executor.running < member.executor.concurrency
+    return member.executor.running < member.executor.concurrency and not member.worker.hands.closed

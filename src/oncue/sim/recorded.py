@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
-from oncue.model import Change, Claim, Decided, Job, Lane, Lease, Node, Receipt, Revised, Schedule, Step
+from oncue.model import Change, Claim, Decided, Job, Lane, Lease, Node, Receipt, Revised, Schedule, Started, Step
 from oncue.sim.history import (
     History,
     change_event,
@@ -96,6 +96,11 @@ class Recorded(Layer):
     async def _note_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
         for claim in claims:
             self._add("claim", **claim_event(claim))
+
+    async def _note_begin(self, took: list[bool], started: list[Started]) -> None:
+        for told, accepted in zip(started, took, strict=True):
+            if accepted:
+                self._add("begin", id=told.id, claim_no=told.claim_no)
 
     async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any) -> None:
         for change, accepted in zip(changes, took, strict=True):

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from oncue import identity
 from oncue.clock import Clock, DatabaseClock, VirtualClock
+from oncue.engine.entrance import Door
 from oncue.engine.node import Pace, WorkerNode
 from oncue.engine.service import Service
 from oncue.engine.timekeeper import Timekeeper
@@ -148,12 +149,12 @@ class World:
             lambda _, __, told: self.history.add(label, "start", **start_event(told["claim"])), "job.start"
         )
 
-        def executor(ended: Callable[[Ended], None]) -> ScriptedExecutor:
+        def executor(ended: Callable[[Ended], None], entrance: Door) -> ScriptedExecutor:
             return ScriptedExecutor(
                 clock, self.history, label, telemetry, self._concurrency, self._script,
                 lambda delay, action: self.driver.later_on(member, delay, action), lambda: self._die(name), ended,
                 in_processes=self.crew.in_processes, processes=self.crew.processes,
-                may_start=lambda: worker.may_start(),
+                may_start=lambda: worker.may_start(), entrance=entrance,
             )  # fmt: skip
 
         def lapsed(why: str) -> None:

@@ -106,7 +106,8 @@ class Store(Ledger, Desk, Protocol):
         limit: int,
         now: datetime,
         *,
-        suspect: bool,
+        few: int = 0,
+        alone: datetime | None = None,
         rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
         """Take up to `limit` queued jobs of these queues and tasks: priority first, then age.
@@ -115,9 +116,11 @@ class Store(Ledger, Desk, Protocol):
         limited queue that it does not know of it gets none.
 
         Nothing comes from a paused queue, and nothing goes to a node whose lease is over or that has to stand by
-        because another one is exclusive. Jobs under suspicion
-        (`crashes` > 0) come one at a time, beside the others (so that they need not age), and only if `suspect`
-        allows it.
+        because another one is exclusive.
+
+        Jobs that are kept apart (`isolation`) come before the others, so that they need not age: up to `few` of those
+        that run in a cohort, or one that runs alone, if it could have been claimed since the instant `alone`. That one
+        comes without any others, and its maximum runtime counts from when it begins.
         """
         ...
 
@@ -141,6 +144,13 @@ class Store(Ledger, Desk, Protocol):
 
     async def mark_started(self, started: Sequence[Started]) -> list[int]:
         """Show on the rows when attempts that take a while began. The jobs that another session holds: not on these."""
+        ...
+
+    async def begin(self, started: Sequence[Started]) -> list[bool | None]:
+        """Write down that these attempts begin, before they do. True where the claim still held, in order.
+
+        None: another session holds the row, so that nothing was written.
+        """
         ...
 
     async def held(self, node: UUID) -> list[Holding]:
@@ -237,6 +247,10 @@ class Store(Ledger, Desk, Protocol):
 
     async def bury(self, now: datetime) -> list[Node]:
         """Declare the nodes lost whose lease is over; from here on they cannot renew it."""
+        ...
+
+    async def next_lease_end(self) -> datetime | None:
+        """When the first lease ends of those nodes that were not declared lost, or when it ended."""
         ...
 
     async def leave(self, node: UUID, now: datetime) -> None:

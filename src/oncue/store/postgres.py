@@ -222,12 +222,13 @@ class PostgresStore(PostgresDesk):
         limit: int,
         now: datetime,
         *,
-        suspect: bool,
+        few: int = 0,
+        alone: datetime | None = None,
         rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
         known = rooms or {}
         rows = await self._fetch(
-            "claim", node, queues, tasks, limit, now, suspect, [known.get(queue) for queue in queues]
+            "claim", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone
         )
         return [Claim(*row) for row in rows]
 
@@ -288,6 +289,12 @@ class PostgresStore(PostgresDesk):
             return []
         columns = (list(column) for column in zip(*sorted(started), strict=True))
         return [row[0] for row in await self._fetch_past_locks("mark_started", *columns)]
+
+    async def begin(self, started: Sequence[Started]) -> list[bool | None]:
+        columns = (list(column) for column in zip(*sorted(started), strict=True))
+        rows = await self._fetch_past_locks("begin", *columns)
+        begun = {(job_id, claim_no): None if locked else True for job_id, claim_no, locked in rows}
+        return [begun.get((told.id, told.claim_no), False) for told in started]
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(*row) for row in await self._fetch("held", node)]
@@ -392,6 +399,11 @@ class PostgresStore(PostgresDesk):
 
     async def bury(self, now: datetime) -> list[Node]:
         return [node_of(row) for row in await self._fetch_past_locks("bury", now)]
+
+    async def next_lease_end(self) -> datetime | None:
+        rows = await self._fetch("next_lease_end")
+        found: datetime | None = rows[0][0]
+        return found
 
     async def leave(self, node: UUID, now: datetime) -> None:
         await self._fetch("leave", node, now)

@@ -141,36 +141,55 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 -- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
 -- The limit is a subquery so that the planner does not know it: knowing it, and statistics from when about as many
 -- jobs waited, it would read and sort all of them, which takes 20 times as long once 50,000 wait.
-with claimed as (
+-- Those that are kept apart come first: one that wants the node for itself ($8), with nothing beside it, or else a few
+-- ($6) that count among the rest. Both parts of the condition on `isolation` are wanted: the first is the index's.
+with open (queue, room) as materialized (
+    select wanted.queue, wanted.room from unnest($2::text[], $7::int[]) as wanted (queue, room)
+     where not exists (select from oncue_queues
+                        where name = wanted.queue and (paused_at is not null or (
+                              wanted.room is null and (global_limit is not null or node_limit is not null))))
+       and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
+       and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1 and expires_at > $5)
+), alone as materialized (
+    select best.id from open
+     cross join lateral (
+           select id, priority, order_at from oncue_jobs
+            where state = 'queued' and isolation > 0 and isolation = 2 and queue = open.queue
+              and task = any($3::text[]) and visible_at <= $8::timestamptz
+            order by priority desc, order_at, id limit (select least(1, open.room))
+              for update skip locked) as best
+     order by best.priority desc, best.order_at, best.id limit 1
+), few as materialized (
+    select best.id, open.queue from open
+     cross join lateral (
+           select id, priority, order_at from oncue_jobs
+            where state = 'queued' and isolation > 0 and isolation = 1 and queue = open.queue
+              and task = any($3::text[])
+            order by priority desc, order_at, id limit (select least($6::int, open.room))
+              for update skip locked) as best
+     where not exists (select from alone)
+     order by best.priority desc, best.order_at, best.id limit (select least($6::int, $4::int))
+), claimed as (
     update oncue_jobs
-       set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5, run_until = $5 + max_runtime,
+       set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
+           -- One that waits for its node to be empty has its time counted from when it begins.
+           run_until = case when isolation < 2 then $5 + max_runtime end,
            updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null
      where id = any(
-               array(select best.id from unnest($2::text[], $7::int[]) as wanted (queue, room)
-                      cross join lateral (
-                            select id, priority, order_at from oncue_jobs
-                             where state = 'queued' and crashes = 0 and queue = wanted.queue and task = any($3::text[])
-                             order by priority desc, order_at, id limit (select least($4::int, wanted.room))
-                               for update skip locked) as best
-                      where not exists (select from oncue_queues
-                                         where name = wanted.queue and (paused_at is not null or (
-                                               wanted.room is null and (global_limit is not null or node_limit is not null))))
-                        and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
-                        and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1
-                                        and expires_at > $5)
-                      order by best.priority desc, best.order_at, best.id limit $4)
-               || array(select id from oncue_jobs
-                         where state = 'queued' and crashes > 0 and queue = any($2::text[]) and task = any($3::text[])
-                           and not exists (select from oncue_queues
-                                             join unnest($2::text[], $7::int[]) as wanted (queue, room)
-                                               on name = wanted.queue
-                                            where name = oncue_jobs.queue and (paused_at is not null or (
-                                                  room is null and (global_limit is not null or node_limit is not null))))
-                           and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
-                           and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1
-                                           and expires_at > $5)
-                         order by priority desc, order_at, id
-                         limit case when $6 then 1 else 0 end for update skip locked))
+               array(select id from alone)
+               || array(select id from few)
+               || array(select best.id from open
+                         cross join lateral (
+                               select id, priority, order_at from oncue_jobs
+                                where state = 'queued' and isolation = 0 and queue = open.queue
+                                  and task = any($3::text[])
+                                order by priority desc, order_at, id
+                                limit (select greatest(least($4::int, open.room - count(*)), 0) from few
+                                        where few.queue = open.queue)
+                                  for update skip locked) as best
+                         where not exists (select from alone)
+                         order by best.priority desc, best.order_at, best.id
+                         limit (select $4::int - count(*) from few)))
     returning {claim}, order_at
 )
 select {claim_out} from claimed order by priority desc, order_at, id;
@@ -178,9 +197,9 @@ select {claim_out} from claimed order by priority desc, order_at, id;
 -- name: _change
 select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
                          $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
-                         $15::text[]) with ordinality
+                         $15::text[], $16::int[]) with ordinality
         as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
-              ended_at, result, error, ordinal)
+              ended_at, result, error, isolation, ordinal)
 
 -- name: _applied
 update oncue_jobs j
@@ -188,7 +207,8 @@ update oncue_jobs j
            -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
            visible_at = case when j.cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
                              then least(c.visible_at, $1) else c.visible_at end,
-           attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result::json,
+           attempt = c.attempt, crashes = c.crashes, isolation = c.isolation, started_at = c.started_at,
+           result = c.result::json,
            error = c.error, updated_at = $1, run_until = null,
            finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
            cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
@@ -230,16 +250,16 @@ select coalesce(array_agg(ordinal), '{}') from done;
 -- name: apply_noted
 -- The same by hand: with the lines of the audit log, and, for a schedule's job that runs again, on its version.
 with held as (
-    update oncue_schedules set version = version + 1 where id = $21::bigint and version = $22::bigint returning id
+    update oncue_schedules set version = version + 1 where id = $22::bigint and version = $23::bigint returning id
 ), change as (
     {_change}
 ), done as (
     {_applied}
-     where j.id = any($2::bigint[]) and ($21::bigint is null or exists (select from held)) and {_guarded}
+     where j.id = any($2::bigint[]) and ($22::bigint is null or exists (select from held)) and {_guarded}
 ), {_recorded}, noted as (
     insert into oncue_audit (at, actor, action, subject, before, after)
     select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
-      from unnest($16::text[], $17::text[], $18::text[], $19::text[], $20::text[]) with ordinality
+      from unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::text[]) with ordinality
         as n (actor, action, subject, before, after, ordinal)
       join done on done.ordinal = n.ordinal
      where n.actor is not null order by n.ordinal
@@ -297,6 +317,29 @@ with free (ids) as materialized (
 select j.id from oncue_jobs j cross join free
  where j.id = any($1::bigint[]) and j.state || '' = 'running' and j.id <> all(free.ids);
 
+-- name: begin
+-- As in `mark_started`, but before they begin, and their time counts from here.
+update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])],
+       run_until = ($3::timestamptz[])[width_bucket(id, $1::bigint[])] + max_runtime
+ where id = any($1::bigint[]) and state || '' = 'running' and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
+returning id, claim_no, false;
+
+-- name: begin_free
+-- Past the rows that another session holds, which come last, marked as such.
+with free (ids) as materialized (
+    select array(select id from oncue_jobs where id = any($1::bigint[]) order by id for no key update skip locked)
+), begun as (
+    update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])],
+           run_until = ($3::timestamptz[])[width_bucket(id, $1::bigint[])] + max_runtime
+     where id = any((select ids from free)::bigint[]) and state || '' = 'running'
+       and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
+    returning id, claim_no
+)
+select id, claim_no, false from begun
+union all
+select j.id, j.claim_no, true from oncue_jobs j cross join free
+ where j.id = any($1::bigint[]) and j.state || '' = 'running' and j.id <> all(free.ids);
+
 -- name: held
 select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = $1;
 
@@ -338,16 +381,16 @@ select {job} from oncue_jobs
 -- name: lanes
 -- The lanes in use, read off the head of each (queue, priority) in the claim index: no scan.
 with recursive lane (queue, priority) as (
-    (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0
+    (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
       order by queue, priority desc limit 1)
     union all
     select head.queue, head.priority from lane
      cross join lateral (
          (select queue, priority from oncue_jobs
-           where state = 'queued' and crashes = 0 and queue = lane.queue and priority < lane.priority
+           where state = 'queued' and isolation = 0 and queue = lane.queue and priority < lane.priority
            order by queue, priority desc limit 1)
          union all
-         (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 and queue > lane.queue
+         (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 and queue > lane.queue
            order by queue, priority desc limit 1)
          limit 1) as head
 )
@@ -356,7 +399,7 @@ select queue, priority from lane where priority < 100 order by priority desc;
 -- name: age
 update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, updated_at = $6
  where id = any(array(select id from oncue_jobs
-                       where state = 'queued' and crashes = 0 and queue = $2 and priority = $3 and order_at <= $4
+                       where state = 'queued' and isolation = 0 and queue = $2 and priority = $3 and order_at <= $4
                          and greatest(created_at, visible_at) <= $4 and age_round < $1
                        order by order_at, id limit (select $7::int) for update skip locked))
    and state = 'queued';
@@ -434,9 +477,9 @@ select count(*) from taken;
 
 -- name: depth
 select queue, priority, count(*) from (
-    (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 limit $1)
+    (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 limit $1)
     union all
-    (select queue, priority from oncue_jobs where state = 'queued' and crashes > 0 limit $1)) as sample
+    (select queue, priority from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as sample
  group by queue, priority order by queue, priority;
 
 -- name: prioritize
@@ -474,9 +517,9 @@ select name, paused_at, global_limit, node_limit from oncue_queues;
 -- name: live_counts
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
 select queue, 'queued' as state, count(*) from (
-    (select queue from oncue_jobs where state = 'queued' and crashes = 0 limit $1)
+    (select queue from oncue_jobs where state = 'queued' and isolation = 0 limit $1)
     union all
-    (select queue from oncue_jobs where state = 'queued' and crashes > 0 limit $1)) as waiting group by queue
+    (select queue from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as waiting group by queue
 union all
 select queue, 'running', count(*) from (
     select queue from oncue_jobs where state = 'running' limit $1) as running group by queue
@@ -507,6 +550,9 @@ update oncue_nodes set beat_at = $2, expires_at = $3, beat_no = $4
 
 -- name: bury
 update oncue_nodes set lost_at = $1 where lost_at is null and expires_at <= $1 returning {node};
+
+-- name: next_lease_end
+select min(expires_at) from oncue_nodes where lost_at is null;
 
 -- name: bury_free
 -- Past the nodes whose rows another session holds.

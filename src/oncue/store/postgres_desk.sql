@@ -21,9 +21,9 @@ select from took;
 select q.name, q.global_limit, q.node_limit, q.version,
        -- Each half in the words of its index: asked for as one they would be looked for in the whole table.
        exists (select from oncue_jobs j
-                where j.state = 'queued' and j.crashes = 0 and j.queue = q.name and j.task = any($2::text[]))
+                where j.state = 'queued' and j.isolation = 0 and j.queue = q.name and j.task = any($2::text[]))
        or exists (select from oncue_jobs j
-                   where j.state = 'queued' and j.crashes > 0 and j.queue = q.name and j.task = any($2::text[])),
+                   where j.state = 'queued' and j.isolation > 0 and j.queue = q.name and j.task = any($2::text[])),
        s.node_id, s.seats, s.wanted
   from oncue_queues q
   left join (oncue_seats s join oncue_nodes n on n.id = s.node_id and n.lost_at is null) on s.queue = q.name
@@ -89,26 +89,26 @@ select sampled_at, counts from oncue_sample;
 -- The lanes in use are read off their heads, as in `lanes`. What is due and was promoted by nobody waits, too. What runs
 -- is little, and read as a whole.
 with recursive lane (queue, priority) as (
-    (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0
+    (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
       order by queue, priority desc limit 1)
     union all
     select head.queue, head.priority from lane
      cross join lateral (
          (select queue, priority from oncue_jobs
-           where state = 'queued' and crashes = 0 and queue = lane.queue and priority < lane.priority
+           where state = 'queued' and isolation = 0 and queue = lane.queue and priority < lane.priority
            order by queue, priority desc limit 1)
          union all
-         (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0 and queue > lane.queue
+         (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 and queue > lane.queue
            order by queue, priority desc limit 1)
          limit 1) as head
 ), waiting (queue, since) as (
     select lane.queue, head.since from lane
      cross join lateral (
          select greatest(created_at, visible_at) as since from oncue_jobs
-          where state = 'queued' and crashes = 0 and queue = lane.queue and priority = lane.priority
+          where state = 'queued' and isolation = 0 and queue = lane.queue and priority = lane.priority
           order by order_at, id limit (select $2::int)) as head
     union all
-    (select queue, greatest(created_at, visible_at) from oncue_jobs where state = 'queued' and crashes > 0
+    (select queue, greatest(created_at, visible_at) from oncue_jobs where state = 'queued' and isolation > 0
       limit (select $2::int))
     union all
     (select queue, visible_at from oncue_jobs where state in ('scheduled', 'retrying') and visible_at <= $1

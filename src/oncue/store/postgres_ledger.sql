@@ -353,6 +353,6 @@ update oncue_nodes set lost_at = $2 where id = $1 and lost_at is null returning 
 -- name: ahead
 select count(*) from (
     select from oncue_jobs
-     where state = 'queued' and crashes = 0 and queue = $1
+     where state = 'queued' and isolation = 0 and queue = $1
        and (priority > $2 or (priority = $2 and (order_at, id) < ($3, $4)))
      limit (select $5::int)) as before;

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -230,7 +231,8 @@ class SqliteStore(SqliteDesk):
         limit: int,
         now: datetime,
         *,
-        suspect: bool,
+        few: int = 0,
+        alone: datetime | None = None,
         rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
         if not self._found_some and not await self._reader.read(self._is_any_queued):
@@ -242,17 +244,18 @@ class SqliteStore(SqliteDesk):
             "queues": json.dumps(list(queues)),
             "tasks": json.dumps(list(tasks)),
             "rooms": json.dumps(rooms),
+            "alone": values.micros_or_none(alone),
         }
         # Looking costs no lock: an idle worker writes nothing. While claims find something, it need not look first.
         if not self._found_some:
             self._found_some = bool(
-                await self._reader.read(lambda connection: self._best(connection, lookup, limit, rooms, suspect))
+                await self._reader.read(lambda connection: self._best(connection, lookup, limit, rooms, few))
             )
         if not self._found_some:
             return []
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, limit, rooms, suspect))}
+            taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, limit, rooms, few))}
             connection.execute(self._sql["take"], taken)
             return rows_of(connection, self._sql["taken"], taken)
 
@@ -270,17 +273,32 @@ class SqliteStore(SqliteDesk):
         lookup: dict[str, Any],
         limit: int,
         rooms: Mapping[str, int],
-        suspect: bool,
+        few: int,
     ) -> list[int]:
-        found: list[tuple[int, int, int]] = []
-        suspects: list[tuple[int, int, int]] = []
-        for (name,) in connection.execute(self._sql["open_queues"], lookup).fetchall():
-            few = {**lookup, "queue": name, "limit": min(limit, rooms.get(name, limit))}
-            found += rows_of(connection, self._sql["best"], few)
-            if suspect:
-                suspects += rows_of(connection, self._sql["suspect"], few)
-        best = sorted(found)[:limit] + sorted(suspects)[:1]
-        return [job_id for _, _, job_id in best]
+        queues = [name for (name,) in connection.execute(self._sql["open_queues"], lookup).fetchall()]
+        if any(connection.execute(self._sql["any_restricted"]).fetchone()):
+            if alone := self._ranked(connection, "alone", lookup, dict.fromkeys(queues, 1)):
+                return [job_id for _, _, job_id, _ in alone[:1]]
+            apart = self._ranked(connection, "few", lookup, {name: min(few, rooms.get(name, few)) for name in queues})
+        else:
+            apart = []
+        apart = apart[: min(few, limit)]
+        taken = Counter(name for *_, name in apart)
+        limit -= len(apart)
+        most = {name: min(limit, rooms[name] - taken[name]) if name in rooms else limit for name in queues}
+        best = self._ranked(connection, "best", lookup, most)[:limit]
+        return [job_id for _, _, job_id, _ in (*apart, *best)]
+
+    def _ranked(
+        self, connection: sqlite3.Connection, name: str, lookup: dict[str, Any], most: Mapping[str, int]
+    ) -> list[tuple[int, int, int, str]]:
+        """The best of each queue, so many at most, best first: priority (less it), age, id and queue."""
+        found: list[tuple[int, int, int, str]] = []
+        for queue, limit in most.items():
+            if limit > 0:
+                rows = rows_of(connection, self._sql[name], {**lookup, "queue": queue, "limit": limit})
+                found += [(priority, order_at, job_id, queue) for priority, order_at, job_id in rows]
+        return sorted(found)
 
     async def apply(
         self,
@@ -346,6 +364,15 @@ class SqliteStore(SqliteDesk):
         rows = [(mark.id, mark.claim_no, values.micros(mark.started_at)) for mark in started]
         await self._write("mark_started", started=json.dumps(rows))
         return []
+
+    async def begin(self, started: Sequence[Started]) -> list[bool | None]:
+        rows = [(told.id, told.claim_no, values.micros(told.started_at)) for told in started]
+
+        def work(connection: sqlite3.Connection) -> set[tuple[int, int]]:
+            return set(connection.execute(self._sql["begin"], {"started": json.dumps(rows)}).fetchall())
+
+        begun = await self._writer.write(work)
+        return [(told.id, told.claim_no) in begun for told in started]
 
     async def held(self, node: UUID) -> list[Holding]:
         return [Holding(row[0], row[1], bool(row[2])) for row in await self._rows("held", node=str(node))]
@@ -466,6 +493,9 @@ class SqliteStore(SqliteDesk):
             return connection.execute(self._sql["bury"], {"now": values.micros(now)}).fetchall()
 
         return [values.node(row) for row in await self._writer.write(work)]
+
+    async def next_lease_end(self) -> datetime | None:
+        return values.instant_or_none(await self._value("next_lease_end"))
 
     async def leave(self, node: UUID, now: datetime) -> None:
         parameters = {"node": str(node), "now": values.micros(now)}

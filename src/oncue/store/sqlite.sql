@@ -131,8 +131,11 @@ update oncue_jobs set state = 'queued', updated_at = :now
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 
 -- name: any_queued
-select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and crashes = 0)
-    or exists (select 1 from oncue_jobs indexed by oncue_jobs_suspects where state = 'queued' and crashes > 0);
+select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and isolation = 0)
+    or exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0);
+
+-- name: any_restricted
+select exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0);
 
 -- name: open_queues
 select value from json_each(:queues) as wanted
@@ -146,18 +149,29 @@ select value from json_each(:queues) as wanted
 -- name: best
 select json_group_array(json_array(-priority, order_at, id)) from (
     select priority, order_at, id from oncue_jobs indexed by oncue_jobs_claimable
-     where state = 'queued' and crashes = 0 and queue = :queue and task in (select value from json_each(:tasks))
+     where state = 'queued' and isolation = 0 and queue = :queue and task in (select value from json_each(:tasks))
      order by priority desc, order_at, id limit :limit);
 
--- name: suspect
+-- name: few
+-- Both parts of the condition on `isolation` are wanted: the first is the index's.
 select json_group_array(json_array(-priority, order_at, id)) from (
-    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_suspects
-     where state = 'queued' and crashes > 0 and queue = :queue and task in (select value from json_each(:tasks))
-     order by priority desc, order_at, id limit 1);
+    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
+     where state = 'queued' and isolation > 0 and isolation = 1 and queue = :queue
+       and task in (select value from json_each(:tasks))
+     order by priority desc, order_at, id limit :limit);
+
+-- name: alone
+select json_group_array(json_array(-priority, order_at, id)) from (
+    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
+     where state = 'queued' and isolation > 0 and isolation = 2 and queue = :queue
+       and task in (select value from json_each(:tasks)) and visible_at <= :alone
+     order by priority desc, order_at, id limit :limit);
 
 -- name: take
 update oncue_jobs
-   set state = 'running', claim_no = claim_no + 1, node_id = :node, claimed_at = :now, run_until = :now + max_runtime,
+   set state = 'running', claim_no = claim_no + 1, node_id = :node, claimed_at = :now,
+       -- One that waits for its node to be empty has its time counted from when it begins.
+       run_until = case when isolation < 2 then :now + max_runtime end,
        updated_at = :now, started_at = null, finished_at = null, reason = null, result = null, error = null
  where id in (select value from json_each(:ids)) and state = 'queued';
 
@@ -186,7 +200,7 @@ delete from temp.change;
 -- name: load_changes
 insert into temp.change
 select key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-       value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13
+       value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14
   from json_each(:changes);
 
 -- name: drop_stale_changes
@@ -217,8 +231,8 @@ update oncue_jobs
        -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
        visible_at = case when cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
                          then min(c.visible_at, :now) else c.visible_at end,
-       attempt = c.attempt, crashes = c.crashes, started_at = c.started_at, result = c.result, error = c.error,
-       updated_at = :now, run_until = null,
+       attempt = c.attempt, crashes = c.crashes, isolation = c.isolation, started_at = c.started_at,
+       result = c.result, error = c.error, updated_at = :now, run_until = null,
        finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
        cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
        -- Whoever starts a finished job over does not mind that it is late.
@@ -233,6 +247,13 @@ select json_group_array(ordinal) from temp.change;
 update oncue_jobs set started_at = s.started_at
   from (select value ->> 0 as id, value ->> 1 as claim_no, value ->> 2 as started_at from json_each(:started)) as s
  where oncue_jobs.id = s.id and oncue_jobs.state = 'running' and oncue_jobs.claim_no = s.claim_no;
+
+-- name: begin
+-- As in `mark_started`, but before they begin, and their time counts from here.
+update oncue_jobs set started_at = s.started_at, run_until = s.started_at + max_runtime
+  from (select value ->> 0 as id, value ->> 1 as claim_no, value ->> 2 as started_at from json_each(:started)) as s
+ where oncue_jobs.id = s.id and oncue_jobs.state = 'running' and oncue_jobs.claim_no = s.claim_no
+returning oncue_jobs.id, oncue_jobs.claim_no;
 
 -- name: held
 select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = :node;
@@ -276,17 +297,17 @@ select {job} from oncue_jobs
 -- name: lanes
 -- The lanes in use, read off the head of each (queue, priority) in the claim index: no scan.
 with recursive lane (queue, priority) as (
-    select * from (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0
+    select * from (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
                     order by queue, priority desc limit 1)
     union all
     select coalesce(same.queue, next.queue), coalesce(same.priority, next.priority)
       from lane
       left join oncue_jobs same on same.id = (
            select id from oncue_jobs
-            where state = 'queued' and crashes = 0 and queue = lane.queue and priority < lane.priority
+            where state = 'queued' and isolation = 0 and queue = lane.queue and priority < lane.priority
             order by queue, priority desc limit 1)
       left join oncue_jobs next on same.id is null and next.id = (
-           select id from oncue_jobs where state = 'queued' and crashes = 0 and queue > lane.queue
+           select id from oncue_jobs where state = 'queued' and isolation = 0 and queue > lane.queue
             order by queue, priority desc limit 1)
      where coalesce(same.id, next.id) is not null
 )
@@ -295,7 +316,7 @@ select queue, priority from lane where priority < 100 order by priority desc;
 -- name: age
 update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_no, updated_at = :now
  where id in (select id from oncue_jobs indexed by oncue_jobs_claimable
-               where state = 'queued' and crashes = 0 and queue = :queue and priority = :priority
+               where state = 'queued' and isolation = 0 and queue = :queue and priority = :priority
                  and order_at <= :waiting_since and max(created_at, visible_at) <= :waiting_since
                  and age_round < :round_no
                order by order_at, id limit :limit);
@@ -332,10 +353,10 @@ delete from oncue_counter_deltas where id in (select id from oncue_counter_delta
 -- name: depth
 select queue, priority, count(*) from (
     select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_claimable
-                    where state = 'queued' and crashes = 0 limit :limit)
+                    where state = 'queued' and isolation = 0 limit :limit)
     union all
-    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_suspects
-                    where state = 'queued' and crashes > 0 limit :limit))
+    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_restricted
+                    where state = 'queued' and isolation > 0 limit :limit))
  group by queue, priority order by queue, priority;
 
 -- name: prioritize
@@ -360,10 +381,10 @@ select name, paused_at, global_limit, node_limit from oncue_queues;
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
 select queue, 'queued', count(*) from (
     select * from (select queue from oncue_jobs indexed by oncue_jobs_claimable
-                    where state = 'queued' and crashes = 0 limit :limit)
+                    where state = 'queued' and isolation = 0 limit :limit)
     union all
-    select * from (select queue from oncue_jobs indexed by oncue_jobs_suspects
-                    where state = 'queued' and crashes > 0 limit :limit)) group by queue
+    select * from (select queue from oncue_jobs indexed by oncue_jobs_restricted
+                    where state = 'queued' and isolation > 0 limit :limit)) group by queue
 union all
 select queue, 'running', count(*) from (
     select queue from oncue_jobs indexed by oncue_jobs_running where state = 'running' limit :limit) group by queue
@@ -402,6 +423,9 @@ select high_water from oncue_clock;
 
 -- name: bury
 update oncue_nodes set lost_at = :now where lost_at is null and expires_at <= :now returning {node};
+
+-- name: next_lease_end
+select min(expires_at) from oncue_nodes where lost_at is null;
 
 -- name: leave
 update oncue_nodes set lost_at = coalesce(lost_at, :now), left_at = :now where id = :node;

@@ -16,10 +16,10 @@ insert into oncue_queues (name, global_limit, node_limit, version) values (:queu
 -- name: seating
 select q.name, q.global_limit, q.node_limit, q.version,
        exists (select 1 from oncue_jobs j indexed by oncue_jobs_claimable
-                where j.state = 'queued' and j.crashes = 0 and j.queue = q.name
+                where j.state = 'queued' and j.isolation = 0 and j.queue = q.name
                   and j.task in (select value from json_each(:tasks)))
-       or exists (select 1 from oncue_jobs j indexed by oncue_jobs_suspects
-                   where j.state = 'queued' and j.crashes > 0 and j.queue = q.name
+       or exists (select 1 from oncue_jobs j indexed by oncue_jobs_restricted
+                   where j.state = 'queued' and j.isolation > 0 and j.queue = q.name
                      and j.task in (select value from json_each(:tasks))),
        s.node_id, s.seats, s.wanted
   from oncue_queues q
@@ -65,28 +65,28 @@ select sampled_at, counts from oncue_sample;
 -- The lanes in use are read off their heads, as in `lanes`. What is due and was promoted by nobody waits, too. What runs
 -- is little, and read as a whole.
 with recursive lane (queue, priority) as (
-    select * from (select queue, priority from oncue_jobs where state = 'queued' and crashes = 0
+    select * from (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
                     order by queue, priority desc limit 1)
     union all
     select coalesce(same.queue, next.queue), coalesce(same.priority, next.priority)
       from lane
       left join oncue_jobs same on same.id = (
            select id from oncue_jobs
-            where state = 'queued' and crashes = 0 and queue = lane.queue and priority < lane.priority
+            where state = 'queued' and isolation = 0 and queue = lane.queue and priority < lane.priority
             order by queue, priority desc limit 1)
       left join oncue_jobs next on same.id is null and next.id = (
-           select id from oncue_jobs where state = 'queued' and crashes = 0 and queue > lane.queue
+           select id from oncue_jobs where state = 'queued' and isolation = 0 and queue > lane.queue
             order by queue, priority desc limit 1)
      where coalesce(same.id, next.id) is not null
 ), waiting (queue, since) as (
     select queue, (select min(since) from (
                select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_claimable
-                where state = 'queued' and crashes = 0 and queue = lane.queue and priority = lane.priority
+                where state = 'queued' and isolation = 0 and queue = lane.queue and priority = lane.priority
                 order by order_at, id limit :heads))
       from lane
     union all
-    select * from (select queue, max(created_at, visible_at) from oncue_jobs indexed by oncue_jobs_suspects
-                    where state = 'queued' and crashes > 0 limit :heads)
+    select * from (select queue, max(created_at, visible_at) from oncue_jobs indexed by oncue_jobs_restricted
+                    where state = 'queued' and isolation > 0 limit :heads)
     union all
     select * from (select queue, visible_at from oncue_jobs indexed by oncue_jobs_later
                     where state in ('scheduled', 'retrying') and visible_at <= :now order by visible_at limit :heads)

@@ -247,7 +247,7 @@ update oncue_nodes set lost_at = :now where id = :node and lost_at is null;
 -- name: ahead
 select count(*) from (
     select 1 from oncue_jobs indexed by oncue_jobs_claimable
-     where state = 'queued' and crashes = 0 and queue = :queue
+     where state = 'queued' and isolation = 0 and queue = :queue
        and (priority > :priority or (priority = :priority and (order_at, id) < (:order_at, :id)))
      limit :limit);
 

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 from oncue.clock import Clock
@@ -51,6 +52,9 @@ class Seat:
 
     def submit(self, claims: list[Claim]) -> None:
         raise NotImplementedError("a test hands its jobs over one by one, with `attempt`")
+
+    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
+        """Nothing waits here."""
 
     def running_in(self, queue: str) -> int:
         return 0

@@ -96,5 +96,5 @@ class InlineWorker:
                 break
 
     async def _claimed(self, queues: list[str], tasks: list[str]) -> Claim | None:
-        claims = await self._store.claim(NODE, queues, tasks, 1, self._clock.now(), suspect=False)
+        claims = await self._store.claim(NODE, queues, tasks, 1, self._clock.now())
         return claims[0] if claims else None

@@ -76,7 +76,7 @@ def poison_for_ever(patch: Patch) -> None:
 )
 def suspects_together(patch: Patch) -> None:
     async def trusting(self: SqliteStore, node: UUID, *rest: Any, suspect: bool, **kept: Any) -> list[Claim]:
-        claims: list[Claim] = await claim(self, node, *rest, suspect=True, **kept)
+        claims: list[Claim] = await claim(self, node, *rest, **kept)
         return claims
 
     claim = patch.replace(SqliteStore, "claim", trusting)

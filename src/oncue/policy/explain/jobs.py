@@ -11,7 +11,8 @@ from oncue.policy import options
 from oncue.policy.aging import Rules, next_round
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
 from oncue.policy.explain.remarks import Explanation, Remark, counted, error_line, instant, length, when
-from oncue.policy.lifecycle import BY_HAND, POISON, too_late
+from oncue.policy.lifecycle import BY_HAND, too_late
+from oncue.policy.suspicion import ALONE, COHORT, DEATHS_ALONE, IN_COHORT, PATIENCE_SECONDS, isolation_of
 
 MOST_COUNTED = 10_000
 """Where the count of the jobs ahead ends."""
@@ -102,8 +103,9 @@ def _waits_for_its_turn(facts: JobFacts) -> list[Remark]:
 def _queued(facts: JobFacts) -> list[Remark]:
     """A job that is due. If nothing at all is in its way, that is said."""
     hopeless = [*_to_be_cancelled(facts), *_too_late(facts)]
-    in_the_way = [*hopeless, *_blocked(facts), *_suspect(facts), *_behind(facts), *_seats(facts)]
-    return [*(in_the_way or [_claimable(facts)]), *_must_start(facts), *_priority(facts)]
+    apart, suspected = (_suspect(facts), []) if isolation_of(facts.job) else ([], _suspect(facts))
+    in_the_way = [*hopeless, *_blocked(facts), *apart, *_behind(facts), *_seats(facts)]
+    return [*(in_the_way or [_claimable(facts)]), *suspected, *_must_start(facts), *_priority(facts)]
 
 
 def _blocked(facts: JobFacts) -> list[Remark]:
@@ -154,15 +156,29 @@ def _suspect(facts: JobFacts) -> list[Remark]:
     crashes = facts.job.crashes
     if not crashes:
         return []
-    text = (
-        f"Its process died under it {counted(crashes, 'time')}, perhaps because of it: such jobs run one at a time per "
-        f"node, and at {POISON} deaths it fails as poison."
-    )
-    return [Remark("suspect", text)]
+    died = f"Its process died under it {counted(crashes, 'time')}, perhaps because of it"
+    if isolation_of(facts.job) == ALONE:
+        return [Remark("waits_to_run_alone", f"{died}: {_alone(facts)}")]
+    if isolation_of(facts.job) == IN_COHORT:
+        return [Remark("suspect", f"{died}: at most {COHORT} such jobs run on a node at once.")]
+    return [Remark("suspect", f"{died}, perhaps because of another job: it runs like any other.")]
+
+
+def _alone(facts: JobFacts) -> str:
+    job, most = facts.job, options.read(facts.job.options).max_crashes or 0
+    left = counted(most - job.crashes, "more death")
+    poison = f"After {left} alone it fails as poison (max_crashes={most})."
+    if job.state != "running":
+        after = length(PATIENCE_SECONDS)
+        where = f"An idle node takes it at once; a busy one after {after}, and makes room for it first."
+        return f"it has to run alone on its node. {where} {poison}"
+    if job.started_at is None:
+        return f"it waits on its node until everything else there has ended, to run alone. {poison}"
+    return f"it runs alone on its node. {poison}"
 
 
 def _behind(facts: JobFacts) -> list[Remark]:
-    if not facts.ahead or facts.job.crashes:
+    if not facts.ahead or isolation_of(facts.job):
         return []
     older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
     parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} older" if older else ""]
@@ -190,7 +206,7 @@ def _priority(facts: JobFacts) -> list[Remark]:
     every, now = f"{rules.gain} every {length(rules.every)}", facts.cluster.now
     if job.priority >= MAX_PRIORITY:
         return [Remark("priority", f"Its priority is {job.priority}, the highest.")]
-    if job.crashes:
+    if isolation_of(job):
         return []
     if not rules.gain:
         growing = "it stays so while it waits: aging is off (ONCUE_AGING_GAIN)"
@@ -262,7 +278,8 @@ def _failed(facts: JobFacts) -> list[Remark]:
 
 def _why_not_retried(job: Job) -> tuple[str, str]:
     if job.reason == "poison":
-        return "poison", f"It is not retried: {job.crashes} processes died under it, so that it is held for poison."
+        text = f"It is not retried: {job.crashes} processes died under it, the last {DEATHS_ALONE} while it ran alone."
+        return "poison", text
     if job.reason == BY_HAND:
         return BY_HAND, f"Somebody said so: `oncue audit-log --subject job:{job.id}` tells who."
     if job.reason == "worker_startup_recovery":

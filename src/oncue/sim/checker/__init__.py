@@ -8,9 +8,9 @@ The simulator, tests with real processes and audits use this one module. Two thi
 Promises that need them are checked only where they hold. The order of a job's claims is always known: by claim_no.
 
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
-by itself, in the chapters `jobs`, `attempts`, `delivery`, `queues`, `cancels`, `operations`, `slots`, `leaders`,
-`counts`, `peace` and `expiry`. The work grows with the length of the history, and not faster: a job's story is short,
-and nobody searches through all events for what belongs to one of them.
+by itself, in the chapters `jobs`, `attempts`, `suspicion`, `delivery`, `queues`, `cancels`, `operations`, `slots`,
+`leaders`, `counts`, `peace` and `expiry`. The work grows with the length of the history, and not faster: a job's story
+is short, and nobody searches through all events for what belongs to one of them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from oncue.sim.checker import (
     peace,
     queues,
     slots,
+    suspicion,
 )
 from oncue.sim.checker.evidence import Books, Final
 from oncue.sim.checker.gathering import gather
@@ -37,7 +38,7 @@ from oncue.sim.history import Event
 
 __all__ = ["CHAPTERS", "PROMISES", "Books", "Final", "Violation", "check", "report"]
 
-CHAPTERS = (jobs, attempts, delivery, queues, cancels, operations, slots, leaders, counts, peace, expiry)
+CHAPTERS = (jobs, attempts, suspicion, delivery, queues, cancels, operations, slots, leaders, counts, peace, expiry)
 PROMISES: dict[str, Promise] = {
     name: kept for chapter in CHAPTERS for name, kept in DECLARED.items() if kept.__module__ == chapter.__name__
 }
@@ -53,16 +54,18 @@ def check(
     drained_within: float | None = None,
     late: float | None = None,
     lease: float | None = None,
+    prompt: float | None = None,
 ) -> list[Violation]:
     """Every violation of every promise.
 
     `tolerance` is by how many seconds the clocks of the recorders may differ. The rest asks for more than safety:
     `drained_within` for an end of all jobs so many seconds after the last fault, `late` for no decision and no claim
-    later than that while nothing disturbs the cluster, and `lease`, the length of one, for a leader that stays.
+    later than that while nothing disturbs the cluster, `lease`, the length of one, for a leader that stays, `prompt`
+    for rescues so soon after the end of a lease.
     """
     evidence = gather(
         events, final, complete=complete, ordered=ordered, tolerance=tolerance,
-        drained_within=drained_within, late=late, lease=lease,
+        drained_within=drained_within, late=late, lease=lease, prompt=prompt,
     )  # fmt: skip
     return [
         Violation(name, broken.message, broken.events) for name, kept in PROMISES.items() for broken in kept(evidence)

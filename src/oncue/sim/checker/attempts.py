@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
 
 from oncue.model import TERMINAL
 from oncue.policy import options
-from oncue.policy.lifecycle import POISON
 from oncue.sim.checker.eras import when
 from oncue.sim.checker.evidence import (
     LEARNED_WITHIN,
@@ -110,14 +107,14 @@ def _outcomes_written(evidence: Evidence) -> Iterator[Broken]:
                     continue
                 if change.fields["from_state"] != "running":
                     continue
-                if change.fields["outcome"] in LOST and not _is_alive(turn, change, evidence):
+                if change.fields["outcome"] in LOST and not is_alive(turn, change, evidence):
                     continue
                 came_to, state = outcome.fields["outcome"], change.fields["state"]
                 if state not in _LEADS_TO[came_to]:
                     yield Broken(f"an attempt of job {story.id} came to {came_to}, not to {state}", (outcome, change))
 
 
-def _is_alive(turn: Turn, change: Event, evidence: Evidence) -> bool:
+def is_alive(turn: Turn, change: Event, evidence: Evidence) -> bool:
     """Whether whoever made a claim could still hold it when it was settled, as far as the database's clock tells."""
     return turn.lease.end > when(change) + evidence.tolerance and not evidence.is_unsure(change)
 
@@ -179,61 +176,3 @@ def _bounds(written: Event, retry_count: int, outcome: Event | None) -> tuple[fl
     if asked is not None:
         return asked, asked
     return options.read(written.fields["options"]).retry.bounds(retry_count)
-
-
-# --- crashes --------------------------------------------------------------------------------------------------------
-
-
-@promise("suspects run one at a time")
-def _suspects_alone(evidence: Evidence) -> Iterator[Broken]:
-    """Of jobs whose process crashed under them a node runs one at a time, so that the guilty one is found."""
-    suspects: dict[str, list[Attempt]] = defaultdict(list)
-    for story in evidence.jobs.values():
-        for turn in story.turns.values():
-            for attempt in turn.attempts:
-                if attempt.start.fields["crashes"]:
-                    suspects[attempt.start.node].append(attempt)
-    for node, found in suspects.items():
-        found.sort(key=_place)
-        for earlier, later in pairwise(found):
-            if when(later.start) + evidence.tolerance < earlier.end:
-                yield Broken(f"{node} ran two suspects at once", (earlier.start, later.start))
-
-
-@promise("a poisonous job ends after three crashes")
-def _poison(evidence: Evidence) -> Iterator[Broken]:
-    """Such a job fails for good then, without being started again, and not before."""
-    for story in evidence.jobs.values():
-        for turn in story.turns.values():
-            for attempt in turn.attempts:
-                crashes = attempt.start.fields["crashes"]
-                if crashes >= POISON:
-                    yield Broken(f"job {story.id} started after {crashes} crashes", (attempt.start,))
-            for change in turn.changes:
-                crashes = change.fields["crashes"]
-                if crashes >= POISON and not ends(change):
-                    yield Broken(f"job {story.id} goes on after {crashes} crashes", (change,))
-                if change.fields["reason"] == "poison" and crashes < POISON:
-                    yield Broken(f"job {story.id} was called poison too early", (change,))
-
-
-@promise("only a lost node's jobs are rescued")
-def _rescues(evidence: Evidence) -> Iterator[Broken]:
-    """A rescue counts as a crash, so nothing else may count as one."""
-    for story in evidence.jobs.values():
-        for turn in story.turns.values():
-            if turn.claim is None:
-                continue
-            for change in turn.changes:
-                if change.fields["from_state"] == "running":
-                    yield from _rescue(evidence, story.id, turn, turn.claim, change)
-
-
-def _rescue(evidence: Evidence, job_id: int, turn: Turn, claim: Event, change: Event) -> Iterator[Broken]:
-    before, after = claim.fields["crashes"], change.fields["crashes"]
-    if after not in (0, before, before + 1):  # an attempt that its process survived clears the job
-        yield Broken(f"job {job_id} went from {before} to {after} crashes", (claim, change))
-    elif after > before and _is_alive(turn, change, evidence):
-        yield Broken(f"job {job_id} was taken from a node that is alive", (claim, change))
-    elif after == before and change.fields["error"] in LOST and not ends(change):
-        yield Broken(f"job {job_id} was rescued and is no suspect", (claim, change))

@@ -94,6 +94,8 @@ class Turn:
     claims: list[Event] = field(default_factory=list)
     lease: Lease = NO_LEASE
     attempts: list[Attempt] = field(default_factory=list)
+    begins: list[Event] = field(default_factory=list)
+    """When the database was told that its attempt begins."""
     outcomes: list[Event] = field(default_factory=list)
     changes: list[Event] = field(default_factory=list)
     stop: Event | None = None
@@ -163,6 +165,7 @@ class Evidence:
     """For each era when every process knew its time."""
     drained_within: float | None = None
     late: float | None = None
+    prompt: float | None = None
     lease: int = 0
     """How long a lease is, in microseconds: as was said, or else as it was when nodes joined."""
     lease_is_told: bool = False

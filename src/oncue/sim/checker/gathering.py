@@ -33,9 +33,10 @@ def gather(
     drained_within: float | None,
     late: float | None,
     lease: float | None,
+    prompt: float | None,
 ) -> Evidence:
     events, known = in_eras(events)
-    evidence = Evidence(events, final, complete, ordered, round(tolerance * 1e6), known, drained_within, late)
+    evidence = Evidence(events, final, complete, ordered, round(tolerance * 1e6), known, drained_within, late, prompt)
     gathering = _Gathering(evidence)
     gathering.sort()
     if lease is not None:
@@ -70,6 +71,7 @@ class _Gathering:
         sorters: dict[str, Callable[[Event], None]] = {
             "job": self._job,
             "claim": self._claim,
+            "begin": self._begin,
             "start": self._start,
             "outcome": self._outcome,
             "change": self._change,
@@ -122,6 +124,9 @@ class _Gathering:
         unanswered = operation is not None and (operation.answer is None or operation.answer.kind != "claim.ok")
         self._started += 1
         turn.attempts.append(Attempt(self._started, event, self._leases.get(event.node, NO_LEASE), unanswered))
+
+    def _begin(self, event: Event) -> None:
+        self._story(event).turn(claim_no(event)).begins.append(event)
 
     def _outcome(self, event: Event) -> None:
         self._living(event)

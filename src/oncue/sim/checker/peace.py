@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from oncue.model import WAITING
+from oncue.policy.suspicion import ALONE
 from oncue.sim.checker.eras import ERA, era_of, in_era_of, when
 from oncue.sim.checker.evidence import Evidence, Turn, claim_no, ends, is_taken_away
 from oncue.sim.checker.leaders import LEADER, LEASES_TO_SETTLE
 from oncue.sim.checker.promises import Broken, promise
+from oncue.sim.checker.suspicion import kept_apart
 from oncue.sim.history import Event
 
 DISTURBING = ("fault", "faults.over", "boot", "crash", "lease.end", "tick.error")
+Apart: TypeAlias = Callable[[Event], int]
+"""What company the job of an event may have."""
 SEATING = ("boot", "crash", "lease", "lease.end", "limit", "pause", "resume")
 
 
@@ -50,9 +55,10 @@ def _drains(evidence: Evidence) -> Iterator[Broken]:
 class Weather:
     """When something disturbed the cluster. Each disturbance may be felt for three leases."""
 
-    def __init__(self, evidence: Evidence, kinds: Sequence[str] = DISTURBING) -> None:
+    def __init__(self, evidence: Evidence, kinds: Sequence[str] = DISTURBING, but_for: str | None = None) -> None:
+        """`but_for`: what happened to the processes of this name does not count."""
         self._settling = LEASES_TO_SETTLE * evidence.lease
-        spans = sorted(_disturbances(evidence, kinds))
+        spans = sorted(_disturbances(evidence, kinds, but_for))
         self._starts = [start for start, _ in spans]
         self._ends: list[int] = []
         for _, end in spans:
@@ -68,10 +74,13 @@ class Weather:
         return self._ends[begun_by_then - 1] + self._settling if begun_by_then else -1
 
 
-def _disturbances(evidence: Evidence, kinds: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _disturbances(evidence: Evidence, kinds: Sequence[str], but_for: str | None) -> Iterator[tuple[int, int]]:
     for era, known in enumerate(evidence.known):
         yield ERA * era, known
     for event in evidence.told(*kinds):
+        struck = str(event.fields.get("node") or event.node)
+        if but_for is not None and struck.rpartition(".")[0] == but_for:
+            continue
         until = event.fields.get("until")
         yield when(event), when(event) if until is None else max(when(event), in_era_of(event, until))
 
@@ -101,11 +110,13 @@ class _Seats:
     """Attempts that were taken from their nodes, which cannot stop them: they keep their seats until they end."""
     over: set[tuple[int, int]] = field(default_factory=set)
     """Claims whose attempts have ended before they were settled."""
+    closed: dict[int, str] = field(default_factory=dict)
+    """Jobs that have their node to themselves, or will: there is no seat for another one there."""
     taken_until: int = 0
     limit: int | None = None
     paused: bool = False
 
-    def note(self, event: Event) -> None:
+    def note(self, event: Event, apart: Apart) -> None:
         told, full = event.fields, self.full
         if event.kind == "boot":
             self.nodes[event.node] = self.size[event.node] = told["concurrency"]
@@ -120,6 +131,8 @@ class _Seats:
             self.paused = event.kind == "pause"
         elif event.kind == "claim":
             self.held[told["id"]] = event
+            if apart(event) == ALONE:
+                self.closed[told["id"]] = event.node
         elif event.kind == "outcome":
             self._end(told["id"], told["claim_no"])
         elif event.kind == "change" and told["accepted"]:
@@ -134,6 +147,7 @@ class _Seats:
     def _settle(self, change: Event) -> None:
         place = (change.fields["id"], claim_no(change))
         claim = self.held.pop(place[0], None)
+        self.closed.pop(place[0], None)
         if place in self.over:
             self.over.remove(place)
         elif claim is not None and claim.node in self.nodes and is_taken_away(change):
@@ -142,15 +156,21 @@ class _Seats:
     @property
     def full(self) -> bool:
         limited = self.limit is not None and len(self.held) >= self.limit
+        if self.closed:
+            shut = set(self.closed.values())
+            taken = [claim.node for claim in self.held.values()] + list(self.lingering.values())
+            free = sum(seats for node, seats in self.nodes.items() if node not in shut)
+            return self.paused or limited or sum(node not in shut for node in taken) >= free
         return self.paused or limited or len(self.held) + len(self.lingering) >= sum(self.nodes.values())
 
 
 @promise("no job is claimed late")
 def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
-    """While nothing disturbs the cluster and seats are free. Asked for with `late`; suspects wait for their turn."""
+    """While nothing disturbs the cluster and seats are free. Asked for with `late`; some are kept apart, and wait."""
     if evidence.late is None or not evidence.certain or not _can_tell_seats(evidence):
         return
     weather, most, seats = Weather(evidence), round(evidence.late * 1e6), _Seats()
+    apart: Apart = lambda event: kept_apart(evidence.jobs[event.fields["id"]], event)  # noqa: E731
     waiting: dict[int, Event] = {}
 
     def late(job_id: int, now: Event) -> bool:
@@ -163,8 +183,8 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
             if late(event.fields["id"], event):
                 waited = (when(event) - _due(since, event)) / 1e6
                 yield Broken(f"job {event.fields['id']} waited {waited:g} s beside free seats", (since, event))
-        seats.note(event)
-        _note_waiting(waiting, event)
+        seats.note(event, apart)
+        _note_waiting(waiting, event, apart)
     for job_id, since in waiting.items():
         if late(job_id, evidence.events[-1]):
             yield Broken(f"job {job_id} waits for ever beside free seats", (since,))
@@ -190,6 +210,27 @@ def _taken_over(evidence: Evidence) -> Iterator[Broken]:
                 yield Broken(f"nobody took job {story.id} over for {waited / 1e6:g} s", (*turn.claims, *ways[:1]))
 
 
+@promise("a rescue is prompt")
+def _prompt(evidence: Evidence) -> Iterator[Broken]:
+    """If nothing else is wrong, what a dead node held is taken over when its lease ends. Asked for with `prompt`."""
+    if evidence.prompt is None or not evidence.certain:
+        return
+    skies: dict[str, Weather] = {}
+    for story in evidence.jobs.values():
+        for turn in story.turns.values():
+            crash = None if turn.claim is None else evidence.crashes.get(turn.claim.node)
+            ways = [change for change in turn.changes if change.fields["error"] == "node_lost"]
+            if crash is None or not ways or when(crash) > turn.lease.end:
+                continue
+            name = crash.node.rpartition(".")[0]
+            weather = skies.setdefault(name, Weather(evidence, DISTURBING, but_for=name))
+            waited = when(ways[0]) - turn.lease.end
+            if waited > evidence.prompt * 1e6 and weather.was_fine(when(crash), when(ways[0])):
+                yield Broken(
+                    f"job {story.id} was rescued {waited / 1e6:g} s after the lease had ended", (crash, ways[0])
+                )
+
+
 def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
     """Since when nobody runs what was claimed, if so: its node is gone, or was not told of it."""
     if turn.claim is None:
@@ -206,7 +247,7 @@ def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
 def _begun(evidence: Evidence) -> Iterator[Broken]:
     """In peace a node soon begins what it has claimed, or gives it back. Asked for with `late`.
 
-    It may keep it for half a lease, beside that.
+    It may keep it for half a lease, beside that; one that has to run alone, until everything else there has ended.
     """
     if evidence.late is None or not evidence.certain:
         return
@@ -214,7 +255,7 @@ def _begun(evidence: Evidence) -> Iterator[Broken]:
     end = when(evidence.events[-1])
     for story in evidence.jobs.values():
         for turn in story.turns.values():
-            if turn.claim is None:
+            if turn.claim is None or kept_apart(story, turn.claim) == ALONE:
                 continue
             ways = (*(attempt.start for attempt in turn.attempts), *turn.changes)
             claimed, begun = when(turn.claim), min((when(event) for event in ways), default=end)
@@ -229,8 +270,8 @@ def _can_tell_seats(evidence: Evidence) -> bool:
     return not exclusive and any(True for _ in evidence.told("boot"))
 
 
-def _note_waiting(waiting: dict[int, Event], event: Event) -> None:
-    """Keep who waits, and what made it wait. Parked jobs and suspects wait for others."""
+def _note_waiting(waiting: dict[int, Event], event: Event, apart: Apart) -> None:
+    """Keep who waits, and what made it wait. Parked jobs and those that are kept apart wait for others."""
     told = event.fields
     if event.kind == "job" and not told.get("parked", False):
         waiting.setdefault(told["id"], event)
@@ -238,7 +279,7 @@ def _note_waiting(waiting: dict[int, Event], event: Event) -> None:
         waiting.pop(told["id"], None)
     elif event.kind == "change" and told["accepted"]:
         waiting.pop(told["id"], None)
-        if told["state"] in WAITING and not told["crashes"]:
+        if told["state"] in WAITING and not apart(event):
             waiting[told["id"]] = event
 
 

@@ -125,7 +125,9 @@ class JobRecord(Record):
     max_retries: int
     next_retry_at: Instant | None
     max_runtime: float | None
-    crashes: int
+    crashes: int = Field(description="With how many deaths of its process in a row it is charged.")
+    max_crashes: int | None = Field(description="With so many it fails as poison; null for never.")
+    isolation: Literal["none", "cohort", "alone"] = Field(description="How it is kept apart because of that.")
     claim_no: int
     node_id: UUID | None
     claimed_at: Instant | None

@@ -1,0 +1,102 @@
+"""Where jobs wait that have a seat and may not begin yet: those whose process died under them before.
+
+Such a job begins only once the database knows that it does. So if the process dies again, those that had begun are
+known, and the others are not charged with it. One that must run alone waits until nothing else runs in this process;
+its node claims nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from oncue.clock import Clock
+from oncue.engine.service import Signal
+from oncue.model import Claim, Started
+from oncue.policy.suspicion import ALONE, isolation_of
+from oncue.store.contract import Store
+
+Opened: TypeAlias = Callable[[bool | None], None]
+"""What a job that waits is told: to begin, or that it is no longer this node's; None if it was withdrawn."""
+
+IDLE_SECONDS = 60.0
+
+
+class Door:
+    """Who waits to begin. This one is open: nobody waits."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[int, int], tuple[Claim, Opened]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Claim]:
+        return (claim for claim, _ in self._waiting.values())
+
+    def knock(self, claim: Claim, opened: Opened) -> None:
+        """There is a seat for this claim."""
+        opened(True)
+
+    def remove(self, job_id: int, claim_no: int) -> list[Claim]:
+        """Withdraw a claim, if it waits here. Whoever does says what becomes of it."""
+        found = self._waiting.pop((job_id, claim_no), None)
+        if found is None:
+            return []
+        claim, opened = found
+        opened(None)
+        return [claim]
+
+    def drop(self, claimed_before: datetime | None = None) -> list[Claim]:
+        """Withdraw everything, or what was claimed by then; one that is to run alone may have to wait for long."""
+        late = [claim for claim in self if claimed_before is None or _is_late(claim, claimed_before)]
+        return [withdrawn for claim in late for withdrawn in self.remove(claim.id, claim.claim_no)]
+
+
+class Entrance(Door):
+    """`running`: how many attempts run in this process."""
+
+    name = "entrance"
+
+    def __init__(self, store: Store, clock: Clock, running: Callable[[], int], *, poll: float) -> None:
+        super().__init__()
+        self.signal = Signal()
+        self._store = store
+        self._clock = clock
+        self._running = running
+        self._poll = timedelta(seconds=poll)
+
+    def knock(self, claim: Claim, opened: Opened) -> None:
+        self._waiting[claim.id, claim.claim_no] = claim, opened
+        self.signal.set()
+
+    def look(self) -> None:
+        """An attempt has ended: perhaps that was the last one beside a job that must run alone."""
+        if self._waiting:
+            self.signal.set()
+
+    async def tick(self, now: datetime) -> datetime:
+        ready = self._ready()
+        if ready:
+            await self._let_in(ready)
+        return now + (self._poll if self._waiting else timedelta(seconds=IDLE_SECONDS))
+
+    def _ready(self) -> list[Claim]:
+        """Those in company; or the one that must be alone, if it is."""
+        in_company = [claim for claim in self if isolation_of(claim) < ALONE]
+        return in_company or (list(self) if not self._running() else [])
+
+    async def _let_in(self, ready: Sequence[Claim]) -> None:
+        began = self._clock.now()
+        still_ours = await self._store.begin([Started(claim.id, claim.claim_no, began) for claim in ready])
+        for claim, may in zip(ready, still_ours, strict=True):
+            if may is None:  # another session holds its row: it waits for the next look
+                continue
+            _, opened = self._waiting.pop((claim.id, claim.claim_no), (claim, None))
+            if opened is not None:
+                opened(may)
+
+
+def _is_late(claim: Claim, claimed_before: datetime) -> bool:
+    return claim.claimed_at <= claimed_before and isolation_of(claim) < ALONE
