@@ -220,3 +220,21 @@ def test_every_module_can_be_imported_alone() -> None:
         name = label(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         if name not in ("__init__", "__main__"):
             importlib.import_module(f"oncue.{name}")
+
+
+TRANSACTIONS = {"store/postgres.py": ["migrate"], "store/postgres_ledger.py": ["create_views"]}
+"""Where PostgreSQL is asked several things in one transaction: while the tables and the views are made."""
+
+
+def test_no_transaction_spans_round_trips() -> None:
+    """A process that stood still in the middle of one would keep others waiting for as long as it does."""
+    found: dict[str, list[str]] = {}
+    for path in (ROOT / "store").rglob("*.py"):
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.AsyncFunctionDef)]
+        for function in functions:
+            calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+            if any(isinstance(call, ast.Attribute) and call.attr == "transaction" for call in calls):
+                found.setdefault(label(path), []).append(function.name)
+    assert found == TRANSACTIONS
+    begins = re.compile(r"^\s*(begin|commit|start transaction)\b", re.IGNORECASE | re.MULTILINE)
+    assert not [path.name for path in (ROOT / "store").glob("postgres*.sql") if begins.search(path.read_text())]

@@ -156,3 +156,16 @@ def test_tokens_that_are_there_and_that_soon_are_not() -> None:
     assert found(revoked, replace(short, expires_at=NOW)) == (
         "warn", "none of 2 tokens is valid: nobody can use the API",
     )  # fmt: skip
+
+
+def test_sessions_that_would_wait_for_ever_are_warned_about_with_the_way_to_change_it(
+    oncue: Shell, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found(oncue("doctor", "--json", "--database-url", postgres_url))["locks"] == "ok"
+    monkeypatch.setenv("ONCUE_PG_PREPARE", "false")  # behind a pooler
+    answer = oncue("doctor", "--json", "--database-url", postgres_url)
+    (check,) = [check for check in answer.json["checks"] if check["name"] == "locks"]
+    assert check["status"] == "warn"
+    assert """alter role "postgres" set lock_timeout = '2s'""" in check["advice"]
+    assert """alter role "postgres" set idle_in_transaction_session_timeout = '15s'""" in check["advice"]
+    assert checks.session_limits("o", 2000, 0).detail.count("no ") == 1

@@ -1,4 +1,4 @@
-"""A row that somebody holds, in PostgreSQL, keeps nothing waiting but itself: processes that stand still, and `psql`."""
+"""A row that is held in PostgreSQL keeps nothing waiting but itself: a process stands still, or somebody is in psql."""
 
 from __future__ import annotations
 

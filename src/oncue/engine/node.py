@@ -287,7 +287,7 @@ class WorkerProcess:
         ):
             if unwritten:
                 jobs = listed([ended.claim.id for ended in unwritten])
-                _log.error("the outcome of %s could not be written, and will be rescued: %s", jobs, why)
+                _log.error("the outcome of %s could not be written, so it will be rescued: %s", jobs, why)
 
     async def _settled(self) -> None:
         flushed, hands = asyncio.Event(), self._node.hands

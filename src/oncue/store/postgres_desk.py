@@ -16,6 +16,11 @@ from oncue.store.tables import seatings
 class PostgresDesk(PostgresLedger):
     """The part of the store that serves operators and callers."""
 
+    async def session_limits(self) -> tuple[str, int, int]:
+        """The role of a session, and after how many milliseconds it gives up: a lock, an idle transaction. 0: never."""
+        role, lock, idle = (await self._fetch("session_limits"))[0]
+        return role, lock, idle
+
     # --- queues -------------------------------------------------------------------------------------------------
 
     async def limits(self, queue: str) -> Limits:

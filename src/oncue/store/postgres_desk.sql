@@ -4,6 +4,10 @@
 insert into oncue_audit (at, actor, action, subject, before, after)
     select $1, $2, $3, $4, $5::json, $6::json from took where $2::text is not null
 
+-- name: session_limits
+select current_user::text, (select setting::bigint from pg_settings where name = 'lock_timeout'),
+       (select setting::bigint from pg_settings where name = 'idle_in_transaction_session_timeout');
+
 -- name: limits
 select global_limit, node_limit from oncue_queues where name = $1;
 

@@ -18,6 +18,7 @@ from oncue.control import Token
 from oncue.errors import OncueError, SchemaMismatch
 from oncue.model import Job, JobFilter, Lease, Node, Queue, State
 from oncue.store import PostgresStore, SqliteStore
+from oncue.store.connections import IDLE_SECONDS, LOCK_SECONDS
 from oncue.store.contract import LEADER
 from oncue.store.statements import migrations
 from oncue.tokens import is_valid
@@ -89,8 +90,11 @@ def _missing_file(app: Oncue) -> Check | None:
 
 
 async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
+    sessions = []
     try:
         await store.open()
+        if isinstance(store, PostgresStore):
+            sessions.append(session_limits(*await store.session_limits()))
         clock = DatabaseClock()
         sent, asked_at = clock.sent(), wall()
         told = await store.time()
@@ -101,6 +105,7 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
     return [
         Check("database", "ok", f"{store.dialect} answers"),
         Check("schema", "ok", f"version {migrations(store.dialect)[-1].number}"),
+        *sessions,
         clock_difference(told, asked_at),
         live_nodes(scene),
         unserved_queues(scene),
@@ -151,6 +156,21 @@ def sqlite_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Ch
         "sqlite", "warn", f"version {text} can, very rarely, damage a file when its write-ahead log is reset",
         f"use a Python that is built with SQLite {good} or newer, or PostgreSQL",
     )  # fmt: skip
+
+
+def session_limits(role: str, lock: int, idle: int) -> Check:
+    """Behind a pooler nobody but the role can say for how long a session waits. In milliseconds; 0: for ever."""
+    wanted = {"lock_timeout": (lock, LOCK_SECONDS), "idle_in_transaction_session_timeout": (idle, IDLE_SECONDS)}
+    missing = {name: seconds for name, (found, seconds) in wanted.items() if found == 0}
+    if not missing:
+        return Check("locks", "ok", f"a session waits {took(lock / 1000)} for a locked row")
+    text = f"sessions of the role {role} have no {' and no '.join(missing)}: one locked row can stop everything"
+    run = "; ".join(f"alter role {_quoted(role)} set {name} = '{seconds:g}s'" for name, seconds in missing.items())
+    return Check("locks", "warn", text, f"run `{run}`, then have the pooler open new connections")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def clock_difference(database: datetime, host: datetime) -> Check:

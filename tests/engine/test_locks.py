@@ -1,0 +1,180 @@
+"""What the services of a node do while another session holds a row in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from oncue.control import Limits
+from oncue.engine import node as node_module
+from oncue.engine.leadership import Leadership
+from oncue.engine.recovery import Recovery
+from oncue.engine.seating import Seating
+from oncue.errors import RowLocked
+from oncue.store import PostgresStore, connections
+from oncue.store.contract import LEADER
+from oncue.telemetry import Telemetry
+from tests.engine.rig import SteppingClock
+from tests.engine.test_drain import a_plant, until
+from tests.store.scene import NOW, a_node, put, take
+
+
+@pytest.fixture
+def store(postgres_url: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 0.1)
+    store = PostgresStore(postgres_url)
+    runner.run(store.open())
+    yield store
+    runner.run(store.close())
+
+
+class Holder:
+    """Another session, and what it holds until it lets go."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Any = None
+
+    async def hold(self, rows: str) -> None:
+        self._connection = await asyncpg.connect(self._url)
+        await self._connection.execute("begin")
+        assert await self._connection.fetch(f"select * from {rows} for update")
+
+    async def let_go(self) -> None:
+        await self._connection.close()
+
+
+@pytest.fixture
+def holder(postgres_url: str) -> Holder:
+    return Holder(postgres_url)
+
+
+async def test_a_drain_writes_what_is_not_held_and_waits_for_the_rest(store: Any, holder: Holder) -> None:
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    async with a_plant(work, store=store, concurrency=4) as plant:
+        first, *others = await plant.enqueue("work", 4)
+        await until(lambda: plant.node.executor.running == 4)
+        await holder.hold(f"oncue_jobs where id = {first}")
+        draining = asyncio.ensure_future(plant.process.drain(60))
+        gate.set()
+        await until(lambda: [ended.claim.id for ended in plant.node.hands.locked] == [first])
+        assert [(await plant.job(job_id)).state for job_id in others] == ["succeeded"] * 3
+        assert [claim.id for claim in plant.node.hands.claims.values()] == [first], "it is still in hand"
+        assert not draining.done()
+        await holder.let_go()
+        await draining
+        assert (await plant.job(first)).state == "succeeded"
+        assert not plant.node.hands.claims
+
+
+async def test_a_drain_says_in_the_end_what_it_could_not_write_and_why(
+    store: Any, holder: Holder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_module, "SETTLE_SECONDS", 0.3)
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    async with a_plant(work, store=store, concurrency=4) as plant:
+        first, *others = await plant.enqueue("work", 4)
+        await until(lambda: plant.node.executor.running == 4)
+        await holder.hold(f"oncue_jobs where id = {first}")
+        gate.set()
+        with caplog.at_level(logging.ERROR):
+            await plant.process.drain(0.1)
+        assert [(await plant.job(job_id)).state for job_id in others] == ["succeeded"] * 3
+        assert f"the outcome of job {first} could not be written" in caplog.text
+        assert "another session holds a lock" in caplog.text
+        await holder.let_go()
+
+
+async def test_a_leader_whose_lease_is_held_leads_up_to_its_end(store: PostgresStore, holder: Holder) -> None:
+    clock, node = SteppingClock(NOW), a_node()
+    leadership = Leadership(store, node, clock, Telemetry(), lambda: True, lease=15.0, poll=0.5)
+    await leadership.tick(NOW)
+    assert leadership.epoch == 1
+    await holder.hold("oncue_leases")
+    clock.set_to(NOW + timedelta(seconds=5))
+    with pytest.raises(RowLocked):
+        await leadership.tick(clock.now())
+    assert leadership.epoch == 1, "it is known that it was not renewed; it is not over yet"
+    await holder.let_go()
+    await leadership.tick(clock.now())
+    lease = await store.lease(LEADER)
+    assert lease is not None
+    assert (lease.epoch, lease.expires_at) == (1, NOW + timedelta(seconds=20))
+
+
+class Bench:
+    """Seats enough, all of them free."""
+
+    concurrency = 4
+    busy = 0
+
+    def process_room(self) -> int:
+        return 0
+
+    def allow(self, queue: str, most: int | None) -> None: ...
+
+    def running_in(self, queue: str) -> int:
+        return 0
+
+    def held_in(self, queue: str) -> int:
+        return 0
+
+
+async def test_seats_are_taken_in_the_queues_that_nobody_holds(store: PostgresStore, holder: Holder) -> None:
+    node = a_node()
+    await store.register(node)
+    for queue in ("a", "b"):
+        await store.limit(queue, Limits(), Limits(2), NOW)
+        await put(store, 3, queue=queue)
+    seating = Seating(store, node.id, ["a", "b"], ["send"], Bench(), lambda: True, poll=0.5)
+    await holder.hold("oncue_queues where name = 'a'")
+    for seconds in range(3):
+        await seating.tick(NOW + timedelta(seconds=seconds))
+    assert (seating.allowed.get("a", 0), seating.allowed["b"]) == (0, 2)
+    claims = await store.claim(node.id, ["b"], ["send"], 9, NOW, suspect=False, rooms={"b": seating.allowed["b"]})
+    assert len(claims) == 2
+    await holder.let_go()
+    await seating.tick(NOW + timedelta(seconds=9))
+    assert seating.allowed["a"] == 2
+
+
+async def test_a_worker_starts_though_the_row_of_its_predecessor_is_held(store: PostgresStore, holder: Holder) -> None:
+    gone = a_node("same", expires_at=NOW + timedelta(seconds=1))
+    await store.register(gone)
+    (job_id,) = await put(store)
+    assert await take(store, gone.id)
+    await holder.hold("oncue_nodes where name = 'same'")
+    recovery = Recovery(store, a_node("same"), Random(1), Telemetry(), lambda _: True)
+    await recovery.tick(NOW)
+    job = await store.job(job_id)
+    assert job is not None
+    assert job.state == "running", "it waits for its lease's end, and a rescuer"
+    await holder.let_go()
+
+
+async def test_a_claim_waits_for_nothing_that_is_held(store: PostgresStore, holder: Holder) -> None:
+    node = a_node()
+    await store.register(node)
+    first, second = await put(store, 2)
+    await store.pause("other", NOW)
+    await store.acquire(LEADER, uuid4(), "x", NOW, NOW + timedelta(seconds=5), respect=None)
+    tables = f"oncue_nodes, oncue_queues, oncue_leases, (select * from oncue_jobs where id = {first}) as held"
+    await holder.hold(tables)
+    assert [claim.id for claim in await take(store, node.id)] == [second]
+    await holder.let_go()

@@ -1,0 +1,332 @@
+"""What another session holds in PostgreSQL waits, and nothing else does. (SQLite has no locks on rows.)"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from oncue.control import Limits, Note, Progress
+from oncue.errors import RowLocked, StoreUnavailable
+from oncue.model import Decided, Revised, Started
+from oncue.policy import lifecycle
+from oncue.store import PostgresStore, connections
+from tests.middleman import CHUNK, End, Middleman
+from tests.store.scene import (
+    BROKEN,
+    NOW,
+    a_batch,
+    a_node,
+    a_revision,
+    a_schedule,
+    a_step,
+    after,
+    all_slots,
+    at,
+    change,
+    enter,
+    find,
+    fire,
+    plan,
+    put,
+    query,
+    see,
+    settle,
+    states,
+    take,
+)
+
+NOTE = Note("ada", "test", "this", None, None)
+
+
+@pytest.fixture
+def store(postgres_url: str, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A store that waits a tenth of a second for a lock."""
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 0.1)
+    store = PostgresStore(postgres_url)
+    runner.run(store.open())
+    yield store
+    runner.run(store.close())
+
+
+@pytest.fixture
+def held(postgres_url: str) -> Callable[[str], Any]:
+    """Holds whatever rows a query finds, in a session of its own."""
+
+    @asynccontextmanager
+    async def hold(rows: str) -> AsyncIterator[None]:
+        connection = await asyncpg.connect(postgres_url)
+        try:
+            async with connection.transaction():
+                assert await connection.fetch(f"select * from {rows} for update")
+                yield
+        finally:
+            await connection.close()
+
+    return hold
+
+
+def job(job_id: int) -> str:
+    return f"oncue_jobs where id = {job_id}"
+
+
+# --- what the engine writes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [lifecycle.Succeeded(), BROKEN])
+async def test_outcomes_are_written_past_a_job_that_is_held(store: PostgresStore, held: Any, outcome: Any) -> None:
+    node = await enter(store)
+    ids = await put(store, 3)
+    changes = [change(claim, outcome) for claim in await take(store, node)]
+    async with held(job(ids[1])):
+        assert await store.apply(changes, NOW) == [True, None, True]
+        assert await store.apply(changes[1:2], NOW, past_locks=True) == [None]
+        assert await states(store, ids[1:2]) == ["running"]
+    assert await store.apply(changes, NOW) == [False, True, False]
+    assert set(await states(store, ids)) == {changes[0].state}
+
+
+async def test_a_job_that_is_held_and_has_moved_on_is_not_said_to_be_locked(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    (job_id,) = await put(store)
+    claims = await take(store, node)
+    assert await settle(store, claims) == [True]
+    async with held(job(job_id)):
+        assert await settle(store, claims) == [False]
+
+
+async def test_slots_are_decided_past_a_schedule_that_is_held(store: PostgresStore, held: Any) -> None:
+    schedules = [await plan(store, name) for name in ("one", "two", "three")]
+    ids = await store.reserve(3)
+    plain = [
+        a_step(schedule, Decided(at(1), "fired", None, job_id)) for schedule, job_id in zip(schedules, ids, strict=True)
+    ]
+    async with held("oncue_schedules where name = 'two'"):
+        assert await store.decide(plain, at(1), by="tests") == [True, None, True]
+        assert await store.decide(plain, at(1), by="tests", past_locks=True) == [False, None, False]
+    assert await store.decide(plain, at(1), by="tests") == [False, True, False]
+    assert [len(await all_slots(store, schedule)) for schedule in schedules] == [1, 1, 1]
+
+
+async def test_a_start_and_a_progress_are_shown_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    first, second = await put(store, 2)
+    claims = await take(store, node)
+    started = [Started(claim.id, claim.claim_no, NOW) for claim in claims]
+    told = [Progress(claim.id, claim.claim_no, 0.5, "half", NOW) for claim in claims]
+    async with held(job(first)):
+        assert await store.mark_started(started) == [first]
+        await store.report_progress(told)
+        assert [(await see(store, one)).started_at for one in (first, second)] == [None, NOW]
+        assert [(await see(store, one)).progress for one in (first, second)] == [None, 0.5]
+    assert await store.mark_started(started) == []
+    await store.report_progress(told)
+    async with held(f"oncue_progress where job_id = {first}"):
+        await store.report_progress([one._replace(fraction=0.7) for one in told])
+    assert [(await see(store, one)).progress for one in (first, second)] == [0.5, 0.7]
+
+
+async def test_nodes_are_declared_lost_past_one_whose_row_is_held(store: PostgresStore, held: Any) -> None:
+    for name in ("one", "two"):
+        await enter(store, name, expires_at=NOW)
+    async with held("oncue_nodes where name = 'one'"):
+        assert [node.name for node in await store.bury(after(seconds=1))] == ["two"]
+    assert [node.name for node in await store.bury(after(seconds=1))] == ["one"]
+
+
+async def test_counters_are_folded_past_a_total_that_is_held(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    for _ in range(2):
+        for task in ("send", "fetch"):
+            await put(store, task=task)
+            await settle(store, await take(store, node, tasks=[task]))
+        if not await query(store, "select 1 from oncue_counters"):
+            assert await store.fold_counters(100) == 2
+    async with held("oncue_counters where task = 'send'"):
+        assert await store.fold_counters(100) == 1
+    assert await store.fold_counters(100) == 1
+    assert await query(store, "select distinct jobs from oncue_counters") == [(2,)]
+
+
+async def test_upkeep_goes_on_past_rows_that_are_held(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    schedules = [await plan(store, name) for name in ("one", "two")]
+    jobs = [(await fire(store, schedule, at(1)))[0] for schedule in schedules]
+    await settle(store, await take(store, node, now=at(1)), at=at(1))
+    async with held(f"oncue_slots where job_id = {jobs[0]}"):
+        assert await store.prune(at(2), 10) == 1
+    assert await store.job(jobs[1]) is None
+    assert await store.prune(at(2), 10) == 1
+    async with held("oncue_schedules where name = 'one'"):
+        assert await store.prune_slots(at(2), 10) == 1
+    assert await store.prune_slots(at(2), 10) == 1
+
+
+async def test_parked_jobs_are_released_past_a_schedule_and_a_job_that_are_held(
+    store: PostgresStore, held: Any
+) -> None:
+    jobs = {}
+    for name in ("one", "two", "three"):
+        jobs[name] = await fire(store, await plan(store, name), at(1), at(2), parked=True)
+    async with held("oncue_schedules where name = 'one'"), held(job(jobs["two"][0])):
+        assert await store.release_parked(at(9), 10) == 2
+    assert [await states(store, jobs[name]) for name in jobs] == [
+        ["scheduled", "scheduled"],
+        ["scheduled", "queued"],
+        ["queued", "scheduled"],
+    ]
+    assert await store.release_parked(at(9), 10) == 1
+
+
+# --- what operators do --------------------------------------------------------------------------------------------
+
+
+async def test_a_change_by_hand_of_what_is_held_is_refused_writes_nothing_and_works_afterwards(
+    store: PostgresStore, held: Any
+) -> None:
+    node = await enter(store)
+    schedule = await plan(store)
+    (job_id,) = await put(store)
+    (claim,) = await take(store, node)
+    await store.pause("mail", NOW)
+    other = await plan(store, "other")
+    edited = a_schedule("other", id=other.id, version=2, task="fetch", revision=2)
+    step = a_step(schedule, Decided(at(1), "manual", "trigger", (await store.reserve(1))[0]))
+
+    def verbs() -> dict[str, list[Callable[[], Awaitable[Any]]]]:
+        return {
+            job(job_id): [
+                lambda: store.prioritize(job_id, 0, 9, NOW, note=NOTE),
+                lambda: store.request_cancel(job_id, claim.claim_no, NOW, note=NOTE),
+                lambda: store.apply([change(claim, BROKEN)], NOW, [NOTE]),
+            ],
+            "oncue_schedules": [
+                lambda: store.decide([step], at(1), by="ada", notes=[NOTE]),
+                lambda: store.revise([Revised(edited, 1, a_revision(edited))], NOW, [NOTE]),
+            ],
+            "oncue_queues": [
+                lambda: store.limit("mail", Limits(), Limits(3), NOW, note=NOTE),
+                lambda: store.resume("mail", NOW, note=NOTE),
+            ],
+        }
+
+    for rows, changes in verbs().items():
+        async with held(rows):
+            for attempt in changes:
+                with pytest.raises(RowLocked, match="nothing was written"):
+                    await attempt()
+        assert await store.audit_log() == []
+    for changes in verbs().values():
+        for attempt in changes:
+            assert await attempt() in (True, [True])
+    assert len(await store.audit_log()) == 7
+
+
+async def test_nothing_that_an_operator_does_opens_a_transaction(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a process which stands still, or is gone, holds nothing."""
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise AssertionError("this would span round trips")
+
+    monkeypatch.setattr(asyncpg.Connection, "transaction", forbidden)
+    schedule = await plan(store)
+    await store.enqueue([a_batch(keys=["a"]), a_batch(task="fetch", keys=["a"])])
+    again = a_batch(keys=["a", "b"])
+    assert [receipt.created for receipt in await store.enqueue([again], in_doubt=True)] == [False, True]
+    assert [receipt.created for receipt in await store.enqueue([again], in_doubt=True)] == [False, True]
+    (job_id,) = await fire(store, schedule, at(1), parked=True)
+    await store.release_parked(at(2), 10)
+    node = await enter(store)
+    await settle(store, await take(store, node, now=at(2)), BROKEN, at=at(2))
+    current, failed = await find(store), await see(store, job_id)
+    assert await store.rerun(current, failed, (await store.reserve(1))[0], at(3), by="ada", note=NOTE)
+    await store.prune(at(9), 10, noted=(NOTE, at(9)))
+    assert [entry.after for entry in await store.audit_log()][:1] != [None]
+
+
+# --- sessions -----------------------------------------------------------------------------------------------------
+
+
+async def test_every_session_of_ours_has_its_limits_and_behind_a_pooler_they_are_the_role_s(postgres_url: str) -> None:
+    for options, expected in (
+        ({}, (2000, 15000)),
+        ({"patience": 1.0}, (500, 15000)),
+        ({"prepare": False}, (0, 0)),
+    ):
+        store = PostgresStore(postgres_url, **options)  # type: ignore[arg-type]
+        try:
+            assert (await store.session_limits())[1:] == expected
+        finally:
+            await store.close()
+
+
+class Pooler(Middleman):
+    """Refuses settings at connect, as PgBouncer does, and is a plain line otherwise."""
+
+    refusals = 0
+
+    async def _between(self, asker: End, server: End) -> None:
+        opening = await asker.reader.readexactly(4)
+        opening += await asker.reader.readexactly(struct.unpack("!I", opening)[0] - 4)
+        if b"lock_timeout" in opening:
+            self.refusals += 1
+            said = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: lock_timeout\0\0"
+            asker.writer.write(b"E" + struct.pack("!I", len(said) + 4) + said)
+            asker.writer.close()
+            return
+        server.writer.write(opening)
+        await asyncio.gather(_pipe(asker.reader, server.writer), _pipe(server.reader, asker.writer))
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(CHUNK):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+async def test_a_pooler_that_refuses_settings_is_asked_without_them(postgres_url: str) -> None:
+    async with Pooler(postgres_url) as pooler:
+        store = PostgresStore(pooler.url)
+        await store.open()
+        assert await put(store, 2)
+        assert (await store.session_limits())[1:] == (0, 0)
+        assert pooler.refusals == 1
+        await store.close()
+
+
+async def test_a_beat_on_a_row_that_is_held_is_refused_before_its_patience_is_over(
+    postgres_url: str, held: Any
+) -> None:
+    store = PostgresStore(postgres_url, patience=0.5)
+    try:
+        node = a_node()
+        await store.register(node)
+        async with held("oncue_nodes"):
+            with pytest.raises(RowLocked):
+                await store.beat(node.id, NOW, after(seconds=1), 1)
+        assert await store.beat(node.id, NOW, after(seconds=1), 2)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(), asyncpg.InterfaceError(""), ConnectionResetError()])
+def test_whoever_does_not_answer_has_a_reason(error: Exception) -> None:
+    ours = connections.translated(error)
+    assert isinstance(ours, StoreUnavailable)
+    assert str(ours).removeprefix("PostgreSQL does not answer:").strip()
+
+
+async def test_an_enqueue_of_very_many_is_one_statement(store: PostgresStore) -> None:
+    wanted = 25_000
+    receipts = await store.enqueue([a_batch(wanted, created_at=NOW + timedelta(days=1))])
+    assert len(receipts) == wanted
+    assert len({*await query(store, "select xmin::text from oncue_jobs")}) == 1
