@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from typing import Any, TypeAlias, TypeVar
 
 from oncue import store
-from oncue.errors import IdTaken, InvalidJob, StoreUnavailable
+from oncue.errors import FileGone, IdTaken, InvalidJob, StoreUnavailable
 from oncue.model import Batch, Receipt
 from oncue.policy.lifecycle import entry_state
 from oncue.portal import at_once
@@ -185,8 +185,8 @@ class Enqueueing:
                 return await ask(in_doubt)
             except StoreUnavailable as error:
                 now = connection.clock.monotonic()
-                if now > give_up:
-                    raise StoreUnavailable(f"{error}; {otherwise}") from error
+                if now > give_up or isinstance(error, FileGone):
+                    raise type(error)(f"{error}; {otherwise}") from error
                 give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
                 in_doubt = True
                 await asyncio.sleep(ASK_AGAIN_SECONDS)

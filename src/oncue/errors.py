@@ -74,6 +74,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached. What was asked may or may not have happened: the answer is unknown."""
 
 
+class FileGone(StoreUnavailable):
+    """The SQLite file that this process has open is no longer the one at its path: a write to it would be lost."""
+
+
 class Unreachable(StoreUnavailable):
     """The server of a `Client` does not answer at all. A change may or may not have happened: the message tells."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -35,6 +36,7 @@ from oncue.store import sqlite_values as values
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.sqlite_desk import SqliteDesk
+from oncue.store.sqlite_identity import MEMORY, check_files
 from oncue.store.sqlite_ledger import rows_of
 from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows
 
@@ -58,6 +60,7 @@ class SqliteStore(SqliteDesk):
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         self.path = path
+        self._file = path if path == MEMORY else os.path.abspath(path)  # the process may change its folder
         self._inline = inline
         self._wall = wall
         self._migrate = migrate
@@ -89,13 +92,13 @@ class SqliteStore(SqliteDesk):
         statements.check_version(self.dialect, await self.version())
 
     async def _opened(self, name: str, *, checkpoints: bool) -> ThreadLane:
-        lane = ThreadLane(lambda: self._connect(checkpoints), name, self._rounds)
+        lane = ThreadLane(lambda: self._connect(checkpoints), name, self._rounds, check_files)
         await lane.open()
         self._lanes.append(lane)
         return lane
 
     def _connect(self, checkpoints: bool = True) -> sqlite3.Connection:
-        return sqlite_file.connect(self.path, self._busy_seconds, checkpoints=checkpoints, hurried=self._rounds > 1)
+        return sqlite_file.connect(self._file, self._busy_seconds, checkpoints=checkpoints, hurried=self._rounds > 1)
 
     async def close(self) -> None:
         if self._watch is not None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oncue.errors import StoreUnavailable
+from oncue.store.sqlite_identity import MEMORY, note_files, opened
 from oncue.store.statements import Migration
 
 BUSY_PAUSE = 0.01
@@ -23,9 +24,9 @@ create temp table if not exists change (
 
 def connect(path: str, patience: float, *, checkpoints: bool, hurried: bool) -> sqlite3.Connection:
     """Open it, with so many seconds of patience. Whoever is hurried has many short rounds of it to write."""
-    if path != ":memory:" and not Path(path).parent.is_dir():
+    if path != MEMORY and not Path(path).parent.is_dir():
         raise StoreUnavailable(f"SQLite cannot use its file: there is no folder {Path(path).parent}")
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    connection = opened(path, patience)
     _log_ahead(connection, patience)
     connection.execute("pragma synchronous = full")
     connection.execute("pragma foreign_keys = on")
@@ -35,6 +36,7 @@ def connect(path: str, patience: float, *, checkpoints: bool, hurried: bool) -> 
     connection.execute(_CHANGES_TABLE)
     if checkpoints and hurried:
         connection.execute(f"pragma busy_timeout = {round(HURRY_SECONDS * 1000)}")
+    note_files(connection)
     return connection
 
 
