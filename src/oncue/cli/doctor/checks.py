@@ -136,7 +136,7 @@ async def _jobs(store: SqliteStore | PostgresStore, states: tuple[State, ...], c
     found: list[Job] = []
     while len(found) < min(count, SAMPLE):
         before = found[-1].id if found else None
-        page = await store.jobs(JobFilter(states, before=before, limit=min(count - len(found), PAGE)))
+        page = await store.jobs(JobFilter(states, before=before, limit=min(count - len(found), PAGE), short=True))
         if not page:
             break
         found += page
