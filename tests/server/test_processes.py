@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -89,7 +90,11 @@ def test_bound_elsewhere_only_health_answers_without_a_token(start: Any, sqlite_
 
 def test_a_worker_answers_no_more_than_it_must(start: Any, sqlite_url: str) -> None:
     where = free_address()
-    worker = start(sqlite_url, "worker", "--http", where)
+    worker = start(sqlite_url, "worker", "--http", where, ONCUE_HTTP_HEADER_TIMEOUT="500ms")
+    host, _, port = where.partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as half:
+        half.sendall(b"GET /health HTTP/1.1")
+        assert half.recv(1000).startswith(b"HTTP/1.1 408 ")
     worker.until(lambda: get(where, "/health/ready")[0] == 200)
     assert "oncue_is_leader" in get(where, "/metrics")[1]
     assert ask(where, "GET", "/api/admin/jobs")[0] == 404
