@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from typing import Any, TypeAlias, TypeVar
 
 from oncue import bypass, store
-from oncue.errors import IdTaken, InvalidJob, RowLocked, StoreUnavailable
+from oncue.errors import FileGone, IdTaken, InvalidJob, RowLocked, StoreUnavailable
 from oncue.model import Batch, Declaration, Receipt
 from oncue.policy.lifecycle import entry_state
 from oncue.portal import at_once
@@ -207,10 +207,11 @@ class Enqueueing:
             except (StoreUnavailable, RowLocked) as error:
                 in_doubt |= isinstance(error, StoreUnavailable)
                 now = connection.clock.monotonic()
-                if now > give_up:
+                if now > give_up or isinstance(error, FileGone):
                     if not in_doubt:
                         raise
-                    raise StoreUnavailable(f"{error}; {otherwise}") from error
+                    kind = type(error) if isinstance(error, StoreUnavailable) else StoreUnavailable
+                    raise kind(f"{error}; {otherwise}") from error
                 give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
 

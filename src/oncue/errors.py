@@ -78,6 +78,10 @@ class StoreUnusable(StoreUnavailable):
     """The database cannot be used, and waiting does not help: it refused the login, or there is none of that name."""
 
 
+class FileGone(StoreUnavailable):
+    """The SQLite file that this process has open is no longer the one at its path: a write to it would be lost."""
+
+
 class Unreachable(StoreUnavailable):
     """The server of a `Client` does not answer at all. A change may or may not have happened: the message tells."""
 

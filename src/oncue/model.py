@@ -6,7 +6,7 @@ a third of what a frozen dataclass costs to make. The rest are frozen dataclasse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -246,6 +246,8 @@ class Job:
     progress: float | None = None
     """How far its latest attempt has come, from 0 to 1, if its handler says so."""
     progress_note: str | None = None
+    shortened: Mapping[str, int] | None = None
+    """The fields that a short listing left out for their size, with their bytes: args, result or error."""
 
     @property
     def uid(self) -> UUID:
@@ -518,3 +520,5 @@ class JobFilter:
     before: int | None = None
     limit: int = 100
     offset: int = 0
+    short: bool = False
+    """Leave out what is large of arguments, results and errors: `Job.shortened` says what and how large."""

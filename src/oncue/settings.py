@@ -64,6 +64,10 @@ class Settings(BaseModel):
     node_name: str | None = Field(None, max_length=128)
     exclusive: bool = False
     http_addr: str | None = None
+    http_header_timeout: Seconds = 10.0
+    http_body_timeout: Annotated[Seconds, Field(le=30)] = 30.0
+    http_keep_alive: Seconds = 5.0
+    http_connections: int = Field(500, ge=10, le=100_000)
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
     lease: Annotated[Seconds, Field(ge=1)] = 15.0

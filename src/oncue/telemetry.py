@@ -35,7 +35,7 @@ EVENTS: dict[str, str] = {
     "recovery": "a dead predecessor's runs were ended: jobs; node, predecessor",
     "node.lost": "a node's lease ended: node",
     "node.beat": "a lease was renewed: duration (s); node",
-    "queue.depth": "a sample of what waits: depth; queue, priorities",
+    "queue.depth": "a sample of what waits: depth (of all queues); depths (by queue, then by priority)",
     "survey": "what a look at the whole database found: survey",
     "in_flight": "attempts running in this process: in_flight, buffered, concurrency; node",
     "age": "waiting jobs gained priority: jobs",

@@ -88,10 +88,10 @@ def test_wait_and_duration_are_histograms(meter: Meter) -> None:
 
 @pytest.mark.contract("QUE-19")
 def test_depth_and_priorities(meter: Meter) -> None:
-    meter.telemetry.emit("queue.depth", {"depth": 12}, queue="mail", priorities={0: 10, 60: 2})
+    meter.telemetry.emit("queue.depth", {"depth": 12}, depths={"mail": {0: 10, 60: 2}})
     assert meter.value("queue_depth", queue="mail") == 12
     assert meter.value("queue_priority_jobs", queue="mail", priority="60") == 2
-    meter.telemetry.emit("queue.depth", {"depth": 0}, queue="mail", priorities={})
+    meter.telemetry.emit("queue.depth", {"depth": 0}, depths={"mail": {}})
     assert meter.value("queue_depth", queue="mail") == 0
     assert meter.value("queue_priority_jobs", queue="mail", priority="60") is None
 

@@ -15,6 +15,7 @@ from oncue.clock import VirtualClock
 from oncue.engine.leadership import Leadership
 from oncue.model import Decided, Node
 from oncue.observe import slots
+from oncue.observe.labels import OTHER
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.policy.schedules import EDITED
 from oncue.settings import load
@@ -68,8 +69,8 @@ def test_not_every_schedule_has_a_series_of_its_own(meter: Meter, monkeypatch: p
     assert slots_of(meter, "fired", schedule="schedule 2") == 1
     assert slots_of(meter, "missed", "misfire", schedule="schedule 2") == 1
     assert slots_of(meter, "fired", schedule="schedule 3") is None
-    assert slots_of(meter, "fired", schedule=slots.OTHERS) == 7
-    assert meter.value("schedule_errors_total", schedule=slots.OTHERS) == 1
+    assert slots_of(meter, "fired", schedule=OTHER) == 7
+    assert meter.value("schedule_errors_total", schedule=OTHER) == 1
 
 
 @pytest.mark.contract("QUE-19")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,11 @@ import pytest
 
 from oncue import Oncue
 from oncue.control import Progress
+from oncue.server.api.pages import LARGEST_PAGE
 from tests.app.watching import Watcher
 from tests.server.conftest import Api
+from tests.store.scene import a_batch
+from tests.turns import measured_turns
 
 JOBS = "/api/admin/jobs"
 
@@ -228,3 +232,54 @@ async def test_many_at_once(api: Api) -> None:
             assert reply.status_code == 422, (wrong, verb)
             assert reply.json()["errors"][0]["field"].startswith("job_ids"), reply.json()
     assert (await api("PUT", f"{JOBS}/bulk/status", {"job_ids": [first], "status": "x"})).status_code == 422
+
+
+# --- size -----------------------------------------------------------------------------------------------------------
+
+LARGE = "x" * 250_000
+
+
+async def put_large(api: Api, count: int) -> list[int]:
+    """Jobs with arguments of 250 KB, in one write."""
+    connection = await api.app.connected()
+    ids = await connection.ids(count)
+    batch = a_batch(count, task="boom", queue="mail", created_at=connection.now())
+    args = [json.dumps({"text": LARGE})] * count
+    await connection.store.enqueue([batch._replace(ids=ids, args=args)])
+    return ids
+
+
+async def test_a_listing_leaves_large_arguments_out_unless_it_is_asked_for_them(api: Api) -> None:
+    (large,) = await put_large(api, 1)
+    await enqueued(api.app, 1)
+    small, short = (await api.get("/api/admin/jobs"))["jobs"]
+    assert (small["args"], small["shortened"]) == ({"a": 1}, {})
+    assert (short["args"], short["shortened"]) == ({}, {"args": len(json.dumps({"text": LARGE}))})
+    whole = (await api.get("/api/admin/jobs", params={"whole": "true"}))["jobs"][1]
+    assert (whole["args"], whole["shortened"]) == ({"text": LARGE}, {})
+    assert (await api.get(f"/api/admin/jobs/{large}"))["args"] == {"text": LARGE}
+
+
+async def test_a_page_of_large_jobs_ends_early_and_the_next_goes_on_from_there(api: Api) -> None:
+    ids = await put_large(api, 40)
+    path, seen, pages = "/api/admin/jobs?whole=true&limit=1000&status=queued", [], 0
+    while path:
+        reply = await api("GET", path)
+        assert len(reply.content) <= LARGEST_PAGE + 1000
+        page = reply.json()
+        seen += [job["id"] for job in page["jobs"]]
+        assert all(job["args"] == {"text": LARGE} for job in page["jobs"])
+        path, pages = page["next"], pages + 1
+    assert (seen, pages) == (sorted(ids, reverse=True), 2)
+
+
+async def test_a_thousand_large_jobs_are_a_small_page_and_hold_nobody_up(api: Api) -> None:
+    await put_large(api, 200)
+    await enqueued(api.app, *range(1000))
+    with measured_turns() as turns:
+        reply = await api.client.get("/api/admin/jobs", params={"limit": 1000})
+        large = await api.client.get("/api/admin/jobs", params={"queue": "mail", "limit": 1000})
+    assert len(reply.json()["jobs"]) == 1000
+    assert len(large.json()["jobs"]) == 200
+    assert len(large.content) < 300_000
+    assert turns.longest < 0.1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from oncue.cli import run
 from tests.cli.conftest import PATIENCE, Process, on_database
 from tests.cli.test_worker import free_address, get
 
@@ -87,7 +90,40 @@ def test_bound_elsewhere_only_health_answers_without_a_token(start: Any, sqlite_
 
 def test_a_worker_answers_no_more_than_it_must(start: Any, sqlite_url: str) -> None:
     where = free_address()
-    worker = start(sqlite_url, "worker", "--http", where)
+    worker = start(sqlite_url, "worker", "--http", where, ONCUE_HTTP_HEADER_TIMEOUT="500ms")
+    host, _, port = where.partition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as half:
+        half.sendall(b"GET /health HTTP/1.1")
+        assert half.recv(1000).startswith(b"HTTP/1.1 408 ")
     worker.until(lambda: get(where, "/health/ready")[0] == 200)
     assert "oncue_is_leader" in get(where, "/metrics")[1]
     assert ask(where, "GET", "/api/admin/jobs")[0] == 404
+
+
+def test_a_deleted_sqlite_file_is_refused_and_told_everywhere(
+    start: Any, sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, web, worker = Path(sqlite_url.removeprefix("sqlite:///")), free_address(), free_address()
+    server = start(sqlite_url, "serve", "--http", web)
+    working = start(sqlite_url, "worker", "--http", worker, "--lease", "1s", "--drain-timeout", "500ms")
+    nap = json.dumps({"task": "nap", "args": {"marks": str(tmp_path)}})
+    assert ask(web, "POST", "/api/admin/jobs", nap)[0] == 201
+    working.until((tmp_path / "started").exists)
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    code, problem = ask(web, "POST", "/api/admin/jobs", nap)
+    assert (code, "restart this process" in problem["detail"], str(path) in problem["detail"]) == (503, True, True)
+    for process, where in ((server, web), (working, worker)):
+        process.until(lambda where=where: "was deleted or moved away" in get(where, "/health/ready")[1])
+        code, told = ask(where, "GET", "/health/ready")
+        assert (code, told["database"]["status"]) == (503, "unavailable")
+    working.says("all its jobs are stopped and given back")
+    assert run(["doctor", "--json", "--database-url", sqlite_url]) == 4
+    (check,) = [check for check in json.loads(capsys.readouterr().out)["checks"] if check["name"] == "file"]
+    assert check["status"] == "fail"
+    assert all(str(process.process.pid) in check["detail"] for process in (server, working))
+    server.process.send_signal(signal.SIGTERM)
+    assert server.ends() == 0
+    working.close()
+    assert not path.exists()
+    assert run(["doctor", "--json", "--database-url", sqlite_url]) == 0

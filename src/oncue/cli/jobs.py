@@ -44,6 +44,9 @@ def list_jobs(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")] = 50,
     before: Annotated[int | None, typer.Option("--before", metavar="ID", help="Older than this job.")] = None,
     offset: Annotated[int, typer.Option("--offset", min=0, max=LARGEST_OFFSET, help="Leave out so many.")] = 0,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="With --json: arguments, results and errors of over 2 KB too.")
+    ] = False,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
@@ -52,7 +55,9 @@ def list_jobs(
     states, found = values.states(status or []), find(app, database_url=database_url)
 
     async def work() -> tuple[list[Job], datetime]:
-        jobs = await found.jobs(states, queue=queue, task=task, key=key, before=before, limit=limit, offset=offset)
+        jobs = await found.jobs(
+            states, queue=queue, task=task, key=key, before=before, limit=limit, offset=offset, whole=whole
+        )
         return jobs, (await found.connected()).now()
 
     jobs, now = ask(found, work)
@@ -70,7 +75,7 @@ def _show_jobs(jobs: list[Job], now: datetime, *, full: bool) -> None:
     table = output.table(*columns, right=("id", "prio", "tries", "took"))
     for job in jobs:
         table.add_row(
-            str(job.id), escape(job.task), escape(_short(job.args)), escape(job.queue), _status(job),
+            str(job.id), escape(job.task), escape(_arguments(job)), escape(job.queue), _status(job),
             str(job.priority), str(job.attempt), output.when(job.created_at, now),
             output.when(_moment(job), now), output.took(job.duration),
         )  # fmt: skip
@@ -88,6 +93,11 @@ def _status(job: Job) -> str:
 def _moment(job: Job) -> datetime:
     """What is next for a job that waits, else what was last."""
     return job.visible_at if job.state in ("scheduled", "retrying") else job.finished_at or job.updated_at
+
+
+def _arguments(job: Job) -> str:
+    size = (job.shortened or {}).get("args")
+    return _short(job.args) if size is None else f"({size:,} bytes)"
 
 
 def _short(args: dict[str, Any]) -> str:

@@ -151,6 +151,7 @@ class Front:
         # Imported only by a process that was asked to answer, and before it works: FastAPI takes half a second.
         from oncue.observe.prometheus import PrometheusMetrics
         from oncue.server import address, api, health, http, sampling
+        from oncue.server.connections import HttpLimits
 
         self.url = address.url(listening, identity.host())
         self.readiness = health.Readiness(app)
@@ -163,7 +164,13 @@ class Front:
         self._app, self._needs_token = app, door is api.Door.TOKEN
         self._looking: asyncio.Task[None] | None = None
         make = api.admin_api if with_api else api.process_api
-        self._server = http.HttpServer(make(app, self.readiness, self._metrics.registry, door), listening)
+        limits = HttpLimits(
+            head=app.settings.http_header_timeout,
+            body=app.settings.http_body_timeout,
+            idle=app.settings.http_keep_alive,
+            connections=app.settings.http_connections,
+        )
+        self._server = http.HttpServer(make(app, self.readiness, self._metrics.registry, door), listening, limits)
 
     async def open(self, node: WorkerNode | None = None) -> None:
         """Begin to answer, for a worker if there is one in this process."""

@@ -104,14 +104,18 @@ def jobs(
     before: int | None = None,
     limit: int = 100,
     offset: int = 0,
+    whole: bool = False,
 ) -> Request[list[JobRecord]]:
     """Jobs, newest first, up to 1,000. `before` is the id to go on from; `offset` says how many to leave out.
 
     `queued` are all that wait, as in `stats`: those that are due later (`scheduled`, `retrying`) too.
+    Large arguments, results and errors are left out (`shortened` says which) unless `whole`. There may be fewer jobs
+    than `limit` if they are very large: `all_jobs` goes on by itself.
     """
     wanted = query(
-        status=_joined(states), queue=queue, task=task, key=key, before=before, limit=limit, offset=offset or None
-    )
+        status=_joined(states), queue=queue, task=task, key=key, before=before, limit=limit, offset=offset or None,
+        whole="true" if whole else None,
+    )  # fmt: skip
     return Request("GET", PREFIX, requests.rows(_job, "jobs"), wanted, about="job")
 
 
@@ -123,9 +127,16 @@ def all_jobs(
     key: str | None = None,
     before: int | None = None,
     page: int = 500,
+    whole: bool = False,
 ) -> Request[Page[JobRecord]]:
-    """Every such job, newest first, fetched page by page as you go on. What is added meanwhile is not among them."""
-    wanted = query(status=_joined(states), queue=queue, task=task, key=key, before=before, limit=page)
+    """Every such job, newest first, fetched page by page as you go on. What is added meanwhile is not among them.
+
+    Large arguments, results and errors are left out (`shortened` says which) unless `whole`.
+    """
+    wanted = query(
+        status=_joined(states), queue=queue, task=task, key=key, before=before, limit=page,
+        whole="true" if whole else None,
+    )  # fmt: skip
     return Request("GET", PREFIX, requests.page(_job, "jobs"), wanted, about="job")
 
 

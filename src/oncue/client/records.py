@@ -58,6 +58,8 @@ class JobRecord:
     progress: float | None
     """How far its latest attempt has come, from 0 to 1, if its handler says so."""
     progress_note: str | None
+    shortened: dict[str, int] | None = None
+    """What a listing left out for its size, with its bytes: args, result or error. `job` and `whole=True` have it."""
 
     @property
     def finished(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime, timedelta
+from itertools import islice
 
 from oncue.control import PEEK_LIMIT, Sample, cut_off
 from oncue.engine.service import Signal
@@ -11,6 +12,7 @@ from oncue.store.contract import DEPTH_LIMIT, Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 1000
+MOST_SEEN = 1000
 
 
 class Folding:
@@ -70,13 +72,11 @@ class DepthGauge:
 
     async def tick(self, now: datetime) -> datetime:
         if self._telemetry.wants("queue.depth"):
-            # A queue that was seen once is told of when it is empty, too.
+            # A queue that was seen is told of when it is empty, too: not for ever if there are very many.
             by_queue: dict[str, dict[int, int]] = defaultdict(dict, {queue: {} for queue in self._seen})
             for depth in await self._store.depth():
                 by_queue[depth.queue][depth.priority] = depth.jobs
-            self._seen.update(by_queue)
-            for queue, priorities in by_queue.items():
-                self._telemetry.emit(
-                    "queue.depth", {"depth": sum(priorities.values())}, queue=queue, priorities=priorities
-                )
+            self._seen = set(islice(by_queue, MOST_SEEN))
+            total = sum(sum(priorities.values()) for priorities in by_queue.values())
+            self._telemetry.emit("queue.depth", {"depth": total}, depths=dict(by_queue))
         return now + self._interval

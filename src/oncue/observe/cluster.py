@@ -7,8 +7,10 @@ it is old news, and only `oncue_database_up` is told.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from heapq import nlargest
 from typing import Any, TypeAlias
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,6 +18,8 @@ from prometheus_client.registry import Collector
 
 from oncue.engine.survey import NAME, Survey
 from oncue.errors import StoreError
+from oncue.model import Queue
+from oncue.observe.labels import MOST, OTHER, busiest
 from oncue.telemetry import Telemetry
 
 MOST_FAILURES = 10
@@ -39,7 +43,7 @@ GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 
 class ClusterMetrics(Collector):
     def __init__(self, telemetry: Telemetry) -> None:
-        self._depths: dict[str, Mapping[int, int]] = {}
+        self._depths: Mapping[str, Mapping[int, int]] = {}
         self._survey: Survey | None = None
         self._is_up: bool | None = None
         telemetry.subscribe(self._depth_sampled, "queue.depth")
@@ -47,7 +51,7 @@ class ClusterMetrics(Collector):
         telemetry.subscribe(self._failed, "tick.error")
 
     def _depth_sampled(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
-        self._depths[metadata["queue"]] = metadata["priorities"]
+        self._depths = metadata["depths"]
 
     def _surveyed(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         self._survey, self._is_up = metadata["survey"], True
@@ -74,7 +78,7 @@ class ClusterMetrics(Collector):
     def _waiting(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("oncue_queue_depth", "Jobs that are due and wait, sampled.", labels=QUEUE)
         spread = GaugeMetricFamily("oncue_queue_priority_jobs", "The same by priority.", labels=("queue", "priority"))
-        for queue, priorities in tuple(self._depths.items()):
+        for queue, priorities in _bounded(self._depths).items():
             depth.add_metric((queue,), sum(priorities.values()))
             for priority, jobs in priorities.items():
                 spread.add_metric((queue, str(priority)), jobs)
@@ -82,24 +86,59 @@ class ClusterMetrics(Collector):
         yield spread
 
 
+def _bounded(depths: Mapping[str, Mapping[int, int]]) -> Mapping[str, Mapping[int, int]]:
+    """The fullest queues, and all others added up."""
+    named = busiest(depths, lambda queue: sum(depths[queue].values()))
+    shown: dict[str, Mapping[int, int]] = {queue: depths[queue] for queue in depths if queue in named}
+    if len(named) < len(depths):
+        shown[OTHER] = sum((Counter(depths[queue]) for queue in depths if queue not in named), Counter())
+    return shown
+
+
 def readings(survey: Survey) -> Iterator[Reading]:
     """What a look at the database says, gauge by gauge."""
-    waits = {age.queue: _since(age.since, survey) for age in survey.ages if age.kind == "queued"}
-    for name in sorted({*waits, *survey.serving, *(queue.name for queue in survey.queues)}):
-        yield "queue_oldest_wait_seconds", (name,), waits.get(name, 0.0)
-        yield "queue_nodes", (name,), survey.serving.get(name, 0)
-    for queue in survey.queues:
-        yield "queue_paused", (queue.name,), int(queue.paused_at is not None)
-        yield "queue_paused_seconds", (queue.name,), _since(queue.paused_at, survey)
-        for scope, limit in (("global", queue.global_limit), ("node", queue.node_limit)):
-            if limit is not None:
-                yield "queue_limit", (queue.name, scope), limit
+    yield from _of_queues(survey)
+    longest: dict[tuple[str, str], float] = {}
     for age in survey.ages:
         if age.kind == "running":
-            yield "jobs_running_longest_seconds", (age.task, age.queue), _since(age.since, survey)
+            longest[age.task, age.queue] = _since(age.since, survey)
+    for labels in nlargest(MOST, longest, key=longest.__getitem__):
+        yield "jobs_running_longest_seconds", labels, longest[labels]
     yield "leader_present", (), int(survey.led)
     yield "schedules_enabled", (), int(survey.next_run is not None)
     yield "schedule_overdue_seconds", (), _since(survey.next_run, survey)
+
+
+def _of_queues(survey: Survey) -> Iterator[Reading]:
+    """Those that a node serves come first, then the busiest. Of the others the worst is told, and no limits."""
+    waits = {age.queue: _since(age.since, survey) for age in survey.ages if age.kind == "queued"}
+    queues = {queue.name: queue for queue in survey.queues}
+    every = {*waits, *survey.serving, *queues}
+    named = busiest(every, lambda name: (name in survey.serving, _jobs(queues.get(name)), waits.get(name, 0.0)))
+    for name in sorted(named):
+        yield from _of_queue(name, waits.get(name, 0.0), survey.serving.get(name, 0), queues.get(name), survey)
+    others = every - named
+    if others:
+        yield "queue_oldest_wait_seconds", (OTHER,), max(waits.get(name, 0.0) for name in others)
+        yield "queue_nodes", (OTHER,), min(survey.serving.get(name, 0) for name in others)
+        paused = [queues[name].paused_at for name in others if name in queues]
+        yield "queue_paused", (OTHER,), int(any(paused))
+        yield "queue_paused_seconds", (OTHER,), max((_since(at, survey) for at in paused), default=0.0)
+
+
+def _jobs(queue: Queue | None) -> int:
+    return 0 if queue is None else queue.queued + queue.running + queue.later
+
+
+def _of_queue(name: str, wait: float, nodes: int, queue: Queue | None, survey: Survey) -> Iterator[Reading]:
+    yield "queue_oldest_wait_seconds", (name,), wait
+    yield "queue_nodes", (name,), nodes
+    if queue is not None:
+        yield "queue_paused", (name,), int(queue.paused_at is not None)
+        yield "queue_paused_seconds", (name,), _since(queue.paused_at, survey)
+        for scope, limit in (("global", queue.global_limit), ("node", queue.node_limit)):
+            if limit is not None:
+                yield "queue_limit", (name, scope), limit
 
 
 def _since(instant: datetime | None, survey: Survey) -> float:

@@ -6,8 +6,8 @@ Here the two hot events only bisect and add up plain numbers, 0.9 µs a job toge
 turns them into metrics when somebody asks. They come from one thread, that of the event loop; what may come from
 others is counted by prometheus_client (rare.py).
 
-What is about the whole database is in cluster.py, what is about schedules in slots.py, and a node's standing in
-standing.py.
+The series are bounded (labels.py). What is about the whole database is in cluster.py, what is about schedules in
+slots.py, and a node's standing in standing.py.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from oncue import __version__
 from oncue.model import TERMINAL, Change, Claim, Job, TimedOut
 from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.observe.cluster import ClusterMetrics
+from oncue.observe.labels import Pairs
 from oncue.observe.rare import LABELS, RareEvents
 from oncue.observe.slots import SlotMetrics
 from oncue.observe.standing import Standing, StandingMetrics
@@ -67,6 +68,7 @@ class PrometheusMetrics(Collector):
     def __init__(self, telemetry: Telemetry) -> None:
         self.registry = CollectorRegistry()
         self._series: dict[tuple[str, str], Series] = {}
+        self._pairs = Pairs()
         self._seats: Seats | None = None
         self._buffer = 0
         self._told: Mapping[str, float] = {}
@@ -80,7 +82,7 @@ class PrometheusMetrics(Collector):
         telemetry.subscribe(self._seats_told, "in_flight")
         telemetry.subscribe(self._taken_away, "rescue", "overrun")
         telemetry.subscribe(self._expired, "expire")
-        RareEvents(self.registry).subscribe(telemetry)
+        RareEvents(self.registry, self._pairs).subscribe(telemetry)
 
     def follow(self, seats: Seats, buffer: int, standing: Standing | None = None) -> None:
         """Read what runs and waits off the executor itself: between two settles, events are old news."""
@@ -92,6 +94,7 @@ class PrometheusMetrics(Collector):
         """Show the counters of these tasks (each with its queue) from the start: one that is born with its first
         failure looks to Prometheus as if nothing had happened yet."""
         for task, queue in tasks:
+            self._pairs.expect(task, queue)
             self._new_series(task, queue)
 
     # --- the hot path -------------------------------------------------------------------------------------------
@@ -118,7 +121,7 @@ class PrometheusMetrics(Collector):
         series.ends[end] = series.ends.get(end, 0) + 1
 
     def _new_series(self, task: str, queue: str) -> Series:
-        return self._series.setdefault((task, queue), Series())
+        return self._series.setdefault(self._pairs.named(task, queue), Series())
 
     # --- now and then -------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Summary
 
+from oncue.observe.labels import Pairs
 from oncue.telemetry import Telemetry
 
 LABELS = ("task", "queue")
@@ -38,7 +39,8 @@ COUNTERS: tuple[tuple[str, str | None, str, tuple[str, ...], str], ...] = (
 
 
 class RareEvents:
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, pairs: Pairs) -> None:
+        self._pairs = pairs
         self._counters: dict[str, list[tuple[Counter, str | None, tuple[str, ...]]]] = {}
         for event, measurement, name, labels, meaning in COUNTERS:
             counter = Counter(f"oncue_{name}", meaning, labels, registry=registry)
@@ -51,8 +53,12 @@ class RareEvents:
 
     def _count(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         for counter, measurement, labels in self._counters[event]:
-            child = counter.labels(*(_label(metadata, label) for label in labels)) if labels else counter
+            child = counter.labels(*self._named(labels, metadata)) if labels else counter
             child.inc(1 if measurement is None else measurements[measurement])
+
+    def _named(self, labels: tuple[str, ...], metadata: Mapping[str, Any]) -> tuple[str, ...]:
+        values = tuple(_label(metadata, label) for label in labels)
+        return self._pairs.named(*values) if labels == LABELS else values
 
     def _beat(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         self._beats.observe(measurements["duration"])

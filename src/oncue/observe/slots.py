@@ -4,7 +4,8 @@ The leader tells of every slot, a hundred thousand of them after a full hour on 
 added up here, and turned into metrics when somebody asks. All of it comes from the thread of the event loop.
 
 There may be more schedules than a time series database likes. The first `MOST_NAMED` that are told of have their own
-series; the others share one, so that the sum is right all the same. Lateness is told for all schedules together.
+series; the others share one (labels.py), so that the sum is right all the same. Lateness is told for all schedules
+together.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from prometheus_client.registry import Collector
 
 from oncue.model import Decided
 from oncue.observe.buckets import BOUNDS, cumulated, empty
+from oncue.observe.labels import OTHER
 from oncue.policy.schedules import EDITED
 from oncue.policy.slots import KEY_HELD, MAX_INSTANCES, MISFIRE
 from oncue.telemetry import Telemetry
 
 MOST_NAMED = 500
-OTHERS = "(others)"
 REASONS = {MISFIRE: MISFIRE, MAX_INSTANCES: MAX_INSTANCES, KEY_HELD: KEY_HELD, EDITED: "edited"}
 """The reasons that make a label. What a slot was coalesced into is a reason too, and different each time."""
 
@@ -65,7 +66,7 @@ class SlotMetrics(Collector):
         if schedule in self._named:
             return schedule
         if len(self._named) >= MOST_NAMED:
-            return OTHERS
+            return OTHER
         self._named.add(schedule)
         return schedule
 

@@ -12,6 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from oncue.model import Lease, Node
+from oncue.observe.labels import MOST
 from oncue.telemetry import Telemetry
 
 
@@ -97,7 +98,7 @@ class StandingMetrics(Collector):
         )
         if self._node is not None:
             alive.add_metric((), int(self._node.membership.is_alive()))
-            for queue, most in tuple(self._node.seating.allowed.items()):
+            for queue, most in tuple(self._node.seating.allowed.items())[:MOST]:
                 seats.add_metric((queue,), most)
         yield alive
         yield seats

@@ -40,15 +40,17 @@ class Looking:
         before: int | None = None,
         limit: int = 100,
         offset: int = 0,
+        whole: bool = True,
     ) -> list[Job]:
         """Jobs, newest first. `before` is the id to go on from; `offset` says how many to leave out.
 
         `queued` are all that wait, as in `stats`: those that are due later (`scheduled`, `retrying`) too.
+        Not `whole`, large arguments, results and errors are left out, and `Job.shortened` says which.
         """
         _check_listing(limit, before, "a job")
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= LARGEST_OFFSET:
             raise ValueError(f"offset: expected a whole number from 0 to {LARGEST_OFFSET:,}, not {offset!r}")
-        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset)
+        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset, not whole)
         return await (await self.connected()).store.jobs(wanted)
 
     async def attempts(self, job_id: int) -> list[Attempt]:

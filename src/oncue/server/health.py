@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from oncue.engine.node import WorkerNode
 from oncue.errors import StoreError
 from oncue.model import Lease, Queue
+from oncue.observe.labels import OTHER, busiest
 from oncue.operations import Operations
 from oncue.server.api.documents import PROBLEM, REASONS
 from oncue.server.api.models.control import Health, Ready
@@ -22,6 +23,7 @@ from oncue.server.api.routing import PUBLIC, Routes
 from oncue.server.records import instant
 from oncue.store.contract import EXCLUSIVE, LEADER
 
+STATES = ("queued", "running", "later")
 DATABASE_SECONDS = 2.0
 BACKLOG_SECONDS = 1.0
 
@@ -148,8 +150,13 @@ def _backlog(queues: Sequence[Queue]) -> dict[str, Any]:
         }
         for queue in queues
     }
-    totals = {state: sum(queue[state] for queue in by_name.values()) for state in ("queued", "running", "later")}
-    return {**totals, "queues": by_name}
+    totals = {state: sum(queue[state] for queue in by_name.values()) for state in STATES}
+    named = busiest(by_name, lambda name: sum(by_name[name][state] for state in STATES))
+    shown = {name: by_name[name] for name in by_name if name in named}
+    if len(named) < len(by_name):
+        rest = {state: totals[state] - sum(queue[state] for queue in shown.values()) for state in STATES}
+        shown[OTHER] = {**rest, "paused": False}
+    return {**totals, "queues": shown}
 
 
 def _node(node: WorkerNode) -> dict[str, Any]:

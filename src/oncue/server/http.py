@@ -6,9 +6,13 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+
+from oncue.server.connections import BoundedProtocol, Crowd, HttpLimits
 
 CLOSE_SECONDS = 2
 
@@ -30,13 +34,19 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    def __init__(self, api: ASGIApp, listening: socket.socket) -> None:
+    def __init__(self, api: ASGIApp, listening: socket.socket, limits: HttpLimits | None = None) -> None:
+        limits = limits or HttpLimits()
         self._listening = listening
+        options: dict[str, Any] = {  # uvicorn's types are narrower than what it takes
+            "http": partial(BoundedProtocol, limits, Crowd()),
+            "timeout_keep_alive": limits.idle,
+        }
         self._server = _Server(
             uvicorn.Config(
-                api, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=CLOSE_SECONDS
+                api, ws="none", lifespan="off", log_config=None, access_log=False,
+                timeout_graceful_shutdown=CLOSE_SECONDS, **options,
             )
-        )
+        )  # fmt: skip
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

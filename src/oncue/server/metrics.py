@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
@@ -21,4 +23,6 @@ def add(routes: Routes, registry: CollectorRegistry) -> None:
     )  # fmt: skip
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), headers={"Content-Type": content_type})
+        # In a thread: it may be a megabyte of text, and the event loop has others to serve.
+        text = await asyncio.to_thread(encode, registry)
+        return Response(text, headers={"Content-Type": content_type})

@@ -63,6 +63,7 @@ def job_record(job: Job) -> dict[str, Any]:
         "progress_note": job.progress_note,
         "result": job.result,
         "error": job.error,
+        "shortened": dict(job.shortened or {}),
     }
 
 

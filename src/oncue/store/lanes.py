@@ -2,7 +2,8 @@
 
 SQLite takes one writer. Rather than let threads and tasks compete for it, a process has a single writer lane: work is
 queued, and everything that waits is done in one transaction (group commit), so that a hundred small writes cost one
-fsync. Each piece of work runs in its own savepoint: one that fails takes nothing else down with it.
+fsync. Each piece of work runs in its own savepoint: one that fails takes nothing else down with it. Between the commit
+and the answers `check` says whether the file that was written to is still the one at its path (`sqlite_identity`).
 
 `ThreadLane` is the lane of production. `InlineLane` does the same in the caller's own thread, with no waiting at all:
 the simulator's, so that a run depends on nothing but its seed.
@@ -24,6 +25,7 @@ from oncue.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUn
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 Ask: TypeAlias = tuple[Work[Any], bool, "Future[Any]"]
+Check: TypeAlias = Callable[[sqlite3.Connection], None]
 
 GROUP = 64
 
@@ -102,9 +104,12 @@ class InlineLane:
 class ThreadLane:
     """A thread that owns a connection. `connect` runs in that thread; for `rounds` see `_begin`."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], name: str, rounds: int = 1) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], name: str, rounds: int = 1, check: Check = lambda _: None
+    ) -> None:
         self._connect = connect
         self._rounds = rounds
+        self._check = check
         self._asks: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._opened: Future[None] = Future()
@@ -164,12 +169,12 @@ class ThreadLane:
 
     def _served(self, connection: sqlite3.Connection, group: list[Ask]) -> sqlite3.Connection:
         """Answer a group; the connection to go on with."""
-        for work, _, answer in (ask for ask in group if not ask[1]):
-            _answer(answer, work, connection)
-        writes = [ask for ask in group if ask[1]]
+        reads, writes = ([ask for ask in group if ask[1] is writes] for writes in (False, True))
+        if reads:
+            _read_together(connection, reads, self._check)
         try:
             if writes:
-                _commit_together(connection, writes, self._rounds)
+                _commit_together(connection, writes, self._rounds, self._check)
         except sqlite3.Error:  # not even the rollback worked: nothing can be trusted to this connection any more
             connection.close()
             connection = self._connect()
@@ -199,6 +204,17 @@ class ThreadLane:
         return group
 
 
+def _read_together(connection: sqlite3.Connection, reads: list[Ask], check: Check) -> None:
+    try:
+        check(connection)
+    except StoreError as error:
+        for _, _, answer in reads:
+            answer.set_exception(error)
+        return
+    for work, _, answer in reads:
+        _answer(answer, work, connection)
+
+
 def _answer(answer: Future[Any], work: Work[Any], connection: sqlite3.Connection) -> None:
     try:
         answer.set_result(work(connection))
@@ -206,13 +222,14 @@ def _answer(answer: Future[Any], work: Work[Any], connection: sqlite3.Connection
         answer.set_exception(translated(error))
 
 
-def _commit_together(connection: sqlite3.Connection, writes: list[Ask], rounds: int) -> None:
+def _commit_together(connection: sqlite3.Connection, writes: list[Ask], rounds: int, check: Check) -> None:
     results: list[tuple[Future[Any], Any, BaseException | None]] = []
     try:
         _begin(connection, rounds)
         for work, _, answer in writes:
             results.append((answer, *_in_savepoint(connection, work)))
         connection.execute("commit")
+        check(connection)
     except BaseException as error:
         for _, _, answer in writes:
             answer.set_exception(translated(error))

@@ -46,6 +46,8 @@ CHANNEL = "oncue"
 NOW, LATER = "", "later"  # what a notification says; the statements send the first
 LATER_GAP = 0.1
 ANSWER_SECONDS = 15.0
+MANY_ROWS = 2000
+"""Of more rows than that, values are made in a thread: the event loop has others to serve."""
 MIGRATION_SECONDS = 3600.0
 MIGRATION_LOCK_SECONDS = 60
 # One migration at a time, whoever starts it; the number is arbitrary and only ours.
@@ -184,17 +186,15 @@ class PostgresStore(PostgresDesk):
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
         states, before = list(wanted.states or STATES), wanted.before or LARGEST_ID
-        match listing(wanted):
-            case "jobs":
-                rows = await self._fetch("jobs", wanted.before, wanted.limit, wanted.offset)
-            case "jobs_of_kinds":
+        match name := listing(wanted):
+            case "jobs" | "jobs_short":
+                rows = await self._fetch(name, wanted.before, wanted.limit, wanted.offset)
+            case "jobs_of_kinds" | "jobs_of_kinds_short":
                 last = wanted.offset + wanted.limit
-                rows = await self._fetch(
-                    "jobs_of_kinds", states, wanted.queue, wanted.task, before, last, wanted.offset
-                )
-            case "job_with_key":
-                rows = await self._fetch("job_with_key", wanted.task, wanted.key)
-            case name:
+                rows = await self._fetch(name, states, wanted.queue, wanted.task, before, last, wanted.offset)
+            case "job_with_key" | "job_with_key_short":
+                rows = await self._fetch(name, wanted.task, wanted.key)
+            case _:
                 sought = (states, wanted.queue, wanted.task, wanted.key, before, wanted.limit, wanted.offset)
                 rows = await self._fetch(name, *sought)
         return [job_of(row) for row in rows]
@@ -363,12 +363,11 @@ class PostgresStore(PostgresDesk):
         return opened
 
     async def queues(self, *, peek: bool = False) -> list[Queue]:
-        return queue_rows(
-            await self._fetch("queues"),
-            await self.count(PEEK_LIMIT if peek else DEPTH_LIMIT),
-            await self._fetch("totals"),
-            await self.last_sample() if peek else None,
-        )
+        rows, live = await self._fetch("queues"), await self.count(PEEK_LIMIT if peek else DEPTH_LIMIT)
+        totals, sample = await self._fetch("totals"), await self.last_sample() if peek else None
+        if len(live) + len(totals) < MANY_ROWS:
+            return queue_rows(rows, live, totals, sample)
+        return await asyncio.to_thread(queue_rows, rows, live, totals, sample)
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

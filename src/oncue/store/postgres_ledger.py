@@ -31,7 +31,7 @@ from oncue.model import (
 from oncue.store import statements
 from oncue.store.connections import Connections
 from oncue.store.hints import Debounce
-from oncue.store.tables import BEGINNING, is_plain_step, loaded, note_columns, note_row
+from oncue.store.tables import BEGINNING, is_plain_step, loaded, note_columns, note_row, sizes
 
 T = TypeVar("T")
 
@@ -356,4 +356,6 @@ def job_of(row: asyncpg.Record) -> Job:
     values["args"], values["result"] = loaded(values["args"]), loaded(values["result"])
     if values["max_runtime"] is not None:
         values["max_runtime"] = values["max_runtime"].total_seconds()
+    if "args_bytes" in values:
+        values["shortened"] = sizes(*(values.pop(f"{name}_bytes") for name in ("args", "result", "error")))
     return Job(**values)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -36,8 +38,9 @@ from oncue.store import sqlite_values as values
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.sqlite_desk import SqliteDesk
+from oncue.store.sqlite_identity import MEMORY, check_files
 from oncue.store.sqlite_ledger import rows_of
-from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows, sizes
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
@@ -59,6 +62,7 @@ class SqliteStore(SqliteDesk):
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         self.path = path
+        self._file = path if path == MEMORY else os.path.abspath(path)  # the process may change its folder
         self._inline = inline
         self._wall = wall
         self._migrate = migrate
@@ -90,13 +94,13 @@ class SqliteStore(SqliteDesk):
         statements.check_version(self.dialect, await self.version())
 
     async def _opened(self, name: str, *, checkpoints: bool) -> ThreadLane:
-        lane = ThreadLane(lambda: self._connect(checkpoints), name, self._rounds)
+        lane = ThreadLane(lambda: self._connect(checkpoints), name, self._rounds, check_files)
         await lane.open()
         self._lanes.append(lane)
         return lane
 
     def _connect(self, checkpoints: bool = True) -> sqlite3.Connection:
-        return sqlite_file.connect(self.path, self._busy_seconds, checkpoints=checkpoints, hurried=self._rounds > 1)
+        return sqlite_file.connect(self._file, self._busy_seconds, checkpoints=checkpoints, hurried=self._rounds > 1)
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -165,7 +169,10 @@ class SqliteStore(SqliteDesk):
         return values.job(rows[0]) if rows else None
 
     async def jobs(self, wanted: JobFilter) -> list[Job]:
-        return [values.job(row) for row in await self._reader.read(lambda connection: self._listed(connection, wanted))]
+        rows = await self._reader.read(lambda connection: self._listed(connection, wanted))
+        if not wanted.short:
+            return [values.job(row) for row in rows]
+        return [replace(values.job(row[:-3]), shortened=sizes(*row[-3:])) for row in rows]
 
     def _listed(self, connection: sqlite3.Connection, wanted: JobFilter) -> list[Any]:
         last = wanted.offset + wanted.limit
@@ -180,16 +187,20 @@ class SqliteStore(SqliteDesk):
         }
         match listing(wanted):
             case "jobs_of_kinds":
-                return self._of_kinds(connection, parameters, wanted.offset, last)
+                return self._of_kinds(connection, parameters, wanted.offset, last, "jobs_by_ids")
+            case "jobs_of_kinds_short":
+                return self._of_kinds(connection, parameters, wanted.offset, last, "jobs_by_ids_short")
             case name:
                 return connection.execute(self._sql[name], parameters).fetchall()
 
-    def _of_kinds(self, connection: sqlite3.Connection, parameters: dict[str, Any], first: int, last: int) -> list[Any]:
+    def _of_kinds(
+        self, connection: sqlite3.Connection, parameters: dict[str, Any], first: int, last: int, by_ids: str
+    ) -> list[Any]:
         connection.execute("savepoint listing")  # so that both statements see the same
         try:
             kinds = connection.execute(self._sql["newest_of_kinds"], {**parameters, "limit": last}).fetchall()
             ids = sorted((job_id for (kind,) in kinds for job_id in json.loads(kind)), reverse=True)[first:last]
-            return connection.execute(self._sql["jobs_by_ids"], {"ids": json.dumps(ids)}).fetchall()
+            return connection.execute(self._sql[by_ids], {"ids": json.dumps(ids)}).fetchall()
         finally:
             connection.execute("release listing")
 
@@ -457,13 +468,11 @@ class SqliteStore(SqliteDesk):
         return await self._noted("resume", now, note, queue=queue)
 
     async def queues(self, *, peek: bool = False) -> list[Queue]:
-        rows = await self._rows("queues")
-        return queue_rows(
-            [(name, values.instant_or_none(paused_at), *limits) for name, paused_at, *limits in rows],
-            await self.count(PEEK_LIMIT if peek else DEPTH_LIMIT),
-            await self._rows("totals"),
-            await self.last_sample() if peek else None,
-        )
+        rows, live = await self._rows("queues"), await self.count(PEEK_LIMIT if peek else DEPTH_LIMIT)
+        totals, sample = await self._rows("totals"), await self.last_sample() if peek else None
+        settings = [(name, values.instant_or_none(paused_at), *limits) for name, paused_at, *limits in rows]
+        # In the lane's thread: of twenty thousand queues it takes a tenth of a second.
+        return await self._reader.read(lambda _: queue_rows(settings, live, totals, sample))
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oncue.errors import StoreUnusable
+from oncue.store.sqlite_identity import MEMORY, note_files, opened
 from oncue.store.statements import Migration
 
 BUSY_PAUSE = 0.01
@@ -23,14 +24,15 @@ create temp table if not exists change (
 
 def connect(path: str, patience: float, *, checkpoints: bool, hurried: bool) -> sqlite3.Connection:
     """Open it, with so many seconds of patience. Whoever is hurried has many short rounds of it to write."""
-    if path != ":memory:" and not Path(path).parent.is_dir():
+    if path != MEMORY and not Path(path).parent.is_dir():
         raise StoreUnusable(f"SQLite cannot use its file: there is no folder {Path(path).parent}")
     try:
-        connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+        connection = opened(path, patience)
     except sqlite3.OperationalError as error:
         raise StoreUnusable(f"SQLite cannot use its file: {error} ({path})") from error
     try:
         _prepare(connection, patience, checkpoints, hurried)
+        note_files(connection)
     except BaseException:
         connection.close()
         raise

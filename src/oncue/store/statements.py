@@ -22,6 +22,11 @@ JOB_SOURCE = JOB_COLUMNS.replace(
     "progress, progress_note",
     f"{_PROGRESS.format('fraction')} as progress, {_PROGRESS.format('note')} as progress_note",
 )
+# What a listing leaves out of a large field; its size is told instead. The sizes are in bytes.
+LARGEST_SHOWN, ERROR_SHOWN = 2048, 500
+_SIZES = {"sqlite": "length(cast({0} as blob))", "postgres": "octet_length({0}::text)"}
+_SHORT = {"args": "'{}'", "result": "null", "error": f"substr(error, 1, {ERROR_SHOWN}) || '…'"}
+_LISTINGS = ("jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key")
 CLAIM_COLUMNS = (
     "id, task, queue, priority, args, options, created_at, visible_at, deadline_at, claimed_at, started_at, "
     "claim_no, attempt, retry_count, max_retries, crashes, cancel_requested, scheduled_for, start_by"
@@ -77,7 +82,21 @@ def load(dialect: str) -> Mapping[str, str]:
     text = "".join(folder.joinpath(name).read_text("utf-8") for name in names)
     for placeholder, columns in _COLUMNS.items():
         text = text.replace(placeholder, columns)
-    return _put_together(_blocks(spelled_out(text) if dialect == "sqlite" else text))
+    blocks = _put_together(_blocks(spelled_out(text) if dialect == "sqlite" else text))
+    return {**blocks, **{f"{name}_short": _shortened(blocks[name], dialect) for name in _LISTINGS if name in blocks}}
+
+
+def _shortened(statement: str, dialect: str) -> str:
+    """The same listing without the large fields, and with three columns more: the sizes of those, else null."""
+    source = JOB_SOURCE
+    for column, instead in _SHORT.items():
+        size = _SIZES[dialect].format(column)
+        if dialect == "postgres" and column == "args":
+            instead = f"{instead}::json"
+        shown = f"case when {size} > {LARGEST_SHOWN} then {instead} else {column} end as {column}"
+        source = source.replace(f" {column},", f" {shown},")
+        source += f", case when {size} > {LARGEST_SHOWN} then {size} end as {column}_bytes"
+    return statement.replace(JOB_SOURCE, source)
 
 
 def spelled_out(text: str) -> str:

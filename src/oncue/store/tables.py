@@ -39,6 +39,16 @@ def _queue(name: str, counts: dict[str, int], settings: Sequence[Any], counted_a
 
 def listing(wanted: JobFilter) -> str:
     """The statement that answers a listing without reading what it does not show, where there is one."""
+    return f"{_kind_of(wanted)}_short" if wanted.short else _kind_of(wanted)
+
+
+def sizes(*found: int | None) -> dict[str, int] | None:
+    """What a short listing left out, from the last columns of its rows."""
+    left = {name: size for name, size in zip(("args", "result", "error"), found, strict=True) if size is not None}
+    return left or None
+
+
+def _kind_of(wanted: JobFilter) -> str:
     if wanted.key is not None:
         elsewhere = wanted.queue is not None or wanted.before is not None or wanted.offset
         holder = wanted.task is not None and set(wanted.states) == UNFINISHED and not elsewhere

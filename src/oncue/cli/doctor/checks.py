@@ -17,7 +17,7 @@ from oncue.clock import DatabaseClock, wall
 from oncue.control import Token
 from oncue.errors import OncueError, SchemaMismatch
 from oncue.model import Job, JobFilter, Lease, Node, Queue, State
-from oncue.store import PostgresStore, SqliteStore
+from oncue.store import PostgresStore, SqliteStore, sqlite_identity
 from oncue.store.connections import IDLE_SECONDS, LOCK_SECONDS
 from oncue.store.contract import LEADER
 from oncue.store.statements import migrations
@@ -69,7 +69,7 @@ async def examine(app: Oncue) -> list[Check]:
     if missing is not None:
         return [missing]
     store = unmigrated(app)
-    checks = [sqlite_version()] if isinstance(store, SqliteStore) else []
+    checks = [sqlite_version(), deleted_file(store.path)] if isinstance(store, SqliteStore) else []
     try:
         async with asyncio.timeout(20):
             return checks + await _examined(store)
@@ -85,6 +85,9 @@ async def examine(app: Oncue) -> list[Check]:
 def _missing_file(app: Oncue) -> Check | None:
     store = app.make_store()
     if isinstance(store, SqliteStore) and not Path(store.path).exists():
+        held = deleted_file(store.path)
+        if held.status != "ok":
+            return held
         return Check("database", "warn", f"there is no file {store.path} yet", "the first job or worker makes it")
     return None
 
@@ -138,7 +141,7 @@ async def _jobs(store: SqliteStore | PostgresStore, states: tuple[State, ...], c
     found: list[Job] = []
     while len(found) < min(count, SAMPLE):
         before = found[-1].id if found else None
-        page = await store.jobs(JobFilter(states, before=before, limit=min(count - len(found), PAGE)))
+        page = await store.jobs(JobFilter(states, before=before, limit=min(count - len(found), PAGE), short=True))
         if not page:
             break
         found += page
@@ -171,6 +174,18 @@ def session_limits(role: str, lock: int, idle: int) -> Check:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def deleted_file(path: str) -> Check:
+    """Processes go on with a file that was deleted or replaced; what they hold can be copied while they live."""
+    holders = sqlite_identity.holders_of_deleted(path)
+    if not holders:
+        return Check("file", "ok", "no process has a deleted file open under this name")
+    ids = ", ".join(map(str, holders))
+    text = f"the file {path} was deleted or replaced, and the old one is still open in the processes {ids}"
+    return Check(
+        "file", "fail", text, 'put the old file back, then restart them (docs/operations.md, "The file is gone")'
+    )
 
 
 def clock_difference(database: datetime, host: datetime) -> Check:

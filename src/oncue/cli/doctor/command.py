@@ -19,7 +19,10 @@ from oncue.settings import Settings
 from oncue.store.addresses import hidden
 
 MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
-DURATIONS = ("poll_interval", "tick_interval", "lease", "beat", "drain_timeout", "max_runtime", "retention")
+DURATIONS = (
+    "poll_interval", "tick_interval", "lease", "beat", "drain_timeout", "max_runtime", "retention",
+    "http_header_timeout", "http_body_timeout", "http_keep_alive",
+)  # fmt: skip
 
 
 def doctor(

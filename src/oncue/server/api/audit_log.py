@@ -30,6 +30,6 @@ def add(routes: Routes, app: Oncue) -> None:
     ) -> Answer:
         """Newest first."""
         found = await app.audit_log(actor=actor, subject=subject, before=before, limit=limit + 1)
-        page, last = pages.cut(found, limit)
-        entries = map(records.audit_entry_record, page)
-        return pages.answer(request, "entries", entries, before=None if last is None else last.id)
+        return await pages.answer(
+            request, "entries", found, limit, records.audit_entry_record, before=lambda entry: entry.id
+        )

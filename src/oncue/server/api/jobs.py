@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 from uuid import UUID
 
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue.model import State
+from oncue.errors import JobNotFound
+from oncue.model import Job, State
 from oncue.operations import Handled
 from oncue.policy.statuses import state_named
 from oncue.server import details, records
@@ -50,6 +51,14 @@ Statuses = Annotated[
     ),
 ]
 
+Whole: TypeAlias = Annotated[
+    bool,
+    Query(
+        description="Arguments, results and errors of over 2 KB as they are. Without it they are left out, and "
+        "`shortened` tells their size."
+    ),
+]
+
 
 def add(routes: Routes, app: Oncue) -> None:
     _add_looking(routes, app)
@@ -73,13 +82,15 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         limit: Limit = 100,
         offset: Offset = 0,
         before: Before = None,
+        whole: Whole = False,
     ) -> Answer:
-        """Newest first. Go on with `next`, which stays fast however far you go."""
+        """Newest first. Go on with `next`, which stays fast however far you go. A page ends early at 8 MB."""
         found = await app.jobs(
-            _states(status), queue=queue, task=task, key=key, before=before, limit=limit + 1, offset=offset
+            _states(status), queue=queue, task=task, key=key, before=before, limit=limit + 1, offset=offset, whole=False
         )
-        page, last = pages.cut(found, limit)
-        return pages.answer(request, "jobs", map(records.job_record, page), before=None if last is None else last.id)
+        if whole:
+            found, limit = await _whole(app, found[: limit + 1], limit)
+        return await pages.answer(request, "jobs", found, limit, records.job_record, before=lambda job: job.id)
 
     @routes.get(f"{PREFIX}/{{id}}", **looking(TAG, "Show a job", JobDetail, 404))
     async def show_job(id: JobRef) -> Answer:
@@ -142,6 +153,25 @@ def _add_bulk(routes: Routes, app: Oncue) -> None:
     async def bulk_retry(body: BulkRetry, by: Caller) -> Answer:
         """Each job for itself; the answer tells what happened to each."""
         return _handled(await app.retry_many(_distinct(body.job_ids), by=by))
+
+
+async def _whole(app: Oncue, found: list[Job], limit: int) -> tuple[list[Job], int]:
+    """As many of these jobs as fit into a page, with everything; then the next one, if there is one, as it is."""
+    fetched: list[Job] = []
+    size = 0
+    for job in found[:limit]:
+        size += sum((job.shortened or {}).values())
+        if fetched and size > pages.LARGEST_PAGE:
+            break
+        fetched.append(await _fetched(app, job) if job.shortened else job)
+    return [*fetched, *found[len(fetched) :][:1]], len(fetched)
+
+
+async def _fetched(app: Oncue, job: Job) -> Job:
+    try:
+        return await app.job(job.id)
+    except JobNotFound:  # it was pruned a moment ago
+        return job
 
 
 def _states(texts: Sequence[str] | None) -> tuple[State, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -11,11 +12,13 @@ from starlette.requests import Request
 
 from oncue.operations import LARGEST_OFFSET
 from oncue.server.api.models.base import LARGEST_ID
-from oncue.server.api.problems import Answer
+from oncue.server.api.problems import Answer, rendered
 
 T = TypeVar("T")
 
 LONGEST_PAGE = 1000
+LARGEST_PAGE = 8 * 1024 * 1024
+RECORDS_A_TURN = 50
 
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="At most so many.")]
 Offset: TypeAlias = Annotated[
@@ -24,18 +27,34 @@ Offset: TypeAlias = Annotated[
 Before: TypeAlias = Annotated[int | None, Query(ge=1, le=LARGEST_ID, description="Only those with a smaller id.")]
 
 
-def cut(found: Sequence[T], limit: int) -> tuple[list[T], T | None]:
-    """A page, and its last row if more come after it: one more than the page was asked for."""
-    page = list(found[:limit])
-    return page, page[-1] if len(found) > limit else None
+async def answer(
+    request: Request,
+    name: str,
+    found: Sequence[T],
+    limit: int,
+    record: Callable[[T], Any],
+    **position: Callable[[T], Any],
+) -> Answer:
+    """A page of at most `limit` rows and LARGEST_PAGE bytes; it has a next one if there are more rows than it shows.
 
-
-def answer(request: Request, name: str, records: Iterable[Any], **position: Any) -> Answer:
-    """A page of records. `position` is where the next one begins; None if there is none."""
-    goes_on = all(value is not None for value in position.values())
-    link = _next(request, position) if goes_on else None
+    `position` says where that begins, by the last row shown. A thousand records take a while to write: in between, the
+    event loop serves others.
+    """
+    texts: list[bytes] = []
+    size = 0
+    for row in found[:limit]:
+        text = rendered(record(row))
+        size += len(text)
+        if texts and size > LARGEST_PAGE:
+            break
+        texts.append(text)
+        if len(texts) % RECORDS_A_TURN == 0:
+            await asyncio.sleep(0)
+    goes_on = bool(position) and len(texts) < len(found)
+    link = _next(request, {key: at(found[len(texts) - 1]) for key, at in position.items()}) if goes_on else None
     headers = {} if link is None else {"Link": f'<{link}>; rel="next"'}
-    return Answer({name: list(records), "next": link}, headers=headers)
+    body = b'{"%b":[%b],"next":%b}' % (name.encode(), b",".join(texts), rendered(link))
+    return Answer(body, headers=headers)
 
 
 def _next(request: Request, position: dict[str, Any]) -> str:

@@ -120,8 +120,12 @@ class Answer(JSONResponse):
     """JSON that can always be written: half a surrogate pair, which UTF-8 does not have, stays escaped."""
 
     def render(self, content: Any) -> bytes:
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8", "backslashreplace")
+        return content if isinstance(content, bytes) else rendered(content)  # bytes were rendered part by part
+
+
+def rendered(content: Any) -> bytes:
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
 
 
 def instance_of(scope: Mapping[str, Any]) -> str:

@@ -51,9 +51,9 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
     ) -> Answer:
         """By name. Go on with `next`, which stays fast however far you go."""
         found = (await app.schedules(after=after, limit=offset + limit + 1))[offset:]
-        page, last = pages.cut(found, limit)
-        name = None if last is None else last.name
-        return pages.answer(request, "scheduled_jobs", map(records.schedule_record, page), after=name)
+        return await pages.answer(
+            request, "scheduled_jobs", found, limit, records.schedule_record, after=lambda schedule: schedule.name
+        )
 
     @routes.get(f"{PREFIX}/{{id}}", **looking(TAG, "Show a schedule", ScheduleRecord, 404))
     async def show_schedule(id: ScheduleRef) -> Answer:

@@ -80,16 +80,17 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         schedule = await schedule_named(app, id, deleted=True)
         if start is None and end is None and after is None:
             latest = await app.latest_slots(schedule.name, limit)
-            return pages.answer(request, "slots", map(records.slot_record, latest), after=None)
+            return await pages.answer(request, "slots", latest, limit, records.slot_record)
         now = (await app.connected()).now()
         first, last = moment(start or "-24h", "from", now), moment(end or "now", "to", now)
         seen = EARLIEST if after is None else moment(after, "after", now)
         with naming():
             found = await app.slots(schedule.name, max(first, seen + TICK), last, limit + 2)
         # A run of slots that began on the page before may reach into this one: it was shown there.
-        page, end_row = pages.cut([row for row in found if row.scheduled_for > seen], limit)
-        position = None if end_row is None else records.instant(end_row.scheduled_for)
-        return pages.answer(request, "slots", map(records.slot_record, page), after=position)
+        rows = [row for row in found if row.scheduled_for > seen]
+        return await pages.answer(
+            request, "slots", rows, limit, records.slot_record, after=lambda row: records.instant(row.scheduled_for)
+        )
 
     @routes.get(f"{PREFIX}/{{id}}/audit", **looking(TAG, "Audit a schedule", AuditRecord, 404))
     async def audit_schedule(

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from oncue.clock import wall
-from oncue.errors import InvalidJob, SchemaMismatch
+from oncue.errors import FileGone, InvalidJob, SchemaMismatch
 from oncue.model import Batch, Declaration, Receipt
 from oncue.store import sqlite_values as values
 from oncue.store import statements
@@ -72,6 +72,10 @@ class OnSqlite:
     def _check_file(self, databases: Rows) -> None:
         """Tables of the same names in another file would take the job, and no worker would ever see it."""
         main = next(os.fsdecode(file or "") for _, name, file in databases if os.fsdecode(name) == "main")
+        if main and not os.path.exists(self._path):
+            raise FileGone(
+                f"on: the SQLite file {self._path} was deleted or moved away: put it back, then connect anew"
+            )
         if not _same(main, self._path):
             raise InvalidJob(
                 "on", f"expected a connection to the application's database {self._path}, not {main or 'one in memory'}"

@@ -141,6 +141,10 @@ class JobRecord(Record):
     scheduled_for: Instant | None
     result: Any
     error: str | None
+    shortened: dict[str, int] = Field(
+        description="What a listing left out for its size, with its bytes: `args` and `result` are then empty, `error` "
+        "is cut. `GET /jobs/{id}` has it whole, and so has a listing with `whole=true`."
+    )
 
 
 class AttemptRecord(Record):
