@@ -97,7 +97,7 @@ class Recorded(Layer):
         for claim in claims:
             self._add("claim", **claim_event(claim))
 
-    async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any) -> None:
+    async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any, **__: Any) -> None:
         for change, accepted in zip(changes, took, strict=True):
             self._add("change", **change_event(change, accepted))
 
