@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
-from typing import Protocol
+from typing import Protocol, cast
 from uuid import UUID
 
 from oncue.clock import Clock
@@ -300,8 +300,9 @@ class Settler:
     async def tick(self, now: datetime) -> datetime:
         batch = self._hands.ended[:SETTLE_LIMIT]
         if batch:
-            self._hands.locked += await self._settle(list(batch), now)
-            del self._hands.ended[: len(batch)]
+            size = len(batch)
+            self._hands.locked += await self._settle(batch, now)
+            del self._hands.ended[:size]
         if self._hands.locked and self._may_try_locked(now):
             await self._settle_locked(now)
         if not self._hands.ended and not self._hands.locked:
@@ -313,9 +314,8 @@ class Settler:
     async def _settle_locked(self, now: datetime) -> None:
         """Try those again that were locked, and wait for none of them: they must not hold up the others."""
         self._tried_locked_at = now
-        batch = self._hands.locked[:SETTLE_LIMIT]
-        still = await self._settle(list(batch), now, past_locks=True)
-        self._hands.locked = self._hands.locked[len(batch) :] + still
+        batch, rest = self._hands.locked[:SETTLE_LIMIT], self._hands.locked[SETTLE_LIMIT:]
+        self._hands.locked = rest + await self._settle(batch, now, past_locks=True)
 
     def _may_try_locked(self, now: datetime) -> bool:
         tried_at = self._tried_locked_at
@@ -345,7 +345,7 @@ class Settler:
             _log.warning("%s: another session holds a lock there, so the outcome is kept for later", listed(ids))
         for place in reversed(locked):
             del batch[place], changes[place], took[place]
-        await self._put_down(batch, changes, [written is True for written in took])
+        await self._put_down(batch, changes, cast("list[bool]", took))
         return kept
 
     async def _put_down(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from oncue.clock import VirtualClock
 from oncue.engine.runner import pause_after
-from oncue.errors import StoreUnavailable
+from oncue.errors import RowLocked, StoreUnavailable
 from oncue.sim.history import History
 from oncue.sim.member import Member, Slot
 from oncue.sim.timeline import Forget, Timeline
@@ -118,6 +118,9 @@ class Driver:
 
     def _failed(self, slot: Slot, error: Exception) -> None:
         slot.failures, slot.ticking = slot.failures + 1, False
-        told = {"error": f"{type(error).__name__}: {error}", "expected": isinstance(error, StoreUnavailable)}
+        told = {
+            "error": f"{type(error).__name__}: {error}",
+            "expected": isinstance(error, StoreUnavailable | RowLocked),
+        }
         self._history.add(slot.member.label, "tick.error", service=slot.service.name, **told)
         self.plan(slot, self._clock.now() + timedelta(seconds=pause_after(slot.failures)))

@@ -9,6 +9,7 @@ from functools import partial
 from random import Random
 from typing import Literal, Protocol
 
+from oncue.sim.driver import finish
 from oncue.sim.wire import LAST_OUT, Crash, Stroke, When
 from oncue.sim.world import OPERATOR, PACE, WORLD, World
 
@@ -98,6 +99,22 @@ class HoldUp:
         until = world.clock.now() + timedelta(seconds=self.length)
         wire.hold_up(until)
         world.at(until, wire.let_go)
+
+
+@dataclass(frozen=True, slots=True)
+class LockRows:
+    """Another session holds what runs at that moment, and every schedule whose number is odd."""
+
+    at: float
+    length: float
+
+    def strike(self, world: World) -> None:
+        jobs = {job.id for job in world.jobs() if job.state == "running"}
+        schedules = {schedule.id for schedule in finish(world.store.schedules()) if schedule.id % 2}
+        world.fault("locked rows", None, self.length)
+        world.locks.jobs |= jobs
+        world.locks.schedules |= schedules
+        world.after(self.length, world.locks.clear)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +265,7 @@ LEARNED = 10.0
 
 def heal(world: World) -> None:
     """End every fault, and let those pass that take their time: from here on the cluster must recover by itself."""
+    world.locks.clear()
     for line in (None, OPERATOR):
         world.line(line).heal()
     for name, member in list(world.members.items()):
@@ -266,6 +284,13 @@ def random_faults(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fa
         random_fault(dice, dice.choice(nodes), dice.uniform(0, seconds), PACE.lease) for _ in range(dice.randint(0, 10))
     ]
     return [*few, *_storm(dice, nodes, seconds)] if dice.random() < 0.33 else few
+
+
+def random_locks(dice: Random, seconds: float) -> list[Fault]:
+    """In every third run. With dice of its own, so that the other faults of a seed stay what they are."""
+    if dice.random() > 0.33:
+        return []
+    return [LockRows(dice.uniform(0, seconds), dice.uniform(0.2, 1.5) * PACE.lease) for _ in range(dice.randint(1, 3))]
 
 
 def _storm(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fault]:

@@ -97,12 +97,12 @@ class Recorded(Layer):
         for claim in claims:
             self._add("claim", **claim_event(claim))
 
-    async def _note_begin(self, took: list[bool], started: list[Started]) -> None:
+    async def _note_begin(self, took: list[bool | None], started: list[Started]) -> None:
         for told, accepted in zip(started, took, strict=True):
             if accepted:
                 self._add("begin", id=told.id, claim_no=told.claim_no)
 
-    async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any) -> None:
+    async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any, **__: Any) -> None:
         for change, accepted in zip(changes, took, strict=True):
             self._add("change", **change_event(change, accepted))
 

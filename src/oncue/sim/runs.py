@@ -18,7 +18,7 @@ from oncue.sim import script
 from oncue.sim.checker import Violation, check
 from oncue.sim.checker.leaders import LEASES_TO_SETTLE
 from oncue.sim.driver import finish
-from oncue.sim.faults import Fault, StrikeLeader, heal, random_faults
+from oncue.sim.faults import Fault, StrikeLeader, heal, random_faults, random_locks
 from oncue.sim.member import Crew
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
@@ -59,7 +59,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     if limit is not None and dice.random() < 0.5:
         another = dice.choice((1, limit + 1, 2 * limit))
         world.after(dice.uniform(2, DISTURBED), lambda: world.limit(another))
-    for fault in random_faults(dice, names, DISTURBED):
+    for fault in (*random_faults(dice, names, DISTURBED), *random_locks(Random(f"locks {seed}"), DISTURBED)):
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     _random_work(world, dice, jobs, limit)
     if limit is not None and dice.random() < 0.5:
@@ -211,7 +211,7 @@ def simulate_schedules(seed: int, *, nodes: int = 3) -> tuple[World, list[Violat
     names, exclusive = [f"node{number}" for number in range(nodes)], dice.random() < 0.25
     for name in names:
         world.boot(name, exclusive=exclusive)
-    faults = [*random_faults(dice, names, BUSY), *_leader_faults(dice)]
+    faults = [*random_faults(dice, names, BUSY), *_leader_faults(dice), *random_locks(Random(f"locks {seed}"), BUSY)]
     for fault in faults:
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     for name in NAMES[: dice.randint(1, 3)]:

@@ -34,6 +34,7 @@ from oncue.sim.clocks import HostClock, ServerClock
 from oncue.sim.driver import Driver, finish
 from oncue.sim.executor import ScriptedExecutor
 from oncue.sim.history import History, micros, start_event
+from oncue.sim.locks import Locking, Locks
 from oncue.sim.member import CREW, Crew, Member
 from oncue.sim.operator import OPTIONS, TASK, Operator
 from oncue.sim.quiet import Quiet, WatchedStore
@@ -98,6 +99,7 @@ class World:
         self.own_clocks = own_clocks
         self.troubled_until = self.clock.now()
         """When the last fault that is known of will be over, in true time."""
+        self.locks = Locks()
         self.members: dict[str, Member] = {}
         self._labels: dict[UUID, str] = {}
         self._gone: set[UUID] = set()
@@ -123,7 +125,8 @@ class World:
     def _wire(self, label: str, latency: float) -> Wire:
         time = self.server.now if self.own_clocks else None
         journal, carrier = Journal(self.history, label), Carrier(self.clock.now, self._deliver, self.pace.lease)
-        return Wire(self._recorded(label), self.dice, latency, journal, time, self.prompt, carrier)
+        store = Locking(self._recorded(label), self.locks).as_store()
+        return Wire(store, self.dice, latency, journal, time, self.prompt, carrier)
 
     def _deliver(self, at: datetime, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """A call arrives at the database, and nobody waits for its answer any more."""

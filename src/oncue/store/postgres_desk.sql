@@ -147,7 +147,9 @@ with took as (
 select from took;
 
 -- name: mark_token_used
-update oncue_tokens set last_used_at = greatest(last_used_at, $2) where id = $1;
+-- No request waits for it: if another session holds the token, the next use is noted.
+update oncue_tokens set last_used_at = greatest(last_used_at, $2)
+ where id = any(array(select id from oncue_tokens where id = $1 for no key update skip locked));
 
 -- name: audit_log
 select {audit} from oncue_audit

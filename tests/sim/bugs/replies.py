@@ -80,6 +80,21 @@ def outcome_dropped(patch: Patch) -> None:
 
 
 @bug(
+    "an outcome that is dropped because its row is locked",
+    seen_in="oncue itself: one job was held in psql, and a hundred finished ones were lost when their worker stopped",
+    run=runs.locked_rows,
+    caught_by=("what an attempt came to is what is written", "attempts are counted as they begin"),
+)
+def locked_outcome_dropped(patch: Patch) -> None:
+    async def forgetful(self: Settler, batch: list[Ended], now: datetime, **options: bool) -> list[Ended]:
+        locked: list[Ended] = await settle(self, batch, now, **options)
+        self._hands.put_down([ended.claim for ended in locked])
+        return []
+
+    settle = patch.replace(Settler, "_settle", forgetful)
+
+
+@bug(
     "a lost claim that nobody gives back",
     seen_in="OpenFn Lightning: a claim outlasted the worker's patience, and its runs stayed claimed by nobody "
     "(OpenFn/lightning#3565)",

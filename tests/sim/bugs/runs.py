@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from oncue.sim.checker import Violation, check
-from oncue.sim.faults import CrashNode, Fault, HoldUp, PauseNode, StoreErrors, heal
+from oncue.sim.faults import CrashNode, Fault, HoldUp, LockRows, PauseNode, StoreErrors, heal
 from oncue.sim.operator import OPTIONS
 from oncue.sim.runs import simulate, simulate_schedules, verdict
 from oncue.sim.script import Act
@@ -122,6 +122,18 @@ def bad_lines(seed: int) -> list[Violation]:
     for _ in range(16):
         act = Act(seconds=dice.choice((0.1, 1.0)))
         _submit(world, dice.uniform(0, 8), [[act]], options=dice.choice((ENDLESS, ONCE)))
+    return _recovered(world, 10.0)
+
+
+def locked_rows(seed: int) -> list[Violation]:
+    """Another session holds what runs at the moment, again and again."""
+    dice = Random(f"locked rows {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.02)))
+    for _ in range(16):
+        act, options = Act(seconds=dice.choice((0.3, 1.0))), dice.choice((OPTIONS, ONCE, ENDLESS))
+        _submit(world, dice.uniform(0, 8), [[act]], options=options)
+    for number in range(4):
+        _strike(world, LockRows(1.0 + 2 * number, dice.uniform(1.0, 1.8)))
     return _recovered(world, 10.0)
 
 
