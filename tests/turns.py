@@ -11,26 +11,36 @@ from contextlib import contextmanager
 
 
 class Turns:
-    """The longest turn so far, in seconds."""
+    """The longest turn so far, in seconds. A turn ends when the loop runs the next callback."""
 
-    longest = 0.0
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._thread = threading.get_ident()
+        self._mark = time.thread_time()
+
+    def end(self) -> None:
+        if threading.get_ident() == self._thread:
+            now = time.thread_time()
+            self.longest, self._mark = max(self.longest, now - self._mark), now
 
 
 @contextmanager
 def measured_turns() -> Iterator[Turns]:
-    """Measure every turn of the loops of this thread. The garbage of other tests is not collected meanwhile."""
-    turns, thread, run = Turns(), threading.get_ident(), asyncio.Handle._run
+    """Measure every turn of this thread's loop, from this one on. The garbage of other tests is left until then."""
+    run = asyncio.Handle._run
+    gc.collect()
+    gc.disable()
+    turns = Turns()
 
     def measured(handle: asyncio.Handle) -> None:
-        began = time.thread_time()
+        turns.end()
         run(handle)
-        if threading.get_ident() == thread:
-            turns.longest = max(turns.longest, time.thread_time() - began)
+        turns.end()
 
     asyncio.Handle._run = measured  # type: ignore[method-assign]
-    gc.disable()
     try:
         yield turns
+        turns.end()
     finally:
         gc.enable()
         asyncio.Handle._run = run  # type: ignore[method-assign]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -208,3 +209,13 @@ def test_nodes(oncue: Shell, shop: str) -> None:
     shown = oncue("nodes").out
     assert "alive" in shown
     assert "silent" in shown
+
+
+def test_large_arguments_are_shown_by_their_size_unless_asked_for(oncue: Shell, shop: str) -> None:
+    text = "x" * 5000
+    oncue("enqueue", "greet", f"name={text}")
+    (short,) = oncue("jobs", "--json").json
+    assert (short["args"], short["shortened"]) == ({}, {"args": len(json.dumps({"name": text}))})
+    (whole,) = oncue("jobs", "--json", "--whole").json
+    assert (whole["args"], whole["shortened"]) == ({"name": text}, {})
+    assert "bytes)" in oncue("jobs").out

@@ -63,6 +63,16 @@ def enqueue(client: Client) -> list[int]:
     return [receipt.id, failing.id, counted.id]
 
 
+def test_large_arguments_are_left_out_of_listings_unless_asked_for(stored_shop: Shop) -> None:
+    text = "x" * 5000
+    with Client(stored_shop.url) as client:
+        job_id = client.enqueue("boom", {"text": text}).id
+        (short,) = client.jobs()
+        assert (short.args, list(short.shortened or {})) == ({}, ["args"])
+        for whole in (*client.jobs(whole=True), *client.all_jobs(whole=True), client.job(job_id)):
+            assert (whole.args, whole.shortened) == ({"text": text}, {})
+
+
 def look(client: Client, ids: list[int]) -> None:
     done, failed, _ = ids
     job = client.job(done)

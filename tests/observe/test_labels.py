@@ -11,7 +11,7 @@ from oncue.observe.labels import MOST, OTHER
 from oncue.store import SqliteStore, Store
 from tests.observe.test_prometheus import Meter
 from tests.observe.watch import Watch
-from tests.store.scene import DONE, NOW, a_batch, a_node, after, put
+from tests.store.scene import DONE, NOW, a_node, after, put
 from tests.turns import measured_turns
 
 MANY = 20_000
@@ -74,7 +74,8 @@ async def test_the_busiest_queues_have_their_own_gauges_and_the_others_one(
 
 
 async def test_sampling_twenty_thousand_queues_does_not_hold_the_loop(sqlite_store: SqliteStore) -> None:
-    await sqlite_store.enqueue([a_batch(queue=f"queue-{number}") for number in range(MANY)])
+    await put(sqlite_store, MANY)
+    await sqlite_store._writer.write(lambda connection: connection.execute("update oncue_jobs set queue = 'q' || id"))
     watch = Watch(sqlite_store)
     with measured_turns() as turns:
         for service in watch._services:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -69,6 +71,12 @@ class Looking(Application):
 
     async def audit(self, name: str, start: datetime | None = None, end: datetime | None = None) -> Audit:
         """What became of every slot that the schedule should have had, by default in the last day."""
+        return (await self.evidence(name, start, end))()
+
+    async def evidence(
+        self, name: str, start: datetime | None = None, end: datetime | None = None
+    ) -> Callable[[], Audit]:
+        """All that an audit needs. Calling it works out every slot: of very many, do that in a thread."""
         connected, schedule = await self.connected(), await self._any(name)
         now = connected.now()
         end = now if end is None else min(checked_moment(end, "end"), now)
@@ -82,7 +90,7 @@ class Looking(Application):
         doubled = await connected.store.doubled(schedule.id, start, end)
         revisions = await connected.store.revisions(schedule.id)
         horizon = (await self._any(name)).horizon
-        return audit(revisions, rows, schedule.cursor, horizon, start, end, doubled=doubled)
+        return partial(audit, revisions, rows, schedule.cursor, horizon, start, end, doubled=doubled)
 
 
 def fires(trigger: Trigger, tz: str, after: datetime, count: int) -> list[Fire]:

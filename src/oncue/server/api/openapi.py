@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from oncue.server.api.idempotency import HEADER, LONGEST_KEY, REPLAYED
 from oncue.server.api.models.base import LARGEST_ID, ProblemDocument
-from oncue.server.api.problems import Answer
+from oncue.server.api.problems import Answer, made
 from oncue.server.api.routing import PUBLIC, DeclaredRoute, Routes
 
 DESCRIPTION = f"""Every job on cue, once: jobs, queues, schedules and who may touch them.
@@ -53,8 +53,12 @@ def add(routes: Routes) -> None:
     @routes.get("/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Answer:
         root = request.scope.get("root_path", "")
-        document = routes.api.openapi()
-        return Answer({**document, "servers": [{"url": root}]} if root else document)
+
+        def document() -> Any:
+            described = routes.api.openapi()
+            return {**described, "servers": [{"url": root}]} if root else described
+
+        return await made(document)
 
 
 def describe(api: FastAPI) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
@@ -121,6 +122,11 @@ class Answer(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         return content if isinstance(content, bytes) else rendered(content)  # bytes were rendered part by part
+
+
+async def made(make: Callable[[], Any]) -> Answer:
+    """An answer that may be large: put together and written in a thread, since the event loop has others to serve."""
+    return Answer(await asyncio.to_thread(lambda: rendered(make())))
 
 
 def rendered(content: Any) -> bytes:

@@ -13,7 +13,7 @@ from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
 from oncue.server.api.identity import Caller
 from oncue.server.api.models.control import LimitsChange, QueueRecord, Queues
-from oncue.server.api.problems import NOT_FOUND, Answer, Problem
+from oncue.server.api.problems import NOT_FOUND, Answer, Problem, made
 from oncue.server.api.routing import Routes
 from oncue.task import UNSET
 
@@ -30,7 +30,8 @@ def add(routes: Routes, app: Oncue) -> None:
     @routes.get(PREFIX, **looking(TAG, "List the queues", Queues))
     async def list_queues() -> Answer:
         """Every queue that has had a job, or that something was set for."""
-        return Answer({"queues": [records.queue_record(queue) for queue in await app.queues(peek=True)]})
+        found = await app.queues(peek=True)
+        return await made(lambda: {"queues": [records.queue_record(queue) for queue in found]})
 
     @routes.get(f"{PREFIX}/{{name}}", **looking(TAG, "Show a queue", QueueRecord, 404))
     async def show_queue(name: Name) -> Answer:

@@ -36,6 +36,15 @@ TAG = "schedules"
 LARGEST_OFFSET = 10_000
 
 
+async def _left_out(app: Oncue, after: str, count: int) -> str:
+    """The name of the last of so many schedules. They are read in parts: in between, the event loop serves others."""
+    while count > 0:
+        part = await app.schedules(after=after, limit=min(count, pages.LONGEST_PAGE))
+        count -= len(part) or count
+        after = part[-1].name if part else after
+    return after
+
+
 def add(routes: Routes, app: Oncue) -> None:
     _add_looking(routes, app)
     _add_changing(routes, app)
@@ -50,7 +59,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         after: Annotated[str, Query(description="Only names that come after this one.")] = "",
     ) -> Answer:
         """By name. Go on with `next`, which stays fast however far you go."""
-        found = (await app.schedules(after=after, limit=offset + limit + 1))[offset:]
+        found = await app.schedules(after=await _left_out(app, after, offset), limit=limit + 1)
         return await pages.answer(
             request, "scheduled_jobs", found, limit, records.schedule_record, after=lambda schedule: schedule.name
         )

@@ -30,7 +30,7 @@ from oncue.server.api.models.schedules import (
 from oncue.server.api.moments import moment
 from oncue.server.api.naming import naming
 from oncue.server.api.pages import Limit
-from oncue.server.api.problems import Answer, invalid
+from oncue.server.api.problems import Answer, invalid, made
 from oncue.server.api.references import ScheduleRef, schedule_named
 from oncue.server.api.routing import LONG_SECONDS, Routes
 from oncue.server.api.schedules import PREFIX, TAG
@@ -106,8 +106,13 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         first = last - AUDITED if start is None else moment(start, "from", now)
         _refuse_many(schedule, first, min(last, now))
         with naming():
-            found = await app.audit(schedule.name, first, last)
-        return Answer(records.audit_record(schedule.name, found, found.problems if problems else found.fates))
+            evidence = await app.evidence(schedule.name, first, last)
+
+        def document() -> Any:
+            found = evidence()
+            return records.audit_record(schedule.name, found, found.problems if problems else found.fates)
+
+        return await made(document)
 
 
 def _add_by_hand(routes: Routes, app: Oncue) -> None:
@@ -142,14 +147,14 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
                 absent = await app.absent(schedule.name, first, last)
                 present = trigger_of(schedule).count(first - TICK, last) - len(absent)
                 would = {"made": 0, "present": present, "jobs": [], "would_make": len(absent)}
-                return Answer({**said, **would, "slots": [records.instant(slot) for slot in absent]})
+                return await made(lambda: {**said, **would, "slots": [records.instant(slot) for slot in absent]})
             done = await app.backfill(schedule.name, first, last, by=by)
         made = {"made": len(done.jobs), "present": done.present, "skipped": done.skipped, "jobs": list(done.jobs)}
         return Answer({**said, **made})
 
 
 def _refuse_many(schedule: Schedule, start: datetime, end: datetime) -> None:
-    """An audit works out every slot: nobody else is answered meanwhile."""
+    """An audit works out every slot."""
     since = max(start, schedule.created_at)
     slots = trigger_of(schedule).count(since, end) if since < end else 0
     if slots > MOST_AUDITED:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, PlainValidator, StrictInt, StrictStr, WithJsonSchema
+from pydantic import ConfigDict, FailFast, Field, PlainValidator, StrictInt, StrictStr, WithJsonSchema
 
 from oncue.checks import LONGEST_KEY, LONGEST_NAME, MOST_RETRIES
 from oncue.operations import MOST_AT_ONCE
@@ -74,7 +74,7 @@ class Enqueue(Body):
 class EnqueueMany(Body):
     """Jobs to be written together, all or none."""
 
-    jobs: list[Enqueue] = Field(min_length=1, max_length=MOST_AT_ONCE)
+    jobs: Annotated[list[Enqueue], FailFast()] = Field(min_length=1, max_length=MOST_AT_ONCE)
 
 
 class ReceiptRecord(Record):
