@@ -26,7 +26,7 @@ def test_runs_can_be_queried(oncue: Shell, own_database: str) -> None:
     oncue("trigger", "daily", "--at", "2026-01-15T03:00:00Z")
     oncue("trigger", "broken", "--at", "2026-01-15T04:00:00Z")
     query = "select job_name, scheduled_for, status, worker_instance, error_message from job_runs order by job_name"
-    assert [row[2] for row in rows(own_database, query)] == ["running", "running"]
+    assert rows(own_database, query) == [], "they have not started yet"
     worked_off(own_database)
     for _ in range(2):
         (broken, *failed), (daily, *succeeded) = rows(own_database, query)
