@@ -211,3 +211,24 @@ async def test_a_schedule_may_say_how_often_its_jobs_are_retried(app: Oncue, cra
     assert (edited.max_retries, edited.priority) == (0, 30)
     with pytest.raises(InvalidJob, match="max_retries: expected a whole number"):
         await app.change_schedule("hourly", max_retries=-1)
+
+
+@pytest.mark.contract("QUE-3", "QUE-12", "QUE-14")
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+async def test_a_retry_of_a_slots_job_whose_key_is_held_is_a_conflict_with_that_jobs_id(
+    app: Oncue, delivery: Any
+) -> None:
+    @app.task(key=lambda n: f"n:{n}", delivery=delivery)
+    def work(n: int) -> None: ...
+
+    await app.create_schedule("hourly", HOURLY, work, {"n": 1})
+    (slot,) = await fired_at(app, "hourly")
+    await app.set_status(slot.job_id, "failed")
+    stands = await work.aenqueue(1)
+    with pytest.raises(Conflict, match=f"its key 'n:1' is held by job {stands.id}") as refused:
+        await app.retry(slot.job_id)
+    assert refused.value.job_id == stands.id
+    await app.cancel(stands.id)
+    again = await app.retry(slot.job_id)
+    assert (again.key, again.state) == ("n:1", "queued")
+    assert not (await work.aenqueue(1)).created

@@ -188,3 +188,13 @@ def test_an_api_inside_of_another_application(aside: Aside, sqlite_url: str, tmp
     with Client(f"{site.url}/inner/oncue/") as client:
         ids = [client.enqueue("add", {"a": number}).id for number in range(3)]
         assert [job.id for job in client.all_jobs(page=1)] == ids[::-1]
+
+
+@pytest.mark.contract("QUE-3", "QUE-10", "QUE-11")
+def test_what_waits_for_later_is_queued_and_a_tasks_own_key_holds(client: Client) -> None:
+    first = client.enqueue("crawl", {"subreddit_id": 7}, delay="1h")
+    again = client.enqueue("crawl", {"subreddit_id": 7})
+    assert (again.id, again.created) == (first.id, False)
+    assert [job.id for job in client.jobs(["queued"])] == [first.id]
+    assert [job.id for job in client.all_jobs(["queued"])] == [first.id]
+    assert client.stats().queued == 1

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from oncue.model import PARKED, Attempt, Job, Lease, Node, Revision, Schedule, Slot
+from oncue.policy.aging import Rules
 from oncue.policy.explain import (
     Cluster,
     Explanation,
@@ -138,6 +139,9 @@ def test_priority_and_who_is_ahead() -> None:
     assert "from 2030-01-01T12:59:00Z (in 59m) on it gains 10 every 5m, up to 100" in text_of(told, "priority")
     assert suggestion_of(told, "behind") == "let it go first: `oncue boost 42 100`"
     assert suggestion_of(about_job(a_job(priority=100), ahead=3, above=3), "behind") is None
+    often = about_job(a_job(), aging=Rules(every=60.0, after=120.0, gain=5))
+    assert "from 2030-01-01T12:01:00Z (in 1m) on it gains 5 every 1m, up to 100" in text_of(often, "priority")
+    assert "aging is off" in text_of(about_job(a_job(), aging=Rules(gain=0)), "priority")
 
 
 @pytest.mark.contract("QUE-22")

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncue.errors import InvalidSchedule
-from oncue.model import Decided, Due, Missed, Revision, Slot
+from oncue.model import Decided, Due, Missed, Revision, Slot, Step
 from oncue.policy import triggers
 from oncue.policy.audit import audit
-from oncue.policy.slots import MOST, plan, put_off, step
+from oncue.policy.slots import MOST, plan, put_off, step, together
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -417,3 +417,32 @@ def test_it_does_not_matter_how_often_somebody_looks(situation: tuple[Due, datet
     there = set(triggers.between(triggers.trigger_of(wanted), start, wanted.cursor)) - set(situation[0].taken)
     assert set(found) == there
     assert len(found) == len(there)
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.contract("QUE-3", "SLOT-5")
+def test_a_slot_whose_key_is_held_is_skipped_with_the_job_in_the_way() -> None:
+    held = due(key="k", holder=7)
+    assert decided(held, after(minutes=1)) == [Decided(after(minutes=1), "skipped", "key_held", blocked_by=7)]
+    assert decided(due(key="k"), after(minutes=1)) == [Decided(after(minutes=1), "fired")]
+    full = due(key="k", holder=7, unfinished=(7,))
+    assert [row.reason for row in decided(full, after(minutes=1))] == ["max_instances"]
+
+
+@pytest.mark.contract("QUE-3")
+def test_of_slots_that_are_due_together_the_first_has_the_key() -> None:
+    many = plan(due(key="k", missed="each", max_instances=5), after(minutes=3), PUNCTUAL)
+    made = step(many, count(40).__next__)
+    assert made.key == "k"
+    assert [(row.verdict, row.reason, row.job_id, row.blocked_by) for row in made.decided] == [
+        ("fired", None, 40, None), ("skipped", "key_held", None, 40), ("skipped", "key_held", None, 40),
+    ]  # fmt: skip
+
+
+@pytest.mark.contract("QUE-3")
+def test_steps_with_keys_are_written_apart_and_each_key_once() -> None:
+    steps = [Step(number, 1, NOON, None, (), key) for number, key in enumerate((None, "a", "b", None, "a", "c"))]
+    assert [[one.schedule_id for one in group] for group in together(steps)] == [[0, 3], [1, 2, 5]]
+    assert together([]) == []

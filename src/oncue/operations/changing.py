@@ -128,7 +128,11 @@ class Changing(Looking):
             job, now = await self.job(job.id), connected.now()
             again = _revived(job, now) if new_id is None else new_id
             note = _restarted(action, by, job) if new_id is None else _repeated(action, by, job, new_id)
-            if await store.rerun(schedule, job, again, now, by=by, note=note):
+            try:
+                took = await store.rerun(schedule, job, again, now, by=by, note=note)
+            except Conflict:
+                raise await _key_held(store, job) from None
+            if took:
                 return await self.job(new_id or job.id)
             await asyncio.sleep(0)
         raise JobNotFound(f"the schedule of job {job.id} is gone")
@@ -138,10 +142,14 @@ class Changing(Looking):
         try:
             return bool((await store.apply([change], now, [note]))[0])
         except Conflict:
-            unfinished: tuple[State, ...] = ("scheduled", "queued", "running", "retrying")
-            holders = await store.jobs(JobFilter(unfinished, task=job.task, key=job.key, limit=1))
-            holder = holders[0].id if holders else None
-            raise Conflict(f"job {job.id}: its key {job.key!r} is held by job {holder}", holder) from None
+            raise await _key_held(store, job) from None
+
+
+async def _key_held(store: Store, job: Job) -> Conflict:
+    unfinished: tuple[State, ...] = ("scheduled", "queued", "running", "retrying")
+    holders = await store.jobs(JobFilter(unfinished, task=job.task, key=job.key, limit=1))
+    holder = holders[0].id if holders else None
+    return Conflict(f"job {job.id}: its key {job.key!r} is held by job {holder}", holder)
 
 
 async def _first(store: Store, job: Job) -> int:

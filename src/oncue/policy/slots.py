@@ -104,8 +104,11 @@ def together(steps: Sequence[Step]) -> list[list[Step]]:
     stay due. A key may be held by a transaction that has not ended: then only the second group waits for it.
     """
     plain = [step for step in steps if step.key is None]
-    keyed = {step.key: step for step in reversed(steps) if step.key is not None}
-    return [group for group in (plain, list(keyed.values())[::-1]) if group]
+    keyed: dict[str, Step] = {}
+    for step in steps:
+        if step.key is not None:
+            keyed.setdefault(step.key, step)
+    return [group for group in (plain, list(keyed.values())) if group]
 
 
 def given_up(
