@@ -182,11 +182,11 @@ def suspects(world: World, count: int, deaths: int = 1) -> list[int]:
         assert world.run_until(lambda: all(world.job(job).state == "running" for job in jobs), 60)
         world.run(0.1)
         world.crash("culprit")
-    world.boot("rescuer")
-    world.members["rescuer"].executor.concurrency = 0
-    world.run(2 * PACE.lease)
+        world.boot("rescuer")
+        world.members["rescuer"].executor.concurrency = 0
+        world.run(2 * PACE.lease)
+        world.crash("rescuer")
     assert [world.job(job).crashes for job in jobs] == [deaths] * count
-    world.crash("rescuer")
     world.run(0.0)
     finish(world.store.leave(world.members["rescuer"].worker.node.id, world.clock.now()))
     return [job for job in jobs if world.job(job).state == "queued"]

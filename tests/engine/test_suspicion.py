@@ -10,7 +10,7 @@ import pytest
 from oncue.policy.suspicion import PATIENCE_SECONDS
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, World
+from oncue.sim.world import PACE, RESTART, World
 
 ENDLESS = dataclasses.replace(OPTIONS, timeout=None, max_runtime=None)
 
@@ -94,7 +94,8 @@ def test_a_busy_node_makes_room_for_a_job_that_has_to_run_alone() -> None:
     world = cluster("a", concurrency=2)
     killer = world.enqueue(Act("crash", seconds=1.0), options=ENDLESS)
     assert world.run_until(lambda: world.job(killer).crashes == 3, 120)
-    world.store_busy = [world.enqueue(Act(seconds=7.0)) for _ in range(60)]  # type: ignore[attr-defined]
+    for _ in range(60):
+        world.enqueue(Act(seconds=4.0))
     since = world.clock.now()
     assert world.run_until(lambda: world.job(killer).state == "running" or world.job(killer).finished, 200)
     waited = (world.clock.now() - since).total_seconds()
@@ -107,9 +108,11 @@ def test_a_busy_node_makes_room_for_a_job_that_has_to_run_alone() -> None:
 def test_a_job_that_waits_to_run_alone_can_be_cancelled() -> None:
     world = cluster("a", concurrency=2)
     killer = world.enqueue(Act("crash", seconds=1.0), options=ENDLESS)
-    assert world.run_until(lambda: world.job(killer).crashes == 3 and world.job(killer).state == "queued", 120)
-    long = world.enqueue(Act(seconds=300.0), options=ENDLESS, priority=100)
-    assert world.run_until(lambda: world.job(long).state == "running", 60)
+    assert world.run_until(lambda: sum(event.kind == "crash" for event in world.history.events) == 3, 120)
+    world.run(RESTART + 0.1)  # the process is back, and its last one not declared lost yet
+    long = world.enqueue(Act(seconds=300.0), options=ENDLESS)
+    assert world.run_until(lambda: world.job(killer).crashes == 3, 60)
+    assert world.job(long).state == "running"
     assert world.run_until(lambda: world.job(killer).state == "running", 200)
     world.run(5.0)
     assert (world.job(killer).started_at, world.job(long).state) == (None, "running")
