@@ -15,7 +15,7 @@ from uuid import UUID
 
 from oncue import StoreUnavailable
 from oncue.model import Holding
-from oncue.policy.lifecycle import POISON
+from oncue.policy.options import DEFAULTS
 from tests.process.cluster import TOLERANCE, Cluster, Process
 from tests.process.processes import Refused
 from tests.process.program import LEASE, flaky, once, plain_step, step
@@ -139,7 +139,7 @@ class Stage:
 
 
 def _is_rightful(job: Any) -> bool:
-    """Jobs succeed, but for those at most once that were interrupted, and those whose processes died three times.
+    """Jobs succeed, but for those at most once that were interrupted, and those that killed their processes.
 
     One that was sent again while another had its key is only there to say so.
     """
@@ -148,7 +148,7 @@ def _is_rightful(job: Any) -> bool:
     if job.task == once.name and job.state == "skipped":
         return job.reason in ("skipped_timeout", "interrupted")
     if job.state == "failed":
-        return (job.reason, job.crashes) == ("poison", POISON)
+        return (job.reason, job.crashes) == ("poison", DEFAULTS.max_crashes)
     return bool(job.state == "succeeded")
 
 

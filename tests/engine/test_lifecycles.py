@@ -208,7 +208,7 @@ def test_an_unknown_task_waits_for_a_node_that_knows_it() -> None:
     assert (row.state, row.claim_no) == ("queued", 0)
 
 
-def test_suspects_run_one_at_a_time_and_the_guilty_one_ends_as_poison() -> None:
+def test_the_guilty_one_ends_as_poison_and_the_bystanders_pass() -> None:
     world = World(1, concurrency=8)
     world.boot("alone")
     world.run(0.1)
@@ -216,10 +216,10 @@ def test_suspects_run_one_at_a_time_and_the_guilty_one_ends_as_poison() -> None:
     guilty = world.enqueue(Act("crash", seconds=0.5))
     world.run(120.0)
     row = world.job(guilty)
-    assert (row.state, row.reason, row.crashes) == ("failed", "poison", 3)
-    assert "died under it 3 times" in (row.error or "")
+    assert (row.state, row.reason, row.crashes) == ("failed", "poison", 5)
+    assert "died under it 5 times" in (row.error or "")
     assert [world.job(job).state for job in bystanders] == ["succeeded"] * 4
-    assert max(world.job(job).crashes for job in bystanders) <= 2
+    assert max(world.job(job).crashes for job in bystanders) <= 3
     assert world.final().totals == {"succeeded": 4, "failed": 1, "cancelled": 0, "skipped": 0}
 
 

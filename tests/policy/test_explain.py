@@ -160,9 +160,28 @@ def test_all_seats_are_taken() -> None:
 
 
 def test_a_suspect() -> None:
+    assert "runs like any other" in text_of(about_job(a_job(crashes=1)), "suspect")
     told = about_job(a_job(crashes=2), ahead=5)
     assert told.codes == ["suspect"]
-    assert "died under it 2 times" in text_of(told, "suspect")
+    assert "died under it 2 times, perhaps because of it: at most 8 such jobs" in text_of(told, "suspect")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"crashes": 3}, "has to run alone on its node. An idle node takes it at once; a busy one after 1m"),
+        (
+            {"crashes": 4, "options": '{"max_crashes":6}'},
+            "After 2 more deaths alone it fails as poison",
+        ),
+        ({"crashes": 3, "state": "running", "claimed_at": NOW}, "waits on its node until everything else there"),
+        ({"crashes": 4, "state": "running", "claimed_at": NOW, "started_at": NOW}, "it runs alone on its node"),
+    ],
+)
+def test_a_job_that_has_to_run_alone(fields: dict[str, Any], words: str) -> None:
+    told = about_job(a_job(**fields), ahead=5)
+    assert words in text_of(told, "waits_to_run_alone")
+    assert "behind" not in told.codes
 
 
 def test_due_later() -> None:
@@ -271,7 +290,7 @@ def test_success() -> None:
         ({"retry_count": 3}, "no_retries_left", "all 3 of its retries"),
         ({"max_retries": 0}, "no_retries_left", "max_retries=0"),
         ({"retry_count": 1}, "given_up", "had 2 left"),
-        ({"reason": "poison", "crashes": 3}, "poison", "3 processes died"),
+        ({"reason": "poison", "crashes": 5}, "poison", "5 processes died under it, the last 2 while it ran alone"),
         ({"reason": "by_hand"}, "by_hand", "`oncue audit-log --subject job:42` tells who"),
         ({"reason": "worker_startup_recovery"}, "at_most_once", "its worker died"),
     ],

@@ -318,25 +318,69 @@ def started_over_with_half_a_budget(story: Story) -> None:
     story.find("change", id=3, state="queued").fields["retry_count"] = 2
 
 
-@breaks("suspects run one at a time", "a ran two suspects at once")
-def suspects_together(story: Story) -> None:
-    story.move(story.find("outcome", id=4), after=story.find("outcome", id=5))
+@breaks("cohorts are small", "a ran a cohort of 9")
+def a_large_cohort(story: Story) -> None:
+    story.suspects("a", 2, *range(70, 79))
 
 
-@breaks("a poisonous job ends after three crashes", "job 4 started after 3 crashes")
+@breaks("alone means alone", "a ran something beside a job that has to be alone")
+def company_for_one_alone(story: Story) -> None:
+    story.suspects("a", 3, 70)
+    story.suspects("a", 0, 71)
+
+
+@breaks("alone means alone", "a ran something beside a job that has to be alone")
+def one_that_has_to_be_alone_in_company(story: Story) -> None:
+    story.suspects("a", 0, 70)
+    story.suspects("a", 4, 71)
+
+
+@breaks("what may have killed its process begins on record", "job 4 began, and that was not on record")
+def begun_off_the_record(story: Story) -> None:
+    story.drop(story.find("begin", id=4))
+
+
+@breaks("poison takes two deaths alone", "job 4 started after 5 crashes")
 def poison_that_starts(story: Story) -> None:
-    story.find("start", id=4, claim_no=2).fields["crashes"] = 3
+    story.find("start", id=4, claim_no=2).fields["crashes"] = 5
 
 
-@breaks("a poisonous job ends after three crashes", "job 4 goes on after 3 crashes")
+@breaks("poison takes two deaths alone", "job 4 goes on after 5 crashes")
 def poison_that_goes_on(story: Story) -> None:
-    story.find("claim", id=4).fields["crashes"] = 2
-    story.find("change", id=4).fields["crashes"] = 3
+    story.find("claim", id=4).fields["crashes"] = 4
+    story.find("change", id=4).fields["crashes"] = 5
 
 
-@breaks("a poisonous job ends after three crashes", "job 1 was called poison too early")
+@breaks("poison takes two deaths alone", "job 1 was called poison too early")
 def poison_too_early(story: Story) -> None:
     story.find("change", id=1).fields["reason"] = "poison"
+
+
+@breaks("poison takes two deaths alone", "job 1 is poison after 0 deaths alone")
+def poison_in_company(story: Story) -> None:
+    story.find("change", id=1).fields.update(reason="poison", crashes=5)
+
+
+@breaks("a death is charged to those that had begun", "job 4 had not begun, and was charged with a death")
+def charged_though_it_had_not_begun(story: Story) -> None:
+    story.find("claim", id=4).fields["crashes"] = 1
+    story.find("change", id=4).fields["crashes"] = 2
+
+
+@breaks("a death is charged to those that had begun", "job 4 had begun, and was not charged with a death")
+def a_crash_that_is_not_counted(story: Story) -> None:
+    story.find("change", id=4).fields["crashes"] = 0
+
+
+@breaks("a death is charged to those that had begun", "job 4 is never poison, and was charged with a death")
+def charged_though_it_never_is(story: Story) -> None:
+    story.find("job", id=4).fields["options"] = '{"max_crashes":null}'
+
+
+@breaks("a rescue is prompt", "job 4 was rescued 1")
+def a_slow_rescue(story: Story) -> None:
+    last = [event for event in story.events if event.kind == "lease" and event.node == "b"][-1]
+    last.fields["until"] -= 10 * SECOND
 
 
 @breaks("only a lost node's jobs are rescued", "job 4 went from 0 to 2 crashes")
@@ -350,11 +394,6 @@ def rescued_from_the_living(story: Story) -> None:
     story.drop(story.find("lease.end"))
     last = [event for event in story.events if event.kind == "lease" and event.node == "b"][-1]
     last.fields["until"] = rescue.at + SECOND
-
-
-@breaks("only a lost node's jobs are rescued", "job 4 was rescued and is no suspect")
-def a_crash_that_is_not_counted(story: Story) -> None:
-    story.find("change", id=4).fields["crashes"] = 0
 
 
 # --- queues ---------------------------------------------------------------------------------------------------------

@@ -124,7 +124,17 @@ class Story:
 
     def start(self, node: str, job_id: int) -> Event:
         row = self.rows[job_id]
+        if row["crashes"]:
+            self.tell(node, "begin", id=job_id, claim_no=row["claim_no"])
         return self.tell(node, "start", id=job_id, claim_no=row["claim_no"], crashes=row["crashes"])
+
+    def suspects(self, node: str, crashes: int, *ids: int) -> None:
+        """Jobs with so many crashes, which begin one after the other."""
+        self.enqueue(*ids)
+        for job_id in ids:
+            self.rows[job_id]["crashes"] = crashes
+            self.claim(node, job_id)
+            self.start(node, job_id)
 
     def outcome(self, node: str, job_id: int, outcome: str, **more: Any) -> Event:
         told = {"claim_no": self.rows[job_id]["claim_no"], "outcome": outcome, "delay": None, "final": False}

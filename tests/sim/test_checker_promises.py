@@ -18,7 +18,7 @@ from tests.sim.story import LEASE, SECOND, Story, some_hours
 
 def judged(story: Story) -> list[Violation]:
     """With everything that can be asked for."""
-    return check(story.events, story.final(), drained_within=60, late=2, lease=LEASE / SECOND)
+    return check(story.events, story.final(), drained_within=60, late=2, lease=LEASE / SECOND, prompt=8)
 
 
 def promises(found: list[Violation]) -> set[str]:
@@ -82,7 +82,7 @@ def test_a_clean_history_in_which_the_clock_is_set_raises_no_alarm(seconds: int)
 @pytest.mark.parametrize(
     "spoiled",
     [
-        "a_late_write", "ended_twice", "claimed_while_it_runs", "started_after_its_end", "suspects_together",
+        "a_late_write", "ended_twice", "claimed_while_it_runs", "started_after_its_end", "company_for_one_alone",
         "one_too_many", "answered_before_it_was_done", "a_stale_edit", "a_late_claim", "slow", "nobody_in_the_end",
         "ended_late",
     ],
@@ -187,7 +187,7 @@ def test_a_report_shows_a_few_of_many() -> None:
     assert len(found) == 10
     lines = report(found).splitlines()
     assert len(lines) == 2 * MOST_VIOLATIONS + 1
-    assert lines[-1] == f"a poisonous job ends after three crashes: and {10 - MOST_VIOLATIONS} more of these"
+    assert lines[-1] == f"poison takes two deaths alone: and {10 - MOST_VIOLATIONS} more of these"
     many = Violation("a promise", "is broken", tuple(start(job_id) for job_id in range(MOST_EVENTS + 4)))
     assert str(many).splitlines()[-1].strip() == "and 4 more events"
 

@@ -68,11 +68,16 @@ def claim_by_read_then_take(patch: Patch) -> None:
 
     async def claim(
         self: SqliteStore, node: UUID, queues: Sequence[str], tasks: Sequence[str], limit: int, now: datetime,
-        *, suspect: bool, rooms: Mapping[str, int] | None = None,
+        *, few: int = 0, alone: datetime | None = None, rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:  # fmt: skip
         sets = {"queues": list(queues), "tasks": list(tasks), "rooms": rooms or {}}
-        asked = {"node": str(node), "now": values.micros(now), **{name: json.dumps(one) for name, one in sets.items()}}
-        found = await self._reader.read(lambda c: self._best(c, asked, limit, rooms or {}, suspect))
+        asked = {
+            "node": str(node),
+            "now": values.micros(now),
+            "alone": None,
+            **{name: json.dumps(one) for name, one in sets.items()},
+        }
+        found = await self._reader.read(lambda c: self._best(c, asked, limit, rooms or {}, few))
         await Delay(0.01)
 
         def take(connection: sqlite3.Connection) -> list[Any]:

@@ -6,10 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from random import Random
 from typing import Any
-from uuid import UUID
 
-from oncue.model import Batch, Change, Claim, Failed, Lost, Receipt, Released
-from oncue.policy import lifecycle, options
+from oncue.engine import worker
+from oncue.engine.entrance import Door, Entrance
+from oncue.engine.rescue import Rescue
+from oncue.engine.worker import Hands
+from oncue.model import Batch, Change, Failed, Lost, Receipt, Released
+from oncue.policy import lifecycle, options, suspicion
 from oncue.policy.lifecycle import Ended
 from oncue.sim.wire import Delay
 from oncue.store import sqlite_values as values
@@ -57,12 +60,12 @@ def once_and_again(patch: Patch) -> None:
     seen_in="Faktory: a job that kills its worker came back whenever its reservation ended, for ever "
     "(contribsys/faktory#99)",
     run=runs.killers,
-    caught_by=("once faults stop, everything ends in time", "a poisonous job ends after three crashes"),
+    caught_by=("once faults stop, everything ends in time", "a death is charged to those that had begun"),
 )
 def poison_for_ever(patch: Patch) -> None:
     def uncounted(ended: Ended, outcome: Lost, dice: Random) -> Change:
         change: Change = lost(ended, outcome, dice)
-        return change._replace(crashes=ended.claim.crashes)
+        return change._replace(crashes=ended.claim.crashes, isolation=0)
 
     lost = patch.replace(lifecycle._SETTLERS, Lost, uncounted)
 
@@ -71,15 +74,69 @@ def poison_for_ever(patch: Patch) -> None:
     "suspects side by side",
     seen_in="Sidekiq Pro: the jobs of a crashed process were recovered and run again, the guilty one among the others "
     "(sidekiq/sidekiq#4633)",
-    run=runs.killers,
-    caught_by="suspects run one at a time",
+    run=runs.crowd_of_suspects,
+    caught_by="cohorts are small",
 )
 def suspects_together(patch: Patch) -> None:
-    async def trusting(self: SqliteStore, node: UUID, *rest: Any, suspect: bool, **kept: Any) -> list[Claim]:
-        claims: list[Claim] = await claim(self, node, *rest, **kept)
-        return claims
+    patch.replace(worker, "COHORT", 1000)
 
-    claim = patch.replace(SqliteStore, "claim", trusting)
+
+@bug(
+    "a suspect that is alone in its seat only",
+    seen_in="queues that give each job a process of its own: where memory is counted for the whole container, its "
+    "neighbours die with it",
+    run=runs.killers_in_traffic,
+    caught_by="alone means alone",
+)
+def alone_in_company(patch: Patch) -> None:
+    patch.replace(Entrance, "_ready", lambda self: list(self))
+    patch.replace(Hands, "closed", False)
+
+
+@bug(
+    "a suspect that begins before that is on record",
+    seen_in="queues that note in memory what they run: after a crash nobody knows who had begun",
+    run=runs.killers,
+    caught_by="what may have killed its process begins on record",
+)
+def begun_off_the_record(patch: Patch) -> None:
+    patch.replace(Entrance, "knock", Door.knock)
+
+
+@bug(
+    "a death that is charged to all that were claimed",
+    seen_in="oncue itself: what waited in the buffer of a process was a suspect like what ran in it",
+    run=runs.waiting_suspects,
+    caught_by="a death is charged to those that had begun",
+)
+def charged_when_claimed(patch: Patch) -> None:
+    patch.replace(suspicion, "began_at", lambda claim: claim.started_at or claim.claimed_at)
+
+
+@bug(
+    "an innocent that pays for others",
+    seen_in="oncue itself: a long job that shared its processes with three different killers was poison",
+    run=runs.killers,
+    caught_by="poison takes two deaths alone",
+)
+def poison_in_company(patch: Patch) -> None:
+    def counted(ended: Ended, outcome: Lost, dice: Random) -> Change:
+        change: Change = lost(ended, outcome, dice)
+        if ended.claim.crashes < 2:
+            return change._replace(isolation=0)
+        return change._replace(state="failed", reason="poison", crashes=ended.claim.crashes + 1)
+
+    lost = patch.replace(lifecycle._SETTLERS, Lost, counted)
+
+
+@bug(
+    "a rescue that waits for its next look",
+    seen_in="oncue itself: rescuers looked every third of a lease, whenever the leases of others ended",
+    run=runs.one_death,
+    caught_by="a rescue is prompt",
+)
+def rescue_by_interval(patch: Patch) -> None:
+    patch.replace(Rescue, "_by", lambda self, wanted, now: now + self._interval)
 
 
 @bug(

@@ -80,6 +80,47 @@ def killers(seed: int) -> list[Violation]:
     return _recovered(world, 30.0)
 
 
+def killers_in_traffic(seed: int) -> list[Violation]:
+    """The same while new work arrives all the time."""
+    dice = Random(f"killers in traffic {seed}")
+    world = _cluster(seed, concurrency=4)
+    _submit(world, 1.0, [[Act("crash", seconds=1.0)]], options=ENDLESS)
+    for number in range(40):
+        _submit(world, number + dice.random(), [[Act(seconds=dice.uniform(1, 2))] for _ in range(3)])
+    return _recovered(world, 40.0)
+
+
+def crowd_of_suspects(seed: int) -> list[Violation]:
+    """Two deaths by hand leave a crowd of suspects behind, for one node with many seats."""
+    world = _cluster(seed, concurrency=16)
+    _submit(world, 1.0, [[Act(seconds=20.0)] for _ in range(48)], options=ENDLESS)
+    for number in range(2):
+        for node in NODES:
+            _strike(world, CrashNode(2.0 + 8.0 * number, node, 1.0))
+    return _recovered(world, 12.0)
+
+
+def waiting_suspects(seed: int) -> list[Violation]:
+    """Processes die while jobs that have one death behind them wait for a seat in them."""
+    dice = Random(f"waiting suspects {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.3)), concurrency=4)
+    _submit(world, 1.0, [[Act(seconds=dice.uniform(0.5, 1.5))] for _ in range(40)], options=ENDLESS)
+    for number in range(4):
+        for node in NODES:
+            _strike(world, CrashNode(2.0 + 5.0 * number + dice.uniform(0, 1), node, 1.0))
+    return _recovered(world, 24.0)
+
+
+def one_death(seed: int) -> list[Violation]:
+    """A process dies in peace."""
+    dice = Random(f"one death {seed}")
+    world = _cluster(seed)
+    _submit(world, 1.0, [[Act(seconds=30.0)] for _ in range(4)], options=ENDLESS)
+    world.run(12.0 + dice.uniform(0, 3))
+    _strike(world, CrashNode(0.5, dice.choice(NODES), 20.0))
+    return _recovered(world, 30.0)
+
+
 def sleepers(seed: int) -> list[Violation]:
     """A node stands still in the middle of its jobs, and goes on when another has taken them over, or later."""
     dice = Random(f"sleepers {seed}")

@@ -79,10 +79,15 @@ def _disturbances(evidence: Evidence, kinds: Sequence[str], but_for: str | None)
         yield ERA * era, known
     for event in evidence.told(*kinds):
         struck = str(event.fields.get("node") or event.node)
-        if but_for is not None and struck.rpartition(".")[0] == but_for:
+        if but_for is not None and _name_of(struck) == but_for:
             continue
         until = event.fields.get("until")
         yield when(event), when(event) if until is None else max(when(event), in_era_of(event, until))
+
+
+def _name_of(label: str) -> str:
+    """Of all the processes that were started under it."""
+    return label.rpartition(".")[0] or label
 
 
 @promise("no slot is decided late")
@@ -222,7 +227,7 @@ def _prompt(evidence: Evidence) -> Iterator[Broken]:
             ways = [change for change in turn.changes if change.fields["error"] == "node_lost"]
             if crash is None or not ways or when(crash) > turn.lease.end:
                 continue
-            name = crash.node.rpartition(".")[0]
+            name = _name_of(crash.node)
             weather = skies.setdefault(name, Weather(evidence, DISTURBING, but_for=name))
             waited = when(ways[0]) - turn.lease.end
             if waited > evidence.prompt * 1e6 and weather.was_fine(when(crash), when(ways[0])):
