@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import Any, NotRequired, cast, get_type_hints
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
+from oncue.engine.outcomes import refuse_nan
 from oncue.errors import InvalidJob
 
 SLOT = "slot"
@@ -140,11 +141,7 @@ def _field(hint: Any, parameter: inspect.Parameter) -> Any:
 
 def _json(adapter: TypeAdapter[Any], checked: dict[str, Any]) -> bytes:
     text = adapter.dump_json(checked, by_alias=False)
-    if b"null" in text:  # that is how pydantic writes a NaN inside of `Any` or of a model: the handler would get None
-        try:
-            json.dumps(to_jsonable_python(checked, inf_nan_mode="constants", serialize_unknown=True), allow_nan=False)
-        except ValueError:
-            raise ValueError("JSON has no NaN and no infinity") from None
+    refuse_nan(checked, text)  # inside of `Any` or of a model; the handler would get None
     return text
 
 

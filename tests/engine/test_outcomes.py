@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -30,11 +32,19 @@ async def test_a_result_is_kept_as_json(task: str) -> None:
     assert await stage.outcome(task, args={"value": {"rows": [1, "é"]}}) == Succeeded('{"rows":[1,"é"]}')
 
 
+@dataclass
+class Reading:
+    celsius: float
+
+
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
         (object(), "result_not_json"),
         ("\ud800", "result_not_json"),
+        (math.nan, "result_not_json"),
+        ({"rates": [1.0, -math.inf]}, "result_not_json"),
+        (Reading(math.nan), "result_not_json"),
         ("x" * 2000, "result_too_large"),
     ],
 )
@@ -45,11 +55,11 @@ async def test_a_result_that_cannot_be_kept_does_not_fail_the_job(result: object
     assert await Stage(work, limits=Limits(result=1000)).outcome("work") == Succeeded(reason=reason)
 
 
-async def test_a_result_that_is_not_finite_is_null() -> None:
-    async def work() -> float:
-        return float("nan")
+async def test_a_result_that_holds_nothing_is_json() -> None:
+    async def work() -> list[float | None]:
+        return [1.5, None]
 
-    assert await Stage(work).outcome("work") == Succeeded("null")
+    assert await Stage(work).outcome("work") == Succeeded("[1.5,null]")
 
 
 async def failed(stage: Stage, task: str = "work", **fields: Any) -> Failed:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from dataclasses import dataclass
 from typing import Protocol
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from oncue import errors
 from oncue.model import Cancelled, Claim, Failed, Outcome, Skipped, Snoozed, Succeeded
@@ -32,11 +33,21 @@ def kept(result: object, limits: Limits) -> Succeeded:
     """The result as stored. The work is done, so one that cannot be kept does not fail the job."""
     try:
         text = to_json(result, inf_nan_mode="null")
+        refuse_nan(result, text)
     except (PydanticSerializationError, ValueError, RecursionError):
         return Succeeded(reason="result_not_json")
     if len(text) > limits.result:
         return Succeeded(reason="result_too_large")
     return Succeeded(text.decode())
+
+
+def refuse_nan(value: object, text: bytes) -> None:
+    """Raise ValueError if a value that pydantic wrote as this JSON has a NaN or an infinity: it writes them as null."""
+    if b"null" in text:
+        try:
+            json.dumps(to_jsonable_python(value, inf_nan_mode="constants", serialize_unknown=True), allow_nan=False)
+        except ValueError:
+            raise ValueError("JSON has no NaN and no infinity") from None
 
 
 def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome | None, limits: Limits) -> Outcome:
