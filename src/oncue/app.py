@@ -15,11 +15,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from oncue import __version__, identity, logs, store
 from oncue.checks import checked_name
 from oncue.clock import Clock, DatabaseClock
-from oncue.engine.declarations import Declarations
-from oncue.engine.heart import Heart
-from oncue.engine.messages import Setup
-from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
-from oncue.engine.timekeeper import Timekeeper
 from oncue.enqueueing import Enqueueing
 from oncue.errors import UnknownTask
 from oncue.explaining import Explaining
@@ -40,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.types import ASGIApp
+
+    from oncue.engine.node import WorkerNode
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -224,6 +221,11 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
     async def _working(
         self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock
     ) -> AsyncIterator[WorkerNode]:
+        from oncue.engine.declarations import Declarations
+        from oncue.engine.heart import Heart
+        from oncue.engine.node import WorkerProcess
+        from oncue.engine.timekeeper import Timekeeper
+
         pace = self.settings.pace
         heart = Heart(beats, [Timekeeper(beats, clock), *node.heart], clock, self.telemetry, node.farewell)
         node.upkeep.append(Declarations(lambda: self.disown(Connection(main, clock)), interval=2 * pace.lease))
@@ -248,6 +250,9 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             await heart.stop()
 
     def _assembled(self, main: Store, beats: Store, clock: Clock, address: str | None) -> WorkerNode:
+        from oncue.engine.messages import Setup
+        from oncue.engine.node import WorkerNode, handlers_executor
+
         settings, loop = self.settings, asyncio.get_running_loop()
 
         def lapsed(why: str) -> None:

@@ -17,8 +17,8 @@ from typing import Protocol
 from uuid import UUID
 
 from oncue.clock import Clock
-from oncue.engine.outcomes import bounded
 from oncue.engine.service import Signal
+from oncue.engine.texts import bounded
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
 from oncue.model import TERMINAL, Change, Claim, Failed, Released
 from oncue.policy import prefetch
