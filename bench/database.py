@@ -68,6 +68,18 @@ async def _execute(dsn: str, statements: tuple[str, ...]) -> None:
         await connection.close()
 
 
+def version(server: Server) -> int:
+    """Of PostgreSQL: 15, say."""
+
+    async def ask() -> int:
+        connection = await asyncpg.connect(server.dsn("postgres"))
+        number = await connection.fetchval("show server_version_num")
+        await connection.close()
+        return int(number) // 10_000
+
+    return asyncio.run(ask())
+
+
 def calm(dsn: str) -> None:
     """Leave no vacuum, statistics or checkpoint of the filling to the measured part."""
     execute(dsn, "vacuum analyze", "checkpoint")

@@ -54,7 +54,7 @@ def measure(bench: Bench) -> list[Figure]:
             rows = timing.run(large.rows_read(PATHS, seconds))
             compared = [_compared(path, large, small, requests) for path in PATHS]
     worst = max(compared, key=lambda found: found[0] / found[1])
-    figure = at_most("api_listing", *worst[:2], 3.0)
+    figure = at_most("api_listing", *worst[:2], 2.5)
     slowest = Figure(**{**figure.record(), "note": f"ms, the worst of {len(PATHS)}: {worst[2]}"})  # type: ignore[arg-type]
     return [slowest, limited("api_listing, rows read", rows, MOST_ROWS, "rows")]
 

@@ -25,8 +25,8 @@ Claim = Callable[[str, int, int], list[int]]
 def measure(bench: Bench) -> list[Figure]:
     few, queued, finished = _pages(bench, oncue_side.fill_for_claims, oncue_side.claim_pages)
     return [
-        at_most("claim_scaling queued", queued, few, 1.3),
-        at_most("claim_scaling finished", finished, few, 1.3),
+        at_most("claim_scaling queued", queued, few, 1.25),
+        at_most("claim_scaling finished", finished, few, 1.25),
     ]
 
 

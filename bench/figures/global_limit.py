@@ -85,7 +85,7 @@ def measure(bench: Bench) -> list[Figure]:
     rate = bench.medians({"healthy": bench.on_postgres(healthy)})["healthy"]
     worst = bench.on_postgres(killed)()
     return [
-        at_least("global_limit", rate, K / HANDLER_SECONDS, 0.8),
+        at_least("global_limit", rate, K / HANDLER_SECONDS, 0.84),
         limited("global_limit, most at once", max(peaks), K, "jobs"),
         limited("global_limit, most at once, nodes killed", worst, K, "jobs"),
     ]
