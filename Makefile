@@ -9,6 +9,7 @@ READY   := $(VENV)/.ready-$(VERSION)
 FOR     ?=
 QUICK   ?=
 PEERS   ?=
+RUNS    ?=
 SEED    ?=
 
 # Tests start many processes. None of them should compile all modules anew, whatever the caller's shell says.
@@ -30,7 +31,7 @@ help:
 	@echo "make demo [FOR=20s]     oncue at work on the embedded default: three workers, one of them killed"
 	@echo "make test [PYTHON=python3.13]  all tests, on SQLite and on a real PostgreSQL"
 	@echo "make check              ruff and mypy --strict"
-	@echo "make bench [QUICK=1] [PEERS=all]   the figures, as ratios within one run"
+	@echo "make bench [QUICK=1] [PEERS=all] [RUNS=9]   the figures, as ratios within one run"
 	@echo "make dst [QUICK=1]      schedules across every clock change from 2020 to 2040, in every time zone"
 	@echo "make fuzz [QUICK=1] [SEED=1]   20,000 requests that nobody should send, to the admin API"
 	@echo "make chaos [QUICK=1] [SEED=1]  real processes killed, stopped and cut off: 1,000 kill -9, 1,000 lost replies and more"
@@ -54,7 +55,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	QUICK=$(QUICK) PEERS=$(PEERS) $(BIN)/python -m bench
+	QUICK=$(QUICK) PEERS=$(PEERS) RUNS=$(RUNS) $(BIN)/python -m bench
 
 dst: $(READY)
 	QUICK=$(QUICK) $(BIN)/python -m dst

@@ -1,13 +1,17 @@
-"""python -m bench [bare | peers] [FIGURE ...]: measure, write build/bench.json, print a table, judge."""
+"""python -m bench [bare | peers] [FIGURE ...]: measure, write build/bench.json, print a table, judge.
+
+python -m bench table: write the README's table from the last full run.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable
 from types import ModuleType
 
-from bench import database, settings, verdict
+from bench import database, readme, settings, verdict
 from bench.figures import (
     api_listing,
     checker,
@@ -60,7 +64,7 @@ def plan(words: list[str]) -> dict[str, Measure]:
     names = words[1:] if kind == "bare" else words
     unknown = sorted(set(names) - set(FIGURES))
     if unknown:
-        print(f"unknown: {', '.join(unknown)}; known are bare, peers, {', '.join(FIGURES)}", file=sys.stderr)
+        print(f"unknown: {', '.join(unknown)}; known are bare, peers, table, {', '.join(FIGURES)}", file=sys.stderr)
         raise SystemExit(2)
     return {name: getattr(module, kind) for name, module in FIGURES.items() if name in names or not names}
 
@@ -78,11 +82,15 @@ def attempt(name: str, measure: Measure, bench: Bench) -> list[Figure]:
 
 
 def main(words: list[str]) -> int:
-    steps = plan(words)
+    if words == ["table"]:
+        return readme.main()
+    steps, sizes = plan(words), settings.load()
     with database.running_server() as server:
-        bench = Bench(server, settings.load())
+        bench = Bench(server, sizes)
+        version = database.version(server)
         figures = [figure for name, step in steps.items() for figure in attempt(name, step, bench)]
     verdict.write(figures, settings.BUILD / "bench.json")
+    readme.note_run(readme.Run(os.cpu_count() or 1, version, sizes.runs, readme.amounts_of(sizes)))
     verdict.show(figures)
     return verdict.exit_code(figures)
 

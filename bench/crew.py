@@ -55,18 +55,26 @@ class Child:
         lines = [line for line in self._rest().splitlines() if line.startswith('{"')]
         if not lines:
             raise self._failure("ended without an answer")
+        self._close()
         answer: dict[str, Any] = json.loads(lines[-1])
         return answer
 
     def done(self) -> None:
         """Wait for a child that has nothing to answer."""
         self._rest()
+        self._close()
 
     def stop(self) -> None:
         self.guard.cancel()
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            if stream:
+                stream.close()
 
     def _rest(self) -> str:
         output, _ = self.process.communicate()
@@ -82,7 +90,9 @@ class Child:
     def _failure(self, what: str) -> ChildFailed:
         self.process.wait()
         self.errors.seek(0)
-        return ChildFailed(f"{self.module}: {what}\n{self.errors.read()[-3000:]}")
+        failure = ChildFailed(f"{self.module}: {what}\n{self.errors.read()[-3000:]}")
+        self._close()
+        return failure
 
 
 def race(children: Iterable[Child]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -36,16 +36,18 @@ DISTRIBUTION_BINARIES = "/usr/lib/postgresql"
 
 @dataclass(frozen=True)
 class Server:
-    port: int
-    numbers: count[int]
+    """Where databases are made. The address of one is this address with its name for `{}`."""
+
+    address: str
+    numbers: count[int] = field(default_factory=lambda: count(1))
 
     def dsn(self, database: str) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+        return self.address.format(database)
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[str]:
         """A new empty database, dropped afterwards."""
-        name = f"bench_{next(self.numbers)}"
+        name = f"bench_{os.getpid()}_{next(self.numbers)}"
         execute(self.dsn("postgres"), f"create database {name}")
         try:
             yield self.dsn(name)
@@ -66,6 +68,18 @@ async def _execute(dsn: str, statements: tuple[str, ...]) -> None:
         await connection.close()
 
 
+def version(server: Server) -> int:
+    """Of PostgreSQL: 15, say."""
+
+    async def ask() -> int:
+        connection = await asyncpg.connect(server.dsn("postgres"))
+        number = await connection.fetchval("show server_version_num")
+        await connection.close()
+        return int(number) // 10_000
+
+    return asyncio.run(ask())
+
+
 def calm(dsn: str) -> None:
     """Leave no vacuum, statistics or checkpoint of the filling to the measured part."""
     execute(dsn, "vacuum analyze", "checkpoint")
@@ -80,7 +94,7 @@ def running_server() -> Iterator[Server]:
         port = free_port()
         process = start(binaries, data, sockets, port, owner)
         try:
-            server = Server(port, count(1))
+            server = Server(f"postgresql://postgres@127.0.0.1:{port}/{{}}")
             wait_until_up(server, process)
             yield server
         finally:

@@ -9,49 +9,41 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 
-from bench import database, timing
+from bench import database, pages, timing
 from bench.bare_pickup import PAUSE
 from bench.crew import Child, race, rate
 from bench.oncue_worker import QUEUE, make_app
 from oncue import Oncue
-from oncue.store import statements
+from oncue.model import Node
+from oncue.store import PostgresStore
 
 NODE = uuid.UUID(int=1)
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
+WARM = 10_000
 
 
 class NotReady(NotImplementedError):
     """This part of oncue is not wired to the benchmarks."""
 
 
-@dataclass(frozen=True)
-class Statement:
-    """One SQL statement with its parameters, ready for EXPLAIN."""
-
-    sql: str
-    args: Sequence[object] = ()
-
-
 def drain_pg(dsn: str, jobs: int, processes: int) -> float:
     """Jobs per second from the starting shot to the last settled job; workers are up and idle before it."""
     timing.run(_prepare_drain(dsn, jobs))
     database.calm(dsn)
-    return rate(race(Child("bench.oncue_worker", "drain", dsn) for _ in range(processes)))
+    return rate(race(_draining(dsn) for _ in range(processes)))
 
 
 def drain_sqlite(path: Path, jobs: int) -> float:
     """The same on a SQLite file; oncue always runs it with synchronous=FULL."""
     url = f"sqlite:///{path}"
     timing.run(_prepare_drain(url, jobs))
-    return rate(race([Child("bench.oncue_worker", "drain", url)]))
+    return rate(race([_draining(url)]))
 
 
 def enqueue_one(dsn: str, jobs: int) -> float:
@@ -108,29 +100,48 @@ def fill_for_claims(dsn: str, queued: int, finished: int) -> None:
         connection = await asyncpg.connect(dsn, command_timeout=None)
         await connection.execute(_FILL, "succeeded", finished)
         await connection.execute(_FILL, "queued", queued)
-        await connection.execute(_NODE, NODE, datetime.now(UTC), FAR)
         await connection.close()
 
     timing.run(fill())
     database.calm(dsn)
 
 
-def claim_statements(dsn: str, seats: int) -> list[Statement]:
-    """Every statement that one claim sends, in order, exactly as the store sends it."""
-    sql, now = statements.load("postgres"), datetime.now(UTC) + timedelta(hours=1)
-    return [
-        Statement(sql["promote"], (now, 1000)),
-        Statement(sql["next_due"]),
-        Statement(sql["claim"], (NODE, [QUEUE], ["noop"], seats, now, True)),
-    ]
+def claim_pages(dsn: str, seats: int, claims: int) -> list[int]:
+    """Pages that each of some claims touches, by the verbs that a worker uses and in their order."""
+
+    async def measure() -> list[int]:
+        store, now, found = PostgresStore(dsn), datetime.now(UTC) + timedelta(hours=1), []
+        tally = pages.counted(store)
+        await store.register(_node(now))
+        for _ in range(claims):
+            before = tally.pages
+            await store.promote(now, 1000)
+            claimed = await store.claim(NODE, [QUEUE], ["noop"], seats, now, suspect=True)
+            assert len(claimed) == seats, f"claimed {len(claimed)} of {seats}"
+            found.append(tally.pages - before)
+        await store.close()
+        return found
+
+    return timing.run(measure())
+
+
+def _node(now: datetime) -> Node:
+    return Node(
+        id=NODE, name="bench", host="bench", pid=1, boot_id="", version="", queues=(QUEUE,), tasks=("noop",),
+        concurrency=100, address=None, started_at=now, beat_at=now, expires_at=FAR,
+    )  # fmt: skip
 
 
 def memory_growth_mb(dsn: str, jobs: int) -> float:
-    """Megabytes by which a worker grows from its 10,000th job, when all caches are warm, to its last."""
+    """Megabytes by which a worker grows from its 10,000th job to its last; of a tiny run, from the middle one."""
     timing.run(_prepare_drain(dsn, jobs))
     database.calm(dsn)
-    [answer] = race([Child("bench.oncue_worker", "drain", dsn)])
+    [answer] = race([_draining(dsn, min(WARM, jobs // 2))])
     return float(answer["last_mb"] - answer["warm_mb"])
+
+
+def _draining(url: str, warm: int = WARM) -> Child:
+    return Child("bench.oncue_worker", "drain", url, warm)
 
 
 async def migrated(url: str) -> Oncue:
@@ -169,9 +180,4 @@ select 'noop', 'default', 0, $1, '{}', '{}', 'bench', at, at, at, at, 3, interva
        case when $1 = 'queued' then 0 else 1 end, case when $1 = 'queued' then 0 else 1 end,
        case when $1 = 'queued' then null else at end
   from (select timestamptz '2026-01-01' + n * interval '1 millisecond' as at from generate_series(1, $2::int) as n) as t
-"""
-_NODE = """
-insert into oncue_nodes (id, name, host, pid, boot_id, version, queues, tasks, concurrency, started_at,
-                         beat_at, expires_at)
-values ($1, 'bench', 'bench', 1, '', '', '{default}', '{noop}', 100, $2, $2, $3)
 """

@@ -1,4 +1,4 @@
-"""The leader as a measured child: `fire URL SLOTS` decides what is due at once, `tick URL` times single passes."""
+"""The leader as a measured child: `fire URL SLOTS` decides what is due, `tick URL TICKS` times passes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import asyncio
 import logging
 import statistics
 import time
-from collections import UserDict
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
 import asyncpg
 
-from bench import child, database, timing
-from bench.oncue_side import FAR, NODE, Statement, migrated
+from bench import child, database, pages, timing
+from bench.oncue_side import FAR, NODE, migrated
 from oncue import Oncue, cron
-from oncue.engine.scheduler import AUTHOR, LIMIT, Scheduler
+from oncue.engine.scheduler import Scheduler
 from oncue.engine.service import Signal
-from oncue.model import PARKED
-from oncue.store import statements
+from oncue.store import PostgresStore, Store
 from oncue.store.contract import LEADER
-from oncue.store.tables import BEGINNING
+from oncue.telemetry import Telemetry
 
 ELSEWHERE = "elsewhere"
-TICKS = 31
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 # A few dozen different rules that all had a slot at midnight, and none since.
@@ -94,36 +92,19 @@ async def fire(url: str, slots: int) -> None:
     child.answer(rate=slots / ((times["ended"] - times["started"]) / 1e9))
 
 
-def tick_statements(dsn: str) -> list[Statement]:
-    """Every statement of a pass that finds a hundred schedules due, in order, exactly as the store sends it."""
-    return timing.run(_tick_statements(dsn))
+def tick_tally(dsn: str) -> pages.Tally:
+    """The statements and the pages of a pass that finds schedules due, made by the scheduler itself."""
+    return timing.run(_tick_tally(dsn))
 
 
-async def _tick_statements(dsn: str) -> list[Statement]:
-    app = await migrated(dsn)
-    connected = await app.connected()
-    now, sql = connected.now(), statements.load("postgres")
-    await connected.store.acquire(LEADER, NODE, "bench", now, FAR, respect=None)
-    due = sorted(await connected.store.due(now, LIMIT))
-    jobs = await connected.store.reserve(len(due))
-    await app.aclose()
-    columns = [[each.id for each in due], [each.version for each in due], [each.next_run_at for each in due]]
-    later = [each.next_run_at + timedelta(days=1) for each in due]
-    return [
-        Statement(sql["due"], (now, LIMIT, PARKED, *BEGINNING)),
-        Statement(sql["decide_plain"], (now, NODE, 1, *columns, later, jobs, AUTHOR)),
-        Statement(sql["next_run"]),
-    ]
-
-
-class Counted(UserDict[str, str]):
-    """Statements by name, counted as they are taken to be sent."""
-
-    total = 0
-
-    def __getitem__(self, name: str) -> str:
-        self.total += 1
-        return super().__getitem__(name)
+async def _tick_tally(dsn: str) -> pages.Tally:
+    store, now = PostgresStore(dsn), datetime.now(UTC)
+    tally = pages.counted(store)
+    scheduler = await _leading(store, now, Telemetry())
+    before = replace(tally)
+    await scheduler.tick(now)
+    await store.close()
+    return pages.Tally(tally.statements - before.statements, tally.pages - before.pages)
 
 
 class Silent:
@@ -134,20 +115,21 @@ class Silent:
     elected = Signal()
 
 
-async def tick(url: str) -> None:
+async def _leading(store: Store, now: datetime, telemetry: Telemetry) -> Scheduler:
+    await store.acquire(LEADER, NODE, "bench", now, FAR, respect=None)
+    leadership: Any = Silent()
+    return Scheduler(store, NODE, leadership, Random(1), telemetry, interval=30.0, poll=0.0)
+
+
+async def tick(url: str, ticks: int) -> None:
     """Passes of the scheduler, each of which finds a hundred schedules due; then those are made due again."""
     app = Oncue(url)
     connected = await app.connected()
     rewind = await asyncpg.connect(url)
-    await connected.store.acquire(LEADER, NODE, "bench", connected.now(), FAR, respect=None)
-    leadership: Any = Silent()
-    scheduler = Scheduler(connected.store, NODE, leadership, Random(1), app.telemetry, interval=30.0, poll=0.0)
+    scheduler = await _leading(connected.store, connected.now(), app.telemetry)
     await scheduler.tick(connected.now())
     times = []
-    sent = Counted(statements.load("postgres"))
-    store: Any = connected.store
-    store._sql = sent
-    for _ in range(TICKS):
+    for _ in range(ticks):
         await rewind.execute(REWIND)
         now = connected.now()
         started = time.perf_counter()
@@ -155,11 +137,14 @@ async def tick(url: str) -> None:
         times.append(time.perf_counter() - started)
     await rewind.close()
     await app.aclose()
-    child.answer(milliseconds=statistics.median(times) * 1000, mb=child.rss_mb(), statements=sent.total / TICKS)
+    child.answer(milliseconds=statistics.median(times) * 1000, mb=child.rss_mb())
 
 
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
     child.dispatch(
-        {"fire": lambda url, slots: timing.run(fire(url, int(slots))), "tick": lambda url: timing.run(tick(url))}
+        {
+            "fire": lambda url, slots: timing.run(fire(url, int(slots))),
+            "tick": lambda url, ticks: timing.run(tick(url, int(ticks))),
+        }
     )

@@ -1,4 +1,4 @@
-"""An oncue worker as a measured child: `drain URL` empties a paused queue, `pickup URL SAMPLES` times arrivals."""
+"""An oncue worker as a measured child: `drain URL WARM` empties a paused queue, `pickup URL SAMPLES` times arrivals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from bench import child, timing
 from oncue import Oncue
 
 QUEUE = "default"
-WARM = 10_000
 
 
 def make_app(url: str) -> Oncue:
@@ -32,9 +31,13 @@ def make_app(url: str) -> Oncue:
 
 
 class Account:
-    """What was settled, and when the last of it was; told by the worker's own telemetry, once per batch."""
+    """What was settled, and when the last of it was; told by the worker's own telemetry, once per batch.
 
-    def __init__(self) -> None:
+    After `warm` jobs all caches are warm: that is where the growth of the process is counted from.
+    """
+
+    def __init__(self, warm: int) -> None:
+        self.warm = warm
         self.jobs = 0
         self.last = 0
         self.warm_mb = 0.0
@@ -42,7 +45,7 @@ class Account:
     def __call__(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         self.jobs += int(measurements["jobs"])
         self.last = time.monotonic_ns()
-        if not self.warm_mb and self.jobs >= WARM:
+        if not self.warm_mb and self.jobs >= self.warm:
             self.warm_mb = child.rss_mb()
 
 
@@ -68,8 +71,8 @@ async def watch(url: str) -> AsyncIterator[Callable[[], Awaitable[bool]]]:
         await connection.close()
 
 
-async def drain(url: str) -> None:
-    app, account = make_app(url), Account()
+async def drain(url: str, warm: int) -> None:
+    app, account = make_app(url), Account(warm)
     app.telemetry.subscribe(account, "settle")
     await app.connected()
     async with app.worker():
@@ -100,7 +103,7 @@ stopwatch = child.Stopwatch(0, lambda: None)
 if __name__ == "__main__":
     child.dispatch(
         {
-            "drain": lambda url: timing.run(drain(url)),
+            "drain": lambda url, warm: timing.run(drain(url, int(warm))),
             "pickup": lambda url, samples: timing.run(pickup(url, int(samples))),
         }
     )

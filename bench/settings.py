@@ -1,4 +1,4 @@
-"""How large a run is and which peers take part, read once from the environment."""
+"""How large a run is, how often it is repeated and which peers take part, read once from the environment."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ ALL_PEERS = ("pgqueuer", "graphile_worker", "procrastinate", "celery", "huey", "
 
 @dataclass(frozen=True)
 class Settings:
-    """The sizes of one run. A quick run keeps every figure and shrinks the amounts."""
+    """The sizes of one run. A quick or a tiny run keeps every figure and shrinks the amounts."""
 
     peers: tuple[str, ...] = ("pgqueuer", "apscheduler")
-    runs: int = 3
+    runs: int = 5
+    """How many runs a median is made of."""
+    long_runs: int = 3
+    """The same for what takes long and swings little."""
     drain_jobs: int = 100_000
     bulk_jobs: int = 100_000
     single_jobs: int = 3_000
@@ -27,13 +30,22 @@ class Settings:
     few_rows: int = 10_000
     memory_jobs: int = 1_000_000
     slots: int = 100_000
+    few_schedules: int = 1_000
     schedules: int = 100_000
+    ticks: int = 31
     limited_jobs: int = 30_000
+    limited_nodes: int = 4
+    kills: int = 6
     kept_jobs: int = 2_000_000
     open_jobs: int = 100_000
+    few_kept_jobs: int = 1_000
+    requests: int = 45
+    statistics_seconds: float = 1.2
+    """How long it takes until the server's processes have told what they read."""
     checked_days: float = 40
     simulated_days: float = 1_000
     repeated_seeds: int = 500
+    repeated_days: float = 1
 
 
 QUICK = {
@@ -52,6 +64,36 @@ QUICK = {
     "repeated_seeds": 10,
 }
 
+TINY = Settings(
+    peers=(),
+    runs=1,
+    long_runs=1,
+    drain_jobs=300,
+    bulk_jobs=300,
+    single_jobs=20,
+    pickups=5,
+    many_rows=2_000,
+    few_rows=1_000,
+    memory_jobs=300,
+    slots=200,
+    few_schedules=100,
+    schedules=300,
+    ticks=3,
+    limited_jobs=200,
+    limited_nodes=2,
+    kills=1,
+    kept_jobs=300,
+    open_jobs=100,
+    few_kept_jobs=100,
+    requests=1,
+    statistics_seconds=0.0,
+    checked_days=0.05,
+    simulated_days=0.04,
+    repeated_seeds=1,
+    repeated_days=0.05,
+)
+"""For the tests: every figure comes to its verdict in a second or two, and its numbers mean nothing."""
+
 
 def chosen_peers(text: str) -> tuple[str, ...]:
     """`all`, a comma-separated list, or nothing for the default one."""
@@ -66,4 +108,14 @@ def chosen_peers(text: str) -> tuple[str, ...]:
 
 def load() -> Settings:
     peers = chosen_peers(os.environ.get("PEERS", ""))
-    return Settings(peers=peers, **(QUICK if os.environ.get("QUICK") else {}))
+    amounts = QUICK if os.environ.get("QUICK") else {}
+    return Settings(peers=peers, **amounts, **chosen_runs(os.environ.get("RUNS", "")))
+
+
+def chosen_runs(text: str) -> dict[str, int]:
+    """A number of runs for all medians, or nothing for the default ones."""
+    if not text:
+        return {}
+    if not text.isdecimal() or int(text) < 1:
+        raise SystemExit(f"RUNS: expected a number of runs from 1, not {text!r}")
+    return {"runs": int(text), "long_runs": int(text)}

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
 from bench import verdict
@@ -53,22 +53,29 @@ def seeded() -> int:
     return int(text)
 
 
-def play(acts: Sequence[Act]) -> tuple[Outcome, Counter[str]]:
+def play(pool: Executor, server: postgres.Server, acts: Sequence[Act]) -> tuple[Outcome, Counter[str]]:
     """Play them, a few at a time; what came of it, and how many seconds each part took."""
     total, seconds = Outcome(), Counter[str]()
-    server = postgres.start(os.getpid())
-    with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
-        played = {pool.submit(parts.carried_out, act, server): act for act in acts}
-        for number, future in enumerate(as_completed(played), 1):
-            act, (outcome, took) = played[future], future.result()
-            total.add(outcome)
-            seconds[act.part] += round(took)
-            told = ", ".join(f"{count:,} {name}" for name, count in outcome.done.items() if count)
-            print(
-                f"{number} of {len(acts)}: {act.name}: {took:.0f} s, {len(outcome.faults)} faults; {told}",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+    played = {pool.submit(parts.carried_out, act, server): act for act in acts}
+    for number, future in enumerate(as_completed(played), 1):
+        act, (outcome, took) = played[future], future.result()
+        total.add(outcome)
+        seconds[act.part] += round(took)
+        told = ", ".join(f"{count:,} {name}" for name, count in outcome.done.items() if count)
+        print(
+            f"{number} of {len(acts)}: {act.name}: {took:.0f} s, {len(outcome.faults)} faults; {told}",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
     return total, seconds
+
+
+def measured(
+    pool: Executor, server: postgres.Server, orders: tuple[Order, ...], seed: int
+) -> tuple[list[Figure], list[tuple[str, str]]]:
+    """The figures, and the faults in words."""
+    begun = time.monotonic()
+    total, seconds = play(pool, server, parts.acts(orders, seed))
+    return judged(total, orders, seconds, time.monotonic() - begun), total.faults
 
 
 def judged(total: Outcome, orders: Sequence[Order], seconds: Counter[str], elapsed: float) -> list[Figure]:
@@ -108,11 +115,11 @@ def tell(faults: Sequence[tuple[str, str]]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    orders, seed, begun = chosen(words), seeded(), time.monotonic()
+    orders, seed = chosen(words), seeded()
     print(f"seed {seed}", file=sys.stderr, flush=True)
-    total, seconds = play(parts.acts(orders, seed))
-    figures = judged(total, orders, seconds, time.monotonic() - begun)
-    tell(total.faults)
+    with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
+        figures, faults = measured(pool, postgres.start(os.getpid()), orders, seed)
+    tell(faults)
     verdict.write(figures, BUILD / "chaos.json")
     verdict.show(figures)
     return verdict.exit_code(figures)

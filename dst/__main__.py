@@ -37,14 +37,20 @@ Task = Callable[[], Report]
 
 @dataclass(frozen=True)
 class Size:
-    """A short run finds the transitions in longer strides, and looks at one in so many transitions and rule sets."""
+    """A short run finds the transitions in longer strides, and looks at one in so many transitions and rule sets.
+
+    `whole_years` is how many rule sets are followed through a year, at the most.
+    """
 
     stride: timedelta = HOUR
     one_in: int = 1
+    whole_years: int | None = None
 
 
 FULL = Size()
 QUICK = Size(stride=timedelta(days=1), one_in=8)
+TINY = Size(stride=timedelta(days=1), one_in=1000, whole_years=0)
+"""For the tests: one transition, and an ordinary day of a zone that has none."""
 
 
 def rules_of(name: str, stride: timedelta) -> Rules:
@@ -77,7 +83,7 @@ def tasks(groups: Groups, size: Size) -> Iterator[Task]:
     for rules, names in groups.items():
         if not rules.transitions:
             yield partial(examine, names, quiet(rules, QUIET), build, short=True)
-    for number, names in enumerate([*groups.values()][:: size.one_in]):
+    for number, names in enumerate([*groups.values()][:: size.one_in][: size.whole_years]):
         yield partial(examine_year, names[0], FIRST_YEAR + number % (LAST_YEAR - FIRST_YEAR + 1), build)
 
 
@@ -124,15 +130,20 @@ def judged(report: Report, groups: Groups, size: Size, seconds: float) -> list[F
     ]
 
 
+def measured(workers: Workers, names: Sequence[str], size: Size) -> tuple[list[Figure], list[str]]:
+    """The figures, and the differences in words."""
+    begun = time.monotonic()
+    groups = by_rules(workers, names, size)
+    report = work(workers, list(tasks(groups, size)))
+    return judged(report, groups, size, time.monotonic() - begun), report.differences
+
+
 def main(words: Sequence[str]) -> int:
     size = QUICK if os.environ.get("QUICK") else FULL
     names = sorted(words or available_timezones() - NOT_A_ZONE)
-    begun = time.monotonic()
     with Pool() as workers:
-        groups = by_rules(workers, names, size)
-        report = work(workers, list(tasks(groups, size)))
-    figures = judged(report, groups, size, time.monotonic() - begun)
-    tell(report.differences)
+        figures, differences = measured(workers, names, size)
+    tell(differences)
     verdict.write(figures, BUILD / "dst.json")
     verdict.show(figures)
     return verdict.exit_code(figures)

@@ -11,8 +11,9 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from bench import database, verdict
 from bench.settings import BUILD
@@ -28,6 +29,8 @@ from fuzz.wire import Tally
 AMOUNT, QUICKER = 20_000, 5
 SHOWN = 20
 TOLD_EVERY = 5.0
+PERCENT = {"sockets": 50}
+"""Not every line on a socket is a request."""
 
 
 def chosen(words: Sequence[str]) -> tuple[Order, ...]:
@@ -81,10 +84,10 @@ def so_far(tally: Tally) -> str:
 
 
 def expected(orders: Sequence[Order], is_part: bool) -> int:
-    """How many requests there must be at least. Not every line on a socket is one."""
+    """How many requests there must be at least."""
     if is_part:
         return 1
-    return AMOUNT if orders == FULL else sum(order.requests for order in orders) * 9 // 10
+    return AMOUNT if orders == FULL else sum(order.requests * PERCENT.get(order.part, 90) // 100 for order in orders)
 
 
 def judged(tally: Tally, outcome: Outcome, orders: Sequence[Order], amount: int, seconds: float) -> list[Figure]:
@@ -124,16 +127,28 @@ def tell(faults: Sequence[str]) -> None:
         print(f"... and {len(faults) - SHOWN} more in {path}")
 
 
+def measured(
+    orders: tuple[Order, ...],
+    places: Iterable[tuple[Order, str]],
+    folder: Path,
+    seed: int,
+    numbers: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[list[Figure], Tally]:
+    """The figures, and what they were judged from. With numbers, only that request or story of a part."""
+    tally, outcome, begun = Tally(), Outcome(), time.monotonic()
+    for order, url in places:
+        asyncio.run(watched(order, url, folder, tally, outcome, seed, numbers.get(order.part)))
+        print(f"{order.part} on {order.dialect} is done: {so_far(tally)}", file=sys.stderr, flush=True)
+    amount = expected(orders, bool(numbers))
+    return judged(tally, outcome, orders, amount, time.monotonic() - begun), tally
+
+
 def main(words: Sequence[str]) -> int:
     orders, seed = chosen(words), int(os.environ.get("SEED") or 1)
     numbers = {part: int(number) for part, _, number in (word.partition(":") for word in words) if number}
     print(f"seed {seed}", file=sys.stderr, flush=True)
-    tally, outcome, begun = Tally(), Outcome(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="oncue-fuzz-") as folder, addresses(orders, Path(folder)) as places:
-        for order, url in places:
-            asyncio.run(watched(order, url, Path(folder), tally, outcome, seed, numbers.get(order.part)))
-            print(f"{order.part} on {order.dialect} is done: {so_far(tally)}", file=sys.stderr, flush=True)
-    figures = judged(tally, outcome, orders, expected(orders, bool(numbers)), time.monotonic() - begun)
+        figures, tally = measured(orders, places, Path(folder), seed, numbers)
     tell(tally.all_faults)
     verdict.write(figures, BUILD / "fuzz.json")
     verdict.show(figures)

@@ -26,7 +26,7 @@ from tests.dealing import dealt
 BACK_ENDS = ("sqlite", "postgres")
 LONG = (
     "tests/process/", "tests/sim/", "tests/examples/", "tests/cli/", "tests/engine/test_processes",
-    "tests/server/test_fuzz", "tests/server/test_processes", "tests/store/test_faults",
+    "tests/figures/", "tests/server/test_fuzz", "tests/server/test_processes", "tests/store/test_faults",
     "tests/store/test_model_machine",
 )  # fmt: skip
 """Where the tests are that take long: they start processes, wait for leases, or run simulations."""

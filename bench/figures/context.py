@@ -30,13 +30,14 @@ class Bench:
 
     def on_sqlite(self, run: Callable[[Path], float]) -> Side:
         def side() -> float:
+            SCRATCH.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="sqlite-", dir=SCRATCH) as folder:
                 return run(Path(folder) / "jobs.db")
 
         return side
 
-    def medians(self, sides: dict[str, Side]) -> dict[str, float]:
-        return interleaved(self.settings.runs, sides)
+    def medians(self, sides: dict[str, Side], runs: int | None = None) -> dict[str, float]:
+        return interleaved(runs or self.settings.runs, sides)
 
     def drains(self, *names: str) -> tuple[dict[str, Side], list[Figure]]:
         """The drains of those peers that take part and can run here, and a word on those that cannot."""

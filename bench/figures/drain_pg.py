@@ -13,7 +13,7 @@ def measure(bench: Bench) -> list[Figure]:
     oncue = bench.on_postgres(lambda dsn: oncue_side.drain_pg(dsn, jobs, processes=1))
     rivals, absent = bench.drains("pgqueuer", "graphile_worker", "procrastinate", "celery")
     rates = bench.medians({"bare": _bare(bench), "oncue": oncue, **rivals})
-    figures = [at_least("drain_pg", rates["oncue"], rates["bare"], 0.35)]
+    figures = [at_least("drain_pg", rates["oncue"], rates["bare"], 0.45)]
     return figures + [_against(name, rates) for name in rivals] + absent
 
 

@@ -12,7 +12,7 @@ def measure(bench: Bench) -> list[Figure]:
     oncue = bench.on_sqlite(lambda path: oncue_side.drain_sqlite(path, bench.settings.drain_jobs))
     rivals, absent = bench.drains("huey")
     rates = bench.medians({"bare": _bare(bench), "oncue": oncue, **rivals})
-    figures = [at_least("drain_sqlite", rates["oncue"], rates["bare"], 0.2)]
+    figures = [at_least("drain_sqlite", rates["oncue"], rates["bare"], 0.26)]
     against = [at_least(f"drain_sqlite / {name}", rates["oncue"], rates[name], 5.0) for name in rivals]
     return figures + against + absent
 

@@ -11,7 +11,7 @@ from bench.verdict import Figure, at_least, plain
 def measure(bench: Bench) -> list[Figure]:
     oncue = bench.on_postgres(lambda dsn: oncue_side.enqueue_bulk(dsn, bench.settings.bulk_jobs))
     rates = bench.medians({"copy": _copy(bench), "oncue": oncue})
-    return [at_least("enqueue_bulk", rates["oncue"], rates["copy"], 0.25)]
+    return [at_least("enqueue_bulk", rates["oncue"], rates["copy"], 0.29)]
 
 
 def bare(bench: Bench) -> list[Figure]:

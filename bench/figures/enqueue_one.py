@@ -11,7 +11,7 @@ from bench.verdict import Figure, at_least, plain
 def measure(bench: Bench) -> list[Figure]:
     oncue = bench.on_postgres(lambda dsn: oncue_side.enqueue_one(dsn, bench.settings.single_jobs))
     rates = bench.medians({"bare": _bare(bench), "oncue": oncue})
-    return [at_least("enqueue_one", rates["oncue"], rates["bare"], 0.7)]
+    return [at_least("enqueue_one", rates["oncue"], rates["bare"], 0.72)]
 
 
 def bare(bench: Bench) -> list[Figure]:

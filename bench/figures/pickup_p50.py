@@ -12,7 +12,7 @@ def measure(bench: Bench) -> list[Figure]:
     oncue = bench.on_postgres(lambda dsn: oncue_side.pickup_p50(dsn, bench.settings.pickups))
     rivals, absent = bench.pickups("pgqueuer", "procrastinate")
     delays = bench.medians({"bare": _bare(bench), "oncue": oncue, **rivals})
-    figures = [at_most("pickup_p50", delays["oncue"], delays["bare"], 2.0)]
+    figures = [at_most("pickup_p50", delays["oncue"], delays["bare"], 1.6)]
     against = [at_most(f"pickup_p50 / {name}", delays["oncue"], delays[name], 1.0) for name in rivals]
     return figures + against + absent
 

@@ -11,7 +11,8 @@ FIRST_SEED = 10_000
 
 def measure(bench: Bench) -> list[Figure]:
     seeds = range(FIRST_SEED, FIRST_SEED + bench.settings.repeated_seeds)
-    once, again = lives.all_of(seeds, 1.0, hash_seed="1"), lives.all_of(seeds, 1.0, hash_seed="2")
+    days = bench.settings.repeated_days
+    once, again = lives.all_of(seeds, days, hash_seed="1"), lives.all_of(seeds, days, hash_seed="2")
     if broken := [life.seed for life in once if life.broken]:
         return [missing("sim_repeat", f"promises were broken under the seeds {broken}", holds=False)]
     alike = sum(one.digest == two.digest for one, two in zip(once, again, strict=True))

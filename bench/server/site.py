@@ -20,7 +20,6 @@ from oncue import Oncue
 
 WARM_UP = 3
 STARTING_SECONDS = 30.0
-SETTLE_SECONDS = 1.2
 FEW_ROWS = 10_000
 
 # Most jobs are alike and a few are rare, and the open ones are the oldest: the worst case for a walk from the newest.
@@ -76,27 +75,32 @@ class Site:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port)) as connection:
             yield connection
 
-    async def rows_read(self, paths: Sequence[str]) -> int:
-        """How many rows of the jobs, or entries of their indexes, the heaviest of these requests reads."""
+    async def rows_read(self, paths: Sequence[str], seconds: float) -> int:
+        """How many rows of the jobs, or entries of their indexes, the heaviest of these requests reads.
+
+        PostgreSQL's processes tell what they read only once a second, so each request is given so many seconds.
+        """
         connection = await asyncpg.connect(self.dsn)
         try:
             with self.connected() as web:
-                return max([await self._least_read(connection, web, path) for path in paths])
+                return max([await self._least_read(connection, web, path, seconds) for path in paths])
         finally:
             await connection.close()
 
-    async def _least_read(self, connection: asyncpg.Connection, web: http.client.HTTPConnection, path: str) -> int:
+    async def _least_read(
+        self, connection: asyncpg.Connection, web: http.client.HTTPConnection, path: str, seconds: float
+    ) -> int:
         """The server counts what waits now and then, on its own: whoever was asked at that moment is asked again."""
         found: list[int] = []
         while len(found) < 3 and (not found or min(found) > FEW_ROWS):
-            before = await self._settled(connection)
+            before = await self._settled(connection, seconds)
             asked(web, path)
-            found.append(await self._settled(connection) - before)
+            found.append(await self._settled(connection, seconds) - before)
         return min(found)
 
-    async def _settled(self, connection: asyncpg.Connection) -> int:
-        """What PostgreSQL has counted; its processes tell only once a second."""
-        await asyncio.sleep(SETTLE_SECONDS)
+    async def _settled(self, connection: asyncpg.Connection, seconds: float) -> int:
+        """What PostgreSQL has counted, after a while."""
+        await asyncio.sleep(seconds)
         await connection.execute("select pg_stat_clear_snapshot()")
         return int(await connection.fetchval(ROWS_READ))
 

@@ -15,12 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from oncue import __version__, identity, logs, store
 from oncue.checks import checked_name
 from oncue.clock import Clock, DatabaseClock
-from oncue.engine.declarations import Declarations
-from oncue.engine.heart import Heart
-from oncue.engine.messages import Setup
-from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
-from oncue.engine.starting import Patience
-from oncue.engine.timekeeper import Timekeeper
 from oncue.enqueueing import Enqueueing
 from oncue.errors import UnknownTask
 from oncue.explaining import Explaining
@@ -42,6 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.types import ASGIApp
+
+    from oncue.engine.node import WorkerNode
+    from oncue.engine.starting import Patience
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -215,6 +212,8 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             connection = await self.connected()
             yield self._assembled(connection.store, connection.store, connection.clock, address)
             return
+        from oncue.engine.starting import Patience
+
         # A beat that waits for its answer for too long must not find out only when the lease is over.
         beats = self.make_store(size=2, patience=self.settings.pace.patience)
         clock = DatabaseClock()
@@ -244,6 +243,11 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
     async def _working(
         self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock, patience: Patience
     ) -> AsyncIterator[WorkerNode]:
+        from oncue.engine.declarations import Declarations
+        from oncue.engine.heart import Heart
+        from oncue.engine.node import WorkerProcess
+        from oncue.engine.timekeeper import Timekeeper
+
         pace = self.settings.pace
         services = [Timekeeper(beats, clock), *node.heart]
         heart = Heart(beats, services, clock, self.telemetry, node.farewell, patience)
@@ -269,6 +273,9 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             await heart.stop()
 
     def _assembled(self, main: Store, beats: Store, clock: Clock, address: str | None) -> WorkerNode:
+        from oncue.engine.messages import Setup
+        from oncue.engine.node import WorkerNode, handlers_executor
+
         settings, loop = self.settings, asyncio.get_running_loop()
 
         def lapsed(why: str) -> None:

@@ -7,14 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NotRequired, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError
-from typing_extensions import TypedDict
-
-from oncue.engine.outcomes import refuse_nan
 from oncue.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from oncue.shapes import Shape
 
 SLOT = "slot"
 ANY_SLOT = datetime(2000, 1, 1, 12, 34, 56, tzinfo=UTC)
@@ -39,15 +37,7 @@ class Arguments:
         named = self._named(args, kwargs)
         if not named:
             return "{}"
-        adapter = self._adapter
-        try:
-            checked = adapter.validate_python(named)
-        except ValidationError as error:
-            raise _refused(error) from None
-        try:
-            text = _json(adapter, checked)
-        except (PydanticSerializationError, ValueError) as error:
-            raise InvalidJob(_culprit(adapter, checked), f"cannot be written as JSON: {error}") from None
+        text = self._shape.dump(named)
         if len(text) > limit:
             raise InvalidJob("arguments", f"expected at most {limit} bytes of JSON, not {len(text)}")
         return text.decode()
@@ -77,7 +67,7 @@ class Arguments:
             args = json.dumps({SLOT: slot.isoformat(), **json.loads(args)})
         if args == "{}":
             return {}
-        return cast(dict[str, Any], self._adapter.validate_json(args))
+        return self._shape.load(args)
 
     def dump_for_slots(self, kwargs: Mapping[str, Any], limit: int) -> str:
         """The arguments of a schedule's jobs, as stored: all but the slot, which each job has of its own."""
@@ -110,55 +100,22 @@ class Arguments:
         Only this hint is looked at, and nothing of it is kept: others may become complete after the declaration.
         """
         try:
-            hint = get_type_hints(self._function, include_extras=True).get(SLOT, Any)
-            TypeAdapter(hint).validate_python(ANY_SLOT)
-        except Exception as error:
-            return not isinstance(error, ValidationError)
-        return True
+            hint = get_type_hints(self._function, include_extras=True).get(SLOT, datetime)
+        except Exception:
+            return True
+        if hint is datetime:  # as nearly all are: then there is nothing to ask
+            return True
+        from oncue.shapes import takes
+
+        return takes(hint, ANY_SLOT)
 
     @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
+    def _shape(self) -> Shape:
         """Built on first use, when every name that the hints mention is defined."""
-        try:
-            hints = get_type_hints(self._function, include_extras=True)
-        except NameError as error:
-            raise InvalidJob("arguments", f"a type hint of {self._name} cannot be resolved: {error}") from error
-        fields = {
-            name: _field(hints.get(name, Any), parameter) for name, parameter in self.signature.parameters.items()
-        }
-        make_shape: Any = TypedDict
-        shape = make_shape(self._name, fields)
-        shape.__pydantic_config__ = ConfigDict(allow_inf_nan=False, extra="forbid", arbitrary_types_allowed=False)
-        try:
-            return TypeAdapter(shape)
-        except PydanticSchemaGenerationError as error:
-            raise InvalidJob("arguments", f"a type hint of {self._name} has no JSON form: {error}") from error
+        from oncue.shapes import Shape
 
-
-def _field(hint: Any, parameter: inspect.Parameter) -> Any:
-    return hint if parameter.default is inspect.Parameter.empty else NotRequired[hint]
-
-
-def _json(adapter: TypeAdapter[Any], checked: dict[str, Any]) -> bytes:
-    text = adapter.dump_json(checked, by_alias=False)
-    refuse_nan(checked, text)  # inside of `Any` or of a model; the handler would get None
-    return text
-
-
-def _culprit(adapter: TypeAdapter[Any], checked: dict[str, Any]) -> str:
-    """The argument that cannot be written."""
-    for name, value in checked.items():
-        try:
-            _json(adapter, {name: value})
-        except (PydanticSerializationError, ValueError):
-            return name
-    return "arguments"
-
-
-def _refused(error: ValidationError) -> InvalidJob:
-    first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "arguments"
-    return InvalidJob(place, f"{first['msg']}, not {first['input']!r:.100}")
+        parameters = self.signature.parameters.items()
+        return Shape(self._function, self._name, {name: one.default is not one.empty for name, one in parameters})
 
 
 def _checked_signature(function: Callable[..., Any]) -> inspect.Signature:

@@ -5,20 +5,25 @@ Every value knows where it came from, and every complaint names the variable and
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
-
-from oncue.engine.node import Pace
-from oncue.engine.outcomes import Limits
+from oncue import fields
 from oncue.errors import ConfigError
+from oncue.fields import Before
+from oncue.fields import field as Field
 from oncue.model import MAX_PRIORITY
 from oncue.policy.aging import Rules
 from oncue.policy.durations import seconds
+
+if TYPE_CHECKING:
+    from oncue.engine.node import Pace
+    from oncue.engine.outcomes import Limits
 
 DEFAULT_DATABASE = "sqlite:///oncue.db"
 CONFIG_FILE = "oncue.toml"
@@ -49,33 +54,48 @@ def _unlimited(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Seconds = Annotated[float, Before(_seconds)]
 
 
-class Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Problem(NamedTuple):
+    """What is wrong with the value of a field."""
 
+    field: str
+    message: str
+    value: Any
+
+
+class InvalidSettings(ConfigError, ValueError):
+    """Some values of the settings are not what their fields expect."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(_complaint(problem, {}) for problem in problems))
+        self.problems = problems
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
     database_url: str = DEFAULT_DATABASE
     env: Literal["development", "production"] = "development"
     app: str | None = None
-    queues: Annotated[tuple[str, ...], BeforeValidator(_names)] = ("default",)
+    queues: Annotated[tuple[str, ...], Before(_names)] = ("default",)
     concurrency: int = Field(64, ge=1, le=10_000)
     processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1000)
     node_name: str | None = Field(None, max_length=128)
     exclusive: bool = False
     http_addr: str | None = None
     http_header_timeout: Seconds = 10.0
-    http_body_timeout: Annotated[Seconds, Field(le=30)] = 30.0
+    http_body_timeout: Seconds = Field(30.0, le=30)
     http_keep_alive: Seconds = 5.0
     http_connections: int = Field(500, ge=10, le=100_000)
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
-    lease: Annotated[Seconds, Field(ge=1)] = 15.0
+    lease: Seconds = Field(15.0, ge=1)
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
-    start_timeout: Annotated[float, BeforeValidator(_seconds_or_none_at_all)] = 60.0
+    start_timeout: Annotated[float, Before(_seconds_or_none_at_all)] = 60.0
     buffer: int = Field(2000, ge=0, le=100_000)
-    max_runtime: Annotated[Seconds | None, BeforeValidator(_unlimited)] = 3600.0
+    max_runtime: Annotated[Seconds | None, Before(_unlimited)] = 3600.0
     retention: Seconds = 7 * 86400.0
     ledger_retention: Seconds = 400 * 86400.0
     aging_interval: Seconds = 300.0
@@ -91,27 +111,46 @@ class Settings(BaseModel):
     pg_prepare: bool = True
     pg_listen: bool = True
 
-    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+    _origins: dict[str, str] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @model_validator(mode="after")
-    def _beat_fits_lease(self) -> Settings:
-        if self.beat is not None and self.beat > self.lease / 2:
-            raise ValueError(f"beat: expected at most half of the lease ({self.lease:g} s), not {self.beat:g} s")
-        return self
+    def __post_init__(self) -> None:
+        problems = [problem for name in self.names() if (problem := self._read(name)) is not None]
+        if not problems and self.beat is not None and self.beat > self.lease / 2:
+            message = f"expected at most half of the lease ({self.lease:g} s), not {self.beat:g} s"
+            problems.append(Problem("beat", message, None))
+        if problems:
+            raise InvalidSettings(problems)
+
+    def _read(self, name: str) -> Problem | None:
+        declared, hint = _declared()[name]
+        value = getattr(self, name)
+        try:
+            object.__setattr__(self, name, fields.read(declared, hint, value))
+        except ValueError as error:
+            return Problem(name, str(error), value)
+        return None
+
+    @staticmethod
+    def names() -> Sequence[str]:
+        """Everything that can be set."""
+        return tuple(_declared())
 
     def origin(self, field: str) -> str:
         """Where a value came from: a flag, code, a variable, the file, or the default."""
-        return self._origins.get(field, "code" if field in self.model_fields_set else "default")
+        is_default = getattr(self, field) == fields.default_of(_declared()[field][0])
+        return self._origins.get(field, "default" if is_default else "code")
 
     def overridden(self, flags: Mapping[str, Any]) -> Settings:
         """The same settings, except for these flags. Those that are None were not given."""
-        values = {field: getattr(self, field) for field in self.model_fields_set}
-        origins = {field: self.origin(field) for field in values}
+        origins = {name: origin for name in self.names() if (origin := self.origin(name)) != "default"}
+        values = {name: getattr(self, name) for name in origins}
         _take_flags(flags, values, origins)
         return _validated(values, origins)
 
     @property
     def pace(self) -> Pace:
+        from oncue.engine.node import Pace
+
         beat = min(4.0, self.lease / 3) if self.beat is None else self.beat
         return Pace(
             poll=self.poll_interval,
@@ -129,7 +168,16 @@ class Settings(BaseModel):
 
     @property
     def limits(self) -> Limits:
+        from oncue.engine.outcomes import Limits
+
         return Limits(self.max_args_bytes, self.max_result_bytes, self.max_error_bytes)
+
+
+@cache
+def _declared() -> Mapping[str, tuple[dataclasses.Field[Any], Any]]:
+    """The fields that can be set, in their order, with their types."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {each.name: (each, hints[each.name]) for each in dataclasses.fields(Settings) if each.init}
 
 
 BARE_NAMES = {
@@ -180,29 +228,31 @@ def _take_flags(flags: Mapping[str, Any], values: dict[str, Any], origins: dict[
 
 
 def _validated(values: dict[str, Any], origins: dict[str, str]) -> Settings:
+    unknown = [name for name in values if name not in _declared()]
+    complaints = [_unknown(name, origins) for name in unknown]
     try:
-        settings = Settings(**values)
-    except ValidationError as error:
-        raise ConfigError("\n".join(_complaint(detail, origins) for detail in error.errors())) from None
+        settings = Settings(**{name: value for name, value in values.items() if name not in unknown})
+    except InvalidSettings as error:
+        complaints += [_complaint(problem, origins) for problem in error.problems]
+    if complaints:
+        raise ConfigError("\n".join(complaints))
     settings._origins.update(origins)
     return settings
 
 
-def _complaint(detail: Any, origins: dict[str, str]) -> str:
-    field = str(detail["loc"][0]) if detail["loc"] else ""
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    if not field:  # a complaint about two settings begins with the name of one
-        field, _, message = message.partition(": ")
-        return f"{origins.get(field, field)}: {message}"
-    if detail["type"] == "extra_forbidden":
-        known = ", ".join(Settings.model_fields)
-        return f"{origins.get(field, field)}: there is no setting {field!r}; expected one of {known}"
-    return f"{origins.get(field, field)}: {message[:1].lower() + message[1:]} (got {detail['input']!r})"
+def _unknown(name: str, origins: Mapping[str, str]) -> str:
+    known = ", ".join(Settings.names())
+    return f"{origins.get(name, name)}: there is no setting {name!r}; expected one of {known}"
+
+
+def _complaint(problem: Problem, origins: Mapping[str, str]) -> str:
+    got = "" if problem.value is None else f" (got {problem.value!r})"
+    return f"{origins.get(problem.field, problem.field)}: {problem.message}{got}"
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     found = {}
-    for field in Settings.model_fields:
+    for field in Settings.names():
         for variable in (f"ONCUE_{field.upper()}", BARE_NAMES.get(field)):
             if variable is not None and environment.get(variable, "") != "":
                 found[field] = (variable, environment[variable])

@@ -242,7 +242,7 @@ async def test_a_paused_queue_starts_nothing_until_it_is_resumed(app: Oncue) -> 
     @app.task(queue="other")
     async def witness() -> None: ...
 
-    app.configure(app.settings.model_copy(update={"queues": ("default", "other")}))
+    app.override({"queues": ("default", "other")})
     await app.pause("default")
     watcher = Watcher(app)
     async with app.worker():

@@ -1,4 +1,4 @@
-"""A little of `make chaos`: zombies in each kind of write, and lines that swallow, delay, break and keep silent."""
+"""A little of `make chaos`: zombies in each kind of write. A tiny run of each part is in `tests/figures`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from random import Random
 
 import pytest
 
-from chaos import lines, replies, zombies
+from chaos import zombies
 from chaos.stage import LOAD, Outcome, staged
 from tests.process.standstill import Point
-from tests.process.wire import WRITES, wired
 
 BEFORE = tuple(Point(verb, "before") for verb in ("beat", "apply"))
 POINTS = {
@@ -38,16 +37,3 @@ def test_whoever_stood_still_in_the_middle_of_a_write_changes_nothing(database_u
         stage.finish(crew)
     verify(stage.outcome)
     assert stage.outcome.done["late writes rejected"] >= len(points) - 2
-
-
-@pytest.mark.contract("HOOK-12", "QUE-9", "QUE-18")
-def test_a_line_that_swallows_replies_and_breaks_and_keeps_silent(postgres_url: str, tmp_path: Path) -> None:
-    with wired(postgres_url, Random(1)) as wire, staged(postgres_url, tmp_path, Random(1), wire.url) as stage:
-        crew, clients = lines.started(stage, 3)
-        replies.swallow(stage, 20, wire)
-        assert min(wire.happened[kind] for kind in WRITES) > 0
-        lines.suffer(stage, 6, wire)
-        stage.cluster.kill(*clients)
-        lines.pick_up(stage, 2, wire)
-        stage.finish(crew)
-    verify(stage.outcome)

@@ -9,13 +9,17 @@ from random import Random
 
 import pytest
 
-from fuzz import described, grammar, sockets, stories, strangers
+from bench.verdict import Figure
+from fuzz import strangers
+from fuzz.__main__ import measured
 from fuzz.judge import SERVER_ERROR, SHAPE, Judge
+from fuzz.parts import FULL, PARTS, Order
 from fuzz.site import opened
 from fuzz.strangers import EFFECTS, LET_IN
 from fuzz.teller import BROKEN, Teller, always
 from fuzz.wire import Reply, Request, Tally, Wire
 from oncue.server.api import Door
+from tests.figures.sound import verify
 
 SEED = 1
 
@@ -25,58 +29,70 @@ def on(url: str, sqlite: int, postgres: int) -> int:
     return sqlite if url.startswith("sqlite") else postgres
 
 
-async def test_as_it_is_described(sqlite_url: str, tmp_path: Path) -> None:
-    tally = Tally()
-    async with opened(sqlite_url, tmp_path, tally) as site:
-        site.wire.part = "described"
-        await described.run(site, SEED, 500)
+def dialect(url: str) -> str:
+    return url.partition(":")[0]
+
+
+def sent(order: Order, url: str, folder: Path) -> tuple[Tally, dict[str, Figure]]:
+    """Carry an order out as `make fuzz` does, to its verdict."""
+    figures, tally = measured((order,), [(order, url)], folder, SEED)
+    verify(figures, folder)
     assert tally.all_faults == []
+    assert all(figure.holds is not False for figure in figures)
+    return tally, {figure.name: figure for figure in figures}
+
+
+def test_every_part_is_sent_here() -> None:
+    assert set(PARTS) == {order.part for order in FULL} == set(TRIED)
+
+
+def test_as_it_is_described(sqlite_url: str, tmp_path: Path) -> None:
+    tally, _ = sent(Order("described", "sqlite", 500), sqlite_url, tmp_path)
     assert tally.requests.total() >= 500
     assert tally.statuses[200] > 25
 
 
-async def test_our_own_grammar(database_url: str, tmp_path: Path) -> None:
-    tally, amount = Tally(), on(database_url, 300, 150)
-    async with opened(database_url, tmp_path, tally) as site:
-        await grammar.run(site.wire, site.world, SEED, range(amount))
-    assert tally.all_faults == []
+def test_our_own_grammar(database_url: str, tmp_path: Path) -> None:
+    amount = on(database_url, 300, 150)
+    tally, _ = sent(Order("grammar", dialect(database_url), amount), database_url, tmp_path)
     assert min(tally.statuses[status] for status in (200, 404, 422)) > amount // 20
 
 
-async def test_stories(database_url: str, tmp_path: Path) -> None:
-    tally, amount = Tally(), on(database_url, 150, 80)
-    async with opened(database_url, tmp_path, tally) as site:
-        await stories.run(site, SEED, range(amount), amount)
-    assert tally.all_faults == []
+def test_stories(database_url: str, tmp_path: Path) -> None:
+    amount = on(database_url, 150, 80)
+    tally, _ = sent(Order("stories", dialect(database_url), amount), database_url, tmp_path)
     assert tally.statuses[200] > amount // 4
 
 
-async def test_strangers(database_url: str, tmp_path: Path) -> None:
-    tally, amount = Tally(), on(database_url, 120, 60)
-    async with opened(database_url, tmp_path, tally) as site:
-        had_effect = await strangers.run(site, SEED, range(amount))
-    assert tally.all_faults == []
+def test_strangers(database_url: str, tmp_path: Path) -> None:
+    amount = on(database_url, 120, 60)
+    tally, figures = sent(Order("strangers", dialect(database_url), amount), database_url, tmp_path)
+    had_effect = figures["effects_with_authentication"].value or 0
     assert had_effect > amount // 10, "most of what was refused would have done nothing anyway"
     assert tally.statuses[401] > 0
     assert tally.statuses[403] > 0
 
 
 @pytest.mark.parametrize("with_tokens", [True, False])
-async def test_strangers_at_a_door_that_is_open_to_this_machine(
-    sqlite_url: str, tmp_path: Path, with_tokens: bool
-) -> None:
-    tally = Tally()
-    async with opened(sqlite_url, tmp_path, tally, door=Door.LOOPBACK, with_tokens=with_tokens) as site:
-        assert await strangers.run(site, SEED, range(50)) > 5
-    assert tally.all_faults == []
+def test_strangers_at_a_door_that_is_open_to_this_machine(sqlite_url: str, tmp_path: Path, with_tokens: bool) -> None:
+    order = Order("strangers", "sqlite", 50, Door.LOOPBACK, with_tokens)
+    _, figures = sent(order, sqlite_url, tmp_path)
+    assert (figures["effects_with_authentication"].value or 0) > 5
 
 
-async def test_bytes_on_a_socket(sqlite_url: str, tmp_path: Path) -> None:
-    tally = Tally()
-    async with opened(sqlite_url, tmp_path, tally) as site:
-        await sockets.run(site, SEED, range(60))
-    assert tally.all_faults == []
+def test_bytes_on_a_socket(sqlite_url: str, tmp_path: Path) -> None:
+    tally, _ = sent(Order("sockets", "sqlite", 60), sqlite_url, tmp_path)
     assert tally.requests.total() > 30
+
+
+TRIED = {
+    "described": test_as_it_is_described,
+    "grammar": test_our_own_grammar,
+    "stories": test_stories,
+    "strangers": test_strangers,
+    "sockets": test_bytes_on_a_socket,
+}
+"""The tests in which each part comes to its verdict."""
 
 
 # --- that it would find something -----------------------------------------------------------------------------------

@@ -10,18 +10,20 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 import typer
 from rich import box, markup
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from oncue.model import State
 from oncue.visible import visible, visible_json, visible_lines
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -123,6 +125,8 @@ def details(pairs: Iterable[tuple[str, Any]]) -> Table:
 
 def progress(*, known: bool) -> Progress:
     """A bar on the standard error, only where somebody watches; of known length or not."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn()]
     columns += [MofNCompleteColumn(), TimeRemainingColumn()] if known else [TextColumn("{task.completed:,}")]

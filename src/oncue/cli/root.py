@@ -13,12 +13,16 @@ import typer
 
 from oncue import __version__
 from oncue.cli import failures
+from oncue.cli.summaries import SUMMARIES
 
 HELP = """Every job on cue, once: durable jobs on SQLite or PostgreSQL.
 
 The database is DATABASE_URL, or ./oncue.db. The application is found by --app module:app or ONCUE_APP.
 """
 EPILOG = "Exit codes: 0 fine, 1 failed at run time, 2 bad usage or configuration, 3 not found, 4 a check did not hold."
+
+COMPLETION = "_ONCUE_COMPLETE"
+"""Set by a shell that asks which words could come next."""
 
 COMMANDS = {
     "worker": ("worker",),
@@ -48,6 +52,23 @@ COMMANDS = {
 @cache
 def cli(word: str | None = None) -> typer.Typer:
     """All commands; or only what belongs to one of them, since to import all of them takes longer than most run."""
+    made = _bare()
+    for module, words in COMMANDS.items():
+        if word is None or word in words:
+            import_module(f"oncue.cli.{module}").register(made)
+    return made
+
+
+@cache
+def outline() -> typer.Typer:
+    """All commands with nothing but a line on each: enough for the help, and for what needs no command."""
+    made = _bare()
+    for word, summary in SUMMARIES.items():
+        made.command(word, help=summary)(lambda: None)
+    return made
+
+
+def _bare() -> typer.Typer:
     made = typer.Typer(
         name="oncue",
         help=HELP,
@@ -56,9 +77,6 @@ def cli(word: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback(invoke_without_command=True)(root)
-    for module, words in COMMANDS.items():
-        if word is None or word in words:
-            import_module(f"oncue.cli.{module}").register(made)
     return made
 
 
@@ -103,6 +121,8 @@ def run(arguments: Sequence[str]) -> int:
 def _wanted(arguments: Sequence[str]) -> typer.Typer:
     """The part of the command line that knows these arguments: all of it, where they name no command of ours."""
     word = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if word is None and COMPLETION not in os.environ:
+        return outline()
     return cli(word if any(word in words for words in COMMANDS.values()) else None)
 
 

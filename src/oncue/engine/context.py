@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.engine.outcomes import bounded
+from oncue.engine.texts import bounded
 from oncue.model import Claim
 
 LONGEST_NOTE = 200

@@ -9,10 +9,12 @@ that this job is to stop, between two jobs that the child may go.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from oncue.engine.outcomes import Limits
 from oncue.model import Claim, Outcome
+
+if TYPE_CHECKING:
+    from oncue.engine.outcomes import Limits
 
 Told: TypeAlias = "tuple[float, str | None]"
 """How far a handler says that it has come: a fraction and a note."""

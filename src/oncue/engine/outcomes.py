@@ -10,6 +10,7 @@ from typing import Protocol
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from oncue import errors
+from oncue.engine.texts import bounded
 from oncue.model import Cancelled, Claim, Failed, Outcome, Skipped, Snoozed, Succeeded
 from oncue.policy.durations import seconds
 
@@ -94,11 +95,3 @@ def described(error: BaseException, limits: Limits) -> str:
     except Exception:
         lines = [f"{type(error).__name__} (its traceback could not be printed)"]
     return bounded("".join(lines).rstrip(), limits.error)
-
-
-def bounded(text: str, limit: int) -> str:
-    """At most `limit` bytes of text that every database takes: no NUL, no lone surrogates."""
-    clean = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace")
-    if len(clean) <= limit:
-        return clean.decode()
-    return "… " + clean[-(limit - 4) :].decode("utf-8", "ignore")

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from oncue.clock import Clock
 from oncue.engine.applying import listed
-from oncue.engine.outcomes import bounded
 from oncue.engine.service import Signal
+from oncue.engine.texts import bounded
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
 from oncue.model import TERMINAL, Change, Claim, Failed, Released
 from oncue.policy import prefetch

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from oncue.errors import ConfigError
 from oncue.store.addresses import hidden
-from oncue.store.contract import Store
-from oncue.store.postgres import PostgresStore
-from oncue.store.sqlite import BUSY_SECONDS, SqliteStore
+
+if TYPE_CHECKING:
+    from oncue.store.contract import Store
+    from oncue.store.postgres import PostgresStore
+    from oncue.store.sqlite import SqliteStore
 
 __all__ = ["PostgresStore", "SqliteStore", "Store", "connect"]
+
+_HOMES = {"PostgresStore": "postgres", "SqliteStore": "sqlite", "Store": "contract"}
 
 EXPECTED = "postgresql://user:password@host:5432/database, postgres://…, or sqlite:///path/to/oncue.db"
 
@@ -25,8 +30,12 @@ def connect(
             "DATABASE_URL: expected the path of a file; a database in memory would be gone with its process"
         )
     if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
+        from oncue.store.sqlite import BUSY_SECONDS, SqliteStore
+
         return SqliteStore(rest[1:], busy_seconds=patience or BUSY_SECONDS)
     if scheme in ("postgres", "postgresql") and separator:
+        from oncue.store.postgres import PostgresStore
+
         return PostgresStore(_checked(url), size=size, prepare=prepare, listen=listen, patience=patience)
     raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; got {hidden(url)!r}", exit_code=1)
 
@@ -41,3 +50,13 @@ def _checked(url: str) -> str:
     if not parts.path.strip("/"):
         raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; the database name is missing", exit_code=1)
     return url
+
+
+def __getattr__(name: str) -> Any:
+    """Import a store when it is first asked for: who works on a file needs no driver of PostgreSQL."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"oncue.store.{_HOMES[name]}"), name)
+    return value

@@ -56,14 +56,14 @@ def _application(app: Oncue) -> Check:
 
 
 def _unknown_variables() -> list[Check]:
-    known = {f"ONCUE_{name.upper()}" for name in Settings.model_fields} | {"ONCUE_CONFIG", "ONCUE_DEBUG"}
+    known = {f"ONCUE_{name.upper()}" for name in Settings.names()} | {"ONCUE_CONFIG", "ONCUE_DEBUG"}
     unknown = sorted(name for name in os.environ if name.startswith("ONCUE_") and name not in known)
     return [Check("environment", "warn", f"{name} is no setting", "see `oncue doctor --all`") for name in unknown]
 
 
 def _show(settings: Settings, checks: list[Check], *, every: bool) -> None:
     table = output.table("setting", "value", "from")
-    for name in Settings.model_fields:
+    for name in Settings.names():
         origin = settings.origin(name)
         if every or origin != "default" or name == "database_url":
             table.add_row(name, escape(str(_value(settings, name))), escape(origin))
@@ -96,7 +96,7 @@ def _document(settings: Settings, checks: list[Check], *, ok: bool) -> dict[str,
     return {
         "ok": ok,
         "settings": {
-            name: {"value": _value(settings, name), "origin": settings.origin(name)} for name in Settings.model_fields
+            name: {"value": _value(settings, name), "origin": settings.origin(name)} for name in Settings.names()
         },
         "checks": [
             {"name": c.name, "status": c.status, "detail": hidden(c.detail), "advice": c.advice} for c in checks

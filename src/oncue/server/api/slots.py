@@ -149,8 +149,8 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
                 would = {"made": 0, "present": present, "jobs": [], "would_make": len(absent)}
                 return await made(lambda: {**said, **would, "slots": [records.instant(slot) for slot in absent]})
             done = await app.backfill(schedule.name, first, last, by=by)
-        made = {"made": len(done.jobs), "present": done.present, "skipped": done.skipped, "jobs": list(done.jobs)}
-        return Answer({**said, **made})
+        written = {"made": len(done.jobs), "present": done.present, "skipped": done.skipped, "jobs": list(done.jobs)}
+        return Answer({**said, **written})
 
 
 def _refuse_many(schedule: Schedule, start: datetime, end: datetime) -> None:

@@ -1,0 +1,39 @@
+"""What `oncue --help` says of each command, so that it need not import them all: that takes longer than to read it.
+
+Each line is the first paragraph of the command's own help; a test holds them together.
+"""
+
+from __future__ import annotations
+
+SUMMARIES = {
+    "worker": "Work on jobs until SIGINT or SIGTERM.",
+    "run": "Work on jobs and answer the admin API, in one process, until SIGINT or SIGTERM.",
+    "serve": "Answer the admin API, /health, /health/ready and /metrics until SIGINT or SIGTERM. No job is run.",
+    "enqueue": "Enqueue a task: `oncue enqueue send_invoice order_id=42 --delay 10m`.",
+    "jobs": "List jobs, newest first.",
+    "job": "Show one job with all its attempts.",
+    "retry": "Start finished jobs over, each with its whole budget of retries.",
+    "cancel": "Cancel jobs that wait, and ask those that run to stop.",
+    "set-status": "Set the status of jobs by hand: `oncue set-status 17 failed`.",
+    "priority": "Set the priority of an unfinished job.",
+    "boost": "Raise the priority of an unfinished job.",
+    "trigger": "Run a schedule's task by hand.",
+    "backfill": "Run the slots of a span of time that nobody has decided.",
+    "preview": (
+        "Show the next runs of a schedule, or of an expression that is none yet: no database is needed for that."
+    ),
+    "audit": "Tell what became of every slot that a schedule should have had.",
+    "explain": "Say why a job waits, runs or ended as it did; why a schedule does not fire; what became of a slot.",
+    "nodes": "List the nodes that hold a lease, or held one until a moment ago.",
+    "audit-log": "Show what was changed by hand, newest first: who, what, and from what to what.",
+    "prune": "Delete finished jobs and their attempts, in small batches.",
+    "migrate": "Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once.",
+    "doctor": "Check settings, database, nodes, queues and jobs, and say what to do. Exit code 4 if a check fails.",
+    "alerts": "Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.",
+    "simulate": "Simulate an application in virtual time: is it fast enough, and how many nodes does its peak need?",
+    "demo": "Watch a few thousand jobs, three workers, and what happens when one of them is killed.",
+    "schedules": "List the schedules; `show`, `add`, `edit`, `enable`, `disable` or `remove` one.",
+    "queues": "List the queues; `pause`, `resume` or `limit` one.",
+    "token": "Make, list and revoke the tokens of the API.",
+}
+"""In the order of the help."""
