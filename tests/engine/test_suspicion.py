@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 
 from oncue.policy.suspicion import PATIENCE_SECONDS
+from oncue.sim.driver import finish
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
-from oncue.sim.world import PACE, RESTART, World
+from oncue.sim.world import PACE, World
 
 ENDLESS = dataclasses.replace(OPTIONS, timeout=None, max_runtime=None)
 
@@ -107,15 +108,13 @@ def test_a_busy_node_makes_room_for_a_job_that_has_to_run_alone() -> None:
 
 def test_a_job_that_waits_to_run_alone_can_be_cancelled() -> None:
     world = cluster("a", concurrency=2)
-    killer = world.enqueue(Act("crash", seconds=1.0), options=ENDLESS)
-    assert world.run_until(lambda: sum(event.kind == "crash" for event in world.history.events) == 3, 120)
-    world.run(RESTART + 0.1)  # the process is back, and its last one not declared lost yet
     long = world.enqueue(Act(seconds=300.0), options=ENDLESS)
-    assert world.run_until(lambda: world.job(killer).crashes == 3, 60)
-    assert world.job(long).state == "running"
-    assert world.run_until(lambda: world.job(killer).state == "running", 200)
-    world.run(5.0)
-    assert (world.job(killer).started_at, world.job(long).state) == (None, "running")
-    world.errand(world.colleague.cancel(killer))
+    suspect = world.enqueue(Act(), options=ENDLESS, delay=1.0)
+    charge = "update oncue_jobs set crashes = 3, isolation = 2 where id = ?"
+    finish(world.store._writer.write(lambda connection: connection.execute(charge, (suspect,))))
+    assert world.run_until(lambda: world.job(suspect).state == "running", 2 * PATIENCE_SECONDS)
+    world.run(10 * PACE.lease)
+    assert (world.job(suspect).started_at, world.job(long).state) == (None, "running")
+    world.errand(world.colleague.cancel(suspect))
     world.run(3.0)
-    assert world.job(killer).state == "cancelled"
+    assert world.job(suspect).state == "cancelled"

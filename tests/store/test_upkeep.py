@@ -185,6 +185,23 @@ async def test_depth_counts_what_is_queued_by_queue_and_priority(store: Store) -
     assert await store.depth() == [Depth("mail", 0, 2), Depth("mail", 5, 3), Depth("web", 0, 1)]
 
 
+async def test_what_is_kept_apart_is_counted_by_how_it_is(store: Store) -> None:
+    node = await enter(store)
+    assert await store.kept_apart() == {}
+    for deaths, queue in ((1, "a"), (2, "b"), (2, "c"), (3, "d")):
+        await a_suspect(store, node, deaths=deaths, queue=queue)
+    assert await store.kept_apart() == {1: 2, 2: 1}
+
+
+async def test_the_next_lease_end_is_that_of_a_node_that_was_not_declared_lost(store: Store) -> None:
+    assert await store.next_lease_end() is None
+    await enter(store, "one", expires_at=after(seconds=10))
+    await enter(store, "two", expires_at=after(seconds=20))
+    assert await store.next_lease_end() == after(seconds=10)
+    await store.bury(after(seconds=15))
+    assert await store.next_lease_end() == after(seconds=20)
+
+
 async def test_depth_counts_suspects_too(store: Store) -> None:
     node = await enter(store)
     await a_suspect(store, node)

@@ -19,6 +19,7 @@ from oncue.engine.service import Signal
 from oncue.errors import RowLocked
 from oncue.model import Node
 from oncue.policy.lifecycle import lost, settle
+from oncue.policy.suspicion import measured
 from oncue.store.contract import EXCLUSIVE, Store
 from oncue.telemetry import Telemetry
 
@@ -85,4 +86,4 @@ class Recovery:
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:
                 _log.warning("startup recovery: job %d (%s) is now %s", claim.id, claim.task, change.state)
-                self._telemetry.emit("rescue", {}, claim=claim, change=change)
+                self._telemetry.emit("rescue", measured(claim, change), claim=claim, change=change)

@@ -17,6 +17,7 @@ from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal
 from oncue.model import Claim
 from oncue.policy.lifecycle import Ended, lost, overran, settle
+from oncue.policy.suspicion import measured
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -102,5 +103,5 @@ class Rescue:
         for claim, change, written in zip(claims, changes, took, strict=True):
             if written:
                 _log.warning("%s: job %d (%s) is now %s", event, claim.id, claim.task, change.state)
-                self._telemetry.emit(event, {}, claim=claim, change=change)
+                self._telemetry.emit(event, measured(claim, change), claim=claim, change=change)
         return len(claims) == LIMIT and took.count(None) < LIMIT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from oncue.control import Age
@@ -35,6 +35,8 @@ class Survey:
     led: bool
     next_run: datetime | None
     """When the next slot of any schedule comes, or came; None if no schedule is enabled."""
+    apart: Mapping[int, int] = field(default_factory=dict)
+    """How many jobs wait that are kept apart from others, by how they are."""
 
 
 class Surveying:
@@ -57,7 +59,7 @@ async def survey(store: Store, now: datetime) -> Survey:
     leader, exclusive = await store.lease(LEADER), await store.lease(EXCLUSIVE)
     return Survey(
         now, queues, _serving(nodes, exclusive, now), await store.ages(now, HEADS), _stands(leader, now),
-        await store.next_run(),
+        await store.next_run(), await store.kept_apart(),
     )  # fmt: skip
 
 

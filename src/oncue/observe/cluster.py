@@ -20,6 +20,7 @@ from oncue.engine.survey import NAME, Survey
 from oncue.errors import StoreError
 from oncue.model import Queue
 from oncue.observe.labels import MOST, OTHER, busiest
+from oncue.policy.suspicion import ALONE, IN_COHORT, NAMES
 from oncue.telemetry import Telemetry
 
 MOST_FAILURES = 10
@@ -35,6 +36,7 @@ GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("queue_limit", ("queue", "scope"), "Jobs that may run at once, on all nodes together (global) or on each (node)."),
     ("queue_nodes", QUEUE, "Live nodes that take jobs of the queue."),
     ("jobs_running_longest_seconds", ("task", "queue"), "For how long the job has run that has run longest."),
+    ("kept_apart_jobs", ("isolation",), "Jobs that wait to run in a cohort or alone, as their processes died."),
     ("leader_present", (), "1 while some node leads."),
     ("schedules_enabled", (), "1 while a schedule is enabled."),
     ("schedule_overdue_seconds", (), "For how long a slot has been due that nobody has decided; 0 if none is."),
@@ -104,6 +106,8 @@ def readings(survey: Survey) -> Iterator[Reading]:
             longest[age.task, age.queue] = _since(age.since, survey)
     for labels in nlargest(MOST, longest, key=longest.__getitem__):
         yield "jobs_running_longest_seconds", labels, longest[labels]
+    for isolation in (IN_COHORT, ALONE):
+        yield "kept_apart_jobs", (NAMES[isolation],), survey.apart.get(isolation, 0)
     yield "leader_present", (), int(survey.led)
     yield "schedules_enabled", (), int(survey.next_run is not None)
     yield "schedule_overdue_seconds", (), _since(survey.next_run, survey)

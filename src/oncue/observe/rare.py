@@ -22,6 +22,8 @@ COUNTERS: tuple[tuple[str, str | None, str, tuple[str, ...], str], ...] = (
     ("settle", "rejected", "settle_rejected", (), "Late outcomes that changed nothing: the job had moved on."),
     ("release", "jobs", "released_jobs", (), "Jobs given back unstarted, at no charge."),
     ("rescue", None, "rescued_jobs", LABELS, "Jobs taken from nodes that were lost."),
+    ("rescue", "charged", "charged_deaths", LABELS, "Deaths of processes that a job which had begun is charged with."),
+    ("rescue", "poison", "poison_jobs", LABELS, "Jobs that failed because their processes died under them."),
     ("overrun", None, "overrun_jobs", LABELS, "Attempts fenced for being over their maximum runtime."),
     ("expire", None, "expired_jobs", LABELS, "Jobs ended because they had waited past their time, unclaimed."),
     ("recovery", "jobs", "recovered_jobs", (), "Runs of a dead predecessor that this node ended when it started."),
@@ -54,7 +56,7 @@ class RareEvents:
     def _count(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         for counter, measurement, labels in self._counters[event]:
             child = counter.labels(*self._named(labels, metadata)) if labels else counter
-            child.inc(1 if measurement is None else measurements[measurement])
+            child.inc(1 if measurement is None else measurements.get(measurement, 0))
 
     def _named(self, labels: tuple[str, ...], metadata: Mapping[str, Any]) -> tuple[str, ...]:
         values = tuple(_label(metadata, label) for label in labels)

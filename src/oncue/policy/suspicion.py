@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from oncue.model import Claim, Job
+from oncue.model import Change, Claim, Job
 from oncue.policy import options
 
 FREE, IN_COHORT, ALONE = 0, 1, 2
@@ -67,6 +67,11 @@ def charged(claim: Claim, *, begun: bool) -> int:
 
 def is_poison(crashes: int, most: int | None) -> bool:
     return most is not None and crashes >= most
+
+
+def measured(claim: Claim, change: Change) -> dict[str, float]:
+    """What a rescue came to, for those who count."""
+    return {"charged": change.crashes > claim.crashes, "poison": change.reason == "poison"}
 
 
 def alone_before(now: datetime, *, idle: bool) -> datetime:

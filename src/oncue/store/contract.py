@@ -205,6 +205,10 @@ class Store(Ledger, Desk, Protocol):
         """How many jobs are queued, by queue and priority; the count ends at DEPTH_LIMIT rows."""
         ...
 
+    async def kept_apart(self) -> dict[int, int]:
+        """How many queued jobs are kept apart from others, by how (`isolation`); the count ends at DEPTH_LIMIT."""
+        ...
+
     # --- operators ----------------------------------------------------------------------------------------------
 
     async def prioritize(

@@ -342,6 +342,9 @@ class PostgresStore(PostgresDesk):
     async def depth(self) -> list[Depth]:
         return [Depth(*row) for row in await self._fetch("depth", DEPTH_LIMIT)]
 
+    async def kept_apart(self) -> dict[int, int]:
+        return dict(map(tuple, await self._fetch("kept_apart", DEPTH_LIMIT)))
+
     # --- operators ----------------------------------------------------------------------------------------------
 
     async def prioritize(

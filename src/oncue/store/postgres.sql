@@ -482,6 +482,10 @@ select queue, priority, count(*) from (
     (select queue, priority from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as sample
  group by queue, priority order by queue, priority;
 
+-- name: kept_apart
+select isolation, count(*) from (
+    select isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1) as apart group by isolation;
+
 -- name: prioritize
 with took as (
     update oncue_jobs set priority = $9, updated_at = $1

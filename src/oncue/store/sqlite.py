@@ -449,6 +449,9 @@ class SqliteStore(SqliteDesk):
     async def depth(self) -> list[Depth]:
         return [Depth(*row) for row in await self._rows("depth", limit=DEPTH_LIMIT)]
 
+    async def kept_apart(self) -> dict[int, int]:
+        return dict(await self._rows("kept_apart", limit=DEPTH_LIMIT))
+
     # --- operators ----------------------------------------------------------------------------------------------
 
     async def prioritize(

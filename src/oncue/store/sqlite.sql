@@ -359,6 +359,10 @@ select queue, priority, count(*) from (
                     where state = 'queued' and isolation > 0 limit :limit))
  group by queue, priority order by queue, priority;
 
+-- name: kept_apart
+select isolation, count(*) from (
+    select isolation from oncue_jobs where state = 'queued' and isolation > 0 limit :limit) as apart group by isolation;
+
 -- name: prioritize
 update oncue_jobs set priority = :priority, updated_at = :now
  where id = :job_id and state in ('scheduled', 'queued', 'running', 'retrying') and priority = :known;
