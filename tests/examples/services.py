@@ -168,6 +168,14 @@ class Services:
         command = [sys.executable, "-m", "oncue", *arguments, "--app", "k2_daily_brief.jobs:app"]
         return subprocess.run(command, cwd=self._folder, env=self._environment, capture_output=True, text=True)
 
+    def run_now(self, schedule: str) -> None:
+        """What `oncue trigger` does, without a process of its own."""
+        app = Oncue(self.url)
+        try:
+            app.wait(app.run_now(schedule))
+        finally:
+            app.close()
+
     # --- the database -----------------------------------------------------------------------------------------------
 
     def runs(self, job: str | None = None) -> list[Any]:
