@@ -51,7 +51,7 @@ def expected_scope(method: str, path: str) -> str:
 def calls(api: Api) -> list[tuple[str, str, str]]:
     """A request for every route: its method, an address, and the scope that it should need."""
     return [
-        (method, re.sub(r"\{\w+\}", "7", route.path), expected_scope(method, route.path))
+        (method, re.sub(r"\{\w+\}", "7", route.path_format), expected_scope(method, route.path_format))
         for route in api.routes
         for method in sorted(route.methods or ())
     ]
@@ -61,8 +61,8 @@ def test_every_route_declares_the_scope_that_it_should_need(make_api: MakeApi, s
     api = make_api(sqlite_url)
     assert len(api.routes) == len(api.gate.api.routes), "every route is made by `Routes`"
     for route in api.routes:
-        assert route.declared is not None, f"{route.path} declares no scope"
-        assert {expected_scope(method, route.path) for method in route.methods or ()} == {route.declared.needs}
+        assert route.declared is not None, f"{route.path_format} declares no scope"
+        assert {expected_scope(method, route.path_format) for method in route.methods or ()} == {route.declared.needs}
     assert len(calls(api)) >= 40
 
 
