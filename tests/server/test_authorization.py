@@ -150,11 +150,24 @@ async def test_a_token_made_elsewhere_shuts_the_door(make_api: MakeApi, database
     api, other = make_api(database_url), make_api(database_url)
     assert (await api("GET", "/api/admin/jobs")).status_code == 200
     token = await a_token(other.app, "read")
-    api.gate._asked_at -= 1.0  # a second later
     assert (await api("GET", "/api/admin/jobs")).status_code == 401
     await other.app.revoke_token("read")
     assert (await api("GET", "/api/admin/jobs", headers=bearer(token))).status_code == 401
     assert (await api("GET", "/api/admin/jobs")).status_code == 401, "without its last token it stays shut"
+
+
+@pytest.mark.parametrize("path", ["/health/ready", "/metrics"])
+async def test_probes_and_scrapes_of_this_machine_go_on_when_there_are_tokens(
+    make_api: MakeApi, sqlite_url: str, path: str
+) -> None:
+    local, elsewhere = make_api(sqlite_url), make_api(sqlite_url, Door.TOKEN)
+    await a_token(local.app, "read")
+    assert (await local("GET", path)).status_code == 200
+    assert (await local("HEAD", path)).status_code == 200
+    assert (await local("GET", path, headers={"X-Forwarded-For": "10.0.0.7"})).status_code == 401
+    assert (await local("GET", path, headers={"Origin": "https://evil.example"})).status_code == 403
+    assert (await local("GET", path, headers=bearer("oncue_wrong"))).status_code == 401
+    assert (await elsewhere("GET", path)).status_code == 401
 
 
 WEB_PAGES = [

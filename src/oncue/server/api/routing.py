@@ -44,6 +44,8 @@ class Declared:
     keeping: Keeping = ONCE
     strict: bool = True
     """Whether query parameters and fields that nobody knows are refused."""
+    open_here: bool = False
+    """Whether a server on a loopback address answers it without a token, also when there are tokens."""
     when_away: Callable[[str], Response] | None = None
     """What is answered while the database is away and nobody can be let in, if not a problem document."""
 
@@ -132,7 +134,7 @@ class Routes:
         **said: Any,
     ) -> Callable[[Endpoint], Endpoint]:
         """A route for machines that look after processes: also HEAD, and with whatever they add to its address."""
-        declared = Declared(needs, READ_SECONDS, strict=False, when_away=when_away)
+        declared = Declared(needs, READ_SECONDS, strict=False, open_here=True, when_away=when_away)
 
         def add(endpoint: Endpoint) -> Endpoint:
             self._added(["HEAD"], path, declared, {"include_in_schema": False, "response_model": None})(endpoint)
