@@ -207,11 +207,11 @@ def routes_without_a_maker(routes: Iterable[Any]) -> list[str]:
     """Routes that nothing here asks for: a new one is fuzzed from the beginning, or this says so."""
     known = {*BODIES, *(("GET", path) for path in QUERIES), *(("HEAD", path) for path in QUERIES)}
     return [
-        f"{method} {route.path}"
+        f"{method} {route.path_format}"
         for route in routes
         if isinstance(route, DeclaredRoute)
         for method in sorted(route.methods or ())
-        if (method, route.path) not in known
+        if (method, route.path_format) not in known
     ]
 
 

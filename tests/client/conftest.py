@@ -75,7 +75,7 @@ class Shop(Site):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = routing.find(self.gate.api.routes, scope).route
-        self.asked.append((scope["method"], getattr(found, "path", "")))
+        self.asked.append((scope["method"], getattr(found, "path_format", "")))
         await self._served(scope, receive, send)
 
     def work(self, *ids: int, then: Callable[[], T]) -> T:

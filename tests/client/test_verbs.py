@@ -48,7 +48,7 @@ def test_every_verb_and_every_route(stored_shop: Shop) -> None:
         schedules(client)
         access(client)
         assert client.used == {name for name, verb in vars(Verbs).items() if isinstance(verb, Verb | Listing)}
-    routes = {(method, route.path) for route in stored_shop.gate.api.routes for method in route.methods}  # type: ignore[attr-defined]
+    routes = {(method, route.path_format) for route in stored_shop.gate.api.routes for method in route.methods}  # type: ignore[attr-defined]
     wanted = {(method, path) for method, path in routes if method != "HEAD" and path not in NOT_FOR_CLIENTS}
     assert set(stored_shop.asked) == wanted, "a route has no verb, or a verb has no route"
 

@@ -86,7 +86,9 @@ class Api:
         if reply.request.method == "HEAD":
             return  # it has no body
         url = reply.request.url
-        scope = {"type": "http", "method": reply.request.method, "path": url.path, "root_path": "", "headers": []}
+        sent = url.raw_path.partition(b"?")[0]
+        scope = {"type": "http", "method": reply.request.method, "path": url.path, "raw_path": sent, "root_path": ""}
+        scope["headers"] = []
         route = routing.find(self.gate.api.routes, scope).route
         if reply.status_code >= 400 and reply.headers["content-type"] == "application/problem+json":
             document = ProblemDocument.model_validate(reply.json())
@@ -99,9 +101,9 @@ class Api:
         method, status = reply.request.method.lower(), str(reply.status_code)
         operation = self.document["paths"][route.path_format][method]
         declared = operation["responses"].get(status)
-        assert declared is not None, f"{method} {route.path} answers {status}, which it does not declare"
+        assert declared is not None, f"{method} {route.path_format} answers {status}, which it does not declare"
         kind = reply.headers["content-type"].partition(";")[0]
-        assert kind in declared["content"], f"{method} {route.path} answers {status} as {kind}"
+        assert kind in declared["content"], f"{method} {route.path_format} answers {status} as {kind}"
         if reply.status_code < 400 and kind == "application/json":
             TypeAdapter(route.response_model).validate_json(reply.content)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from starlette.applications import Starlette
 from starlette.authentication import SimpleUser
 from starlette.responses import PlainTextResponse
@@ -51,7 +52,7 @@ def expected_scope(method: str, path: str) -> str:
 def calls(api: Api) -> list[tuple[str, str, str]]:
     """A request for every route: its method, an address, and the scope that it should need."""
     return [
-        (method, re.sub(r"\{\w+\}", "7", route.path), expected_scope(method, route.path))
+        (method, re.sub(r"\{\w+\}", "7", route.path_format), expected_scope(method, route.path_format))
         for route in api.routes
         for method in sorted(route.methods or ())
     ]
@@ -61,8 +62,8 @@ def test_every_route_declares_the_scope_that_it_should_need(make_api: MakeApi, s
     api = make_api(sqlite_url)
     assert len(api.routes) == len(api.gate.api.routes), "every route is made by `Routes`"
     for route in api.routes:
-        assert route.declared is not None, f"{route.path} declares no scope"
-        assert {expected_scope(method, route.path) for method in route.methods or ()} == {route.declared.needs}
+        assert route.declared is not None, f"{route.path_format} declares no scope"
+        assert {expected_scope(method, route.path_format) for method in route.methods or ()} == {route.declared.needs}
     assert len(calls(api)) >= 40
 
 
@@ -86,10 +87,10 @@ async def test_every_route_with_every_credential(make_api: MakeApi, database_url
 
 
 async def test_on_loopback_too_once_there_is_a_token(make_api: MakeApi, sqlite_url: str) -> None:
-    await try_everything(make_api(sqlite_url, Door.LOOPBACK))
+    await try_everything(make_api(sqlite_url, Door.LOOPBACK), open_to_this_machine=("/health/ready", "/metrics"))
 
 
-async def try_everything(api: Api) -> None:
+async def try_everything(api: Api, open_to_this_machine: tuple[str, ...] = ()) -> None:
     """Every route with every credential: first all that is refused, and nothing has changed; then what is allowed."""
     good = {scope: await a_token(api.app, scope) for scope in SCOPES}
     bad = [UNKNOWN, await expired_token(api.app), await revoked_token(api.app)]
@@ -100,7 +101,7 @@ async def try_everything(api: Api) -> None:
     for method, path, needed in [*calls(api), ("GET", "/nowhere", "read"), ("POST", "/", "read")]:
         for headers in refused:
             reply = await api(method, path, headers=headers)
-            if needed == "public":
+            if needed == "public" or (path in open_to_this_machine and not headers):
                 assert reply.status_code == 200
                 continue
             assert reply.status_code == 401, (method, path, headers)
@@ -150,11 +151,24 @@ async def test_a_token_made_elsewhere_shuts_the_door(make_api: MakeApi, database
     api, other = make_api(database_url), make_api(database_url)
     assert (await api("GET", "/api/admin/jobs")).status_code == 200
     token = await a_token(other.app, "read")
-    api.gate._asked_at -= 1.0  # a second later
     assert (await api("GET", "/api/admin/jobs")).status_code == 401
     await other.app.revoke_token("read")
     assert (await api("GET", "/api/admin/jobs", headers=bearer(token))).status_code == 401
     assert (await api("GET", "/api/admin/jobs")).status_code == 401, "without its last token it stays shut"
+
+
+@pytest.mark.parametrize("path", ["/health/ready", "/metrics"])
+async def test_probes_and_scrapes_of_this_machine_go_on_when_there_are_tokens(
+    make_api: MakeApi, sqlite_url: str, path: str
+) -> None:
+    local, elsewhere = make_api(sqlite_url), make_api(sqlite_url, Door.TOKEN)
+    await a_token(local.app, "read")
+    assert (await local("GET", path)).status_code == 200
+    assert (await local("HEAD", path)).status_code == 200
+    assert (await local("GET", path, headers={"X-Forwarded-For": "10.0.0.7"})).status_code == 401
+    assert (await local("GET", path, headers={"Origin": "https://evil.example"})).status_code == 403
+    assert (await local("GET", path, headers=bearer("oncue_wrong"))).status_code == 401
+    assert (await elsewhere("GET", path)).status_code == 401
 
 
 WEB_PAGES = [

@@ -64,5 +64,5 @@ def test_every_route_and_every_problem_is_told_of(sqlite_url: str) -> None:
     for kind in KINDS:
         assert f"`{kind.type}`" in text, kind.type
     for route in Api(Oncue(sqlite_url)).routes:
-        ending = route.path.rpartition("}")[2] or route.path.partition("{")[0].rstrip("/")
+        ending = route.path_format.rpartition("}")[2] or route.path_format.partition("{")[0].rstrip("/")
         assert ending in text, route.path

@@ -24,7 +24,7 @@ async def test_it_is_served_and_complete(make_api: MakeApi, sqlite_url: str) -> 
     document = await api.get("/openapi.json")
     assert document == json.loads(json.dumps(api.document))
     known = {
-        (route.path, method.lower())
+        (route.path_format, method.lower())
         for route in api.routes
         if route.include_in_schema
         for method in route.methods or ()

@@ -39,8 +39,9 @@ def create_token(
 ) -> None:
     """Make a token: `oncue token create shop --scope read --scope enqueue --expires 90d`.
 
-    read looks at everything; enqueue makes jobs; operate changes jobs, queues
-    and schedules, and includes read; admin includes all, and tokens.
+    read looks at everything but tokens; enqueue makes jobs; operate changes
+    jobs, queues and schedules, and includes read; admin includes all, and
+    lists, makes and revokes tokens.
     The token is printed once. Only a digest of it is kept.
     """
     lasts = None if expires is None else values.duration(expires, "--expires")

@@ -38,7 +38,8 @@ def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, doo
 
     gate = process_api(app, readiness, registry, door)
     routes = Routes(gate.api, Requests(app))
-    for part in (enqueueing, jobs, queues, schedules, slots, nodes, tokens, audit_log):
+    # The slots' paths come before the schedules': a schedule's name may have slashes, and takes what is left.
+    for part in (enqueueing, jobs, queues, slots, schedules, nodes, tokens, audit_log):
         part.add(routes, app)
     openapi.add(routes)
     return gate

@@ -1,8 +1,8 @@
 """Who may come in. The gate stands in front of every route, of paths that lead nowhere too.
 
     TOKEN     everybody shows a token; only /health answers without one
-    LOOPBACK  the server listens on this machine alone: open as long as nobody has made a token, but not to web pages
-              that a browser on this machine has open, nor to what a proxy passes on
+    LOOPBACK  the server listens on this machine alone: open as long as nobody has made a token (readiness and metrics
+              stay open), but not to web pages that a browser on this machine has open, nor to what a proxy passes on
     TRUSTED   the application that mounts the API lets in only whom it knows
 
 A token that is unknown, expired or revoked gets the same answer. While the database is away no token can be checked:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from oncue.app import Oncue
 
 GATE_SECONDS = 3.0
-ASK_AGAIN_SECONDS = 1.0
 TELL_AGAIN_SECONDS = 60.0
 HOW_TO = "`oncue token create NAME --scope {needs}` makes one; send it as `Authorization: Bearer oncue_…`."
 PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
@@ -58,7 +57,7 @@ class Gate:
         self._app = app
         self._door = door
         self._has_tokens = False
-        self._asked_at = self._told_at = float("-inf")
+        self._told_at = float("-inf")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -69,8 +68,6 @@ class Gate:
         else:
             refusal = await self._refusal(scope)
             await (self.api if refusal is None else refusal)(scope, receive, send)
-            if scope["method"] == "POST":
-                self._asked_at = float("-inf")  # it may have made the first token: the door is shut at once
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """Nothing is opened before it is needed; what was opened is closed with the server."""
@@ -96,7 +93,8 @@ class Gate:
         declared = found.declared
         if declared is not None and declared.needs == routing.PUBLIC:
             return
-        identity = await self._identified(scope, "read" if declared is None else declared.needs)
+        open_here = declared is not None and declared.open_here
+        identity = await self._identified(scope, "read" if declared is None else declared.needs, open_here)
         if found.route is None:
             raise _nowhere(scope, found)
         if declared is None or declared.needs == routing.PUBLIC:
@@ -112,13 +110,13 @@ class Gate:
 
     # --- who is it ----------------------------------------------------------------------------------------------
 
-    async def _identified(self, scope: Scope, needs: str) -> Identity:
+    async def _identified(self, scope: Scope, needs: str, open_here: bool) -> Identity:
         if self._door is Door.TRUSTED:
             return _known_to_the_host(scope)
         headers = Headers(scope=scope)
         try:
             async with asyncio.timeout(GATE_SECONDS):
-                return await self._holder(headers, needs)
+                return await self._holder(headers, needs, open_here)
         except (StoreError, TimeoutError) as error:
             why = str(error) or f"no answer within {GATE_SECONDS:g} s"
             if self._door is Door.LOOPBACK:
@@ -133,11 +131,11 @@ class Gate:
             self._told_at = now
             _log.warning("a token could not be checked: %s", why)
 
-    async def _holder(self, headers: Headers, needs: str) -> Identity:
+    async def _holder(self, headers: Headers, needs: str, open_here: bool) -> Identity:
         credential = headers.get("authorization")
         if credential is not None:
             return await self._authenticated(credential, needs)
-        if self._door is Door.LOOPBACK and not await self._tokens_exist():
+        if self._door is Door.LOOPBACK and (open_here or not await self._tokens_exist()):
             _refuse_browsers(headers)
             _refuse_passed_on(headers, needs)
             return LOCAL
@@ -151,11 +149,12 @@ class Gate:
         return Identity(f"token:{token.name[:100]}#{token.id}", token.scopes)
 
     async def _tokens_exist(self) -> bool:
-        """Whether a token was ever made: once one was, that stays so."""
-        if not self._has_tokens and time.monotonic() - self._asked_at >= ASK_AGAIN_SECONDS:
-            asked_at = time.monotonic()
+        """Whether a token was ever made: once one was, that stays so.
+
+        Until then every request asks: what comes after the first token is refused, whichever process made it.
+        """
+        if not self._has_tokens:
             self._has_tokens = await (await self._app.connected()).store.has_tokens()
-            self._asked_at = asked_at
         return self._has_tokens
 
 

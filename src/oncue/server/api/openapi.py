@@ -24,7 +24,8 @@ SCHEMES = {
     SCHEME: {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of `oncue token create`. Scopes: read; enqueue; operate (includes read); admin (all).",
+        "description": "A token of `oncue token create`. Scopes: read (all but tokens); enqueue; operate (includes "
+        "read); admin (all).",
     }
 }
 KEY_PARAMETER = {

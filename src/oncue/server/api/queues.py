@@ -33,12 +33,12 @@ def add(routes: Routes, app: Oncue) -> None:
         found = await app.queues(peek=True)
         return await made(lambda: {"queues": [records.queue_record(queue) for queue in found]})
 
-    @routes.get(f"{PREFIX}/{{name}}", **looking(TAG, "Show a queue", QueueRecord, 404))
+    @routes.get(f"{PREFIX}/{{name:path}}", **looking(TAG, "Show a queue", QueueRecord, 404))
     async def show_queue(name: Name) -> Answer:
         return await _shown(app, name)
 
     @routes.post(
-        f"{PREFIX}/{{name}}/pause", needs="operate", keeping=REPEATABLE,
+        f"{PREFIX}/{{name:path}}/pause", needs="operate", keeping=REPEATABLE,
         **changing(TAG, "Pause a queue", QueueRecord, 404),
     )  # fmt: skip
     async def pause_queue(name: Name, by: Caller) -> Answer:
@@ -47,14 +47,14 @@ def add(routes: Routes, app: Oncue) -> None:
         return await _shown(app, name)
 
     @routes.post(
-        f"{PREFIX}/{{name}}/resume", needs="operate", keeping=REPEATABLE,
+        f"{PREFIX}/{{name:path}}/resume", needs="operate", keeping=REPEATABLE,
         **changing(TAG, "Resume a queue", QueueRecord, 404),
     )  # fmt: skip
     async def resume_queue(name: Name, by: Caller) -> Answer:
         await app.resume(_checked(name), by=by)
         return await _shown(app, name)
 
-    @routes.put(f"{PREFIX}/{{name}}/limits", needs="operate", **changing(TAG, "Limit a queue", QueueRecord, 404))
+    @routes.put(f"{PREFIX}/{{name:path}}/limits", needs="operate", **changing(TAG, "Limit a queue", QueueRecord, 404))
     async def limit_queue(name: Name, body: LimitsChange, by: Caller) -> Answer:
         """How many of its jobs may run at once. A field that is absent stays; null lifts the limit."""
         given = body.model_fields_set

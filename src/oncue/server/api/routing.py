@@ -16,9 +16,10 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
 
-from oncue.control import Scope
-from oncue.server.api import intake, problems
+from oncue.control import Scope as TokenScope
+from oncue.server.api import intake, problems, slashes
 from oncue.server.api.idempotency import HEADER, ONCE, Keeping, Requests
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
@@ -35,7 +36,7 @@ DECLARED = "oncue_declared"
 class Declared:
     """What a route says of itself."""
 
-    needs: Scope | Literal["public"]
+    needs: TokenScope | Literal["public"]
     """The scope that a caller must have."""
     patience: float
     requests: Requests | None = None
@@ -43,6 +44,8 @@ class Declared:
     keeping: Keeping = ONCE
     strict: bool = True
     """Whether query parameters and fields that nobody knows are refused."""
+    open_here: bool = False
+    """Whether a server on a loopback address answers it without a token, also when there are tokens."""
     when_away: Callable[[str], Response] | None = None
     """What is answered while the database is away and nobody can be let in, if not a problem document."""
 
@@ -54,6 +57,16 @@ class DeclaredRoute(APIRoute):
     def declared(self) -> Declared | None:
         found = getattr(self.endpoint, DECLARED, None)
         return found if isinstance(found, Declared) else None
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = slashes.guarded(scope) if ":path" in self.path else None
+        if path is None:
+            return super().matches(scope)
+        begins = len(scope.get("root_path", "")) + self.path.index("{")  # a slash before the name is no part of it
+        match, child = super().matches({**scope, "path": scope["path"][:begins] + path[begins:]})
+        if "path_params" in child:
+            child["path_params"] = slashes.restored(child["path_params"])
+        return match, child
 
     def get_route_handler(self) -> Handler:
         endpoint = super().get_route_handler()
@@ -108,7 +121,7 @@ class Routes:
         api.router.route_class = DeclaredRoute
 
     def get(
-        self, path: str, *, needs: Scope | Literal["public"] = "read", **said: Any
+        self, path: str, *, needs: TokenScope | Literal["public"] = "read", **said: Any
     ) -> Callable[[Endpoint], Endpoint]:
         return self._added(["GET"], path, Declared(needs, READ_SECONDS), said)
 
@@ -116,12 +129,12 @@ class Routes:
         self,
         path: str,
         *,
-        needs: Scope | Literal["public"],
+        needs: TokenScope | Literal["public"],
         when_away: Callable[[str], Response] | None = None,
         **said: Any,
     ) -> Callable[[Endpoint], Endpoint]:
         """A route for machines that look after processes: also HEAD, and with whatever they add to its address."""
-        declared = Declared(needs, READ_SECONDS, strict=False, when_away=when_away)
+        declared = Declared(needs, READ_SECONDS, strict=False, open_here=True, when_away=when_away)
 
         def add(endpoint: Endpoint) -> Endpoint:
             self._added(["HEAD"], path, declared, {"include_in_schema": False, "response_model": None})(endpoint)
@@ -130,18 +143,18 @@ class Routes:
         return add
 
     def put(
-        self, path: str, *, needs: Scope, patience: float | None = None, **said: Any
+        self, path: str, *, needs: TokenScope, patience: float | None = None, **said: Any
     ) -> Callable[[Endpoint], Endpoint]:
         return self._added(["PUT"], path, Declared(needs, patience or CHANGE_SECONDS), said)
 
-    def delete(self, path: str, *, needs: Scope, **said: Any) -> Callable[[Endpoint], Endpoint]:
+    def delete(self, path: str, *, needs: TokenScope, **said: Any) -> Callable[[Endpoint], Endpoint]:
         return self._added(["DELETE"], path, Declared(needs, CHANGE_SECONDS), said)
 
     def post(
         self,
         path: str,
         *,
-        needs: Scope,
+        needs: TokenScope,
         keeping: Keeping = ONCE,
         patience: float | None = None,
         **said: Any,

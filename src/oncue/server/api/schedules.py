@@ -64,7 +64,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
             request, "scheduled_jobs", found, limit, records.schedule_record, after=lambda schedule: schedule.name
         )
 
-    @routes.get(f"{PREFIX}/{{id}}", **looking(TAG, "Show a schedule", ScheduleRecord, 404))
+    @routes.get(f"{PREFIX}/{{id:path}}", **looking(TAG, "Show a schedule", ScheduleRecord, 404))
     async def show_schedule(id: ScheduleRef) -> Answer:
         return Answer(records.schedule_record(await schedule_named(app, id)))
 
@@ -95,7 +95,9 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         place = f"{request.scope['path']}/{made.id}"
         return Answer(records.schedule_record(made), 201, headers={"Location": place})
 
-    @routes.put(f"{PREFIX}/{{id}}", needs="operate", **changing(TAG, "Change a schedule", ScheduleRecord, 404, 409))
+    @routes.put(
+        f"{PREFIX}/{{id:path}}", needs="operate", **changing(TAG, "Change a schedule", ScheduleRecord, 404, 409)
+    )
     async def change_schedule(id: ScheduleRef, body: ScheduleChange, by: Caller) -> Answer:
         """Fields that are absent keep their value. The change starts from now: earlier slots are not fired again. A
         schedule that code declares can only be enabled and disabled here."""
@@ -110,7 +112,9 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
                 schedule = await app.toggle_schedule(schedule.name, body.enabled, changed_by=by)
         return Answer(records.schedule_record(schedule))
 
-    @routes.delete(f"{PREFIX}/{{id}}", needs="operate", **changing(TAG, "Delete a schedule", ScheduleRecord, 404, 409))
+    @routes.delete(
+        f"{PREFIX}/{{id:path}}", needs="operate", **changing(TAG, "Delete a schedule", ScheduleRecord, 404, 409)
+    )
     async def delete_schedule(id: ScheduleRef, by: Caller) -> Answer:
         """Its slots stay in the ledger, so that no later schedule of its name runs them again; jobs that it has made
         stay too. The answer is the schedule as it was."""
@@ -119,7 +123,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         return Answer(records.schedule_record(schedule))
 
     @routes.post(
-        f"{PREFIX}/{{id}}/toggle", needs="operate", keeping=REPEATABLE,
+        f"{PREFIX}/{{id:path}}/toggle", needs="operate", keeping=REPEATABLE,
         **changing(TAG, "Enable or disable a schedule", ScheduleRecord, 404, 409),
     )  # fmt: skip
     async def toggle_schedule(id: ScheduleRef, body: Toggle, by: Caller) -> Answer:

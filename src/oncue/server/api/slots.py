@@ -53,7 +53,7 @@ def add(routes: Routes, app: Oncue) -> None:
 
 
 def _add_looking(routes: Routes, app: Oncue) -> None:
-    @routes.get(f"{PREFIX}/{{id}}/preview", **looking(TAG, "Show the next slots", Preview, 404))
+    @routes.get(f"{PREFIX}/{{id:path}}/preview", **looking(TAG, "Show the next slots", Preview, 404))
     async def preview_schedule(
         id: ScheduleRef,
         count: Annotated[int, Query(ge=1, le=MOST_PREVIEWED)] = 10,
@@ -65,14 +65,14 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
             fires = await app.preview(schedule.name, count, await _moment(app, start, "from"))
         return Answer({"schedule": schedule.name, "fires": [records.fire_record(fire, schedule.tz) for fire in fires]})
 
-    @routes.get(f"{PREFIX}/{{id}}/revisions", **looking(TAG, "Show what a schedule has been", Revisions, 404))
+    @routes.get(f"{PREFIX}/{{id:path}}/revisions", **looking(TAG, "Show what a schedule has been", Revisions, 404))
     async def list_revisions(id: ScheduleRef) -> Answer:
         """Everything that it has been, oldest first; of a deleted one too."""
         schedule = await schedule_named(app, id, deleted=True)
         found = await app.revisions(schedule.name)
         return Answer({"revisions": [records.revision_record(revision) for revision in found]})
 
-    @routes.get(f"{PREFIX}/{{id}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))
+    @routes.get(f"{PREFIX}/{{id:path}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))
     async def list_slots(
         request: Request, id: ScheduleRef, start: From = None, end: To = None, after: After = None, limit: Limit = 100
     ) -> Answer:
@@ -92,7 +92,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
             request, "slots", rows, limit, records.slot_record, after=lambda row: records.instant(row.scheduled_for)
         )
 
-    @routes.get(f"{PREFIX}/{{id}}/audit", **looking(TAG, "Audit a schedule", AuditRecord, 404))
+    @routes.get(f"{PREFIX}/{{id:path}}/audit", **looking(TAG, "Audit a schedule", AuditRecord, 404))
     async def audit_schedule(
         id: ScheduleRef,
         start: From = None,
@@ -117,7 +117,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
 
 def _add_by_hand(routes: Routes, app: Oncue) -> None:
     @routes.post(
-        f"{PREFIX}/{{id}}/trigger", needs="operate",
+        f"{PREFIX}/{{id:path}}/trigger", needs="operate",
         **changing(TAG, "Run a schedule's task", TriggeredSlot, 404, 409, status=201),
     )  # fmt: skip
     async def trigger_schedule(request: Request, id: ScheduleRef, by: Caller, body: Trigger | None = None) -> Answer:
@@ -131,7 +131,7 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
         return Answer({"schedule": schedule.name, **records.slot_record(slot)}, 201, headers={"Location": place})
 
     @routes.post(
-        f"{PREFIX}/{{id}}/backfill", needs="operate", keeping=REPEATABLE, patience=LONG_SECONDS,
+        f"{PREFIX}/{{id:path}}/backfill", needs="operate", keeping=REPEATABLE, patience=LONG_SECONDS,
         **changing(TAG, "Run slots of the past", Backfill, 404, 409),
     )  # fmt: skip
     async def backfill_schedule(id: ScheduleRef, body: Span, by: Caller) -> Answer:
