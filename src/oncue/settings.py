@@ -80,7 +80,7 @@ class Settings:
     http_addr: str | None = None
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
-    lease: Seconds = Field(15.0, ge=1)
+    lease: Annotated[Seconds, Field(ge=1)] = 15.0
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
     buffer: int = Field(2000, ge=0, le=100_000)
