@@ -48,26 +48,27 @@ def default_of(declared: dataclasses.Field[Any]) -> Any:
 
 def read(declared: dataclasses.Field[Any], hint: Any, value: Any) -> Any:
     """The value as its field's type. Raises ValueError, saying what was expected."""
-    found = reader(hint)(value)
-    if found is not None:
-        _check_bounds(found, **declared.metadata)
-    return found
+    return _within(reader(hint)(value), **declared.metadata)
 
 
-def _check_bounds(value: Any, ge: float | None = None, le: float | None = None, max_length: int | None = None) -> None:
+def _within(value: Any, ge: float | None = None, le: float | None = None, max_length: int | None = None) -> Any:
+    """The same value, if its bounds allow it."""
+    if value is None:
+        return None
     if ge is not None and value < ge:
         raise ValueError(f"input should be greater than or equal to {ge}")
     if le is not None and value > le:
         raise ValueError(f"input should be less than or equal to {le}")
     if max_length is not None and len(value) > max_length:
         raise ValueError(f"string should have at most {max_length} characters")
+    return value
 
 
 def reader(hint: Any) -> Reader:
     """What reads values of this type."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind is Annotated:
-        return _prepared(parts[0], [note.prepare for note in parts[1:] if isinstance(note, Before)])
+        return _annotated(reader(parts[0]), parts[1:])
     if kind is Literal:
         return lambda value: _one_of(value, parts)
     if kind in (Union, UnionType):
@@ -78,13 +79,19 @@ def reader(hint: Any) -> Reader:
     return _PLAIN[hint]
 
 
-def _prepared(hint: Any, steps: list[Reader]) -> Reader:
-    def prepared(value: Any) -> Any:
-        for step in steps:
-            value = step(value)
-        return reader(hint)(value)
+def _annotated(inner: Reader, notes: tuple[Any, ...]) -> Reader:
+    """What the notes of an `Annotated` hint ask for: `Before`, or a `field` with bounds."""
+    for note in notes:
+        inner = _noted(inner, note)
+    return inner
 
-    return prepared
+
+def _noted(inner: Reader, note: Any) -> Reader:
+    if isinstance(note, Before):
+        return lambda value: inner(note.prepare(value))
+    if isinstance(note, dataclasses.Field):
+        return lambda value: _within(inner(value), **note.metadata)
+    raise TypeError(f"expected Before or field in an Annotated hint, not {note!r}")
 
 
 def _one_of(value: Any, known: tuple[str, ...]) -> str:
@@ -108,12 +115,12 @@ def _text(value: Any) -> str:
 
 def _whole(value: Any) -> int:
     try:
-        number = float(value) if isinstance(value, float) else int(value)
-    except (TypeError, ValueError):
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
         raise ValueError("input should be a valid integer") from None
-    if isinstance(value, bool) or number != number or number != int(number):
+    if isinstance(value, bool) or (isinstance(value, float) and number != value):
         raise ValueError("input should be a valid integer")
-    return int(number)
+    return number
 
 
 def _number(value: Any) -> float:

@@ -90,7 +90,7 @@ class Settings:
     http_connections: int = Field(500, ge=10, le=100_000)
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
-    lease: Seconds = Field(15.0, ge=1)
+    lease: Annotated[Seconds, Field(ge=1)] = 15.0
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
     start_timeout: Annotated[float, Before(_seconds_or_none_at_all)] = 60.0
