@@ -35,7 +35,19 @@ def test_every_promise_is_kept(first: int) -> None:
         assert min(reached[state] for state in ("succeeded", "failed", "cancelled", "skipped", "poison")) > 0
 
 
-FAULTS = ("crash", "pause", "partition", "errors", "held up", "clock", "stop", "namesake", "lost reply", "slow reply")
+FAULTS = (
+    "crash",
+    "pause",
+    "partition",
+    "errors",
+    "held up",
+    "clock",
+    "stop",
+    "namesake",
+    "locked rows",
+    "lost reply",
+    "slow reply",
+)
 
 
 def met(world: World) -> Counter[str]:
