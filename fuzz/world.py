@@ -151,9 +151,7 @@ async def _employ(world: World) -> None:
 
 async def _claimed(app: Oncue, node: UUID, limit: int, *queues: str) -> list[Claim]:
     connected = await app.connected()
-    return await connected.store.claim(
-        node, queues or ("default",), TASKS, limit, connected.now(), rooms={}
-    )
+    return await connected.store.claim(node, queues or ("default",), TASKS, limit, connected.now(), rooms={})
 
 
 async def _settled(app: Oncue, claims: Sequence[Claim], outcome: Outcome) -> None:
