@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncue import BACKGROUND, SCHEDULED, USER_REQUESTED, Exponential, InvalidJob, Ladder, Oncue, cron
+from oncue import BACKGROUND, SCHEDULED, USER_REQUESTED, Exponential, InvalidJob, Ladder, Oncue, Task, cron
 from oncue.policy.priorities import CRITICAL_MAX_RETRIES
 
 
@@ -152,3 +152,15 @@ def test_three_retries_are_the_default_and_critical_targets_get_ten(app: Oncue) 
     assert 3 <= app.task(work).max_retries <= 5
     assert CRITICAL_MAX_RETRIES >= 10
     assert app.task(name="critical", max_retries=CRITICAL_MAX_RETRIES)(work).max_retries == CRITICAL_MAX_RETRIES
+
+
+def test_max_crashes_is_a_number_from_three_on_or_never() -> None:
+    app = Oncue()
+
+    def told(max_crashes: Any) -> int | None:
+        return Task(app, lambda: None, name="work", max_crashes=max_crashes).options(None).max_crashes
+
+    assert [told(3), told(5), told("never")] == [3, 5, None]
+    for wrong in (2, 0, -1, True, "often", 3.5, None):
+        with pytest.raises(InvalidJob, match='max_crashes: expected a whole number from 3 on, or "never"'):
+            told(wrong)

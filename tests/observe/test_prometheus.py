@@ -15,6 +15,7 @@ from oncue import Exponential, Oncue
 from oncue.model import Claim, Failed, Lost, Outcome, Released, Skipped, Succeeded
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.policy.lifecycle import Ended, settle
+from oncue.policy.suspicion import measured
 from oncue.policy.waiting import waiting_since
 from oncue.telemetry import EVENTS, Telemetry
 from tests.store.scene import NOW, OPTIONS, a_node, after, as_stored, query
@@ -110,10 +111,12 @@ def test_buffer_and_seats(meter: Meter) -> None:
 
 
 def test_an_attempt_that_was_taken_away_counts_as_ended(meter: Meter) -> None:
-    claim = a_claim(crashes=2)
-    change = settle(Ended(claim, Lost(), NOW, NOW), Random(1))
-    meter.telemetry.emit("rescue", {}, claim=claim, change=change)
-    assert meter.value("rescued_jobs_total", **MAIL) == 1
+    for crashes, begun in ((1, None), (2, NOW), (4, NOW)):
+        claim = a_claim(crashes=crashes)
+        change = settle(Ended(claim, Lost(), begun, NOW), Random(1))
+        meter.telemetry.emit("rescue", measured(claim, change), claim=claim, change=change)
+    assert meter.value("rescued_jobs_total", **MAIL) == 3
+    assert (meter.value("charged_deaths_total", **MAIL), meter.value("poison_jobs_total", **MAIL)) == (2, 1)
     assert meter.value("jobs_finished_total", state="failed", **MAIL) == 1
 
 
