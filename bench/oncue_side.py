@@ -116,7 +116,7 @@ def claim_pages(dsn: str, seats: int, claims: int) -> list[int]:
         for _ in range(claims):
             before = tally.pages
             await store.promote(now, 1000)
-            claimed = await store.claim(NODE, [QUEUE], ["noop"], seats, now, suspect=True)
+            claimed = await store.claim(NODE, [QUEUE], ["noop"], seats, now)
             assert len(claimed) == seats, f"claimed {len(claimed)} of {seats}"
             found.append(tally.pages - before)
         await store.close()
