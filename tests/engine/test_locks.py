@@ -147,7 +147,7 @@ async def test_seats_are_taken_in_the_queues_that_nobody_holds(store: PostgresSt
     for seconds in range(3):
         await seating.tick(NOW + timedelta(seconds=seconds))
     assert (seating.allowed.get("a", 0), seating.allowed["b"]) == (0, 2)
-    claims = await store.claim(node.id, ["b"], ["send"], 9, NOW, suspect=False, rooms={"b": seating.allowed["b"]})
+    claims = await store.claim(node.id, ["b"], ["send"], 9, NOW, rooms={"b": seating.allowed["b"]})
     assert len(claims) == 2
     await holder.let_go()
     await seating.tick(NOW + timedelta(seconds=9))

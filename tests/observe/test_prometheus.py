@@ -222,7 +222,7 @@ async def test_a_job_that_a_worker_gave_back_has_waited_all_along(database_url: 
     node, now = a_node(), connected.now()
     long_ago = now - timedelta(hours=1)
     await connected.store.register(replace(node, started_at=now, beat_at=now, expires_at=now + timedelta(hours=1)))
-    (claim,) = await connected.store.claim(node.id, ["default"], ["work"], 1, now, suspect=False)
+    (claim,) = await connected.store.claim(node.id, ["default"], ["work"], 1, now)
     given_back = settle(Ended(claim, Released(), None, now), Random(1))
     assert await connected.store.apply([given_back._replace(visible_at=now)], now) == [True]
     (job,) = await app.jobs()

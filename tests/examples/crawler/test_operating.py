@@ -66,7 +66,7 @@ async def a_worker() -> AsyncIterator[Any]:
     await connected.store.register(node)
 
     async def work(outcome: Outcome | None) -> Claim:
-        (claim,) = await connected.store.claim(node.id, ["crawl"], ["crawl"], 1, connected.now(), suspect=False)
+        (claim,) = await connected.store.claim(node.id, ["crawl"], ["crawl"], 1, connected.now())
         if outcome is not None:
             change = settle(Ended(claim, outcome, claim.claimed_at, connected.now()), Random(1))
             assert await connected.store.apply([change], connected.now()) == [True]

@@ -235,7 +235,7 @@ async def in_every_state() -> dict[str, int]:
                 "cancelled": Cancelled(), "skipped": Skipped("gone"), "running": None}  # fmt: skip
     for state, outcome in outcomes.items():
         receipt = await jobs.crawl.aenqueue(kept(state).id)
-        (claim,) = await connected.store.claim(node.id, ["crawl"], ["crawl"], 1, connected.now(), suspect=False)
+        (claim,) = await connected.store.claim(node.id, ["crawl"], ["crawl"], 1, connected.now())
         if outcome is not None:
             change = settle(Ended(claim, outcome, claim.claimed_at, connected.now()), Random(1))
             assert await connected.store.apply([change], connected.now()) == [True]
