@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,19 @@ from oncue.store.sqlite import SqliteStore
 from oncue.telemetry import Telemetry
 
 LONG = Act(seconds=5.0)
+
+
+class Judge:
+    """A member that may judge others as often as it is told, and then always."""
+
+    def __init__(self, *answers: bool) -> None:
+        self._answers = list(answers)
+
+    def steady(self, now: datetime) -> bool:
+        return self._answers.pop(0) if self._answers else True
+
+    def steady_from(self, now: datetime) -> datetime:
+        return now
 
 
 def outcomes(world: World, kind: str = "outcome") -> list[tuple[str, str]]:
@@ -195,10 +209,8 @@ def test_a_rescuer_that_stood_still_in_the_middle_looks_again_before_it_judges()
     world.run(0.1)
     world.crash("gone")
     world.run(10.0)
-    answers = iter([True, False, True, True])
-    rescue = Rescue(
-        world.store, world.dice, Telemetry(), lambda now: next(answers), interval=1.0, grace=PACE.lease
-    )  # fmt: skip
+    judge = Judge(True, False)
+    rescue = Rescue(world.store, world.dice, Telemetry(), judge, interval=1.0, grace=PACE.lease)
     finish(rescue.tick(world.clock.now()))
     assert world.job(job).state == "running"
     finish(rescue.tick(world.clock.now()))
@@ -215,9 +227,7 @@ def test_a_rescue_that_cannot_be_written_is_no_rescue() -> None:
     world.crash("gone")
     world.run(PACE.lease)
     member.wire.lose_reply("apply")
-    rescue = Rescue(
-        member.wire.as_store(), world.dice, Telemetry(), lambda now: True, interval=1.0, grace=PACE.lease
-    )  # fmt: skip
+    rescue = Rescue(member.wire.as_store(), world.dice, Telemetry(), Judge(), interval=1.0, grace=PACE.lease)
     with pytest.raises(StoreUnavailable):
         finish(rescue.tick(world.clock.now()))
 

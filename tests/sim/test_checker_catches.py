@@ -60,7 +60,7 @@ def test_a_plain_success_without_its_guard(rewrite: Callable[[str, str, str], No
     assert "only the current claim writes" in zombies()
 
 
-def zombies(seeds: int = 6) -> set[str]:
+def zombies(seeds: int = 24) -> set[str]:
     """A node stands still during a job and reports success when it wakes up: the heir runs it, or left it queued."""
     found: set[str] = set()
     for seed in range(seeds):
