@@ -162,7 +162,7 @@ def test_durations_can_be_measured(oncue: Shell, sqlite_shop: str) -> None:
     found = oncue(*measured).json
     assert "add=measured, 2 times, " in found["simulated"]["durations"]
     assert "greet=3s" in found["simulated"]["durations"]
-    idle = "boom, greet, nap and stuck never ran: without a schedule, and without --arrivals."
+    idle = "boom, crawl, greet, nap and stuck never ran: without a schedule, and without --arrivals."
     assert found["notes"] == [idle, NOT_SIMULATED]
 
 
