@@ -188,6 +188,7 @@ PUBLIC = [
     "OncueError",
     "Receipt",
     "Retry",
+    "RowLocked",
     "ScheduleNotFound",
     "Skip",
     "SlotTaken",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from oncue.server.api import Door, routing
@@ -42,6 +43,27 @@ async def test_the_database_is_away_and_comes_back(
         assert (await api("POST", JOBS, ADD, headers={"Idempotency-Key": "k"})).status_code == 201
         assert (await api.get(f"{JOBS}/stats"))["queued"] == 2, "what was answered with 503 did not happen"
         await api.app.aclose()
+
+
+async def test_a_job_that_another_session_holds_is_said_to_be_locked_and_its_key_may_be_used_again(
+    make_api: MakeApi, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncue.store.connections.LOCK_SECONDS", 0.1)
+    api = make_api(postgres_url)
+    job_id = (await api("POST", JOBS, ADD)).json()["id"]
+    boost, key = f"{JOBS}/{job_id}/boost", {"Idempotency-Key": "k"}
+    psql = await asyncpg.connect(postgres_url)
+    try:
+        async with psql.transaction():
+            await psql.fetch("select id from oncue_jobs where id = $1 for update", job_id)
+            reply = await api("POST", boost, {"boost": 5}, headers=key)
+    finally:
+        await psql.close()
+    assert (reply.status_code, reply.json()["type"]) == (503, "/problems/row-locked")
+    assert "nothing was written" in reply.json()["detail"]
+    assert int(reply.headers["retry-after"]) >= 1
+    assert (await api("POST", boost, {"boost": 5}, headers=key)).json()["priority"] == 5
+    await api.app.aclose()
 
 
 @pytest.mark.contract("HOOK-12")

@@ -114,6 +114,41 @@ async def test_slots_are_decided_past_a_schedule_that_is_held(store: PostgresSto
     assert [len(await all_slots(store, schedule)) for schedule in schedules] == [1, 1, 1]
 
 
+@pytest.mark.contract("QUE-3")
+async def test_slots_are_decided_past_one_whose_key_an_open_transaction_has_taken(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    schedules = [await plan(store, name, key=name) for name in ("one", "two", "three")]
+    ids = await store.reserve(3)
+    steps = [
+        a_step(schedule, Decided(at(1), "fired", None, job_id))._replace(key=schedule.key)
+        for schedule, job_id in zip(schedules, ids, strict=True)
+    ]
+    caller = await asyncpg.connect(postgres_url)
+    try:
+        async with caller.transaction():
+            await caller.execute(
+                "insert into oncue_jobs (id, task, key, args, queue, priority, state, options, max_retries, created_at,"
+                " updated_at, order_at, visible_at, enqueued_by) select 10000 + id, task, key, args, queue, priority,"
+                " 'queued', options, 3, $1, $1, $1, $1, 'a caller' from oncue_schedules where name = 'two'",
+                NOW,
+            )
+            assert await store.decide(steps, at(1), by="tests") == [True, None, True]
+    finally:
+        await caller.close()
+    assert await store.decide(steps[1:2], at(1), by="tests") == [False]  # the caller's job has the key by now
+
+
+async def test_attempts_begin_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    first, _ = await put(store, 2)
+    claims = await take(store, node)
+    started = [Started(claim.id, claim.claim_no, NOW) for claim in claims]
+    async with held(job(first)):
+        assert await store.begin(started) == [None, True]
+    assert await store.begin([started[0], started[1]._replace(claim_no=9)]) == [True, False]
+
+
 async def test_a_start_and_a_progress_are_shown_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:
     node = await enter(store)
     first, second = await put(store, 2)

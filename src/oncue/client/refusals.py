@@ -15,6 +15,7 @@ from oncue.errors import (
     JobNotFound,
     NotAllowed,
     OncueError,
+    RowLocked,
     ScheduleNotFound,
     StoreUnavailable,
     TokenNotFound,
@@ -23,6 +24,7 @@ from oncue.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = "not-found"
+ROW_LOCKED = "row-locked"
 STILL_BEING_ANSWERED = "still-being-answered"
 LONGEST_TEXT = 200
 
@@ -66,6 +68,8 @@ def _error(reply: Reply, document: dict[str, Any], request: Request[Any]) -> Onc
             return UnknownTask(detail)
         case "invalid-field", _ if document.get("errors"):
             return _invalid(document["errors"], request.about)
+        case "row-locked", _:
+            return RowLocked(detail)
         case _, 401 | 403:
             return NotAllowed(reply.status, *_said(reply, document), needed_scope=document.get("needed_scope"))
         case _, 503:

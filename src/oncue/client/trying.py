@@ -121,7 +121,12 @@ def _is_gone(outcome: Reply | NoAnswer) -> bool:
 
 def _leaves_doubt(outcome: Reply | NoAnswer, request: Request[Any]) -> bool:
     """Whether a try may have taken effect that has no answer to tell so."""
-    return request.changes and (outcome.was_sent if isinstance(outcome, NoAnswer) else outcome.status in AWAY)
+    return request.changes and (outcome.was_sent if isinstance(outcome, NoAnswer) else _is_away(outcome))
+
+
+def _is_away(reply: Reply) -> bool:
+    """Whether the database was away, so that it is not known what came of a change. A lock is certain to stop it."""
+    return reply.status in AWAY and refusals.kind_of(reply) != refusals.ROW_LOCKED
 
 
 def _read(reply: Reply, request: Request[T]) -> T:

@@ -15,7 +15,7 @@ REASONS = {
     413: "The body is larger than 1 MiB.",
     422: "A field is not as expected.",
     500: "A bug.",
-    503: "The database does not answer.",
+    503: "The database does not answer, or another session holds a lock on what this would change.",
 }
 EVERYWHERE = (401, 403, 422, 503)
 WITH_BODY = (400, 413)

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from oncue.control import KeptRequest
-from oncue.errors import StoreBusy, StoreError, StoreFull
+from oncue.errors import RowLocked, StoreBusy, StoreError, StoreFull
 from oncue.server.api import problems
 from oncue.server.api.identity import identity_of
 from oncue.server.api.problems import ANSWERING, KEY_REUSED, UNKNOWN_EFFECT, FieldError, Problem, invalid
@@ -105,7 +105,7 @@ class Requests:
         try:
             response = await answer(request)
         except Exception as error:
-            nothing_happened = isinstance(error, StoreBusy | StoreFull) and not keeping.in_parts
+            nothing_happened = isinstance(error, RowLocked | StoreBusy | StoreFull) and not keeping.in_parts
             response = problems.answer(problems.of(error, request), request.scope)
         nothing_happened = nothing_happened or response.status_code in NOTHING_BEGAN
         try:

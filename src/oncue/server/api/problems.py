@@ -19,6 +19,7 @@ from oncue.errors import (
     InvalidSchedule,
     JobNotFound,
     OncueError,
+    RowLocked,
     ScheduleNotFound,
     StoreError,
     StoreRefused,
@@ -28,6 +29,7 @@ from oncue.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 2
+LATER = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 
 _log = logging.getLogger("oncue.http")
 
@@ -58,10 +60,11 @@ UNKNOWN_TASK = Kind("unknown-task", 422, "There is no such task")
 KEY_REUSED = Kind("idempotency-key-reused", 422, "The idempotency key belongs to another request")
 BUG = Kind("internal-error", 500, "Something went wrong inside of oncue")
 AWAY = Kind("database-unavailable", 503, "The database does not answer")
+LOCKED = Kind("row-locked", 503, "Another session holds a lock on what this would change")
 
 KINDS = (
     MALFORMED, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD, CONFLICT, ANSWERING, UNKNOWN_EFFECT, TOO_LARGE, INVALID,
-    UNKNOWN_TASK, KEY_REUSED, BUG, AWAY,
+    UNKNOWN_TASK, KEY_REUSED, BUG, AWAY, LOCKED,
 )  # fmt: skip
 
 
@@ -176,6 +179,8 @@ def _of_ours(error: OncueError) -> Problem:
         case StoreRefused() if not isinstance(error, IdTaken):
             _log.warning("the database refused a value of a request: %s", error)
             return Problem(INVALID, "The database did not take one of the values.")
+        case RowLocked():
+            return Problem(LOCKED, str(error), headers=LATER)
         case StoreError():
             return away(str(error))
     _log.error("%s: %s", type(error).__name__, error, exc_info=error)
@@ -184,7 +189,7 @@ def _of_ours(error: OncueError) -> Problem:
 
 def away(why: str) -> Problem:
     """The database is away: whoever asks again later will be answered."""
-    return Problem(AWAY, why, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    return Problem(AWAY, why, headers=LATER)
 
 
 # --- what pydantic says, in our words -------------------------------------------------------------------------------
