@@ -16,7 +16,7 @@ from oncue.control import Limits, Note, Progress
 from oncue.errors import RowLocked, StoreUnavailable
 from oncue.model import Decided, Revised, Started
 from oncue.policy import lifecycle
-from oncue.store import PostgresStore, connections
+from oncue.store import PostgresStore, connections, postgres_batches
 from tests.middleman import CHUNK, End, Middleman
 from tests.store.scene import (
     BROKEN,
@@ -330,3 +330,36 @@ async def test_an_enqueue_of_very_many_is_one_statement(store: PostgresStore) ->
     receipts = await store.enqueue([a_batch(wanted, created_at=NOW + timedelta(days=1))])
     assert len(receipts) == wanted
     assert len({*await query(store, "select xmin::text from oncue_jobs")}) == 1
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+async def test_an_enqueue_that_meets_a_lock_after_a_part_was_written_is_in_doubt(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, postgres_url: str, kinds: int
+) -> None:
+    """A key was held, is free a moment later, and is then taken by a transaction that stays open."""
+    other = await asyncpg.connect(postgres_url)
+    (holder,) = await put(store, keys=["k"])
+    keys: Any = [None, "k"]  # a key may be a function that gives none
+    first = a_batch(2)._replace(keys=keys)
+    batches = [first, *([a_batch(task="plain")] if kinds == 2 else [])]
+    tell, asked = postgres_batches._receipts_of_duplicates, 0
+
+    async def told_late(*arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await other.execute(f"update oncue_jobs set state = 'succeeded', finished_at = $1 where id = {holder}", NOW)
+            await other.execute("begin")
+            await other.execute(f"update oncue_jobs set state = 'queued', finished_at = null where id = {holder}")
+        return await tell(*arguments)
+
+    monkeypatch.setattr(postgres_batches, "_receipts_of_duplicates", told_late)
+    with pytest.raises(StoreUnavailable):  # not RowLocked, which would say that nothing was written
+        await store.enqueue(batches)
+    assert await states(store, first.ids[:1]) == ["queued"]
+    await other.execute("rollback")
+    await other.close()
+    receipts = await store.enqueue(batches, in_doubt=True)
+    assert [(receipt.id, receipt.created) for receipt in receipts] == [
+        (job_id, True) for batch in batches for job_id in batch.ids
+    ]
