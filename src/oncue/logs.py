@@ -20,6 +20,8 @@ from oncue.visible import INDENT, visible_json, visible_lines
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
+LONGEST_NUMBER = 18
+
 _chosen: tuple[str, Literal["text", "json"]] | None = None
 
 _PLACEHOLDER = re.compile(r"(?:\b(\w+)=|\b(job|node) )?%[-+ #0]*\d*(?:\.\d+)?[sdrfg]")
@@ -113,8 +115,13 @@ def _named_arguments(record: logging.LogRecord) -> dict[str, Any]:
         elif value in STATES:
             fields.setdefault("state", value)
         elif isinstance(value, str) and (fragment := _FRAGMENT.fullmatch(value)):
-            fields[fragment[1]] = int(fragment[2]) if fragment[2].isdecimal() else fragment[2]
+            fields[fragment[1]] = _value(fragment[2])
     return fields
+
+
+def _value(text: str) -> int | str:
+    """A number if it is one. An error may end in thousands of digits, of which Python makes none."""
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else text
 
 
 @lru_cache(maxsize=1024)
