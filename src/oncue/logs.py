@@ -37,8 +37,9 @@ def configure(level: str, style: Literal["text", "json"], stream: TextIO | None 
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
-    # uvicorn tells of every start and stop; the worker tells that itself.
-    logging.getLogger("uvicorn").setLevel(max(LEVELS[level], logging.WARNING))
+    # uvicorn tells of every start and stop, which the worker tells itself; and it warns of every request that is no
+    # HTTP, so that a stranger without a token could fill the disk.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     global _chosen
     _chosen = (level, style)
 

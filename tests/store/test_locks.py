@@ -334,7 +334,7 @@ async def test_a_statement_that_was_given_up_does_not_run_on(
                 async with asyncio.timeout(0.05), pool.use() as connection:
                     await connection.fetch("select pg_sleep(60)")
         while await watcher.fetchval(running):
-            await asyncio.sleep(0.02)
+            await watcher.execute("select pg_sleep(0.02)")
     await watcher.close()
     await pool.close()
 
