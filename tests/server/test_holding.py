@@ -55,6 +55,20 @@ async def an_old_schedule(api: Api) -> None:
     connection.close()
 
 
+async def many_revisions(api: Api) -> None:
+    """A schedule with large arguments that was edited often."""
+    body = {**EVERY_SECOND, "task": "boom", "args": {"text": "é\n" * 40_000}}
+    assert (await api.client.post(SCHEDULES, json=body)).status_code == 201
+    with sqlite3.connect(api.app.settings.database_url.removeprefix("sqlite:///")) as connection:
+        names = [row[1] for row in connection.execute("pragma table_info(oncue_revisions)")]
+        copied = ", ".join("number.value" if name == "revision" else name for name in names)
+        numbers = json.dumps(list(range(2, 250)))
+        connection.execute(
+            f"insert into oncue_revisions select {copied} from oncue_revisions, json_each(?) as number", (numbers,)
+        )
+    connection.close()
+
+
 def filled(count: int, item: Any) -> str:
     text = json.dumps([item] * count)
     assert len(text) < LARGEST_BODY - 1000
@@ -82,6 +96,7 @@ WIDE_JOB = {"task": "add", **{f"f{number}": 1 for number in range(MOST_FIELDS - 
             a_schedule, "POST", f"{SCHEDULES}/tick/backfill", '{"from": "-1d", "to": "now", "dry_run": true}', 200,
             id="backfill",
         ),
+        pytest.param(many_revisions, "GET", f"{SCHEDULES}/tick/revisions", None, 200, id="revisions"),
         pytest.param(an_old_schedule, "GET", f"{SCHEDULES}/tick/audit?from=-1d", None, 200, id="audit"),
     ],
 )  # fmt: skip
