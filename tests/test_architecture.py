@@ -216,6 +216,18 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(tree), f"{label(path)} begins without a word"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=label)
+def test_a_constant_has_one_value(path: Path) -> None:
+    """Two branches that each add a constant of the same name merge without a conflict, and the later value wins."""
+    assigned = [
+        target.id
+        for statement in ast.parse(path.read_text("utf-8")).body
+        for target in (statement.targets if isinstance(statement, ast.Assign) else ())
+        if isinstance(target, ast.Name) and target.id.isupper()
+    ]
+    assert len(assigned) == len(set(assigned)), sorted(assigned)
+
+
 def test_every_module_can_be_imported_alone() -> None:
     for path in MODULES:
         name = label(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")

@@ -20,6 +20,8 @@ from oncue.visible import INDENT, visible_json, visible_lines
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
+LONGEST_NUMBER = 18
+
 _chosen: tuple[str, Literal["text", "json"]] | None = None
 
 _PLACEHOLDER = re.compile(r"(?:\b(\w+)=|\b(job|node) )?%[-+ #0]*\d*(?:\.\d+)?[sdrfg]")
@@ -35,8 +37,9 @@ def configure(level: str, style: Literal["text", "json"], stream: TextIO | None 
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
-    # uvicorn tells of every start and stop; the worker tells that itself.
-    logging.getLogger("uvicorn").setLevel(max(LEVELS[level], logging.WARNING))
+    # uvicorn tells of every start and stop, which the worker tells itself; and it warns of every request that is no
+    # HTTP, so that a stranger without a token could fill the disk.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     global _chosen
     _chosen = (level, style)
 
@@ -113,8 +116,13 @@ def _named_arguments(record: logging.LogRecord) -> dict[str, Any]:
         elif value in STATES:
             fields.setdefault("state", value)
         elif isinstance(value, str) and (fragment := _FRAGMENT.fullmatch(value)):
-            fields[fragment[1]] = int(fragment[2]) if fragment[2].isdecimal() else fragment[2]
+            fields[fragment[1]] = _value(fragment[2])
     return fields
+
+
+def _value(text: str) -> int | str:
+    """A number if it is one. An error may end in thousands of digits, of which Python makes none."""
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else text
 
 
 @lru_cache(maxsize=1024)

@@ -17,6 +17,7 @@ from oncue.control import Limits
 from oncue.engine import node as node_module
 from oncue.engine.leadership import Leadership
 from oncue.engine.recovery import Recovery
+from oncue.engine.scheduler import Scheduler
 from oncue.engine.seating import Seating
 from oncue.errors import RowLocked
 from oncue.store import PostgresStore, connections
@@ -24,7 +25,7 @@ from oncue.store.contract import LEADER
 from oncue.telemetry import Telemetry
 from tests.engine.rig import SteppingClock
 from tests.engine.test_drain import a_plant, until
-from tests.store.scene import NOW, a_node, put, take
+from tests.store.scene import NOW, a_node, all_slots, at, plan, put, take
 
 
 @pytest.fixture
@@ -177,4 +178,60 @@ async def test_a_claim_waits_for_nothing_that_is_held(store: PostgresStore, hold
     tables = f"oncue_nodes, oncue_queues, oncue_leases, (select * from oncue_jobs where id = {first}) as held"
     await holder.hold(tables)
     assert [claim.id for claim in await take(store, node.id)] == [second]
+    await holder.let_go()
+
+
+async def a_scheduler(store: PostgresStore) -> Scheduler:
+    """One that leads, at noon."""
+    node = a_node()
+    leadership = Leadership(store, node, SteppingClock(NOW), Telemetry(), lambda: True, lease=3600.0, poll=0.5)
+    await leadership.tick(NOW)
+    return Scheduler(store, node.id, leadership, Random(1), Telemetry(), interval=30.0, poll=0.5)
+
+
+async def test_a_key_that_is_held_keeps_no_schedule_of_another_task_waiting(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """Two tasks with a key for each community: the keys are the same, and have nothing to do with each other."""
+    scheduler = await a_scheduler(store)
+    crawls, cleans = [await plan(store, task, task=task, key="7") for task in ("crawl", "clean")]
+    (job_id,) = await put(store, task="crawl", keys=["7"])
+    other = await asyncpg.connect(postgres_url)
+    await other.execute(f"update oncue_jobs set state = 'succeeded', finished_at = created_at where id = {job_id}")
+    await other.execute("begin")
+    await other.execute(f"update oncue_jobs set state = 'queued', finished_at = null where id = {job_id}")
+    for second in range(3):
+        await scheduler.tick(at(1) + timedelta(seconds=second))
+    assert [len(await all_slots(store, one)) for one in (crawls, cleans)] == [0, 1]
+    await other.execute("rollback")
+    await other.close()
+    await scheduler.tick(at(1) + timedelta(seconds=3))
+    assert [len(await all_slots(store, one)) for one in (crawls, cleans)] == [1, 1]
+
+
+async def test_a_schedule_that_was_held_and_is_no_longer_due_is_forgotten(
+    store: PostgresStore, holder: Holder, postgres_url: str
+) -> None:
+    """Whoever held it has put it off: until the next slot of any schedule there is nothing to ask for."""
+    scheduler = await a_scheduler(store)
+    await plan(store)
+    await holder.hold("oncue_schedules")
+    await scheduler.tick(at(1))
+    assert await scheduler.tick(at(1) + timedelta(seconds=1)) == at(1) + timedelta(seconds=1.5)
+    await holder.let_go()
+    other = await asyncpg.connect(postgres_url)
+    await other.execute("update oncue_schedules set version = version + 1, next_run_at = $1", at(3))
+    await other.close()
+    assert await scheduler.tick(at(1) + timedelta(seconds=2)) == at(1) + timedelta(seconds=32)
+    assert await scheduler.tick(at(2) + timedelta(seconds=40)) == at(3), "to the very instant"
+
+
+async def test_hints_are_no_reason_to_ask_for_a_schedule_that_is_held(store: PostgresStore, holder: Holder) -> None:
+    scheduler = await a_scheduler(store)
+    await plan(store)
+    await scheduler.tick(NOW)
+    await holder.hold("oncue_schedules")
+    await scheduler.tick(at(1))
+    a_hint = at(1) + timedelta(seconds=0.1)
+    assert await scheduler.tick(a_hint) == at(1) + timedelta(seconds=0.5), "it did not look"
     await holder.let_go()

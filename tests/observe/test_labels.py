@@ -73,6 +73,20 @@ async def test_the_busiest_queues_have_their_own_gauges_and_the_others_one(
     assert value("oncue_queue_depth", {"queue": "queue-4"}) is None
 
 
+async def test_a_queue_that_is_called_like_the_others_is_one_of_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(labels, "MOST", 2)
+    for number, queue in enumerate(("a", "b", "c", OTHER), 2):
+        await put(store, number, queue=queue)
+    watch = Watch(store)
+    await watch.look(after(seconds=90))
+    samples = [line for line in generate_latest(watch.metrics.registry).decode().splitlines() if line[0] != "#"]
+    names = [line.rpartition(" ")[0] for line in samples]
+    assert len(names) == len(set(names)), "no series is told twice"
+    assert watch.metrics.registry.get_sample_value("oncue_queue_depth", {"queue": OTHER}) == 2 + 5
+
+
 async def test_sampling_twenty_thousand_queues_does_not_hold_the_loop(sqlite_store: SqliteStore) -> None:
     await put(sqlite_store, MANY)
     await sqlite_store._writer.write(lambda connection: connection.execute("update oncue_jobs set queue = 'q' || id"))

@@ -114,3 +114,19 @@ def test_json_lines_hold_the_data_and_nothing_that_acts(stream: io.StringIO) -> 
     logging.getLogger("shop").info("%s", HOSTILE)
     assert stream.getvalue().removesuffix("\n").isprintable()
     assert lines(stream)[0]["message"] == HOSTILE
+
+
+def test_an_error_that_ends_in_many_digits_is_a_line_like_any_other(stream: io.StringIO) -> None:
+    logs.configure("info", "json", stream)
+    digits = "9" * 5000
+    logging.getLogger("oncue.job").info("job %d %s%s%s", 7, "failed", " rows=3", f" error={digits}")
+    (line,) = lines(stream)
+    assert (line["job"], line["rows"], line["error"]) == (7, 3, digits)
+
+
+def test_a_stranger_writes_no_line_for_every_request_that_is_no_http(stream: io.StringIO) -> None:
+    logs.configure("debug", "text", stream)
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    logging.getLogger("uvicorn.error").error("Exception in ASGI application")
+    assert "Invalid" not in stream.getvalue()
+    assert "ASGI" in stream.getvalue()

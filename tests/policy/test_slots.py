@@ -17,7 +17,7 @@ from oncue.errors import InvalidSchedule
 from oncue.model import Decided, Due, Missed, Revision, Slot, Step
 from oncue.policy import triggers
 from oncue.policy.audit import audit
-from oncue.policy.slots import MOST, plan, put_off, step, together
+from oncue.policy.slots import MOST, MOST_GROUPS, plan, put_off, step, together
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -442,7 +442,9 @@ def test_of_slots_that_are_due_together_the_first_has_the_key() -> None:
 
 
 @pytest.mark.contract("QUE-3")
-def test_steps_with_keys_are_written_apart_and_each_key_once() -> None:
-    steps = [Step(number, 1, NOON, None, (), key) for number, key in enumerate((None, "a", "b", None, "a", "c"))]
-    assert [[one.schedule_id for one in group] for group in together(steps)] == [[0, 3], [1, 2, 5]]
+def test_steps_with_keys_are_written_apart_and_two_of_one_key_one_after_the_other() -> None:
+    steps = [Step(number, 1, NOON, None, (), key) for number, key in enumerate((None, "a", "b", None, "a", "c", "a"))]
+    assert [[one.schedule_id for one in group] for group in together(steps)] == [[0, 3], [1, 2, 5], [4], [6]]
+    many = [Step(number, 1, NOON, None, (), "a") for number in range(100)]
+    assert [[one.schedule_id for one in group] for group in together(many)] == [[n] for n in range(MOST_GROUPS)]
     assert together([]) == []

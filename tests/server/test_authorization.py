@@ -208,7 +208,7 @@ async def test_an_open_server_is_closed_to_web_pages(make_api: MakeApi, sqlite_u
 
 async def test_what_a_proxy_passes_on_needs_a_token(make_api: MakeApi, sqlite_url: str) -> None:
     api = make_api(sqlite_url)
-    for name in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"):
+    for name in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP", "X-Forwarded-Proto", "CF-Connecting-IP"):
         assert (await api("GET", "/api/admin/jobs", headers={name: "10.0.0.7"})).status_code == 401
     token = await a_token(api.app, "read")
     passed_on = {"X-Forwarded-For": "10.0.0.7", "Host": "ops.example", **bearer(token)}

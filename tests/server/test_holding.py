@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from oncue.engine.counting import Sampling
+from oncue.server.api import pages
 from oncue.server.api.intake import LARGEST_BODY, MOST_FIELDS
 from oncue.store.sqlite_values import micros
 from tests.server.conftest import Api, MakeApi, a_token, bearer
@@ -54,6 +55,20 @@ async def an_old_schedule(api: Api) -> None:
     connection.close()
 
 
+async def many_revisions(api: Api) -> None:
+    """A schedule with large arguments that was edited often."""
+    body = {**EVERY_SECOND, "task": "boom", "args": {"text": "é\n" * 40_000}}
+    assert (await api.client.post(SCHEDULES, json=body)).status_code == 201
+    with sqlite3.connect(api.app.settings.database_url.removeprefix("sqlite:///")) as connection:
+        names = [row[1] for row in connection.execute("pragma table_info(oncue_revisions)")]
+        copied = ", ".join("number.value" if name == "revision" else name for name in names)
+        numbers = json.dumps(list(range(2, 250)))
+        connection.execute(
+            f"insert into oncue_revisions select {copied} from oncue_revisions, json_each(?) as number", (numbers,)
+        )
+    connection.close()
+
+
 def filled(count: int, item: Any) -> str:
     text = json.dumps([item] * count)
     assert len(text) < LARGEST_BODY - 1000
@@ -81,6 +96,7 @@ WIDE_JOB = {"task": "add", **{f"f{number}": 1 for number in range(MOST_FIELDS - 
             a_schedule, "POST", f"{SCHEDULES}/tick/backfill", '{"from": "-1d", "to": "now", "dry_run": true}', 200,
             id="backfill",
         ),
+        pytest.param(many_revisions, "GET", f"{SCHEDULES}/tick/revisions", None, 200, id="revisions"),
         pytest.param(an_old_schedule, "GET", f"{SCHEDULES}/tick/audit?from=-1d", None, 200, id="audit"),
     ],
 )  # fmt: skip
@@ -112,3 +128,35 @@ async def test_a_far_page_of_schedules_is_the_same_page(api: Api) -> None:
     found = await api.get(f"{SCHEDULES}?offset=4&limit=2")
     assert [schedule["name"] for schedule in found["scheduled_jobs"]] == ["tick-4", "tick-5"]
     assert (await api.get(f"{SCHEDULES}?offset=99"))["scheduled_jobs"] == []
+
+
+@pytest.mark.parametrize("limit", [7, pages.RECORDS_A_TURN, 1000])
+@pytest.mark.parametrize(
+    ("path", "named", "verb"),
+    [(SCHEDULES, "scheduled_jobs", "schedules"), ("/api/admin/audit-log", "entries", "audit_log")],
+)
+async def test_of_large_schedules_no_more_are_read_than_a_page_shows_and_a_few(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, named: str, verb: str, limit: int
+) -> None:
+    monkeypatch.setattr(pages, "LARGEST_PAGE", 20_000)
+    for number in range(pages.RECORDS_A_TURN):
+        body = {**EVERY_SECOND, "name": f"s-{number:02}", "task": "boom", "args": {"text": "x" * 1000}}
+        assert (await api("POST", SCHEDULES, body)).status_code == 201
+    ask, read = getattr(api.app, verb), 0
+
+    async def counted(**wanted: Any) -> Any:
+        nonlocal read
+        rows = await ask(**wanted)
+        read += len(rows)
+        return rows
+
+    monkeypatch.setattr(api.app, verb, counted)
+    shown: list[Any] = []
+    link: str | None = f"{path}?limit={limit}"
+    while link is not None:
+        read = 0
+        page = await api.get(link)
+        assert 1 <= len(page[named]) <= min(limit, 20)
+        assert read <= len(page[named]) + pages.RECORDS_A_TURN
+        shown, link = shown + page[named], page["next"]
+    assert len({row["id"] for row in shown}) == len(shown) == pages.RECORDS_A_TURN

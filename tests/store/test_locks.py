@@ -16,7 +16,7 @@ from oncue.control import Limits, Note, Progress
 from oncue.errors import RowLocked, StoreUnavailable
 from oncue.model import Decided, Revised, Started
 from oncue.policy import lifecycle
-from oncue.store import PostgresStore, connections
+from oncue.store import PostgresStore, connections, postgres_batches
 from tests.middleman import CHUNK, End, Middleman
 from tests.store.scene import (
     BROKEN,
@@ -307,14 +307,15 @@ class Pooler(Middleman):
     """Refuses settings at connect, as PgBouncer does, and is a plain line otherwise."""
 
     refusals = 0
+    unknown = b"lock_timeout"
+    refusal = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: lock_timeout\0\0"
 
     async def _between(self, asker: End, server: End) -> None:
         opening = await asker.reader.readexactly(4)
         opening += await asker.reader.readexactly(struct.unpack("!I", opening)[0] - 4)
-        if b"lock_timeout" in opening:
+        if self.unknown in opening:
             self.refusals += 1
-            said = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: lock_timeout\0\0"
-            asker.writer.write(b"E" + struct.pack("!I", len(said) + 4) + said)
+            asker.writer.write(b"E" + struct.pack("!I", len(self.refusal) + 4) + self.refusal)
             asker.writer.close()
             return
         server.writer.write(opening)
@@ -336,6 +337,41 @@ async def test_a_pooler_that_refuses_settings_is_asked_without_them(postgres_url
         assert (await store.session_limits())[1:] == (0, 0)
         assert pooler.refusals == 1
         await store.close()
+
+
+class OlderServer(Pooler):
+    """Does not know a setting, as PostgreSQL 13."""
+
+    unknown = connections.CHECK_GONE.encode()
+    refusal = b'SFATAL\0VFATAL\0C42704\0Munrecognized configuration parameter "client_connection_check_interval"\0\0'
+
+
+async def test_an_older_server_is_asked_without_what_it_does_not_know(postgres_url: str) -> None:
+    async with OlderServer(postgres_url) as server:
+        store = PostgresStore(server.url)
+        await store.open()
+        assert (await store.session_limits())[1:] == (2000, 15000)
+        assert server.refusals == 1
+        await store.close()
+
+
+async def test_a_statement_that_was_given_up_does_not_run_on(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing that walks a large table: who asks for it again and again would fill the server with them."""
+    monkeypatch.setattr(connections, "GONE_SECONDS", 0.05)
+    pool = connections.Connections(postgres_url, 2, prepare=True, timeout=15.0)
+    watcher = await asyncpg.connect(postgres_url)
+    running = "select count(*) from pg_stat_activity where query = 'select pg_sleep(60)' and state = 'active'"
+    async with asyncio.timeout(30):
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), pool.use() as connection:
+                    await connection.fetch("select pg_sleep(60)")
+        while await watcher.fetchval(running):
+            await watcher.execute("select pg_sleep(0.02)")
+    await watcher.close()
+    await pool.close()
 
 
 async def test_a_beat_on_a_row_that_is_held_is_refused_before_its_patience_is_over(
@@ -365,3 +401,36 @@ async def test_an_enqueue_of_very_many_is_one_statement(store: PostgresStore) ->
     receipts = await store.enqueue([a_batch(wanted, created_at=NOW + timedelta(days=1))])
     assert len(receipts) == wanted
     assert len({*await query(store, "select xmin::text from oncue_jobs")}) == 1
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+async def test_an_enqueue_that_meets_a_lock_after_a_part_was_written_is_in_doubt(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, postgres_url: str, kinds: int
+) -> None:
+    """A key was held, is free a moment later, and is then taken by a transaction that stays open."""
+    other = await asyncpg.connect(postgres_url)
+    (holder,) = await put(store, keys=["k"])
+    keys: Any = [None, "k"]  # a key may be a function that gives none
+    first = a_batch(2)._replace(keys=keys)
+    batches = [first, *([a_batch(task="plain")] if kinds == 2 else [])]
+    tell, asked = postgres_batches._receipts_of_duplicates, 0
+
+    async def told_late(*arguments: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await other.execute(f"update oncue_jobs set state = 'succeeded', finished_at = $1 where id = {holder}", NOW)
+            await other.execute("begin")
+            await other.execute(f"update oncue_jobs set state = 'queued', finished_at = null where id = {holder}")
+        return await tell(*arguments)
+
+    monkeypatch.setattr(postgres_batches, "_receipts_of_duplicates", told_late)
+    with pytest.raises(StoreUnavailable):  # not RowLocked, which would say that nothing was written
+        await store.enqueue(batches)
+    assert await states(store, first.ids[:1]) == ["queued"]
+    await other.execute("rollback")
+    await other.close()
+    receipts = await store.enqueue(batches, in_doubt=True)
+    assert [(receipt.id, receipt.created) for receipt in receipts] == [
+        (job_id, True) for batch in batches for job_id in batch.ids
+    ]

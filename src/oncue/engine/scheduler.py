@@ -109,8 +109,11 @@ class Scheduler:
         self._read_until = None
         if due and not await self.write(await self._decided(due, epoch, now)):
             return now + self._poll
-        if self._locked:
-            return now + self._poll  # what is locked is still due: it waits for its turn, and the others for theirs
+        if due and self._locked:
+            # What is locked is still due: it waits for its turn, and hints from others are no reason to ask for it.
+            self._known_next = None
+            return now + self._poll
+        self._locked.clear()
         if self.backlog:
             self._more = True
             return now + self._poll

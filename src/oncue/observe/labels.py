@@ -16,8 +16,8 @@ OTHER = "_other"
 
 
 def busiest(names: Iterable[str], size: Callable[[str], Any]) -> frozenset[str]:
-    """The names that stand for themselves."""
-    return frozenset(nlargest(MOST, names, key=size))
+    """The names that stand for themselves. A caller may call a queue `_other`: that one is among the others."""
+    return frozenset(nlargest(MOST, (name for name in names if name != OTHER), key=size))
 
 
 class Pairs:

@@ -32,8 +32,6 @@ from oncue.policy import options
 from oncue.policy.slots import MISFIRE
 from oncue.telemetry import Telemetry
 
-WAIT = "From enqueue to the start of the first attempt; from due to started for a later one, and for a job for later."
-
 
 class Seats(Protocol):
     """Where jobs run, read when somebody asks."""

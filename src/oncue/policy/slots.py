@@ -18,6 +18,7 @@ At most `MOST` slots get a row of their own in one step; what is cut is picked u
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -35,6 +36,7 @@ UNANCHORED = datetime(1970, 1, 1, tzinfo=UTC)
 MISFIRE = "misfire"
 MAX_INSTANCES = "max_instances"
 KEY_HELD = "key_held"
+MOST_GROUPS = 8
 
 
 class Plan(NamedTuple):
@@ -98,17 +100,22 @@ def _with_jobs(decided: Sequence[Decided], take_id: Callable[[], int]) -> Iterat
 
 
 def together(steps: Sequence[Step]) -> list[list[Step]]:
-    """Steps in groups, each to be written at once: those without a key, then those with one.
+    """Steps in groups, to be written one after the other: those without a key, then those with one.
 
-    Of several schedules that share a key only the first is there: its job will stand in the way of the others, which
-    stay due. A key may be held by a transaction that has not ended: then only the second group waits for it.
+    Two steps with one key are in two groups. If their tasks differ, both fire; if not, the first one's job stands in
+    the way of the second, which stays due. So do the steps that are left when there are MOST_GROUPS. A key may be held
+    by a transaction that has not ended: then only the steps of its group wait for it.
     """
     plain = [step for step in steps if step.key is None]
-    keyed: dict[str, Step] = {}
+    keyed: list[list[Step]] = []
+    seen: Counter[str] = Counter()
     for step in steps:
-        if step.key is not None:
-            keyed.setdefault(step.key, step)
-    return [group for group in (plain, list(keyed.values())) if group]
+        if step.key is None or (turn := seen[step.key]) == MOST_GROUPS:
+            continue
+        seen[step.key] += 1
+        keyed += [[]] if turn == len(keyed) else []
+        keyed[turn].append(step)
+    return [group for group in (plain, *keyed) if group]
 
 
 def given_up(

@@ -30,6 +30,10 @@ PostgreSQL to find out that two sessions wait for each other (1 s)."""
 IDLE_SECONDS = 15.0
 """How long a transaction may do nothing. There is none but a migration's; and a process may stand still there."""
 
+GONE_SECONDS = 1.0
+"""How often PostgreSQL looks whether whoever asked is still there: a statement that was given up does not run on."""
+CHECK_GONE = "client_connection_check_interval"
+
 _log = logging.getLogger("oncue.store")
 _live: WeakSet[Connection] = WeakSet()
 
@@ -84,6 +88,7 @@ def _limits(timeout: float) -> dict[str, str]:
     return {
         "lock_timeout": f"{round(lock * 1000)}ms",
         "idle_in_transaction_session_timeout": f"{round(IDLE_SECONDS * 1000)}ms",
+        CHECK_GONE: f"{round(GONE_SECONDS * 1000)}ms",
     }
 
 
@@ -153,8 +158,13 @@ class Connections:
         except asyncpg.ProtocolViolationError as error:
             if not self._limits or "startup parameter" not in str(error):
                 raise
-        _log.warning("a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how)")
-        self._limits = {}
+            _log.warning("a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how)")
+            self._limits = {}
+        except (asyncpg.UndefinedObjectError, asyncpg.InvalidParameterValueError) as error:
+            # PostgreSQL 13 and older do not know it, and on some systems it is refused.
+            if CHECK_GONE not in self._limits or CHECK_GONE not in str(error):
+                raise
+            self._limits = {name: value for name, value in self._limits.items() if name != CHECK_GONE}
         return await self._connected()
 
     def use(self) -> Loan:

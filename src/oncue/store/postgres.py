@@ -34,7 +34,7 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
-from oncue.store.postgres_batches import Patient, common, insert, receipts_of, write_all
+from oncue.store.postgres_batches import Patient, Written, common, insert, receipts_of, write_all
 from oncue.store.postgres_desk import PostgresDesk
 from oncue.store.postgres_ledger import job_of, node_of
 from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, note_columns, note_row, queue_rows
@@ -46,7 +46,7 @@ CHANNEL = "oncue"
 NOW, LATER = "", "later"  # what a notification says; the statements send the first
 LATER_GAP = 0.1
 ANSWER_SECONDS = 15.0
-MANY_ROWS = 2000
+MANY_COUNTS = 2000
 """Of more rows than that, values are made in a thread: the event loop has others to serve."""
 MIGRATION_SECONDS = 3600.0
 MIGRATION_LOCK_SECONDS = 60
@@ -162,7 +162,7 @@ class PostgresStore(PostgresDesk):
                 written = set(batch.ids)
             else:
                 written = await insert(connection, batch, 0, len(batch.ids), tell=tell)
-            receipts = await receipts_of(connection, batch, written)
+            receipts = await receipts_of(Written(connection), batch, written)
         if written and not tell:
             (self._hints if batch.state == "queued" else self._later_hints).send()
         return receipts
@@ -368,7 +368,7 @@ class PostgresStore(PostgresDesk):
     async def queues(self, *, peek: bool = False) -> list[Queue]:
         rows, live = await self._fetch("queues"), await self.count(PEEK_LIMIT if peek else DEPTH_LIMIT)
         totals, sample = await self._fetch("totals"), await self.last_sample() if peek else None
-        if len(live) + len(totals) < MANY_ROWS:
+        if len(live) + len(totals) < MANY_COUNTS:
             return queue_rows(rows, live, totals, sample)
         return await asyncio.to_thread(queue_rows, rows, live, totals, sample)
 

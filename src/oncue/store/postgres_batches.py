@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oncue.errors import StoreUnavailable
 from oncue.model import Batch, Receipt
 from oncue.store import statements
 from oncue.store.tables import found_word, word_left
 
 if TYPE_CHECKING:
     from oncue.store.connections import Connection
+
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 class Asked(Protocol):
@@ -32,6 +35,24 @@ class Patient:
         return await self._connection.fetch(query, *args, timeout=self._seconds)
 
 
+class Written:
+    """A connection on which a part of a call was written already: from here on no lock leaves nothing written.
+
+    So the call is in doubt then, and not merely kept waiting. Asked again as such, it writes what is missing.
+    """
+
+    def __init__(self, connection: Asked) -> None:
+        self._connection = connection
+
+    async def fetch(self, query: str, /, *args: Any) -> Any:
+        try:
+            return await self._connection.fetch(query, *args)
+        except Exception as error:
+            if getattr(error, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+                raise
+            raise StoreUnavailable(f"another session holds a lock on what is left to write: {error}") from error
+
+
 async def write_all(connection: Asked, batches: Sequence[Batch], *, in_doubt: bool) -> list[Receipt]:
     """Write the jobs of several batches, all or none, and tell what became of each."""
     there: dict[int, Receipt | None] = {}
@@ -47,7 +68,7 @@ async def write_all(connection: Asked, batches: Sequence[Batch], *, in_doubt: bo
     receipts: list[Receipt] = []
     for batch in batches:
         own = written.intersection(batch.ids)
-        told = await receipts_of(connection, batch, own, answered=answered)
+        told = await receipts_of(Written(connection), batch, own, answered=answered)
         if in_doubt and not all(receipt.created for receipt in told):
             await leave_word(connection, batch, told, answered)
         receipts += told

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Query
 from starlette.requests import Request
 
+from oncue.control import AuditEntry
 from oncue.server import records
 from oncue.server.api import pages
 from oncue.server.api.documents import looking
@@ -29,7 +30,11 @@ def add(routes: Routes, app: Oncue) -> None:
         before: Before = None,
     ) -> Answer:
         """Newest first."""
-        found = await app.audit_log(actor=actor, subject=subject, before=before, limit=limit + 1)
-        return await pages.answer(
-            request, "entries", found, limit, records.audit_entry_record, before=lambda entry: entry.id
+
+        async def read(last: AuditEntry | None, most: int) -> list[AuditEntry]:
+            reached = before if last is None else last.id
+            return await app.audit_log(actor=actor, subject=subject, before=reached, limit=most)
+
+        return await pages.in_parts(
+            request, "entries", read, limit, records.audit_entry_record, before=lambda entry: entry.id
         )

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 GATE_SECONDS = 3.0
 TELL_AGAIN_SECONDS = 60.0
 HOW_TO = "`oncue token create NAME --scope {needs}` makes one; send it as `Authorization: Bearer oncue_…`."
-PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+PASSED_ON = ("forwarded", "x-real-ip", "via", "true-client-ip", "cf-connecting-ip", "x-client-ip")
+PASSED_ON_BEGINS = ("x-forwarded-", "x-envoy-")
 
 _log = logging.getLogger("oncue.http")
 
@@ -200,7 +201,7 @@ def _refuse_browsers(headers: Headers) -> None:
 
 def _refuse_passed_on(headers: Headers, needs: str) -> None:
     """Behind a proxy, whoever asks may be anywhere."""
-    if any(name in headers for name in PASSED_ON):
+    if any(name in PASSED_ON or name.startswith(PASSED_ON_BEGINS) for name in headers):
         raise _unauthorized("This was passed on by a proxy, and needs a token.", needs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -51,7 +51,40 @@ async def answer(
         if len(texts) % RECORDS_A_TURN == 0:
             await asyncio.sleep(0)
     goes_on = bool(position) and len(texts) < len(found)
-    link = _next(request, {key: at(found[len(texts) - 1]) for key, at in position.items()}) if goes_on else None
+    reached = {key: at(found[len(texts) - 1]) for key, at in position.items()} if goes_on else {}
+    return _page(request, name, texts, reached)
+
+
+async def in_parts(
+    request: Request,
+    name: str,
+    read: Callable[[T | None, int], Awaitable[Sequence[T]]],
+    limit: int,
+    record: Callable[[T], Any],
+    **position: Callable[[T], Any],
+) -> Answer:
+    """The same of rows that may be large: `read` gets the last row and how many to read after it. Of what the page
+    does not show, few are read: a thousand rows of 255 KB would fill the memory."""
+    texts: list[bytes] = []
+    size, last, is_full, more = 0, None, False, True
+    while more and not is_full:
+        asked = min(RECORDS_A_TURN, limit + 1 - len(texts))
+        part = await read(last, asked)
+        more = len(part) == asked
+        for row in part:
+            text = rendered(record(row))
+            size += len(text)
+            is_full = len(texts) == limit or (bool(texts) and size > LARGEST_PAGE)
+            if is_full:
+                break
+            texts.append(text)
+            last = row
+    reached = {key: at(last) for key, at in position.items()} if is_full and last is not None else {}
+    return _page(request, name, texts, reached)
+
+
+def _page(request: Request, name: str, texts: Sequence[bytes], position: dict[str, Any]) -> Answer:
+    link = _next(request, position) if position else None
     headers = {} if link is None else {"Link": f'<{link}>; rel="next"'}
     body = b'{"%b":[%b],"next":%b}' % (name.encode(), b",".join(texts), rendered(link))
     return Answer(body, headers=headers)

@@ -8,6 +8,7 @@ from fastapi import Query
 from starlette.requests import Request
 
 from oncue.checks import DEFAULT_GRACE
+from oncue.model import Schedule
 from oncue.policy.triggers import Rule
 from oncue.server import records
 from oncue.server.api import pages
@@ -39,7 +40,7 @@ LARGEST_OFFSET = 10_000
 async def _left_out(app: Oncue, after: str, count: int) -> str:
     """The name of the last of so many schedules. They are read in parts: in between, the event loop serves others."""
     while count > 0:
-        part = await app.schedules(after=after, limit=min(count, pages.LONGEST_PAGE))
+        part = await app.schedules(after=after, limit=min(count, 4 * pages.RECORDS_A_TURN))
         count -= len(part) or count
         after = part[-1].name if part else after
     return after
@@ -59,9 +60,13 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         after: Annotated[str, Query(description="Only names that come after this one.")] = "",
     ) -> Answer:
         """By name. Go on with `next`, which stays fast however far you go."""
-        found = await app.schedules(after=await _left_out(app, after, offset), limit=limit + 1)
-        return await pages.answer(
-            request, "scheduled_jobs", found, limit, records.schedule_record, after=lambda schedule: schedule.name
+        first = await _left_out(app, after, offset)
+
+        async def read(last: Schedule | None, most: int) -> list[Schedule]:
+            return await app.schedules(after=first if last is None else last.name, limit=most)
+
+        return await pages.in_parts(
+            request, "scheduled_jobs", read, limit, records.schedule_record, after=lambda schedule: schedule.name
         )
 
     @routes.get(f"{PREFIX}/{{id:path}}", **looking(TAG, "Show a schedule", ScheduleRecord, 404))

@@ -70,7 +70,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         """Everything that it has been, oldest first; of a deleted one too."""
         schedule = await schedule_named(app, id, deleted=True)
         found = await app.revisions(schedule.name)
-        return Answer({"revisions": [records.revision_record(revision) for revision in found]})
+        return await made(lambda: {"revisions": [records.revision_record(revision) for revision in found]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))
     async def list_slots(
