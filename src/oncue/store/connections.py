@@ -73,7 +73,9 @@ def translated(error: BaseException) -> StoreError | None:
 
 
 def _reason(error: BaseException) -> str:
-    """What an error says; some say nothing but what they are."""
+    """What an error says; some say nothing but what they are, and one only what it means to the driver."""
+    if isinstance(error, asyncpg.InternalClientError):
+        return "the connection was cut in the middle of an operation"
     said = str(error) or ("it took too long" if isinstance(error, TimeoutError) else "")
     return f"{said} ({type(error).__name__})" if said else type(error).__name__
 
@@ -147,7 +149,7 @@ class Connections:
                 timeout=self._timeout,
                 command_timeout=self._timeout,
                 # A duration of a day is 24 hours, also where clocks change: it is added to instants in the database.
-                server_settings={"timezone": "UTC", **self._limits},
+                server_settings={"timezone": "UTC", **self._name(), **self._limits},
                 **options,
             )
         except asyncpg.ProtocolViolationError as error:
@@ -156,6 +158,10 @@ class Connections:
         _log.warning("a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how)")
         self._limits = {}
         return await self._connected()
+
+    def _name(self) -> dict[str, str]:
+        """How operators tell these sessions from others in pg_stat_activity, unless the address says how."""
+        return {} if "application_name=" in self._dsn else {"application_name": "oncue"}
 
     def use(self) -> Loan:
         """Lend a connection for one statement: `async with connections.use() as connection`."""
