@@ -34,3 +34,10 @@ async def test_operators_can_tell_its_sessions_from_others(postgres_url: str) ->
 def test_a_cut_connection_is_told_in_words_and_not_by_the_state_of_the_driver() -> None:
     error = translated(asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress"))
     assert str(error) == "PostgreSQL does not answer: the connection was cut in the middle of an operation"
+
+
+def test_a_statement_that_a_pooler_lost_is_told_with_what_to_set() -> None:
+    """The driver's own advice is about its arguments, which an operator cannot reach."""
+    error = translated(asyncpg.InvalidSQLStatementNameError("prepared statement does not exist\nHINT: …"))
+    assert "set ONCUE_PG_PREPARE=false" in str(error)
+    assert "HINT" not in str(error)

@@ -49,6 +49,9 @@ _AWAY = (
 )
 
 
+_LOST_STATEMENTS = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+POOLER_ADVICE = "set ONCUE_PG_PREPARE=false and ONCUE_PG_LISTEN=false"
+
 # Data exceptions, violated constraints and exceeded limits: the same values would be refused again. Anything else
 # (a lost privilege, no memory) may pass.
 _ABOUT_THE_VALUES = ("22", "23", "54")
@@ -60,6 +63,8 @@ def translated(error: BaseException) -> StoreError | None:
         return StoreFull(f"PostgreSQL has no room left: {error}")
     if isinstance(error, asyncpg.LockNotAvailableError):
         return RowLocked(f"another session holds a lock on what this would change, so nothing was written: {error}")
+    if isinstance(error, _LOST_STATEMENTS):
+        return StoreError(f"PostgreSQL lost a prepared statement, as a transaction pooler makes it do: {POOLER_ADVICE}")
     if isinstance(error, asyncpg.UndefinedTableError):
         return StoreError(f"the oncue tables are missing ({error}): run `oncue migrate`")
     if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
@@ -121,6 +126,8 @@ class Connections:
         self._prepare = prepare
         # Who prepares no statements is behind a pooler, which refuses settings: there they belong to the role.
         self._limits = _limits(timeout) if prepare else {}
+        self.pooled = False
+        """Whether a pooler stands in between, and statements are prepared all the same."""
         self._timeout = timeout
         self._idle: list[Connection] = []
         self._seats = asyncio.Semaphore(size)
@@ -155,8 +162,12 @@ class Connections:
         except asyncpg.ProtocolViolationError as error:
             if not self._limits or "startup parameter" not in str(error):
                 raise
-        _log.warning("a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how)")
-        self._limits = {}
+        _log.warning(
+            "a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how); "
+            "if it pools transactions, %s",
+            POOLER_ADVICE,
+        )
+        self._limits, self.pooled = {}, True
         return await self._connected()
 
     def _name(self) -> dict[str, str]:
