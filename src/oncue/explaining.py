@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
 from oncue.checks import checked_moment
-from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Schedule
+from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Schedule
 from oncue.operations import Operations
 from oncue.policy import explain
 from oncue.policy.aging import Rules
 from oncue.policy.explain import Cluster, Explanation, JobFacts, ScheduleFacts, SlotFacts
 from oncue.policy.explain.jobs import MOST_COUNTED
 from oncue.policy.explain.schedules import MOST_SHOWN
+from oncue.policy.suspicion import ALONE, isolation_of
 from oncue.reach import Connected
 from oncue.scheduling.looking import Looking
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
@@ -84,12 +86,15 @@ class Explaining(Operations, Looking):
             return dataclasses.replace(facts, in_turn=await store.unfinished(job.schedule_id, MOST_ASKED))
         if job.visible_at > cluster.now:
             return facts
+        takers = cluster.takers(job.queue, job.task)[:MOST_ASKED]
+        held = [[row.id for row in await store.held(node.id)] for node in takers]
         first_of_its_priority = dataclasses.replace(job, order_at=FIRST, id=0)
         return dataclasses.replace(
             facts,
             ahead=await store.ahead(job, MOST_COUNTED),
             above=await store.ahead(first_of_its_priority, MOST_COUNTED),
-            held=await _held(store, job, cluster),
+            held=sum(map(len, held)),
+            alone=await _alone(store, held, takers),
         )
 
 
@@ -116,6 +121,13 @@ async def _paused_at(store: Store, queue: str) -> datetime | None:
     return next((found.paused_at for found in await store.queues(peek=True) if found.name == queue), None)
 
 
-async def _held(store: Store, job: Job, cluster: Cluster) -> int:
-    takers = cluster.takers(job.queue, job.task)[:MOST_ASKED]
-    return sum([len(await store.held(node.id)) for node in takers])
+async def _alone(store: Store, held: Sequence[Sequence[int]], takers: Sequence[Node]) -> Sequence[int]:
+    """The jobs that have a node for themselves, if each node has one. Such a node holds no more than it runs."""
+    found: list[int] = []
+    for ids, node in zip(held, takers, strict=True):
+        claims = await store.running(ids) if len(ids) <= node.concurrency else []
+        alone = next((claim.id for claim in claims if isolation_of(claim) == ALONE), None)
+        if alone is None:
+            return ()
+        found.append(alone)
+    return found

@@ -168,4 +168,6 @@ def test_sessions_that_would_wait_for_ever_are_warned_about_with_the_way_to_chan
     assert check["status"] == "warn"
     assert """alter role "postgres" set lock_timeout = '2s'""" in check["advice"]
     assert """alter role "postgres" set idle_in_transaction_session_timeout = '15s'""" in check["advice"]
+    assert not checks.pooler(found=False)
+    assert "ONCUE_PG_PREPARE=false" in str(checks.pooler(found=True)[0].advice)
     assert checks.session_limits("o", 2000, 0).detail.count("no ") == 1

@@ -16,7 +16,7 @@ from oncue.store import Store
 from oncue.store.contract import EXCLUSIVE, LEADER
 from tests.cli.agenda import a_single_run, taken_by
 from tests.cli.conftest import Shell, on_database, work_off
-from tests.store.scene import a_node, settle
+from tests.store.scene import CRASHED, a_node, settle
 
 HOUR = timedelta(hours=1)
 
@@ -183,6 +183,27 @@ def test_priority_interrupts_nothing_that_runs(oncue: Shell, shop: str) -> None:
     on_database(shop, claim)
     assert codes(oncue, "3")[:2] == ["seats_taken", "priority"]
     assert codes(oncue, "1") == ["running_on"]
+
+
+@pytest.mark.contract("QUE-22")
+def test_a_job_behind_one_that_runs_alone_does_not_hear_that_nothing_is_in_its_way(oncue: Shell, shop: str) -> None:
+    for _ in range(2):
+        oncue("enqueue", "add", "a=1")
+
+    async def claim(app: Oncue) -> None:
+        connected = await app.connected()
+        now, store = connected.now(), connected.store
+        node = dataclasses.replace(
+            a_node("alpha", started_at=now, expires_at=now + HOUR), tasks=("add",), concurrency=2
+        )
+        await store.register(node)
+        for _ in range(3):
+            (claim,) = await store.claim(node.id, ["default"], ["add"], 1, now, few=1, alone=now + HOUR)
+            assert await settle(store, [claim], CRASHED, at=now) == [True]
+        assert [job.id for job in await store.claim(node.id, ["default"], ["add"], 1, now, alone=now + HOUR)] == [1]
+
+    on_database(shop, claim)
+    assert codes(oncue, "2")[0] == "behind_one_alone"
 
 
 # --- schedule not running -------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from oncue.policy.suspicion import PATIENCE_SECONDS
+from oncue.policy.suspicion import PATIENCE_SECONDS, ROOM_SECONDS
 from oncue.sim.driver import finish
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
@@ -118,3 +118,60 @@ def test_a_job_that_waits_to_run_alone_can_be_cancelled() -> None:
     world.errand(world.colleague.cancel(suspect))
     world.run(3.0)
     assert world.job(suspect).state == "cancelled"
+
+
+def suspected(world: World, *jobs: int) -> None:
+    """Charge these with so many deaths that they have to run alone."""
+    charge = f"update oncue_jobs set crashes = 3, isolation = 2 where id in ({', '.join(map(str, jobs))})"
+    finish(world.store._writer.write(lambda connection: connection.execute(charge)))
+
+
+@pytest.mark.parametrize("in_processes", [(), ("other",)], ids=["one claim", "a claim for processes too"])
+def test_between_two_jobs_that_run_alone_the_others_have_their_turn(in_processes: tuple[str, ...]) -> None:
+    """Also when all of those have waited for so long that a busy node takes them, and with two claims at once."""
+    world = cluster("a", concurrency=2)
+    world.members["a"].worker.claimer._process_tasks = list(in_processes)
+    alone = [world.enqueue(Act(seconds=30.0), options=ENDLESS, delay=1.0) for _ in range(5)]
+    suspected(world, *alone)
+    assert world.run_until(lambda: world.job(alone[0]).state == "running", 60)
+    world.run(2.0)
+    others = [world.enqueue(Act(seconds=1.0)) for _ in range(20)]
+    assert world.run_until(lambda: all(world.job(job).finished for job in others), 60), [
+        world.job(job).state for job in (*alone, *others)
+    ]
+    assert sum(world.job(job).finished for job in alone) == 1
+    assert world.run_until(world.drained, 300)
+    late = [world.enqueue(Act(seconds=30.0), options=ENDLESS, delay=1.0) for _ in range(5)]
+    suspected(world, *late)
+    for _ in range(200):
+        world.enqueue(Act(seconds=1.0))
+    assert world.run_until(lambda: world.job(late[0]).finished, 200)
+    before = sum(not job.finished for job in world.jobs())
+    world.run(10.0)
+    assert sum(not job.finished for job in world.jobs()) < before - 10
+    assert world.run_until(world.drained, 900)
+
+
+def test_a_node_does_not_wait_for_ever_to_be_empty() -> None:
+    """Beside a job that takes hours, one that has to run alone is given back, and the others have their turn."""
+    world = cluster("a", concurrency=2)
+    world.enqueue(Act(seconds=7200.0), options=ENDLESS)
+    suspect = world.enqueue(Act(), options=ENDLESS, delay=1.0)
+    suspected(world, suspect)
+    assert world.run_until(lambda: world.job(suspect).state == "running", 2 * PATIENCE_SECONDS)
+    others = [world.enqueue(Act(seconds=1.0)) for _ in range(10)]
+    assert world.run_until(lambda: all(world.job(job).finished for job in others), ROOM_SECONDS + 60)
+    assert world.job(suspect).crashes == 3
+    assert world.run_until(lambda: world.job(suspect).finished, 9000)
+
+
+def test_kills_by_hand_meet_a_different_job_each_time() -> None:
+    """Of several innocents that have to run alone none dies twice before all have died once."""
+    world = cluster("a")
+    jobs = [world.enqueue(Act(seconds=20.0), options=ENDLESS, delay=1.0) for _ in range(8)]
+    suspected(world, *jobs)
+    for _ in range(6):
+        assert world.run_until(lambda: any(job.state == "running" and job.started_at for job in world.jobs()), 60)
+        kill(world, "a", after=2.0)
+    assert world.run_until(world.drained, 600)
+    assert {world.job(job).state for job in jobs} == {"succeeded"}

@@ -159,6 +159,13 @@ def test_all_seats_are_taken() -> None:
     assert "seats_taken" not in about_job(a_job(), held=7).codes
 
 
+def test_its_nodes_begin_nothing_beside_a_job_that_runs_alone() -> None:
+    told = about_job(a_job(), alone=[7])
+    assert text_of(told, "behind_one_alone").startswith("alpha begins nothing beside job 7, which has to run alone")
+    assert "claimable" not in told.codes
+    assert "`oncue explain 7`" in str(suggestion_of(told, "behind_one_alone"))
+
+
 def test_a_suspect() -> None:
     assert "runs like any other" in text_of(about_job(a_job(crashes=1)), "suspect")
     told = about_job(a_job(crashes=2), ahead=5)

@@ -250,6 +250,17 @@ async def test_one_that_runs_alone_comes_without_others(store: Store) -> None:
     assert fresh in [claim.id for claim in await take(store, node, alone=NOW, few=8, queues=queues)]
 
 
+async def test_of_those_that_run_alone_the_one_with_the_fewest_deaths_comes_first(store: Store) -> None:
+    """Else kills by hand meet the oldest one each time, and it is poison after the second."""
+    node = await enter(store)
+    older = await a_suspect(store, node, deaths=4, queue="mail", priority=100)
+    younger = await a_suspect(store, node, deaths=3, queue="web")
+    (claim,) = await take(store, node, alone=NOW, queues=["mail", "web"])
+    assert claim.id == younger
+    (claim,) = await take(store, node, alone=NOW, queues=["mail", "web"])
+    assert claim.id == older
+
+
 async def test_one_that_runs_alone_comes_once_it_has_waited(store: Store) -> None:
     node = await enter(store)
     job_id = await a_suspect(store, node, deaths=3)

@@ -336,6 +336,7 @@ async def test_a_pooler_that_refuses_settings_is_asked_without_them(postgres_url
         assert await put(store, 2)
         assert (await store.session_limits())[1:] == (0, 0)
         assert pooler.refusals == 1
+        assert store.pooled
         await store.close()
 
 

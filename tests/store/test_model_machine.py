@@ -210,7 +210,8 @@ class Model:
             ),
             key=lambda row: (-row.priority, row.created_at, row.id),
         )
-        best = [row for row in ready if row.isolation == 2 and row.visible_at <= now][: int(alone)]
+        alike = sorted(ready, key=lambda row: row.crashes)
+        best = [row for row in alike if row.isolation == 2 and row.visible_at <= now][: int(alone)]
         if not best:
             cohort = [row for row in ready if row.isolation == 1][: min(few, limit)]
             best = cohort + [row for row in ready if not row.isolation][: limit - len(cohort)]

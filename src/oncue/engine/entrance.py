@@ -2,7 +2,7 @@
 
 Such a job begins only once the database knows that it does. So if the process dies again, those that had begun are
 known, and the others are not charged with it. One that must run alone waits until nothing else runs in this process;
-its node claims nothing meanwhile.
+its node claims nothing meanwhile, and gives it back if that takes too long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 from oncue.clock import Clock
 from oncue.engine.service import Signal
 from oncue.model import Claim, Started
-from oncue.policy.suspicion import ALONE, isolation_of
+from oncue.policy.suspicion import ALONE, ROOM, isolation_of
 from oncue.store.contract import Store
 
 Opened: TypeAlias = Callable[[bool | None], None]
@@ -99,4 +99,4 @@ class Entrance(Door):
 
 
 def _is_late(claim: Claim, claimed_before: datetime) -> bool:
-    return claim.claimed_at <= claimed_before and isolation_of(claim) < ALONE
+    return claim.claimed_at <= (claimed_before - ROOM if isolation_of(claim) == ALONE else claimed_before)

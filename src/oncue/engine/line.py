@@ -18,7 +18,7 @@ from sys import maxsize
 from typing import TypeAlias
 
 from oncue.model import Claim
-from oncue.policy.suspicion import ALONE, isolation_of
+from oncue.policy.suspicion import ALONE, ROOM, isolation_of
 
 Lane: TypeAlias = str
 
@@ -117,7 +117,7 @@ class Line:
     def drop(self, claimed_before: datetime | None = None) -> list[Claim]:
         """Take everything out of the line, or what was claimed by then. Each part of it is in the order of age.
 
-        One that is to run alone may have to wait for long: it is not late.
+        One that is to run alone may have to wait for long: it is late much later.
         """
         dropped: list[Claim] = []
         for lanes, held in tuple(self._held.items()):
@@ -127,7 +127,7 @@ class Line:
         waiting = self.waiting
         while waiting and (claimed_before is None or waiting[0].claimed_at <= claimed_before):
             dropped.append(waiting.popleft())
-        patient = [claim for claim in dropped if claimed_before is not None and isolation_of(claim) == ALONE]
+        patient = [claim for claim in dropped if claimed_before is not None and _has_time(claim, claimed_before)]
         waiting.extend(patient)
         return [claim for claim in dropped if claim not in patient]
 
@@ -165,3 +165,7 @@ class Line:
             if lane in self._running:
                 self._running[lane] += 1
         return claim
+
+
+def _has_time(claim: Claim, claimed_before: datetime) -> bool:
+    return isolation_of(claim) == ALONE and claim.claimed_at > claimed_before - ROOM

@@ -24,7 +24,7 @@ from oncue.errors import StoreError, StoreRefused, StoreUnavailable
 from oncue.model import TERMINAL, Change, Claim, Failed, Released
 from oncue.policy import prefetch
 from oncue.policy.lifecycle import Ended, settle
-from oncue.policy.suspicion import ALONE, COHORT, IN_COHORT, alone_before, isolation_of
+from oncue.policy.suspicion import ALONE, COHORT, IN_COHORT, OthersTurn, alone_before, isolation_of
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -34,6 +34,8 @@ SETTLE_LIMIT = 1000
 LONGEST_REFUSAL = 2000
 LOCKED_PAUSE = timedelta(seconds=0.5)
 """How long a row that another session holds is left alone."""
+SEATED_WITHIN = timedelta(seconds=2.0)
+"""How long it takes until a node that had given up its seats of limited queues has some again."""
 
 _log = logging.getLogger("oncue.job")
 
@@ -79,8 +81,8 @@ class Hands:
         """Outcomes that cannot be written yet: another session holds the rows."""
         self.apart: Counter[int] = Counter()
         """How many of the claims are kept apart from others, by how they are."""
-        self.was_alone = False
-        """Whether a job that ran alone was the last to be put down: then it is the others' turn."""
+        self.closed_since: datetime | None = None
+        """When the job was claimed that had this node for itself and was put down last: it is the others' turn."""
         self.outcomes = Signal()
         self.company_changed = Signal()
         self.flushed = Signal()
@@ -96,7 +98,8 @@ class Hands:
             self.claims.pop((claim.id, claim.claim_no), None)
             if claim.crashes:
                 self.apart[isolation_of(claim)] -= 1
-                self.was_alone |= isolation_of(claim) == ALONE
+                if isolation_of(claim) == ALONE:
+                    self.closed_since = claim.claimed_at
                 self.company_changed.set()
 
     @property
@@ -178,6 +181,7 @@ class Claimer:
         self._flow = Flow(buffer)
         self._flows: dict[str, Flow] = {}
         self._taken: Counter[str] = Counter()
+        self._turn: OthersTurn | None = None
         self.more = True
         """Whether the last claim found all that it asked for: then a free seat is worth another."""
 
@@ -189,10 +193,12 @@ class Claimer:
             self.more = True  # whatever woke us up is still to be looked at
             return now + self._poll
         self.more = again = False
+        self._begin_turn(now)
         for tasks, most in self._kinds(wanted):
             # The looks before this one may have taken their time, and the runtime of what is claimed counts from here.
             taken, all_of_it = await self._claim(tasks, min(most, wanted), self._clock.now())
             wanted, again = wanted - taken, again or all_of_it
+        self._end_turn(now)
         self.more |= again
         return now if again else min(now + self._poll, next_due)
 
@@ -258,11 +264,20 @@ class Claimer:
             self._start(claims, now, lapses)
         return claims
 
-    def _alone_before(self, now: datetime) -> datetime:
-        """A job that must run alone is for a node that is idle, and has not just run one."""
-        idle = not self._seats.busy and not self._hands.was_alone
-        self._hands.was_alone = False
-        return alone_before(now, idle=idle)
+    def _alone_before(self, now: datetime) -> datetime | None:
+        """A job that must run alone is for a node that is idle, or for any if it has waited, in its turn."""
+        return alone_before(now, idle=not self._seats.busy, turn=self._turn)
+
+    def _begin_turn(self, now: datetime) -> None:
+        if self._hands.closed_since is not None:
+            self._turn = OthersTurn.after(self._hands.closed_since, now)
+            self._hands.closed_since = None
+
+    def _end_turn(self, now: datetime) -> None:
+        """The others' turn is over early if there are none. Those of limited queues may wait for seats first."""
+        turn = self._turn
+        if turn is not None and not self._seats.busy and (not self.more or now >= turn.since + SEATED_WITHIN):
+            self._turn = None
 
     def _start(self, claims: list[Claim], now: datetime, lapses: int) -> None:
         """Hand claims to the seats, unless the lease ended while they were on their way.

@@ -16,6 +16,7 @@ all. Of a job without crashes that is not known, and its first charge costs it n
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from oncue.model import Change, Claim, Job
 from oncue.policy import options
@@ -28,6 +29,9 @@ DEATHS_ALONE = 2
 PATIENCE_SECONDS = 60.0
 PATIENCE = timedelta(seconds=PATIENCE_SECONDS)
 """How long a job that must run alone waits for a node that is idle, before a busy one makes room for it."""
+ROOM_SECONDS = 600.0
+ROOM = timedelta(seconds=ROOM_SECONDS)
+"""How long a node begins nothing else because of such a job while others still run there; then it gives it back."""
 
 
 def isolation(crashes: int, most: int | None) -> int:
@@ -74,6 +78,23 @@ def measured(claim: Claim, change: Change) -> dict[str, float]:
     return {"charged": change.crashes > claim.crashes, "poison": change.reason == "poison"}
 
 
-def alone_before(now: datetime, *, idle: bool) -> datetime:
-    """A node takes a job that must run alone if that could have been claimed since this instant."""
+class OthersTurn(NamedTuple):
+    """After a job that had its node for itself, the others have that as long as they had to wait, or a while."""
+
+    since: datetime
+    length: timedelta
+
+    @classmethod
+    def after(cls, claimed_at: datetime, now: datetime) -> OthersTurn:
+        return cls(now, max(PATIENCE, now - claimed_at))
+
+    def lasts(self, now: datetime) -> bool:
+        """A turn in the future of this clock began before that was set back."""
+        return self.since <= now < self.since + self.length
+
+
+def alone_before(now: datetime, *, idle: bool, turn: OthersTurn | None = None) -> datetime | None:
+    """A node takes a job that must run alone if that could have been claimed since this instant; None: none at all."""
+    if turn is not None and turn.lasts(now):
+        return None
     return now if idle else now - PATIENCE

@@ -53,6 +53,9 @@ _AWAY = (
 )
 
 
+_LOST_STATEMENTS = (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError)
+POOLER_ADVICE = "set ONCUE_PG_PREPARE=false and ONCUE_PG_LISTEN=false"
+
 # Data exceptions, violated constraints and exceeded limits: the same values would be refused again. Anything else
 # (a lost privilege, no memory) may pass.
 _ABOUT_THE_VALUES = ("22", "23", "54")
@@ -64,6 +67,8 @@ def translated(error: BaseException) -> StoreError | None:
         return StoreFull(f"PostgreSQL has no room left: {error}")
     if isinstance(error, asyncpg.LockNotAvailableError):
         return RowLocked(f"another session holds a lock on what this would change, so nothing was written: {error}")
+    if isinstance(error, _LOST_STATEMENTS):
+        return StoreError(f"PostgreSQL lost a prepared statement, as a transaction pooler makes it do: {POOLER_ADVICE}")
     if isinstance(error, asyncpg.UndefinedTableError):
         return StoreError(f"the oncue tables are missing ({error}): run `oncue migrate`")
     if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
@@ -77,7 +82,9 @@ def translated(error: BaseException) -> StoreError | None:
 
 
 def _reason(error: BaseException) -> str:
-    """What an error says; some say nothing but what they are."""
+    """What an error says; some say nothing but what they are, and one only what it means to the driver."""
+    if isinstance(error, asyncpg.InternalClientError):
+        return "the connection was cut in the middle of an operation"
     said = str(error) or ("it took too long" if isinstance(error, TimeoutError) else "")
     return f"{said} ({type(error).__name__})" if said else type(error).__name__
 
@@ -124,6 +131,8 @@ class Connections:
         self._prepare = prepare
         # Who prepares no statements is behind a pooler, which refuses settings: there they belong to the role.
         self._limits = _limits(timeout) if prepare else {}
+        self.pooled = False
+        """Whether a pooler stands in between, and statements are prepared all the same."""
         self._timeout = timeout
         self._idle: list[Connection] = []
         self._seats = asyncio.Semaphore(size)
@@ -152,20 +161,28 @@ class Connections:
                 timeout=self._timeout,
                 command_timeout=self._timeout,
                 # A duration of a day is 24 hours, also where clocks change: it is added to instants in the database.
-                server_settings={"timezone": "UTC", **self._limits},
+                server_settings={"timezone": "UTC", **self._name(), **self._limits},
                 **options,
             )
         except asyncpg.ProtocolViolationError as error:
             if not self._limits or "startup parameter" not in str(error):
                 raise
-            _log.warning("a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how)")
-            self._limits = {}
+            _log.warning(
+                "a pooler refuses lock_timeout at connect: set it on the role (`oncue doctor` says how); "
+                "if it pools transactions, %s",
+                POOLER_ADVICE,
+            )
+            self._limits, self.pooled = {}, True
         except (asyncpg.UndefinedObjectError, asyncpg.InvalidParameterValueError) as error:
             # PostgreSQL 13 and older do not know it, and on some systems it is refused.
             if CHECK_GONE not in self._limits or CHECK_GONE not in str(error):
                 raise
             self._limits = {name: value for name, value in self._limits.items() if name != CHECK_GONE}
         return await self._connected()
+
+    def _name(self) -> dict[str, str]:
+        """How operators tell these sessions from others in pg_stat_activity, unless the address says how."""
+        return {} if "application_name=" in self._dsn else {"application_name": "oncue"}
 
     def use(self) -> Loan:
         """Lend a connection for one statement: `async with connections.use() as connection`."""

@@ -142,7 +142,8 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 -- The limit is a subquery so that the planner does not know it: knowing it, and statistics from when about as many
 -- jobs waited, it would read and sort all of them, which takes 20 times as long once 50,000 wait.
 -- Those that are kept apart come first: one that wants the node for itself ($8), with nothing beside it, or else a few
--- ($6) that count among the rest. Both parts of the condition on `isolation` are wanted: the first is the index's.
+-- ($6) that count among the rest. Of the former, those with the fewest deaths: others that die for no fault of theirs
+-- take turns, and none of them dies twice before all have. Both parts of the condition on `isolation` are wanted: the first is the index's.
 with open (queue, room) as materialized (
     select wanted.queue, wanted.room from unnest($2::text[], $7::int[]) as wanted (queue, room)
      where not exists (select from oncue_queues
@@ -153,12 +154,12 @@ with open (queue, room) as materialized (
 ), alone as materialized (
     select best.id from open
      cross join lateral (
-           select id, priority, order_at from oncue_jobs
+           select id, crashes, priority, order_at from oncue_jobs
             where state = 'queued' and isolation > 0 and isolation = 2 and queue = open.queue
               and task = any($3::text[]) and visible_at <= $8::timestamptz
-            order by priority desc, order_at, id limit (select least(1, open.room))
+            order by crashes, priority desc, order_at, id limit (select least(1, open.room))
               for update skip locked) as best
-     order by best.priority desc, best.order_at, best.id limit 1
+     order by best.crashes, best.priority desc, best.order_at, best.id limit 1
 ), few as materialized (
     select best.id, open.queue from open
      cross join lateral (

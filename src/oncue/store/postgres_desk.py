@@ -21,6 +21,11 @@ class PostgresDesk(PostgresLedger):
         role, lock, idle = (await self._fetch("session_limits"))[0]
         return role, lock, idle
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler was met, and statements are prepared all the same."""
+        return self._connections.pooled
+
     # --- queues -------------------------------------------------------------------------------------------------
 
     async def limits(self, queue: str) -> Limits:

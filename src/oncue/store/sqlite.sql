@@ -161,11 +161,12 @@ select json_group_array(json_array(-priority, order_at, id)) from (
      order by priority desc, order_at, id limit :limit);
 
 -- name: alone
-select json_group_array(json_array(-priority, order_at, id)) from (
-    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
+-- Those with the fewest deaths first: what dies for no fault of its own takes turns. A priority is at most 100.
+select json_group_array(json_array(101 * crashes - priority, order_at, id)) from (
+    select crashes, priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
      where state = 'queued' and isolation > 0 and isolation = 2 and queue = :queue
        and task in (select value from json_each(:tasks)) and visible_at <= :alone
-     order by priority desc, order_at, id limit :limit);
+     order by crashes, priority desc, order_at, id limit :limit);
 
 -- name: take
 update oncue_jobs

@@ -18,7 +18,7 @@ from oncue.control import Token
 from oncue.errors import OncueError, SchemaMismatch
 from oncue.model import Job, JobFilter, Lease, Node, Queue, State
 from oncue.store import PostgresStore, SqliteStore, sqlite_identity
-from oncue.store.connections import IDLE_SECONDS, LOCK_SECONDS
+from oncue.store.connections import IDLE_SECONDS, LOCK_SECONDS, POOLER_ADVICE
 from oncue.store.contract import LEADER
 from oncue.store.statements import migrations
 from oncue.tokens import is_valid
@@ -97,7 +97,7 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
     try:
         await store.open()
         if isinstance(store, PostgresStore):
-            sessions.append(session_limits(*await store.session_limits()))
+            sessions += [session_limits(*await store.session_limits()), *pooler(store.pooled)]
         clock = DatabaseClock()
         sent, asked_at = clock.sent(), wall()
         told = await store.time()
@@ -170,6 +170,12 @@ def session_limits(role: str, lock: int, idle: int) -> Check:
     text = f"sessions of the role {role} have no {' and no '.join(missing)}: one locked row can stop everything"
     run = "; ".join(f"alter role {_quoted(role)} set {name} = '{seconds:g}s'" for name, seconds in missing.items())
     return Check("locks", "warn", text, f"run `{run}`, then have the pooler open new connections")
+
+
+def pooler(found: bool) -> list[Check]:
+    """A pooler that pools transactions loses prepared statements and notifications."""
+    text = "a pooler stands before PostgreSQL, and statements are prepared: one that pools transactions loses them"
+    return [Check("pooler", "warn", text, f"unless it pools sessions, {POOLER_ADVICE}")] if found else []
 
 
 def _quoted(name: str) -> str:

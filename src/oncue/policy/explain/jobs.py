@@ -33,6 +33,8 @@ class JobFacts:
     """How many of these have a higher priority."""
     held: int = 0
     """How many jobs the nodes that could take it hold already."""
+    alone: Sequence[int] = ()
+    """The jobs that have these nodes for themselves, one each."""
     schedule: str | None = None
     in_turn: Sequence[int] = ()
     """The jobs of its schedule that run before a parked one."""
@@ -104,7 +106,7 @@ def _queued(facts: JobFacts) -> list[Remark]:
     """A job that is due. If nothing at all is in its way, that is said."""
     hopeless = [*_to_be_cancelled(facts), *_too_late(facts)]
     apart, suspected = (_suspect(facts), []) if isolation_of(facts.job) else ([], _suspect(facts))
-    in_the_way = [*hopeless, *_blocked(facts), *apart, *_behind(facts), *_seats(facts)]
+    in_the_way = [*hopeless, *_blocked(facts), *apart, *_behind(facts), *_closed(facts), *_seats(facts)]
     return [*(in_the_way or [_claimable(facts)]), *suspected, *_must_start(facts), *_priority(facts)]
 
 
@@ -187,6 +189,17 @@ def _behind(facts: JobFacts) -> list[Remark]:
         f"{' and '.join(part for part in parts if part)}."
     )
     return [Remark("behind", text, f"let it go first: `oncue boost {facts.job.id} 100`" if older else None)]
+
+
+def _closed(facts: JobFacts) -> list[Remark]:
+    if not facts.alone:
+        return []
+    takers = facts.cluster.takers(facts.job.queue, facts.job.task)
+    where = takers[0].name if len(takers) == 1 else f"Each of {len(takers)} nodes"
+    jobs = ", ".join(map(str, facts.alone[:5]))
+    text = f"{where} begins nothing beside job {jobs}, which has to run alone since its process died several times."
+    suggestion = f"start another worker; `oncue explain {facts.alone[0]}` tells how that job stands"
+    return [Remark("behind_one_alone", text, suggestion)]
 
 
 def _seats(facts: JobFacts) -> list[Remark]:
