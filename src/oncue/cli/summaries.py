@@ -6,9 +6,9 @@ Each line is the first paragraph of the command's own help; a test holds them to
 from __future__ import annotations
 
 SUMMARIES = {
-    "worker": "Work on jobs until SIGINT or SIGTERM.",
-    "run": "Work on jobs and answer the admin API, in one process, until SIGINT or SIGTERM.",
-    "serve": "Answer the admin API, /health, /health/ready and /metrics until SIGINT or SIGTERM. No job is run.",
+    "worker": "Work on jobs until SIGINT, SIGTERM or SIGHUP.",
+    "run": "Work on jobs and answer the admin API, in one process, until SIGINT, SIGTERM or SIGHUP.",
+    "serve": "Answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or SIGHUP. No job is run.",
     "enqueue": "Enqueue a task: `oncue enqueue send_invoice order_id=42 --delay 10m`.",
     "jobs": "List jobs, newest first.",
     "job": "Show one job with all its attempts.",
