@@ -32,8 +32,8 @@ def refusal(name: str) -> InvalidJob:
     shell, address = shlex.quote(name), f"/api/admin/scheduled-jobs/{quote(name, safe='')}/trigger"
     return InvalidJob(
         "task",
-        f"{name!r} runs at most once for each slot of its schedule, so it cannot be enqueued. To run it now, in an extra "
-        f"slot: `oncue trigger {shell}`, `app.run_now({name!r})` or POST {address}. To claim one of its slots: "
+        f"{name!r} runs at most once for each slot of its schedule, so it cannot be enqueued. To run it now, in an "
+        f"extra slot: `oncue trigger {shell}`, `app.run_now({name!r})` or POST {address}. To claim one of its slots: "
         f"`oncue trigger {shell} --at INSTANT`, `app.trigger({name!r}, instant)` or the same POST with "
         '{"at": INSTANT}',
     )

@@ -52,7 +52,8 @@ class Looking(Application):
         if task is None or task.schedule is None:
             return ScheduleNotFound(f"there is no schedule {name!r:.200}")
         return ScheduleNotFound(
-            f"there is no schedule {name!r} yet: the application declares it, and the next worker that starts makes it so"
+            f"there is no schedule {name!r} yet: the application declares it, and the next worker that starts makes it "
+            "so"
         )
 
     async def revisions(self, name: str) -> list[Revision]:
