@@ -162,7 +162,7 @@ def test_durations_can_be_measured(oncue: Shell, sqlite_shop: str) -> None:
     found = oncue(*measured).json
     assert "add=measured, 2 times, " in found["simulated"]["durations"]
     assert "greet=3s" in found["simulated"]["durations"]
-    idle = "boom, greet, nap and stuck never ran: without a schedule, and without --arrivals."
+    idle = "boom, crawl, greet, nap and stuck never ran: without a schedule, and without --arrivals."
     assert found["notes"] == [idle, NOT_SIMULATED]
 
 
@@ -195,7 +195,7 @@ BAD = [
     (["--report", ""], "--report", "its name is empty"),
     (["--days", "0"], "--days", "is not in the range"),
     (["--nodes", "0"], "--nodes", "is not in the range"),
-    (["--concurrency", "0"], "--concurrency", "greater than or equal to 1"),
+    (["--concurrency", "0"], "--concurrency", "expected at least 1, not 0"),
     (["--start", "tomorrow"], "--start", "expected a date or an instant such as 2030-01-31"),
     (["--start", "1066-10-14"], "--start", "from 1970 to 2200"),
     (["--durations", "bake=long"], "--durations", "expected a duration such as 200ms"),
