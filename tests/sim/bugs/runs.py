@@ -112,12 +112,15 @@ def waiting_suspects(seed: int) -> list[Violation]:
 
 
 def one_death(seed: int) -> list[Violation]:
-    """A process dies in peace."""
+    """A process dies in peace. It was started between two looks of the others: its lease ends between two as well."""
     dice = Random(f"one death {seed}")
-    world = _cluster(seed)
-    _submit(world, 1.0, [[Act(seconds=30.0)] for _ in range(4)], options=ENDLESS)
+    world, (victim, *others) = World(seed), NODES
+    for name in others:
+        world.boot(name)
+    world.after(dice.uniform(0.2, 0.8), partial(world.boot, victim))
+    _submit(world, 1.5, [[Act(seconds=30.0)] for _ in range(12)], options=ENDLESS)
     world.run(12.0 + dice.uniform(0, 3))
-    _strike(world, CrashNode(0.5, dice.choice(NODES), 20.0))
+    _strike(world, CrashNode(0.5, victim, 20.0))
     return _recovered(world, 30.0)
 
 
