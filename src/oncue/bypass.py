@@ -6,7 +6,9 @@ declare the schedule (a stub of the task, an older version), the declaration tha
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
+from urllib.parse import quote
 
 from oncue.errors import InvalidJob
 from oncue.model import Declaration
@@ -27,9 +29,11 @@ def refuse_stored(task: str, declaration: Declaration | None) -> None:
 
 
 def refusal(name: str) -> InvalidJob:
+    shell, address = shlex.quote(name), f"/api/admin/scheduled-jobs/{quote(name, safe='')}/trigger"
     return InvalidJob(
         "task",
-        f"{name!r} runs at most once for each slot of its schedule, so it cannot be enqueued; run it now, in an extra "
-        f"slot, with `oncue trigger {name}` or `app.run_now({name!r})`, or claim one of its slots with `--at` or "
-        f"`app.trigger({name!r}, at)`",
+        f"{name!r} runs at most once for each slot of its schedule, so it cannot be enqueued. To run it now, in an "
+        f"extra slot: `oncue trigger {shell}`, `app.run_now({name!r})` or POST {address}. To claim one of its slots: "
+        f"`oncue trigger {shell} --at INSTANT`, `app.trigger({name!r}, instant)` or the same POST with "
+        '{"at": INSTANT}',
     )

@@ -32,9 +32,10 @@ def field(
     ge: float | None = None,
     le: float | None = None,
     max_length: int | None = None,
+    unit: str = "",
 ) -> Any:
-    """A field of a dataclass with the least and the most that it may be, or how long."""
-    bounds = {"ge": ge, "le": le, "max_length": max_length}
+    """A field of a dataclass with the least and the most that it may be, in which unit, or how long."""
+    bounds = {"ge": ge, "le": le, "max_length": max_length, "unit": unit}
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=bounds)
     return dataclasses.field(default=default, metadata=bounds)
@@ -51,16 +52,18 @@ def read(declared: dataclasses.Field[Any], hint: Any, value: Any) -> Any:
     return _within(reader(hint)(value), **declared.metadata)
 
 
-def _within(value: Any, ge: float | None = None, le: float | None = None, max_length: int | None = None) -> Any:
+def _within(
+    value: Any, ge: float | None = None, le: float | None = None, max_length: int | None = None, unit: str = ""
+) -> Any:
     """The same value, if its bounds allow it."""
     if value is None:
         return None
     if ge is not None and value < ge:
-        raise ValueError(f"input should be greater than or equal to {ge}")
+        raise ValueError(f"expected at least {ge:,}{unit}")
     if le is not None and value > le:
-        raise ValueError(f"input should be less than or equal to {le}")
+        raise ValueError(f"expected at most {le:,}{unit}")
     if max_length is not None and len(value) > max_length:
-        raise ValueError(f"string should have at most {max_length} characters")
+        raise ValueError(f"expected at most {max_length} characters")
     return value
 
 
@@ -97,19 +100,19 @@ def _noted(inner: Reader, note: Any) -> Reader:
 def _one_of(value: Any, known: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in known:
         *others, last = (repr(word) for word in known)
-        raise ValueError(f"input should be {', '.join(others)} or {last}")
+        raise ValueError(f"expected {', '.join(others)} or {last}")
     return value
 
 
 def _sequence(value: Any) -> list[Any] | tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError("input should be a list of names")
+        raise ValueError("expected a list of names")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("input should be a valid string")
+        raise ValueError("expected a text")
     return value
 
 
@@ -117,9 +120,9 @@ def _whole(value: Any) -> int:
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("input should be a valid integer") from None
+        raise ValueError("expected a whole number") from None
     if isinstance(value, bool) or (isinstance(value, float) and number != value):
-        raise ValueError("input should be a valid integer")
+        raise ValueError("expected a whole number")
     return number
 
 
@@ -127,13 +130,13 @@ def _number(value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError("input should be a valid number") from None
+        raise ValueError("expected a number") from None
 
 
 def _boolean(value: Any) -> bool:
     found = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | bool | int) else None
     if found is None:
-        raise ValueError("input should be a valid boolean, such as true or false")
+        raise ValueError("expected true or false")
     return found
 
 

@@ -85,12 +85,12 @@ class Settings:
     exclusive: bool = False
     http_addr: str | None = None
     http_header_timeout: Seconds = 10.0
-    http_body_timeout: Seconds = Field(30.0, le=30)
+    http_body_timeout: Seconds = Field(30.0, le=30, unit=" s")
     http_keep_alive: Seconds = 5.0
     http_connections: int = Field(500, ge=10, le=100_000)
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
-    lease: Annotated[Seconds, Field(ge=1)] = 15.0
+    lease: Annotated[Seconds, Field(ge=1, unit=" s")] = 15.0
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
     start_timeout: Annotated[float, Before(_seconds_or_none_at_all)] = 60.0
@@ -246,8 +246,10 @@ def _unknown(name: str, origins: Mapping[str, str]) -> str:
 
 
 def _complaint(problem: Problem, origins: Mapping[str, str]) -> str:
-    got = "" if problem.value is None else f" (got {problem.value!r})"
-    return f"{origins.get(problem.field, problem.field)}: {problem.message}{got}"
+    """Which field, what it expects, and what it got, unless the message has that already."""
+    got = f", not {problem.value!r}"
+    told = problem.value is None or got in problem.message
+    return f"{origins.get(problem.field, problem.field)}: {problem.message}{'' if told else got}"
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:

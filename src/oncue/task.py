@@ -172,7 +172,7 @@ class Task(Generic[P, R]):
         it commits, and never were if it rolls back. A task that declares a key of its own takes no other.
         """
         if key is not None and self.own_key is not None:
-            raise InvalidJob("key", f"expected none: the task {self.name} declares a key of its own, which holds")
+            raise InvalidJob("key", f"expected none: the task {self.name} declares a key of its own")
         if delay is not None and at is not None:
             raise InvalidJob("at", "give either `delay` or `at`, not both")
         call = Call(

@@ -52,9 +52,20 @@ def checked_own_key(key: Callable[..., str] | None, arguments: Arguments, task: 
     return TaskKey(key, arguments, task)
 
 
+def _parameters(function: Callable[..., str]) -> list[inspect.Parameter]:
+    """The parameters of a key's function. It is called with names, so each of them must be one that can be named."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:
+        raise ValueError(f"key: expected a function whose parameters are known, not {function!r}") from None
+    for parameter in parameters:
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
+            raise ValueError(f"key: expected parameters with the names of the task's own, not {parameter}")
+    return parameters
+
+
 def _checked_names(function: Callable[..., str], arguments: Arguments) -> frozenset[str]:
-    known = arguments.signature.parameters
-    parameters = inspect.signature(function).parameters.values()
+    known, parameters = arguments.signature.parameters, _parameters(function)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return frozenset(known)
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]

@@ -1,8 +1,8 @@
 """Text that others wrote, on its way to a terminal or a log: what would act on the reader's screen is shown instead.
 
 A key, an error or an argument may hold an escape sequence that clears a terminal, a carriage return that overwrites a
-line, or a bidi override that turns one around. Such a character is written as Python writes it (`\\x1b`). Whoever sends
-text out calls this where it leaves: `cli/output.py`, `cli/failures.py` and `logs.py`.
+line, or a bidi override that turns one around. Such a character is written as Python writes it (`\\x1b`). Text goes
+through this where it leaves: in `cli/output.py`, `cli/failures.py` and `logs.py`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.app.drivers import DRIVERS, Driver
 from tests.app.watching import Watcher
 
 Brief = Task[[], None]
-REFUSED = r"^task: 'brief' runs at most once .*`oncue trigger brief` or `app\.run_now\('brief'\)`"
+REFUSED = r"^task: 'brief' runs at most once .*`oncue trigger brief`, `app\.run_now\('brief'\)` or POST .*--at INSTANT"
 SELDOM = cron("0 0 1 1 *")
 
 

@@ -100,6 +100,9 @@ def test_a_key_is_a_function_of_the_tasks_own_arguments(app: Oncue) -> None:
     for key, complaint in (
         ("text", "key: expected a plain function"),
         (lambda m: "k", r"key: expected parameters that the task has too \(n, slot\), not m"),
+        (lambda *n: "k", r"key: expected parameters with the names of the task's own, not \*n"),
+        (lambda n, /: "k", "key: expected parameters with the names of the task's own, not n"),
+        (str, "key: expected a function whose parameters are known, not <class 'str'>"),
     ):
         with pytest.raises(ValueError, match=complaint):
             app.task(key=key)(work)  # type: ignore[call-overload]
@@ -120,7 +123,7 @@ async def test_a_slot_whose_key_is_held_is_skipped_with_the_job_in_the_way(
     (slot,) = await fired_at(app, "hourly")
     assert (slot.verdict, slot.reason, slot.blocked_by, slot.job_id) == ("skipped", "key_held", receipt.id, None)
     (told, *_) = (await app.explain_slot("hourly", slot.scheduled_for)).remarks
-    assert f"another unfinished job had the key of its job: job {receipt.id}" in told.text
+    assert f"the key of its job was held by the unfinished job {receipt.id}, which is scheduled now" in told.text
     await app.cancel(receipt.id)
     (slot,) = await fired_at(app, "hourly")
     assert slot.verdict == "fired"
@@ -151,7 +154,7 @@ async def test_by_hand_a_held_key_is_a_conflict_and_takes_no_slot(app: Oncue, cr
         app.trigger("hourly", past),
         app.backfill("hourly", past, past + timedelta(hours=1)),
     ):
-        with pytest.raises(Conflict, match=f"key 'community:7', and job {receipt.id} has it") as refused:
+        with pytest.raises(Conflict, match=f"job {receipt.id} is not finished and has the key") as refused:
             await attempt
         assert refused.value.job_id == receipt.id
     assert await app.latest_slots("hourly") == []

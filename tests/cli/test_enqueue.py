@@ -55,7 +55,8 @@ def test_a_tasks_own_key_holds(oncue: Shell, shop: str) -> None:
     oncue("schedules", "add", "hourly", "@hourly", "crawl", "subreddit_id=7", "--max-retries", "10")
     shown = oncue("schedules", "show", "hourly", "--json").json
     assert (shown["key"], shown["max_retries"]) == ("community:7", 10)
-    assert "job 1 has it" in oncue("trigger", "hourly").err
+    told = "job 1 is not finished and has the key 'community:7', which the jobs of schedule 'hourly' share"
+    assert told in oncue("trigger", "hourly").err
 
 
 @pytest.mark.contract("QUE-11")

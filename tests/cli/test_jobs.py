@@ -52,6 +52,16 @@ def test_empty_listings_are_friendly(oncue: Shell, shop: str) -> None:
         assert oncue(listing, "--json").json == []
 
 
+def test_a_listing_shows_large_arguments_if_asked(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "greet", f"name={'x' * 3000}")
+    (short,), (whole,) = oncue("jobs", "--json").json, oncue("jobs", "--json", "--whole").json
+    assert (short["args"], set(short["shortened"])) == ({}, {"args"})
+    assert (whole["args"], whole["shortened"]) == ({"name": "x" * 3000}, {})
+    assert "(3,011 bytes)" in oncue("jobs").out
+    refused = oncue("jobs", "--whole")
+    assert (refused.code, "--whole: expected --json too" in refused.err) == (2, True)
+
+
 def test_listing(oncue: Shell, shop: str) -> None:
     for number in range(3):
         assert oncue("enqueue", "add", f"a={number}").code == 0

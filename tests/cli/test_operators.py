@@ -106,8 +106,8 @@ def test_a_queue_that_nobody_uses_is_remarked_upon(oncue: Shell, sqlite_shop: st
     assert oncue("queues", "pause", "default").err == "", "a task of the application has it"
     strange = oncue("queues", "pause", "nosuch", "--json")
     assert (strange.code, strange.json) == (0, {"name": "nosuch", "paused": True})
-    assert strange.err == "oncue: nobody uses a queue 'nosuch' so far: no job, node, task or schedule names it\n"
-    assert "nobody uses a queue 'other'" in oncue("queues", "limit", "other", "--node", "1").err
+    assert strange.err == "oncue: queue 'nosuch' is not used so far: no job, node, task or schedule names it\n"
+    assert "queue 'other' is not used" in oncue("queues", "limit", "other", "--node", "1").err
 
     async def serve(app: Oncue) -> None:
         connected = await app.connected()

@@ -207,9 +207,10 @@ def test_one_that_code_no_longer_declares_says_so(oncue: Shell, diary: str) -> N
 
 def test_one_that_no_worker_has_made_yet_is_told_apart(oncue: Shell, diary: str) -> None:
     oncue("migrate")
-    answer = oncue("schedules", "show", "nightly")
-    assert answer.code == 3
-    assert "the application declares it, and the next worker that starts makes it so" in answer.err
+    for command in (["schedules", "show"], ["trigger"], ["explain"], ["audit"], ["schedules", "disable"]):
+        answer = oncue(*command, "nightly")
+        assert answer.code == 3
+        assert "the application declares it, and the next worker that starts makes it so" in answer.err, command
 
 
 def test_showing_one_with_its_last_slots(oncue: Shell, diary: str) -> None:

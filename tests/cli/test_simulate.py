@@ -195,7 +195,7 @@ BAD = [
     (["--report", ""], "--report", "its name is empty"),
     (["--days", "0"], "--days", "is not in the range"),
     (["--nodes", "0"], "--nodes", "is not in the range"),
-    (["--concurrency", "0"], "--concurrency", "greater than or equal to 1"),
+    (["--concurrency", "0"], "--concurrency", "expected at least 1, not 0"),
     (["--start", "tomorrow"], "--start", "expected a date or an instant such as 2030-01-31"),
     (["--start", "1066-10-14"], "--start", "from 1970 to 2200"),
     (["--durations", "bake=long"], "--durations", "expected a duration such as 200ms"),

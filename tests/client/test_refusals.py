@@ -55,7 +55,7 @@ def test_refusals_are_those_of_the_python_api(client: Client) -> None:
     assert refused(InvalidJob, client.enqueue, "add", {"a": 1}, at=datetime(2040, 1, 1)).field == "at"
     assert refused(InvalidJob, client.enqueue, "add", {"a": 1}, idempotency_key="a b").field == "idempotency_key"
     error = refused(InvalidJob, client.enqueue, "add", {"a": 1}, priority=500)
-    assert (error.field, str(error)) == ("priority", "priority: expected less than or equal to 100, not 500")
+    assert (error.field, str(error)) == ("priority", "priority: expected at most 100, not 500")
     assert error.__notes__ == ["POST /api/admin/jobs was answered with 422"]
     rows = [NewJob("add", {"a": 1}), NewJob("add", {"a": 1}, priority=-1, max_retries=-1)]
     error = refused(InvalidJob, client.enqueue_many, rows)

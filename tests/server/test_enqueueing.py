@@ -321,6 +321,7 @@ async def test_a_task_that_keeps_to_its_slots_is_refused(
         (error,) = reply.json()["errors"]
         assert error["field"] == place
         assert "`oncue trigger brief`" in error["message"]
+        assert "POST /api/admin/scheduled-jobs/brief/trigger" in error["message"]
     assert await api.app.jobs() == []
     triggered = await api("POST", "/api/admin/scheduled-jobs/brief/trigger")
     assert triggered.status_code == 201

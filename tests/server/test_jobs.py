@@ -257,6 +257,8 @@ async def test_a_listing_leaves_large_arguments_out_unless_it_is_asked_for_them(
     assert (short["args"], short["shortened"]) == ({}, {"args": len(json.dumps({"text": LARGE}))})
     whole = (await api.get("/api/admin/jobs", params={"whole": "true"}))["jobs"][1]
     assert (whole["args"], whole["shortened"]) == ({"text": LARGE}, {})
+    refused = await api("GET", "/api/admin/jobs?whole=maybe")
+    assert refused.json()["detail"] == "whole: expected true or false, not 'maybe'"
     assert (await api.get(f"/api/admin/jobs/{large}"))["args"] == {"text": LARGE}
 
 

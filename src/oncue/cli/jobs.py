@@ -52,6 +52,8 @@ def list_jobs(
     database_url: DatabaseOption = None,
 ) -> None:
     """List jobs, newest first."""
+    if whole and not as_json:
+        raise typer.BadParameter("expected --json too: a table has no room for large fields", param_hint="--whole")
     states, found = values.states(status or []), find(app, database_url=database_url)
 
     async def work() -> tuple[list[Job], datetime]:

@@ -146,7 +146,7 @@ async def _is_used(app: Oncue, name: str) -> bool:
 
 def _warn_unused(name: str, used: bool) -> None:
     if not used:
-        failures.say(f"nobody uses a queue {name!r} so far: no job, node, task or schedule names it")
+        failures.say(f"queue {name!r} is not used so far: no job, node, task or schedule names it")
 
 
 def register(cli: typer.Typer) -> None:

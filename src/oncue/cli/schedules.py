@@ -134,7 +134,7 @@ def show_schedule(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, list[Revision], list[Slot], datetime]:
-        schedule = await _known(found, name)
+        schedule = await found.schedule(name)
         revisions, last = await found.revisions(name), await found.latest_slots(name, count)
         return schedule, revisions, last, (await found.connected()).now()
 
@@ -150,19 +150,6 @@ def show_schedule(
         output.show(slots.table(slots.told(last), schedule.tz))
     else:
         output.show("None of its slots has come yet.")
-
-
-async def _known(app: Oncue, name: str) -> Schedule:
-    """The schedule. One that only code knows of so far is told apart from one that nobody knows."""
-    try:
-        return await app.schedule(name)
-    except ScheduleNotFound:
-        if name in app.tasks and app.tasks[name].schedule is not None:
-            raise ScheduleNotFound(
-                f"there is no schedule {name!r} yet: the application declares it, and the next worker that starts "
-                "makes it so"
-            ) from None
-        raise
 
 
 def _lines(schedule: Schedule, now: datetime) -> list[tuple[str, Any]]:
@@ -286,7 +273,7 @@ def edit_schedule(
     keeps_args = not pairs and args is None
 
     async def work() -> tuple[Schedule, Schedule]:
-        before = await _known(found, name)
+        before = await found.schedule(name)
         target = found.find(task or before.task)
         given = {**(json.loads(before.args) if args is None else {}), **typed}
         after = await found.change_schedule(
@@ -373,7 +360,7 @@ def _toggled(name: str, enabled: bool, app: str | None, database_url: str | None
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, Schedule]:
-        before = await _known(found, name)
+        before = await found.schedule(name)
         return before, await found.toggle_schedule(name, enabled, changed_by=actor())
 
     return ask(found, work)
@@ -391,7 +378,7 @@ def remove_schedule(
     found = find(app, database_url=database_url)
 
     async def work() -> None:
-        await _known(found, name)
+        await found.schedule(name)
         await found.delete_schedule(name, changed_by=actor())
 
     ask(found, work)

@@ -31,12 +31,12 @@ def serve(
     app: AppOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """Answer the admin API, /health, /health/ready and /metrics until a signal says stop. No job is run.
+    """Answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or SIGHUP. No job is run.
 
-    On a loopback address the API is open until a token is made (`oncue token create`); on any other, and from then on,
-    everything but /health needs one. Over HTTP only tasks of --app can be enqueued. It starts without its database, and
-    is not ready until that answers. After SIGINT, SIGTERM or SIGHUP the exit code is 0; a second signal stops at once,
-    with 130, 143 or 129.
+    On a loopback address the API is open until a token is made (`oncue token create`); /health/ready and /metrics stay
+    open there. On any other address everything but /health needs a token. Over HTTP only tasks of --app can be
+    enqueued. The server starts without its database, and is not ready until the database answers. After the first
+    signal the exit code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).
     """  # fmt: skip
     found = find(
         app, may_create=True, database_url=database_url, http_addr=None if http == BARE else http,

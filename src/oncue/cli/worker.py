@@ -92,7 +92,7 @@ def work(
     """Work on jobs until SIGINT, SIGTERM or SIGHUP.
 
     Then no more is claimed, what runs may finish within the drain time, the rest is given back uncharged, and the exit
-    code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129.
+    code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).
     """  # fmt: skip
     begin(
         app, http, name, with_api=False, database_url=database_url, queues=queues, concurrency=concurrency,

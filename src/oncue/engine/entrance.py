@@ -40,7 +40,7 @@ class Door:
         opened(True)
 
     def remove(self, job_id: int, claim_no: int) -> list[Claim]:
-        """Withdraw a claim, if it waits here. Whoever does says what becomes of it."""
+        """Withdraw a claim, if it waits here. The caller says what becomes of it."""
         found = self._waiting.pop((job_id, claim_no), None)
         if found is None:
             return []

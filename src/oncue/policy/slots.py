@@ -10,7 +10,7 @@ decided at once, and the cursor moves. Usually that is one slot, and it fires. A
 
 A slot is stale when its grace is over. One that would fire while as many of the schedule's jobs are unfinished as
 `max_instances` allows is skipped, with the job in the way; so is one whose job would have a key that another unfinished
-job has. Slots that somebody decided by hand stay as they are. Runs of slots that did not fire are told as one row, so
+job has. Slots that were decided by hand stay as they are. Runs of slots that did not fire are told as one row, so
 that an outage costs one row however long it was.
 
 At most `MOST` slots get a row of their own in one step; what is cut is picked up by the next.

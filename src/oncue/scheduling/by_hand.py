@@ -204,8 +204,8 @@ async def _refuse_held(store: Store, schedule: Schedule) -> None:
     wanted = JobFilter(tuple(UNFINISHED), task=schedule.task, key=schedule.key, limit=1)
     for holder in await store.jobs(wanted):
         raise Conflict(
-            f"the jobs of schedule {schedule.name!r} have the key {schedule.key!r}, and job {holder.id} has it, "
-            "which is not finished: no slot was taken",
+            f"job {holder.id} is not finished and has the key {schedule.key!r}, which the jobs of schedule "
+            f"{schedule.name!r} share: no slot was taken",
             holder.id,
         )
 

@@ -36,15 +36,25 @@ class Looking(Application):
         """One schedule. Raises ScheduleNotFound."""
         found = await self._any(name)
         if found.deleted_at is not None:
-            raise ScheduleNotFound(f"there is no schedule {name!r}")
+            raise self.no_schedule(name)
         return found
 
     async def _any(self, name: str) -> Schedule:
         """One schedule, a deleted one too: its ledger is still there."""
         found = await (await self.connected()).store.schedule(name)
         if found is None:
-            raise ScheduleNotFound(f"there is no schedule {name!r}")
+            raise self.no_schedule(name)
         return found
+
+    def no_schedule(self, name: str) -> ScheduleNotFound:
+        """The error for a name that no schedule has. A schedule that only the code knows so far is told apart."""
+        task = self.tasks.get(name)
+        if task is None or task.schedule is None:
+            return ScheduleNotFound(f"there is no schedule {name!r:.200}")
+        return ScheduleNotFound(
+            f"there is no schedule {name!r} yet: the application declares it, and the next worker that starts makes it "
+            "so"
+        )
 
     async def revisions(self, name: str) -> list[Revision]:
         """Everything that a schedule has been, oldest first; of a deleted one too."""

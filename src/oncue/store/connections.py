@@ -90,7 +90,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _limits(timeout: float) -> dict[str, str]:
-    """The limits of a session of ours. Whoever waits for an answer for `timeout` is to hear of a lock before that."""
+    """The limits of a session of ours. A caller that waits for `timeout` hears of a lock before that."""
     lock = min(LOCK_SECONDS, timeout / 2)
     return {
         "lock_timeout": f"{round(lock * 1000)}ms",

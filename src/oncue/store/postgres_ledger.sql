@@ -292,7 +292,7 @@ update oncue_slots s
  where s.job_id = any(array(select job_id from told)) and s.job_id is not null and s.outcome is null
 
 -- name: prune_slots
--- Whoever has read the schedule before must read it again: it cannot see any more which slots were decided. Rows that
+-- A process that has read the schedule before must read it again: it cannot see which slots were decided. Rows that
 -- another session holds wait for the next pass.
 with old as materialized (
     select ctid as place, schedule_id from oncue_slots

@@ -260,7 +260,7 @@ async def test_a_community_has_one_unfinished_crawl_by_any_way_in(kit: Kit, here
     assert not (await jobs.request(number)).created
     assert not any(receipt.created for receipt in await jobs.crawl.aenqueue_many([number, number]))
     await jobs.app.create_schedule("now", "@every 1s", jobs.crawl, {"subreddit_id": number})
-    with pytest.raises(Conflict, match=f"job {stands.id} has it"):
+    with pytest.raises(Conflict, match=f"job {stands.id} is not finished and has the key"):
         await jobs.app.run_now("now")
     with pytest.raises(InvalidJob, match="key: expected none"):
         jobs.crawl.using(key="another")

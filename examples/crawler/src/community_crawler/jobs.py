@@ -1,4 +1,4 @@
-"""The tasks. A community has at most one unfinished crawl: the task's own key, whoever asks for it and in whatever way.
+"""The tasks. A community has at most one unfinished crawl, by every way in: the task declares its own key.
 
 | who asks | priority |
 | --- | --- |

@@ -135,7 +135,7 @@ def _skipped(told: _Row) -> Remark:
         return Remark("skipped", text)
     state = "" if told.in_the_way is None else f", which is {told.in_the_way.state} now"
     if told.row.reason == KEY_HELD:
-        text = f"was skipped{told.extent}: another unfinished job had the key of its job: job {job}{state}"
+        text = f"was skipped{told.extent}: the key of its job was held by the unfinished job {job}{state}"
         return Remark("skipped", text, f"`oncue explain {job}`")
     return Remark("skipped", f"{text}, job {job} among them{state}", f"`oncue explain {job}`")
 

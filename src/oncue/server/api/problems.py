@@ -196,6 +196,9 @@ def away(why: str) -> Problem:
 
 LONGEST_INPUT = 60
 OURS = {
+    "Input should be greater than or equal to ": "expected at least ",
+    "Input should be less than or equal to ": "expected at most ",
+    "Input should be a valid boolean": "expected true or false",
     "Input should be ": "expected ",
     "String should have ": "expected a text of ",
     "String should match ": "expected a text that matches ",

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import Path
 
-from oncue.errors import JobNotFound, ScheduleNotFound
+from oncue.errors import JobNotFound
 from oncue.model import Schedule
 from oncue.server.api.models.base import LARGEST_ID
 
@@ -35,7 +35,7 @@ async def schedule_named(app: Oncue, text: str, *, deleted: bool = False) -> Sch
     store = (await app.connected()).store
     found = await (store.schedule_by_id(int(text)) if _is_number(text) else store.schedule(text))
     if found is None or (found.deleted_at is not None and not deleted):
-        raise ScheduleNotFound(f"there is no schedule {text!r:.200}")
+        raise app.no_schedule(text)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Suspicion: a death is charged to those that had begun, in ever smaller company, and no innocent pays for it."""
+"""Suspicion: a death counts against the jobs that had begun, and no other job fails for it."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _rescue(evidence: Evidence, story: JobStory, turn: Turn, claim: Event, chang
 
 @promise("a death is charged to those that had begun")
 def _charges(evidence: Evidence) -> Iterator[Broken]:
-    """To each of them, and to no other whose process had died before: of these it is known whether they had begun."""
+    """It counts against each of them, and against no job with crashes that had not begun."""
     for story in evidence.jobs.values():
         for turn in story.turns.values():
             for change in turn.changes:

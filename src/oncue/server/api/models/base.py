@@ -114,9 +114,9 @@ class ProblemDocument(BaseModel):
                     "type": "/problems/invalid-field",
                     "title": "A field is not as expected",
                     "status": 422,
-                    "detail": "priority: expected less than or equal to 100, not 500",
+                    "detail": "priority: expected at most 100, not 500",
                     "instance": "/api/admin/jobs/7/priority",
-                    "errors": [{"field": "priority", "message": "expected less than or equal to 100, not 500"}],
+                    "errors": [{"field": "priority", "message": "expected at most 100, not 500"}],
                 }
             ]
         }
