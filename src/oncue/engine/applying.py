@@ -1,4 +1,4 @@
-"""Writes the changes of a pass. One that cannot be written does not keep the others from it: the database refuses it,
+"""Writes the changes of a pass. A change that cannot be written does not stop the others: the database refuses it,
 or another session holds its row."""
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ from oncue.engine.attempt import Attempt, Handler
 from oncue.engine.children import Child, Children
 from oncue.engine.clones import end_clone
 from oncue.engine.context import current
-from oncue.engine.entrance import Door
 from oncue.engine.line import PROCESSES, Line
 from oncue.engine.messages import Begun, News, Setup, Work
 from oncue.engine.outcomes import SUCCESS, Limits, failure, kept
+from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, Succeeded, TimedOut
 from oncue.policy import options
@@ -66,7 +66,7 @@ class Executor:
         processes: int = 1,
         setup: Setup | None = None,
         may_start: Callable[[], bool] = lambda: True,
-        entrance: Door | None = None,
+        starts: PendingStarts | None = None,
     ) -> None:
         if children.in_child:
             raise RuntimeError(
@@ -85,7 +85,7 @@ class Executor:
         self._look_at = float("-inf")
         self._line = Line(frozenset(name for name, handler in handlers.items() if handler.process))
         self._limited = self._line.allowed
-        self._entrance = Door() if entrance is None else entrance
+        self._starts = PendingStarts() if starts is None else starts
         self._processes = processes
         self._children = Children(processes, setup or Setup())
         if any(handler.process for handler in handlers.values()):
@@ -114,7 +114,7 @@ class Executor:
 
     @property
     def waiting(self) -> int:
-        return self._line.length + len(self._entrance)
+        return self._line.length + len(self._starts)
 
     def submit(self, claims: list[Claim]) -> None:
         if not claims:
@@ -127,7 +127,7 @@ class Executor:
     def claims(self) -> list[tuple[int, int]]:
         """The (job, claim_no) of everything that runs or waits here and was not given up."""
         running = [place for place, attempt in self._running.items() if not attempt.reported]
-        return running + [(claim.id, claim.claim_no) for claim in (*self._entrance, *self._line)]
+        return running + [(claim.id, claim.claim_no) for claim in (*self._starts, *self._line)]
 
     def allow(self, queue: str, most: int | None) -> None:
         """From now on at most so many attempts of this queue run here at once; None for no limit.
@@ -141,7 +141,7 @@ class Executor:
         """How many attempts of a queue have a seat, those included that were given up and have not ended."""
         counted = self._line.running_in(queue)
         if counted is None:
-            seated = (*(attempt.claim for attempt in self._running.values()), *self._entrance)
+            seated = (*(attempt.claim for attempt in self._running.values()), *self._starts)
             return sum(claim.queue == queue for claim in seated)
         return counted
 
@@ -211,11 +211,11 @@ class Executor:
         self._note_idle()
 
     def _removed(self, job_id: int, claim_no: int) -> list[Claim]:
-        return self._line.remove(job_id, claim_no) or self._entrance.remove(job_id, claim_no)
+        return self._line.remove(job_id, claim_no) or self._starts.remove(job_id, claim_no)
 
     def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
         """Give back what has not started: everything, or what was claimed too long ago."""
-        for claim in (*self._line.drop(claimed_before), *self._entrance.drop(claimed_before)):
+        for claim in (*self._line.drop(claimed_before), *self._starts.drop(claimed_before)):
             self._give_back(claim, cause)
         self._note_idle()
 
@@ -235,7 +235,7 @@ class Executor:
     def close(self) -> None:
         self._closed = True
         self._line.drop()  # a seat that is stopped must not take the next one
-        self._entrance.drop()
+        self._starts.drop()
         for seat in tuple(self._seats):
             seat.cancel()
         self._children.close()
@@ -311,7 +311,7 @@ class Executor:
             if claim is None:
                 return
             if claim.crashes:
-                if not await self._is_let_in(claim):
+                if not await self._may_begin(claim):
                     return
                 now = self._clock.monotonic()
             attempt = self._begin(claim, now)
@@ -328,11 +328,11 @@ class Executor:
                 await asyncio.sleep(0)
                 now = self._clock.monotonic()
 
-    async def _is_let_in(self, claim: Claim) -> bool:
+    async def _may_begin(self, claim: Claim) -> bool:
         """Wait in this seat until a job may begin whose process died before. The lease may end meanwhile."""
-        opened: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
-        self._entrance.knock(claim, lambda may: None if opened.done() else opened.set_result(may))
-        may = await opened
+        answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        self._starts.request(claim, lambda may: None if answer.done() else answer.set_result(may))
+        may = await answer
         if may and self._may_start():
             return True
         if may is not None:

@@ -2,7 +2,7 @@
 
     membership, recovery, exclusivity, timekeeper    in a thread of their own, on a store of their own
     claimer, executor, settler                       the hot path
-    entrance                                         where those wait that may have killed their process
+    recorded_starts                                  where jobs wait that may have killed their process
     seating                                          how many jobs of limited queues may run here
     holdings                                         this node's books against the database's
     leadership                                       who leads
@@ -30,7 +30,6 @@ from oncue.engine.applying import listed
 from oncue.engine.attempt import Handler
 from oncue.engine.backfilling import Backfilling
 from oncue.engine.counting import DepthGauge, Folding, Sampling
-from oncue.engine.entrance import Door, Entrance
 from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.executor import Executor
 from oncue.engine.expiry import Expiry
@@ -39,6 +38,7 @@ from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
 from oncue.engine.messages import Setup
 from oncue.engine.outcomes import Limits
+from oncue.engine.pending_starts import PendingStarts, RecordedStarts
 from oncue.engine.pruning import Pruning
 from oncue.engine.recovery import Recovery
 from oncue.engine.rescue import Rescue
@@ -97,7 +97,7 @@ class Runs(Seats, Room, Attempts, Service, Protocol):
     def close(self) -> None: ...
 
 
-ExecutorFactory = Callable[[Callable[[Ended], None], Door], Runs]
+ExecutorFactory = Callable[[Callable[[Ended], None], PendingStarts], Runs]
 
 
 class WorkerNode:
@@ -121,8 +121,8 @@ class WorkerNode:
         self._lapses = self._abandoned = 0
         self._on_lapse = lapsed or self.abandon
         self.hands = Hands()
-        self.entrance = Entrance(store, clock, lambda: self.executor.running, poll=pace.poll)
-        self.executor = make_executor(self._ended, self.entrance)
+        self.starts = RecordedStarts(store, clock, lambda: self.executor.running, poll=pace.poll)
+        self.executor = make_executor(self._ended, self.starts)
         self.membership = Membership(
             beat_store, node, clock, telemetry, self._lapsed,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
@@ -157,7 +157,7 @@ class WorkerNode:
         self.scheduler.fired.listen(self.claimer.signal.set)
         self.heart: list[Service] = [self.membership, self.recovery, self.exclusivity]
         self.hot_path: list[Service] = [
-            self.seating, self.claimer, self.entrance, self.executor, self.settler, self.holdings,
+            self.seating, self.claimer, self.starts, self.executor, self.settler, self.holdings,
         ]  # fmt: skip
         self.upkeep: list[Service] = [
             Rescue(store, dice, telemetry, self.membership, interval=pace.lease / 3, grace=pace.lease),
@@ -205,7 +205,7 @@ class WorkerNode:
 
     def _ended(self, ended: Ended) -> None:
         self.hands.end(ended)
-        self.entrance.look()
+        self.starts.look()
         if self.claimer.more:
             self.claimer.signal.set()
 
@@ -266,7 +266,7 @@ class WorkerProcess:
             executor.release_waiting("shutdown")
             executor.release_running("shutdown")
             await _within(3.0, executor.idle())
-        # The lease is kept meanwhile, so that nobody takes for lost what is done and cannot be written yet.
+        # The lease is kept meanwhile: no node rescues a job that is done and whose outcome cannot be written yet.
         left = timeout - (self._clock.monotonic() - began)
         if not await _within(max(left, SETTLE_SECONDS), self._settled()):
             self._report_unwritten()
@@ -321,7 +321,7 @@ def handlers_executor(
     may_start: Callable[[], bool] = lambda: True,
 ) -> ExecutorFactory:
     """The executor of production."""
-    return lambda ended, entrance: Executor(
+    return lambda ended, starts: Executor(
         handlers, clock, telemetry, concurrency, limits, ended,
-        processes=processes, setup=setup, may_start=may_start, entrance=entrance,
+        processes=processes, setup=setup, may_start=may_start, starts=starts,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Connections that keep nobody else out: each has little time for its next bytes, and there are only so many of them.
+"""Connections that leave room for others: each has little time for its next bytes, and there are only so many of them.
 
 uvicorn waits for ever for the rest of a request. Here the head of a request must be complete within one time-out, its
 body within another, however the bytes trickle in, and an answer must be taken off within the latter. When there are too

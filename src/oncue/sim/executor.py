@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from oncue.clock import Clock
 from oncue.control import Progress
-from oncue.engine.entrance import Door
 from oncue.engine.line import PROCESSES, Line
+from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Signal
 from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, TimedOut
 from oncue.policy import options
@@ -53,7 +53,7 @@ class ScriptedExecutor:
         in_processes: Collection[str] = (),
         processes: int = 1,
         may_start: Callable[[], bool] = lambda: True,
-        entrance: Door | None = None,
+        starts: PendingStarts | None = None,
     ) -> None:
         self.signal = Signal()
         self.concurrency = concurrency
@@ -69,7 +69,7 @@ class ScriptedExecutor:
         self._ended = ended
         self._may_start = may_start
         self._line = Line(in_processes)
-        self._entrance = Door() if entrance is None else entrance
+        self._starts = PendingStarts() if starts is None else starts
         self._processes = processes if in_processes else concurrency
         if in_processes:
             self._line.allow(PROCESSES, processes, 0)
@@ -87,7 +87,7 @@ class ScriptedExecutor:
 
     @property
     def waiting(self) -> int:
-        return self._line.length + len(self._entrance)
+        return self._line.length + len(self._starts)
 
     def submit(self, claims: list[Claim]) -> None:
         self._line.waiting.extend(claims)
@@ -95,14 +95,14 @@ class ScriptedExecutor:
 
     def claims(self) -> list[tuple[int, int]]:
         running = [place for place, attempt in self._running.items() if not attempt.reported]
-        return running + [(claim.id, claim.claim_no) for claim in (*self._entrance, *self._line)]
+        return running + [(claim.id, claim.claim_no) for claim in (*self._starts, *self._line)]
 
     def allow(self, queue: str, most: int | None) -> None:
         self._line.allow(queue, most, self.running_in(queue))
         self._fill_seats()
 
     def running_in(self, queue: str) -> int:
-        seated = (*(attempt.claim for attempt in self._running.values()), *self._entrance)
+        seated = (*(attempt.claim for attempt in self._running.values()), *self._starts)
         return sum(claim.queue == queue for claim in seated)
 
     def held_in(self, queue: str) -> int:
@@ -149,10 +149,10 @@ class ScriptedExecutor:
             self._tell(claim, Released(cause), None)
 
     def _removed(self, job_id: int, claim_no: int) -> list[Claim]:
-        return self._line.remove(job_id, claim_no) or self._entrance.remove(job_id, claim_no)
+        return self._line.remove(job_id, claim_no) or self._starts.remove(job_id, claim_no)
 
     def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
-        for claim in (*self._line.drop(claimed_before), *self._entrance.drop(claimed_before)):
+        for claim in (*self._line.drop(claimed_before), *self._starts.drop(claimed_before)):
             self._tell(claim, Released(cause), None)
 
     def release_running(self, cause: str) -> None:
@@ -177,15 +177,15 @@ class ScriptedExecutor:
             self.release_waiting("lease_lost")
         while self._free > 0 and (claim := self._line.take()) is not None:
             if claim.crashes:
-                self._entrance.knock(claim, lambda may, claim=claim: self._opened(claim, may))  # type: ignore[misc]
+                self._starts.request(claim, lambda may, claim=claim: self._answered(claim, may))  # type: ignore[misc]
             else:
                 self._start(claim)
 
     @property
     def _free(self) -> int:
-        return self.concurrency - len(self._running) - len(self._entrance)
+        return self.concurrency - len(self._running) - len(self._starts)
 
-    def _opened(self, claim: Claim, may: bool | None) -> None:
+    def _answered(self, claim: Claim, may: bool | None) -> None:
         if may and self._may_start():
             self._start(claim)
             return

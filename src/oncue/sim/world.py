@@ -17,8 +17,8 @@ from uuid import UUID
 
 from oncue import identity
 from oncue.clock import Clock, DatabaseClock, VirtualClock
-from oncue.engine.entrance import Door
 from oncue.engine.node import Pace, WorkerNode
+from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Service
 from oncue.engine.timekeeper import Timekeeper
 from oncue.errors import OncueError
@@ -152,12 +152,12 @@ class World:
             lambda _, __, told: self.history.add(label, "start", **start_event(told["claim"])), "job.start"
         )
 
-        def executor(ended: Callable[[Ended], None], entrance: Door) -> ScriptedExecutor:
+        def executor(ended: Callable[[Ended], None], starts: PendingStarts) -> ScriptedExecutor:
             return ScriptedExecutor(
                 clock, self.history, label, telemetry, self._concurrency, self._script,
                 lambda delay, action: self.driver.later_on(member, delay, action), lambda: self._die(name), ended,
                 in_processes=self.crew.in_processes, processes=self.crew.processes,
-                may_start=lambda: worker.may_start(), entrance=entrance,
+                may_start=lambda: worker.may_start(), starts=starts,
             )  # fmt: skip
 
         def lapsed(why: str) -> None:

@@ -31,7 +31,7 @@ IDLE_SECONDS = 15.0
 """How long a transaction may do nothing. There is none but a migration's; and a process may stand still there."""
 
 GONE_SECONDS = 1.0
-"""How often PostgreSQL looks whether whoever asked is still there: a statement that was given up does not run on."""
+"""How often PostgreSQL checks that its client is still there: a statement that a client gave up does not run on."""
 CHECK_GONE = "client_connection_check_interval"
 
 _log = logging.getLogger("oncue.store")

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from oncue.engine import worker
-from oncue.engine.entrance import Door, Entrance
+from oncue.engine.pending_starts import PendingStarts, RecordedStarts
 from oncue.engine.rescue import Rescue
 from oncue.engine.worker import Hands
 from oncue.model import Batch, Change, Failed, Lost, Receipt, Released
@@ -89,7 +89,7 @@ def suspects_together(patch: Patch) -> None:
     caught_by="alone means alone",
 )
 def alone_in_company(patch: Patch) -> None:
-    patch.replace(Entrance, "_ready", lambda self: list(self))
+    patch.replace(RecordedStarts, "_ready", lambda self: list(self))
     patch.replace(Hands, "closed", False)
 
 
@@ -100,7 +100,7 @@ def alone_in_company(patch: Patch) -> None:
     caught_by="what may have killed its process begins on record",
 )
 def begun_off_the_record(patch: Patch) -> None:
-    patch.replace(Entrance, "knock", Door.knock)
+    patch.replace(RecordedStarts, "request", PendingStarts.request)
 
 
 @bug(

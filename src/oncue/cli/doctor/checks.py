@@ -162,7 +162,7 @@ def sqlite_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Ch
 
 
 def session_limits(role: str, lock: int, idle: int) -> Check:
-    """Behind a pooler nobody but the role can say for how long a session waits. In milliseconds; 0: for ever."""
+    """Behind a pooler only the role can say for how long a session waits. In milliseconds; 0: for ever."""
     wanted = {"lock_timeout": (lock, LOCK_SECONDS), "idle_in_transaction_session_timeout": (idle, IDLE_SECONDS)}
     missing = {name: seconds for name, (found, seconds) in wanted.items() if found == 0}
     if not missing:
