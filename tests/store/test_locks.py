@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from oncue.control import Limits, Note, Progress
 from oncue.errors import RowLocked, StoreUnavailable
-from oncue.model import Decided, Revised, Started
+from oncue.model import Decided, Revised, Schedule, Started, Step
 from oncue.policy import lifecycle
 from oncue.store import PostgresStore, connections, postgres_batches
 from tests.middleman import CHUNK, End, Middleman
@@ -114,29 +114,73 @@ async def test_slots_are_decided_past_a_schedule_that_is_held(store: PostgresSto
     assert [len(await all_slots(store, schedule)) for schedule in schedules] == [1, 1, 1]
 
 
-@pytest.mark.contract("QUE-3")
-async def test_slots_are_decided_past_one_whose_key_an_open_transaction_has_taken(
-    store: PostgresStore, postgres_url: str
-) -> None:
-    schedules = [await plan(store, name, key=name) for name in ("one", "two", "three")]
-    ids = await store.reserve(3)
-    steps = [
+def fires(schedules: Sequence[Schedule], ids: Sequence[int]) -> list[Step]:
+    return [
         a_step(schedule, Decided(at(1), "fired", None, job_id))._replace(key=schedule.key)
         for schedule, job_id in zip(schedules, ids, strict=True)
     ]
-    caller = await asyncpg.connect(postgres_url)
-    try:
-        async with caller.transaction():
-            await caller.execute(
-                "insert into oncue_jobs (id, task, key, args, queue, priority, state, options, max_retries, created_at,"
-                " updated_at, order_at, visible_at, enqueued_by) select 10000 + id, task, key, args, queue, priority,"
-                " 'queued', options, 3, $1, $1, $1, $1, 'a caller' from oncue_schedules where name = 'two'",
-                NOW,
-            )
-            assert await store.decide(steps, at(1), by="tests") == [True, None, True]
-    finally:
-        await caller.close()
+
+
+@pytest.fixture
+def keys_taken(postgres_url: str) -> Callable[..., Any]:
+    """Has taken the keys of these schedules in a caller's transaction, which is open."""
+
+    @asynccontextmanager
+    async def taken(*names: str) -> AsyncIterator[None]:
+        caller = await asyncpg.connect(postgres_url)
+        try:
+            async with caller.transaction():
+                await caller.execute(
+                    "insert into oncue_jobs (id, task, key, args, queue, priority, state, options, max_retries,"
+                    " created_at, updated_at, order_at, visible_at, enqueued_by) select 10000 + id, task, key, args,"
+                    " queue, priority, 'queued', options, 3, $1, $1, $1, $1, 'a caller' from oncue_schedules"
+                    " where name = any($2::text[])",
+                    NOW,
+                    list(names),
+                )
+                yield
+        finally:
+            await caller.close()
+
+    return taken
+
+
+@pytest.mark.contract("QUE-3")
+async def test_slots_are_decided_past_one_whose_key_an_open_transaction_has_taken(
+    store: PostgresStore, keys_taken: Any
+) -> None:
+    steps = fires([await plan(store, name, key=name) for name in ("one", "two", "three")], await store.reserve(3))
+    async with keys_taken("two"):
+        assert await store.decide(steps, at(1), by="tests") == [True, None, True]
     assert await store.decide(steps[1:2], at(1), by="tests") == [False]  # the caller's job has the key by now
+
+
+async def test_after_a_few_keys_that_are_taken_the_rest_is_left_for_the_next_pass(
+    store: PostgresStore, keys_taken: Any
+) -> None:
+    names = ["a", "b", "c", "d", "free"]
+    steps = fires([await plan(store, name, key=name) for name in names], await store.reserve(5))
+    async with keys_taken("a", "b", "c", "d"):
+        assert await store.decide(steps, at(1), by="tests") == [None, None, None, False, False]
+        assert await store.decide(steps[::-1], at(1), by="tests") == [True, None, None, None, False]
+
+
+async def test_a_table_that_is_locked_is_waited_for_once(
+    store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = fires([await plan(store, str(number)) for number in range(9)], await store.reserve(9))
+    asked: list[str] = []
+    fetch = store._fetch
+    monkeypatch.setattr(store, "_fetch", lambda name, *columns: (asked.append(name), fetch(name, *columns))[1])
+    psql = await asyncpg.connect(postgres_url)
+    try:
+        async with psql.transaction():
+            await psql.execute("lock table oncue_schedules in share mode")
+            assert await store.decide(steps, at(1), by="tests", past_locks=True) == [None] * 9
+    finally:
+        await psql.close()
+    assert asked == ["decide_free"]
+    assert await store.decide(steps, at(1), by="tests") == [True] * 9
 
 
 async def test_attempts_begin_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:

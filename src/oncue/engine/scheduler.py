@@ -35,6 +35,7 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 4000
+MOST_NAMED = 10
 AUTHOR = "schedule"
 MOST_SPARE_IDS = 10_000
 MOST_PASSES = 2
@@ -182,25 +183,27 @@ class Scheduler:
         return False
 
     async def _written(self, steps: Sequence[Step], decided: Pass) -> dict[int, bool | None]:
-        """While a schedule is known to be locked, no other one waits for it: all that is locked is passed over."""
+        """While a schedule is known to be locked, no other one waits for it: it comes last, and is passed over."""
+        steps = sorted(steps, key=lambda step: step.schedule_id in self._locked)
         took = await self._store.decide(
             steps, decided.now, by=AUTHOR, node=self._node, epoch=decided.epoch, past_locks=bool(self._locked)
         )
         return {step.schedule_id: written for step, written in zip(steps, took, strict=True)}
 
     def _tell_all(self, decided: Pass, steps: Sequence[Step], took: Mapping[int, bool | None]) -> None:
-        locked: set[int] = set()
+        locked: dict[int, str] = {}
         for planned, step in zip(decided.plans, steps, strict=True):
             written = took.get(step.schedule_id, False)
             if written:
                 self._tell(planned, step, decided.now)
             elif written is None:
-                locked.add(step.schedule_id)
-                if step.schedule_id not in self._locked:
-                    _log.warning(
-                        "scheduler: another session holds a lock on %s, whose slots wait for it", planned.due.name
-                    )
-        self._locked = locked
+                locked[step.schedule_id] = planned.due.name
+        new = [name for schedule_id, name in locked.items() if schedule_id not in self._locked]
+        if new:
+            others = f" and {len(new) - MOST_NAMED:,} more" if len(new) > MOST_NAMED else ""
+            names = ", ".join(new[:MOST_NAMED]) + others
+            _log.warning("scheduler: another session holds a lock; these schedules wait for it: %s", names)
+        self._locked = set(locked)
 
     def _planned(self, due: Due, now: datetime) -> Plan:
         """One schedule that cannot be decided (its zone is unknown to this host, say) does not stop the others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from oncue.store.tables import BEGINNING, is_plain_step, loaded, note_columns, n
 
 T = TypeVar("T")
 
+MOST_LOCKED = 3
 MOST_TAKEN = 10
 """How often a key may be taken between the look at it and the write of a job that has it."""
 
@@ -122,15 +124,8 @@ class PostgresLedger:
         except RowLocked:
             if notes:
                 raise
-            if past_locks and len(steps) == 1:
-                return [None]
-            # Past locked schedules it is a key that an open transaction has taken: then each step stands for itself.
-            groups = [[step] for step in steps] if past_locks else [steps]
-            again = [
-                await self.decide(group, now, by=by, node=node, epoch=epoch, parked=parked, past_locks=True)
-                for group in groups
-            ]
-            return [answer for answers in again for answer in answers]
+            ask = partial(self.decide, now=now, by=by, node=node, epoch=epoch, parked=parked, past_locks=True)
+            return await (_decided_one_by_one(steps, ask) if past_locks else ask(steps))
         if won and any(decided.job_id is not None for step in steps for decided in step.decided):
             self._hints.send()
         return [None if step.schedule_id in locked else step.schedule_id in won for step in steps]
@@ -305,6 +300,22 @@ async def _untangled(work: Callable[[], Awaitable[T]]) -> T:
             taken += 1
             if getattr(error.__cause__, "constraint_name", None) != "oncue_jobs_key" or taken == MOST_TAKEN:
                 raise
+
+
+async def _decided_one_by_one(
+    steps: Sequence[Step], ask: Callable[[Sequence[Step]], Awaitable[list[bool | None]]]
+) -> list[bool | None]:
+    """Past locked schedules it is a key that an open transaction has taken, or a table that is locked.
+
+    Steps with keys are asked for one by one, so that only those wait whose key is taken; after a few in a row that had
+    to, the rest is left for the next pass.
+    """
+    if len(steps) == 1 or any(step.key is None for step in steps):
+        return [None] * len(steps)
+    took: list[bool | None] = []
+    while len(took) < len(steps) and took[-MOST_LOCKED:] != [None] * MOST_LOCKED:
+        took += await ask([steps[len(took)]])
+    return took + [False] * (len(steps) - len(took))
 
 
 def _step_columns(steps: Sequence[Step], author: tuple[Any, ...], by: str, entry: tuple[State, datetime]) -> list[Any]:
