@@ -84,7 +84,7 @@ class Scheduler:
         self._read_until: Place | None = None
         self._outage: Outage | None = None
         self._locked: set[int] = set()
-        """The schedules that another session held when the last pass was written."""
+        """The schedules that another session held when they were last asked for."""
         leadership.elected.listen(self._elected)
 
     def _elected(self) -> None:
@@ -107,14 +107,15 @@ class Scheduler:
         if self._more:
             self._hand_over(await self._decided(due, epoch, now), due[-1])
             return now
+        if self._read_until is None:  # then this is all that is due: what else was locked is so no longer
+            self._locked.intersection_update(schedule.id for schedule in due)
         self._read_until = None
         if due and not await self.write(await self._decided(due, epoch, now)):
             return now + self._poll
-        if due and self._locked:
+        if self._locked:
             # What is locked is still due: it waits for its turn, and hints from others are no reason to ask for it.
             self._known_next = None
             return now + self._poll
-        self._locked.clear()
         if self.backlog:
             self._more = True
             return now + self._poll
@@ -203,7 +204,8 @@ class Scheduler:
             others = f" and {len(new) - MOST_NAMED:,} more" if len(new) > MOST_NAMED else ""
             names = ", ".join(new[:MOST_NAMED]) + others
             _log.warning("scheduler: another session holds a lock; these schedules wait for it: %s", names)
-        self._locked = set(locked)
+        self._locked.difference_update(step.schedule_id for step in steps)
+        self._locked.update(locked)
 
     def _planned(self, due: Due, now: datetime) -> Plan:
         """One schedule that cannot be decided (its zone is unknown to this host, say) does not stop the others."""
