@@ -124,7 +124,13 @@ def test_an_error_that_ends_in_many_digits_is_a_line_like_any_other(stream: io.S
     assert (line["job"], line["rows"], line["error"]) == (7, 3, digits)
 
 
-def test_a_stranger_writes_no_line_for_every_request_that_is_no_http(stream: io.StringIO) -> None:
+def test_a_stranger_writes_no_line_for_every_request_that_is_no_http(
+    stream: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("uvicorn", "uvicorn.error"):  # a server of another test may have configured them in its own way
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
     logs.configure("debug", "text", stream)
     logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
     logging.getLogger("uvicorn.error").error("Exception in ASGI application")
