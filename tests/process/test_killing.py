@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from oncue.policy.options import DEFAULTS
 from oncue.sim.history import Event
 from tests.process.cluster import TOLERANCE, Cluster, Process
 from tests.process.program import LEASE, once
@@ -51,9 +50,7 @@ def test_killed_processes_lose_nothing_and_end_nothing_twice(cluster: Cluster) -
     cluster.until_done()
     assert load.refused == 0
     ends = {(job.state, job.reason) for job in cluster.jobs() if job.task != once.name}
-    assert ends <= {("succeeded", None), ("failed", "poison")}
-    poison = [job.crashes for job in cluster.jobs() if job.reason == "poison"]
-    assert poison == [DEFAULTS.max_crashes] * len(poison)
+    assert ends == {("succeeded", None)}, "four deaths are too few for poison"
     at_most_once = {(job.state, job.reason) for job in cluster.jobs() if job.task == once.name}
     assert at_most_once <= {("succeeded", None), ("skipped", "skipped_timeout")}
     cluster.verify()
