@@ -39,7 +39,7 @@ from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.sqlite_desk import SqliteDesk
 from oncue.store.sqlite_identity import MEMORY, check_files
-from oncue.store.sqlite_ledger import rows_of
+from oncue.store.sqlite_ledger import array_of, rows_of
 from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows, sizes
 
 OLDEST_SQLITE = (3, 38, 0)
@@ -265,12 +265,12 @@ class SqliteStore(SqliteDesk):
         if not self._found_some:
             return []
 
-        def work(connection: sqlite3.Connection) -> list[Any]:
+        def work(connection: sqlite3.Connection) -> str:
             taken = {**lookup, "ids": json.dumps(self._best(connection, lookup, limit, rooms, few))}
             connection.execute(self._sql["take"], taken)
-            return rows_of(connection, self._sql["taken"], taken)
+            return array_of(connection, self._sql["taken"], taken)
 
-        claims = values.claims(await self._writer.write(work))
+        claims = values.claims(json.loads(await self._writer.write(work)))
         self._found_some = bool(claims)
         return claims
 
@@ -322,8 +322,10 @@ class SqliteStore(SqliteDesk):
         if not changes:
             return []
 
+        plain = values.plain_changes(changes, now) if all(map(is_plain, changes)) else None
+
         def work(connection: sqlite3.Connection) -> set[int]:
-            if all(map(is_plain, changes)) and self._applied_plain(connection, changes, now):
+            if plain is not None and self._applied_plain(connection, plain, len(changes)):
                 took = set(range(len(changes)))
             else:
                 took = self._applied(connection, changes, now)
@@ -339,26 +341,16 @@ class SqliteStore(SqliteDesk):
             raise
         return [ordinal in took for ordinal in range(len(changes))]
 
-    def _applied_plain(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> bool:
+    def _applied_plain(self, connection: sqlite3.Connection, parameters: dict[str, Any], count: int) -> bool:
         """Write plain successes, all of them or, if one was fenced, none."""
-        rows = [
-            (
-                change.id,
-                change.claim_no,
-                values.micros_or_none(change.started_at),
-                values.micros_or_none(change.ended_at),
-            )
-            for change in changes
-        ]
-        parameters = {"changes": json.dumps(rows), "now": values.micros(now)}
         connection.execute("savepoint plain")
         took = connection.execute(self._sql["apply_plain"], parameters).rowcount
-        if took == len(changes):
+        if took == count:
             connection.execute(self._sql["count_plain"], parameters)
         else:
             connection.execute("rollback to plain")
         connection.execute("release plain")
-        return took == len(changes)
+        return took == count
 
     def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
         connection.execute(self._sql["forget_changes"])

@@ -342,8 +342,14 @@ class SqliteLedger:
 
 def rows_of(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -> list[Any]:
     """The rows of a statement that returns them as one JSON array."""
-    rows: list[Any] = json.loads(connection.execute(sql, parameters).fetchone()[0])
+    rows: list[Any] = json.loads(array_of(connection, sql, parameters))
     return rows
+
+
+def array_of(connection: sqlite3.Connection, sql: str, parameters: dict[str, Any]) -> str:
+    """The same, not parsed yet: the writer is what everybody waits for, so a caller parses large ones itself."""
+    text: str = connection.execute(sql, parameters).fetchone()[0]
+    return text
 
 
 def _move_row(step: Step) -> list[Any]:

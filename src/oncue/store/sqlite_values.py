@@ -94,6 +94,15 @@ def change_row(change: Change) -> list[Any]:
     return row
 
 
+def plain_changes(changes: Sequence[Change], now: datetime) -> dict[str, Any]:
+    """What is written of plain successes."""
+    rows = [
+        (change.id, change.claim_no, micros_or_none(change.started_at), micros_or_none(change.ended_at))
+        for change in changes
+    ]
+    return {"changes": json.dumps(rows), "now": micros(now)}
+
+
 class _Instants(dict[int | None, Any]):
     """Microseconds to instants. The rows of a batch share most of theirs, and making one costs more than finding it."""
 
