@@ -18,7 +18,7 @@ from oncue import Oncue
 from oncue.errors import FileGone, StoreUnavailable
 from oncue.model import JobFilter
 from oncue.settings import load
-from oncue.store import SqliteStore
+from oncue.store import SqliteStore, sqlite_identity
 from oncue.store.lanes import GROUP
 from tests.store.scene import a_batch, put
 
@@ -181,6 +181,25 @@ async def test_a_group_costs_one_look(tmp_path: Path, monkeypatch: pytest.Monkey
         await asyncio.gather(held, *(store.enqueue([a_batch()]) for _ in range(GROUP * 4)))
         monkeypatch.undo()
     assert len([path for path in looked if str(path).endswith("oncue.db")]) <= 20
+
+
+async def test_two_threads_may_make_a_new_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, really = str(tmp_path / "oncue.db"), os.stat
+    others: list[sqlite_identity.FileConnection] = []
+
+    def look_while_another_makes_it(asked: str) -> os.stat_result:
+        try:
+            return really(asked)
+        finally:
+            if not others:
+                monkeypatch.undo()
+                others.append(sqlite_identity.opened(path, 1.0))
+
+    monkeypatch.setattr(os, "stat", look_while_another_makes_it)
+    connection = sqlite_identity.opened(path, 1.0)
+    assert connection.files == others[0].files
+    connection.close()
+    others[0].close()
 
 
 async def test_an_enqueue_says_so_at_once_and_that_it_is_unknown(tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ _open: WeakValueDictionary[int, FileConnection] = WeakValueDictionary()
 def opened(path: str, patience: float) -> FileConnection:
     """Open a file, and be sure which one it is: the one that this process has open already, if it has."""
     for _ in range(TRIES):
+        known = _known(path)  # asked first: another thread may make the file between the two questions
         before = _identity(path)
-        if _known(path) not in (None, before):
+        if known not in (None, before):
             raise FileGone(_complaint(path, before))
         connection = sqlite3.connect(
             path, timeout=patience, isolation_level=None, check_same_thread=False, factory=FileConnection
