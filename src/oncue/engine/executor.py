@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import os
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +28,7 @@ from oncue.control import Progress
 from oncue.engine import children
 from oncue.engine.attempt import Attempt, Handler
 from oncue.engine.children import Child, Children
-from oncue.engine.clones import end_clone
+from oncue.engine.clones import end_clone, generation
 from oncue.engine.context import current
 from oncue.engine.line import PROCESSES, Line
 from oncue.engine.messages import Begun, News, Setup, Work
@@ -93,7 +92,7 @@ class Executor:
         self._running: dict[tuple[int, int], Attempt] = {}
         self._seats: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
-        self._pid = os.getpid()
+        self._generation = generation()
         self._turn_ends: float | None = None
         self._next_sweep = float("inf")
         self._closed = False
@@ -374,10 +373,10 @@ class Executor:
         except asyncio.CancelledError:
             outcome = self._cancelled(attempt)
         except BaseException as error:
-            if os.getpid() != self._pid:
+            if generation() != self._generation:
                 end_clone(error)
             outcome = failure(error, handler, attempt.claim, attempt.cut, self._limits)
-        if os.getpid() != self._pid:
+        if generation() != self._generation:
             end_clone(None)
         if attempt.cut is not None:
             outcome = self._after_cut(attempt.cut, outcome)
@@ -508,12 +507,12 @@ def _forget_cancelling() -> None:
 
 
 def _called(function: Callable[..., Any], keyword_arguments: dict[str, Any]) -> Any:
-    worker = os.getpid()
+    worker = generation()
     try:
         return function(**keyword_arguments)
     except StopIteration as error:
         # A future refuses it, and the attempt would never end. In a coroutine the language does the same for us.
         raise RuntimeError("the function raised StopIteration") from error
     finally:
-        if os.getpid() != worker:
+        if generation() != worker:
             end_clone(sys.exc_info()[1])

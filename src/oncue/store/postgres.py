@@ -34,7 +34,7 @@ from oncue.store import statements
 from oncue.store.connections import Connection, Connections
 from oncue.store.contract import DEPTH_LIMIT, Wake
 from oncue.store.hints import Debounce
-from oncue.store.postgres_batches import Patient, Written, common, insert, receipts_of, write_all
+from oncue.store.postgres_batches import Patient, Written, insert, receipts_of, write_all
 from oncue.store.postgres_desk import PostgresDesk
 from oncue.store.postgres_ledger import job_of, node_of
 from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, note_columns, note_row, queue_rows
@@ -157,11 +157,7 @@ class PostgresStore(PostgresDesk):
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
         tell = batch.state == "queued" and self._hints.take()
         async with self._connections.use() as connection:
-            if len(batch.ids) == 1 and batch.keys is None and not tell:
-                await connection.execute(self._sql["enqueue_one"], batch.ids[0], batch.args[0], *common(batch))
-                written = set(batch.ids)
-            else:
-                written = await insert(connection, batch, 0, len(batch.ids), tell=tell)
+            written = await insert(connection, batch, 0, len(batch.ids), tell=tell)
             receipts = await receipts_of(Written(connection), batch, written)
         if written and not tell:
             (self._hints if batch.state == "queued" else self._later_hints).send()

@@ -29,11 +29,22 @@ select n.id, n.args::json, n.key, n.task, n.queue, n.priority, n.state, n.option
     do nothing
 returning id;
 
+-- name: enqueue_keyless
+-- The same for jobs of one kind that have no keys: none stands in their way, so none is looked up and none comes back.
+with written as (
+    insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime,
+                            created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+    select n.id, n.args::json, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14
+      from unnest($1::bigint[], $2::text[]) as n (id, args)
+)
+select pg_notify('oncue', '')::text where $15;
+
 -- name: enqueue_one
--- The same for a single job that has no key and sends no hint: a sixth of the trip is saved, since nothing is looked up.
+-- The same for a single job, which is what most calls write: without arrays a sixth of the trip is saved.
 insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime,
                         created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14);
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14)
+returning (select pg_notify('oncue', '')::text where $15);
 
 -- name: touch
 -- The same id alone proves nothing: after a fail-over a sequence may hand it out again.

@@ -97,11 +97,16 @@ def _rows(batch: Batch) -> list[tuple[Any, ...]]:
 
 async def insert(connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False) -> set[int]:
     """Write some jobs of a batch; the ids of those whose key was free."""
-    ids, args = batch.ids[start:end], batch.args[start:end]
-    keys: Sequence[str | None] = batch.keys[start:end] if batch.keys else [None] * len(ids)
-    sql = statements.load("postgres")["enqueue"]
-    rows = await connection.fetch(sql, ids, args, keys, *common(batch)[:-1], tell, batch.retry_of)
-    return {row[0] for row in rows}
+    ids, args, sql = batch.ids[start:end], batch.args[start:end], statements.load("postgres")
+    if batch.keys is not None:
+        keys = batch.keys[start:end]
+        rows = await connection.fetch(sql["enqueue"], ids, args, keys, *common(batch)[:-1], tell, batch.retry_of)
+        return {row[0] for row in rows}
+    if len(ids) == 1:
+        await connection.fetch(sql["enqueue_one"], ids[0], args[0], *common(batch), tell)
+    else:
+        await connection.fetch(sql["enqueue_keyless"], ids, args, *common(batch), tell)
+    return set(ids)
 
 
 async def receipts_of(

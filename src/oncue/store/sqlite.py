@@ -298,7 +298,7 @@ class SqliteStore(SqliteDesk):
         limit -= len(apart)
         most = {name: min(limit, rooms[name] - taken[name]) if name in rooms else limit for name in queues}
         best = self._ranked(connection, "best", lookup, most)[:limit]
-        return [job_id for _, _, job_id, _ in (*apart, *best)]
+        return [job_id for _, _, job_id, _ in (sorted(apart + best) if apart else best)]
 
     def _ranked(
         self, connection: sqlite3.Connection, name: str, lookup: dict[str, Any], most: Mapping[str, int]
