@@ -1,32 +1,25 @@
-"""Gathers what is stored about a job, a slot or a schedule, for `policy/explain` to put into words. It only reads."""
+"""Why is that so? Facts are gathered, and `policy/explain` puts them into words.
+
+Both are loaded by the first question: most processes are never asked one, and every command would wait for them.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncue.checks import checked_moment
-from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Schedule
 from oncue.operations import Operations
-from oncue.policy import explain
 from oncue.policy.aging import Rules
-from oncue.policy.explain import Cluster, Explanation, JobFacts, ScheduleFacts, SlotFacts
-from oncue.policy.explain.jobs import MOST_COUNTED
-from oncue.policy.explain.schedules import MOST_SHOWN
-from oncue.policy.suspicion import ALONE, isolation_of
-from oncue.reach import Connected
 from oncue.scheduling.looking import Looking
-from oncue.store.contract import EXCLUSIVE, LEADER, Store
 
-MOST_ASKED = 20
-"""How many nodes are asked what they hold."""
-FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+if TYPE_CHECKING:
+    from oncue.policy.explain import Explanation
 
 
 class Explaining(Operations, Looking):
-    """Why is that so? In plain code: `app.wait(app.explain_job(7))`."""
+    """In plain code: `app.wait(app.explain_job(7))`."""
 
     @property
     def aging(self) -> Rules:
@@ -35,99 +28,25 @@ class Explaining(Operations, Looking):
 
     async def explain_job(self, ref: int | UUID) -> Explanation:
         """Why a job waits, runs or ended as it did. Raises JobNotFound."""
+        from oncue import gathering
+        from oncue.policy import explain
+
         connected, job = await self.connected(), await self.job(ref)
-        return explain.explain_job(await self._job_facts(connected.store, job, await _cluster(connected)))
+        return explain.explain_job(await gathering.job_facts(connected, job, self.aging))
 
     async def explain_schedule(self, name: str) -> Explanation:
         """Why a schedule does not fire, or when it will. Raises ScheduleNotFound."""
-        connected = await self.connected()
-        schedule, store = await self._any(name), connected.store
-        revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
-        facts = ScheduleFacts(
-            schedule,
-            revisions,
-            cluster,
-            await _paused_at(store, schedule.queue),
-            await store.unfinished(schedule.id, schedule.max_instances),
-            await _holder(store, schedule),
-            await self.latest_slots(name, MOST_SHOWN),
-        )
-        return explain.explain_schedule(facts)
+        from oncue import gathering
+        from oncue.policy import explain
+
+        connected, schedule = await self.connected(), await self._any(name)
+        return explain.explain_schedule(await gathering.schedule_facts(connected, schedule))
 
     async def explain_slot(self, name: str, at: datetime) -> Explanation:
         """What became of one slot of a schedule, and why. Raises ScheduleNotFound."""
+        from oncue import gathering
+        from oncue.policy import explain
+
         at = checked_moment(at, "at")
-        connected = await self.connected()
-        schedule, store = await self._any(name), connected.store
-        revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
-        facts = SlotFacts(schedule, revisions, at, cluster, await store.slots(schedule.id, at, at))
-        row = facts.row
-        if row is not None and row.job_id is not None and (job := await store.job(row.job_id)) is not None:
-            facts = dataclasses.replace(facts, job=await self._job_facts(store, job, cluster))
-        if row is not None and row.blocked_by is not None:
-            facts = dataclasses.replace(facts, in_the_way=await store.job(row.blocked_by))
-        return explain.explain_slot(facts)
-
-    async def _job_facts(self, store: Store, job: Job, cluster: Cluster) -> JobFacts:
-        attempts = await self.attempts(job.id)
-        workers = {node for node in (job.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
-        facts = JobFacts(
-            job,
-            dataclasses.replace(cluster, names=await store.node_names(sorted(workers))),
-            attempts,
-            schedule=await _schedule_of(store, job),
-            retries=await store.retries(job.id) if job.finished else (),
-            aging=self.aging,
-        )
-        if job.state not in WAITING:
-            return facts
-        facts = dataclasses.replace(facts, paused_at=await _paused_at(store, job.queue))
-        if job.visible_at == PARKED and job.schedule_id is not None:
-            return dataclasses.replace(facts, in_turn=await store.unfinished(job.schedule_id, MOST_ASKED))
-        if job.visible_at > cluster.now:
-            return facts
-        takers = cluster.takers(job.queue, job.task)[:MOST_ASKED]
-        held = [[row.id for row in await store.held(node.id)] for node in takers]
-        first_of_its_priority = dataclasses.replace(job, order_at=FIRST, id=0)
-        return dataclasses.replace(
-            facts,
-            ahead=await store.ahead(job, MOST_COUNTED),
-            above=await store.ahead(first_of_its_priority, MOST_COUNTED),
-            held=sum(map(len, held)),
-            alone=await _alone(store, held, takers),
-        )
-
-
-async def _cluster(connected: Connected) -> Cluster:
-    store = connected.store
-    nodes, leader, exclusive = await store.nodes(), await store.lease(LEADER), await store.lease(EXCLUSIVE)
-    return Cluster(connected.now(), nodes, leader, exclusive)
-
-
-async def _schedule_of(store: Store, job: Job) -> str | None:
-    """The name of the schedule that a job was made for."""
-    found = None if job.schedule_id is None else await store.schedule_by_id(job.schedule_id)
-    return None if found is None else found.name
-
-
-async def _holder(store: Store, schedule: Schedule) -> int | None:
-    if schedule.key is None:
-        return None
-    wanted = JobFilter(tuple(UNFINISHED), task=schedule.task, key=schedule.key, limit=1)
-    return next((job.id for job in await store.jobs(wanted)), None)
-
-
-async def _paused_at(store: Store, queue: str) -> datetime | None:
-    return next((found.paused_at for found in await store.queues(peek=True) if found.name == queue), None)
-
-
-async def _alone(store: Store, held: Sequence[Sequence[int]], takers: Sequence[Node]) -> Sequence[int]:
-    """The jobs that have a node for themselves, if each node has one. Such a node holds no more than it runs."""
-    found: list[int] = []
-    for ids, node in zip(held, takers, strict=True):
-        claims = await store.running(ids) if len(ids) <= node.concurrency else []
-        alone = next((claim.id for claim in claims if isolation_of(claim) == ALONE), None)
-        if alone is None:
-            return ()
-        found.append(alone)
-    return found
+        connected, schedule = await self.connected(), await self._any(name)
+        return explain.explain_slot(await gathering.slot_facts(connected, schedule, at, self.aging))

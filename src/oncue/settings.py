@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -269,6 +268,8 @@ def _from_file(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, 
         if named:
             raise ConfigError(f"ONCUE_CONFIG: expected the path of a settings file; there is none at {named}")
         return {}, {}
+    import tomllib  # most have no such file
+
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -11,6 +11,7 @@ from oncue.identity import job_id_of
 from oncue.model import LONGEST_LISTING, STATES, Attempt, Job, JobFilter, Node, Queue, State
 from oncue.policy.statuses import listed
 from oncue.reach import Connected
+from oncue.store.contract import Store
 
 LARGEST_ID = 2**63 - 1
 LARGEST_OFFSET = 100_000
@@ -55,16 +56,8 @@ class Looking:
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         """Every attempt that has ended, oldest first, the latest included."""
-        connected = await self.connected()
         job = await self.job(job_id)
-        earlier = await connected.store.attempts(job.id)
-        if job.finished and job.started_at is not None and job.attempt:
-            latest = Attempt(
-                job.id, job.attempt, job.claim_no, job.node_id, job.started_at, job.finished_at, job.state, job.error
-            )
-            if all(attempt.claim_no != latest.claim_no for attempt in earlier):
-                return [*earlier, latest]
-        return earlier
+        return await attempts_of((await self.connected()).store, job)
 
     async def queues(self, *, peek: bool = False) -> list[Queue]:
         """All queues. To `peek` costs little, however much waits: then much was counted at `counted_at`."""
@@ -117,3 +110,15 @@ def _checked_states(states: Sequence[State]) -> tuple[State, ...]:
 def _possible(number: int) -> bool:
     """Whether a database could have such a row at all: neither of them takes a larger number."""
     return 0 < number <= LARGEST_ID
+
+
+async def attempts_of(store: Store, job: Job) -> list[Attempt]:
+    """Every attempt of a job that has ended: the latest is in its own row."""
+    earlier = await store.attempts(job.id)
+    if job.finished and job.started_at is not None and job.attempt:
+        latest = Attempt(
+            job.id, job.attempt, job.claim_no, job.node_id, job.started_at, job.finished_at, job.state, job.error
+        )
+        if all(attempt.claim_no != latest.claim_no for attempt in earlier):
+            return [*earlier, latest]
+    return earlier

@@ -2,7 +2,7 @@
 
     facts of a job, a slot or a schedule --explain--> remarks, each with a code and perhaps a suggestion
 
-The facts are gathered by `oncue/explaining.py`. Nothing here asks a database or a clock, so that the same facts always
+The facts are gathered by `oncue/gathering.py`. Nothing here asks a database or a clock, so that the same facts always
 give the same answer, and a test can write down any of them. What is in the way comes first, what has been comes last.
 
     remarks    what an answer is made of
