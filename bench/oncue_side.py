@@ -157,7 +157,7 @@ async def _prepare_drain(url: str, jobs: int) -> None:
     """A paused queue full of jobs: workers start, find nothing to do, and wait for it to be resumed."""
     app = await migrated(url)
     if jobs:
-        await app.pause(QUEUE)
+        await app.queues.pause(QUEUE)
     for start in range(0, jobs, 100_000):
         await app.find("noop").aenqueue_many([()] * min(100_000, jobs - start))
     await app.aclose()

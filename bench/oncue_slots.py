@@ -60,7 +60,7 @@ def fill(dsn: str, total: int, due: int) -> None:
 
 async def _fill(dsn: str, total: int, due: int) -> None:
     app = await migrated(dsn)
-    await app.create_schedule("template", cron("0 0 1 1 *"), "noop", queue=ELSEWHERE)
+    await app.schedules.create("template", cron("0 0 1 1 *"), "noop", queue=ELSEWHERE)
     connection = await asyncpg.connect(dsn, command_timeout=None)
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     await connection.execute(COPY, total, LONG_AGO, midnight, due)

@@ -78,7 +78,7 @@ async def drain(url: str, warm: int) -> None:
     async with app.worker():
         child.announce_and_wait()
         started = time.monotonic_ns()
-        await app.resume(QUEUE)
+        await app.queues.resume(QUEUE)
         async with watch(url) as unfinished:
             while await unfinished():  # noqa: ASYNC110 (another process may do the last job)
                 await asyncio.sleep(0.02)

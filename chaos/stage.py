@@ -100,7 +100,7 @@ class Stage:
 
     def node_ids(self) -> dict[str, UUID]:
         """The nodes that are not declared lost, by name."""
-        return {node.name: node.id for node in self.cluster.app.wait(self.cluster.app.nodes())}
+        return {node.name: node.id for node in self.cluster.app.wait(self.cluster.app.nodes.list())}
 
     def held(self, node: UUID) -> list[Holding]:
         return self.cluster.ask(lambda store: store.held(node))
@@ -111,7 +111,7 @@ class Stage:
         while self.watch.waiting and time.monotonic() < end:
             self.wait(LOOK_SECONDS)
         for schedule in self.cluster.schedules():
-            self.cluster.app.wait(self.cluster.app.toggle_schedule(schedule.name, False))
+            self.cluster.app.wait(self.cluster.app.schedules.toggle(schedule.name, False))
         self.cluster.silent(*self.cluster.gone)  # else a job of theirs may be written when nobody works any more
         try:
             self.cluster.until_done(seconds=DRAIN_SECONDS)

@@ -142,7 +142,7 @@ def judge(stage: Stage, zombie: Zombie) -> None:
     if zombie.node is not None:
         cluster.until(lambda: zombie.node in stage.node_ids().values(), f"{name} is a member again")
         if verb == "claim" and side == "before" and found.answer:
-            # Its heart, a thread of its own, was faster: it was a member again before it asked.
+            # Its heartbeat, a thread of its own, was faster: it was a member again before it asked.
             stage.outcome.done["late claims of those who were members again"] += 1
         elif side == "before" and has_taken(found.answer):
             stage.fault(REJECTED, f"{name}: its {verb} of {found.wanted} was answered with {found.answer}")

@@ -40,7 +40,7 @@ async def of_jobs(teller: Teller) -> None:
     dice, app = teller.dice, teller.app
     states: tuple[State, ...] = tuple(dice.sample(STATES, dice.choice((0, 1, 2))))
     queue, task = dice.choice((None, "told", "mail", "default")), dice.choice((None, "add", "letter"))
-    found = await app.jobs(states, queue=queue, task=task, limit=100_000)
+    found = await app.jobs.list(states, queue=queue, task=task, limit=100_000)
     query = [f"limit={dice.choice((1, 2, 7, 50))}"]
     query += (
         [f"status={','.join(states)}"] * bool(states) + [f"queue={queue}"] * bool(queue) + [f"task={task}"] * bool(task)
@@ -51,7 +51,7 @@ async def of_jobs(teller: Teller) -> None:
 
 
 async def of_schedules(teller: Teller) -> None:
-    found = await teller.app.schedules(limit=100_000)
+    found = await teller.app.schedules.list(limit=100_000)
     limit, skipped = teller.dice.choice((1, 3, 50)), teller.dice.choice((0, 0, 2))
     path = f"{PLANS}?limit={limit}&offset={skipped}"
     await _walked(teller, path, "scheduled_jobs", "id", [schedule.id for schedule in found][skipped:])
@@ -59,7 +59,7 @@ async def of_schedules(teller: Teller) -> None:
 
 async def of_the_audit_log(teller: Teller) -> None:
     actor = teller.dice.choice((None, "system", teller.actor))
-    found = await teller.app.audit_log(actor=actor, limit=100_000)
+    found = await teller.app.audit_log.list(actor=actor, limit=100_000)
     query = f"limit={teller.dice.choice((1, 9, 100))}" + (
         "" if actor is None else f"&actor={actor.replace('#', '%23')}"
     )
@@ -67,7 +67,7 @@ async def of_the_audit_log(teller: Teller) -> None:
 
 
 async def of_slots(teller: Teller) -> None:
-    schedule = await teller.app.schedule("hourly")
+    schedule = await teller.app.schedules.get("hourly")
     connected = await teller.app.connected()
     rows = await connected.store.slots(schedule.id, schedule.created_at.replace(year=2000), connected.now(), 100_000)
     starts = [row.scheduled_for.isoformat().replace("+00:00", "Z") for row in rows]

@@ -60,7 +60,7 @@ async def of_a_job(teller: Teller) -> None:
     number = made.json["id"]
 
     async def look() -> Any:
-        job = await app.job(number)
+        job = await app.jobs.get(number)
         facts = {"status": job.state, "priority": job.priority, "retries": job.retry_count}
         return {**facts, "cancel": job.cancel_requested_at, "claim": job.claim_no}
 
@@ -83,7 +83,7 @@ async def of_a_job(teller: Teller) -> None:
 
 async def _enqueued_again(teller: Teller, body: dict[str, Any]) -> Said:
     """A key is held for as long as its job is not finished."""
-    holders = [job.id for job in await teller.app.jobs(key=body["key"]) if not job.finished]
+    holders = [job.id for job in await teller.app.jobs.list(key=body["key"]) if not job.finished]
     said = await teller.change("POST", JOBS, body, entries=never)
     teller.hold(said, said.json["created"] is (not holders), f"the key is held by {holders}")
     teller.hold(said, not holders or said.json["id"] == holders[0], f"the key is held by {holders}")
@@ -161,7 +161,7 @@ async def of_a_queue(teller: Teller) -> None:
     dice, app, name = teller.dice, teller.app, teller.dice.choice(("mail", "told", teller.name("queue")))
 
     async def look() -> Any:
-        found = [queue for queue in await app.queues() if queue.name == name]
+        found = [queue for queue in await app.queues.list() if queue.name == name]
         facts = [(queue.paused_at is not None, queue.global_limit, queue.node_limit) for queue in found]
         return facts or [(False, None, None)]  # one that there is not yet is as free as can be
 
@@ -209,7 +209,9 @@ async def of_a_key(teller: Teller) -> None:
     asked = [teller.ask("POST", path, body, key) for _ in range(dice.randint(2, 4))]
     replies = await asyncio.gather(*asked) if dice.random() < 0.5 else [await one for one in asked]
     first = replies[0]
-    made = [job for job in await teller.app.jobs(queue="told", task="boom", limit=1000) if job.args["text"] == mark]
+    made = [
+        job for job in await teller.app.jobs.list(queue="told", task="boom", limit=1000) if job.args["text"] == mark
+    ]
     teller.hold(first, len(made) == jobs, f"{len(made)} jobs were written, not {jobs}")
     teller.hold(first, {said.status for said in replies} <= {201, 409}, "one of them was not answered alike")
     told = {said.reply.body for said in replies if said.status == 201}
@@ -221,7 +223,7 @@ async def of_a_key(teller: Teller) -> None:
 
 async def _repeated_pause(teller: Teller, key: tuple[bytes, bytes]) -> None:
     async def look() -> Any:
-        return [queue.paused_at is not None for queue in await teller.app.queues() if queue.name == "told"]
+        return [queue.paused_at is not None for queue in await teller.app.queues.list() if queue.name == "told"]
 
     path = f"{QUEUE}/told/{teller.dice.choice(('pause', 'resume'))}"
     first = await teller.change("POST", path, None, key, look=look, entries=if_different)

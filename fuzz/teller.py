@@ -108,7 +108,7 @@ class Teller:
         return f"{word}-{self.dice.getrandbits(40):x}"
 
     async def newest(self) -> int:
-        return max((entry.id for entry in await self.app.audit_log(limit=1)), default=0)
+        return max((entry.id for entry in await self.app.audit_log.list(limit=1)), default=0)
 
     async def since(self, newest: int) -> list[AuditEntry]:
-        return [entry for entry in await self.app.audit_log(limit=MOST_ENTRIES) if entry.id > newest]
+        return [entry for entry in await self.app.audit_log.list(limit=MOST_ENTRIES) if entry.id > newest]

@@ -18,6 +18,7 @@ from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.triggers import trigger_of
 from oncue.settings import load
 from oncue.store.contract import LEADER
+from oncue.verbs.schedules.declaring import Declaring
 
 QUEUES = ("default", "mail", "reports", "slow.lane")
 TASKS = ("add", "boom", "letter", "nightly", "report", "once", "send_invoice", "send_report")
@@ -82,16 +83,16 @@ class World:
 
 async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
     world = World(app)
-    await app.synchronise()
+    await Declaring(app).synchronise()
     if with_tokens:
         await _issue(world)
     await _employ(world)
     await _plan(world)
     await _operate(world)
-    known = await app.jobs(limit=1000)
+    known = await app.jobs.list(limit=1000)
     world.jobs, world.uids = [job.id for job in known], [job.uid for job in known]
     world.keys = [job.key for job in known if job.key is not None]
-    world.schedules = [schedule.name for schedule in await app.schedules()]
+    world.schedules = [schedule.name for schedule in await app.schedules.list()]
     return world
 
 
@@ -100,17 +101,17 @@ async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
 
 async def _issue(world: World) -> None:
     app, connected = world.app, await world.app.connected()
-    made, world.token = await app.create_token("fuzz", ["admin"])
+    made, world.token = await app.tokens.create("fuzz", ["admin"])
     world.token_id = made.id
     for scope in SCOPES:
-        world.tokens[scope] = (await app.create_token(f"only {scope}", [scope]))[1]
-    token, text = await app.create_token("expired", ["admin"])
+        world.tokens[scope] = (await app.tokens.create(f"only {scope}", [scope]))[1]
+    token, text = await app.tokens.create("expired", ["admin"])
     old = dataclasses.replace(token, id="expiredx", expires_at=connected.now() - timedelta(seconds=1))
     await connected.store.add_token(old)
-    await app.revoke_token(token.id)
+    await app.tokens.revoke(token.id)
     world.tokens |= {"revoked": text, "expired": text.replace(token.id, "expiredx")}
     for number in range(6):
-        spare, _ = await app.create_token(f"spare {number % 4}", ["read"], expires="90d" if number % 2 else None)
+        spare, _ = await app.tokens.create(f"spare {number % 4}", ["read"], expires="90d" if number % 2 else None)
         world.spare_tokens.append(spare.id)
 
 
@@ -166,19 +167,19 @@ async def _settled(app: Oncue, claims: Sequence[Claim], outcome: Outcome) -> Non
 
 async def _plan(world: World) -> None:
     app = world.app
-    await app.create_schedule("hourly", "0 * * * *", "add", {"a": 1}, max_instances=3, missed="each")
-    await app.create_schedule("at most once", "30 1 * * *", "once", description="with a space, and ü")
-    await app.create_schedule("often", "@every 90s", "add", {"a": 2}, enabled=False)
-    await app.create_schedule("Ünïcode ßchedule", cron("0 2 * * SUN", tz="America/New_York", dst="all"), "report")
-    await app.create_schedule("seconds", "*/10 * * * * *", "add", {"a": 3}, grace="5s", missed="none")
-    await app.create_schedule("rare", "0 0 29 2 *", "add", {"a": 4}, queue="slow.lane", priority=5)
-    await app.create_schedule("42nd", "@daily", "add", {"a": 5})
-    await app.create_schedule("gone", "@hourly", "add", {"a": 6})
-    await app.change_schedule("hourly", rule="15 * * * *", priority=7)
-    await app.change_schedule("hourly", rule="0 * * * *", description="as it was")
-    await app.run_now("gone")
-    await app.delete_schedule("gone")
-    await app.toggle_schedule("often", True)
+    await app.schedules.create("hourly", "0 * * * *", "add", {"a": 1}, max_instances=3, missed="each")
+    await app.schedules.create("at most once", "30 1 * * *", "once", description="with a space, and ü")
+    await app.schedules.create("often", "@every 90s", "add", {"a": 2}, enabled=False)
+    await app.schedules.create("Ünïcode ßchedule", cron("0 2 * * SUN", tz="America/New_York", dst="all"), "report")
+    await app.schedules.create("seconds", "*/10 * * * * *", "add", {"a": 3}, grace="5s", missed="none")
+    await app.schedules.create("rare", "0 0 29 2 *", "add", {"a": 4}, queue="slow.lane", priority=5)
+    await app.schedules.create("42nd", "@daily", "add", {"a": 5})
+    await app.schedules.create("gone", "@hourly", "add", {"a": 6})
+    await app.schedules.change("hourly", rule="15 * * * *", priority=7)
+    await app.schedules.change("hourly", rule="0 * * * *", description="as it was")
+    await app.schedules.run_now("gone")
+    await app.schedules.delete("gone")
+    await app.schedules.toggle("often", True)
     await _decide(app)
 
 
@@ -187,8 +188,8 @@ async def _decide(app: Oncue) -> None:
     connected = await app.connected()
     now = connected.now()
     hour = now.replace(minute=0, second=0, microsecond=0)
-    await app.backfill("hourly", hour - timedelta(hours=9), hour - timedelta(hours=5))
-    schedule = await app.schedule("hourly")
+    await app.schedules.backfill("hourly", hour - timedelta(hours=9), hour - timedelta(hours=5))
+    schedule = await app.schedules.get("hourly")
     (job,) = await connected.store.reserve(1)
     decided = [
         Decided(hour - timedelta(hours=40), "missed", "late", until=hour - timedelta(hours=20), slots=21),
@@ -198,9 +199,9 @@ async def _decide(app: Oncue) -> None:
     ]
     step = Step(schedule.id, schedule.version, schedule.cursor, trigger_of(schedule).after(now), decided)
     assert await connected.store.decide([step], now, by="fuzz") == [True]
-    await app.run_now("at most once")
-    (run,) = (await app.jobs(["queued"], task="once", limit=1))[:1]
-    await app.set_status(run.id, "failed")
+    await app.schedules.run_now("at most once")
+    (run,) = (await app.jobs.list(["queued"], task="once", limit=1))[:1]
+    await app.jobs.set_status(run.id, "failed")
 
 
 # --- what operators did ---------------------------------------------------------------------------------------------
@@ -208,24 +209,24 @@ async def _decide(app: Oncue) -> None:
 
 async def _operate(world: World) -> None:
     app, connected = world.app, await world.app.connected()
-    await app.limit("mail", globally=50, per_node=5)
-    await app.limit("reports", globally=1)
-    await app.pause("reports")
-    waiting = await app.jobs(["queued", "scheduled"], limit=4)
-    await app.cancel(waiting[0].id)
-    await app.prioritize(waiting[1].id, 77)
-    running = await app.jobs(["running"], limit=1)
-    await app.cancel(running[0].id)
+    await app.queues.limit("mail", globally=50, per_node=5)
+    await app.queues.limit("reports", globally=1)
+    await app.queues.pause("reports")
+    waiting = await app.jobs.list(["queued", "scheduled"], limit=4)
+    await app.jobs.cancel(waiting[0].id)
+    await app.jobs.prioritize(waiting[1].id, 77)
+    running = await app.jobs.list(["running"], limit=1)
+    await app.jobs.cancel(running[0].id)
     await connected.store.keep_sample(Sample(connected.now(), await connected.store.count(1000)))
 
 
 async def refreshed(world: World) -> None:
     """Look again at what there is: requests have made and unmade things meanwhile."""
     app = world.app
-    newest, kept = await app.jobs(limit=40), world.jobs[:40]
+    newest, kept = await app.jobs.list(limit=40), world.jobs[:40]
     world.jobs = list(dict.fromkeys([*kept, *(job.id for job in newest)]))
     world.uids = [job.uid for job in newest] or world.uids
-    world.schedules = [schedule.name for schedule in await app.schedules(limit=1000)][-40:] or world.schedules
+    world.schedules = [schedule.name for schedule in await app.schedules.list(limit=1000)][-40:] or world.schedules
     ours = {world.token_id, *(text.split("_")[1] for text in world.tokens.values())}
-    tokens = [token.id for token in await app.tokens() if token.id not in ours and token.revoked_at is None]
+    tokens = [token.id for token in await app.tokens.list() if token.id not in ours and token.revoked_at is None]
     world.spare_tokens = tokens[-20:]

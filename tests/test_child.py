@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oncue.child import interrupt
+from oncue.process_tasks.child import interrupt
 
 told: list[str] = []
 begun = threading.Event()

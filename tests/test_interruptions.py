@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from oncue.child import interrupt
+from oncue.process_tasks.child import interrupt
 
 ROUNDS = 5
 told: list[str] = []

@@ -126,15 +126,15 @@ async def _prepare(dsn: str, jobs: int) -> None:
     store = app.make_store()
     await store.migrate()
     await store.close()
-    await app.limit(QUEUE, globally=K)
-    await app.pause(QUEUE)
+    await app.queues.limit(QUEUE, globally=K)
+    await app.queues.pause(QUEUE)
     await app.find("short").aenqueue_many([()] * jobs)
     await app.aclose()
 
 
 async def _resume(dsn: str) -> None:
     app = make_app(dsn)
-    await app.resume(QUEUE)
+    await app.queues.resume(QUEUE)
     await app.aclose()
 
 

@@ -9,28 +9,26 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from oncue import __version__, identity, logs, store
 from oncue.checks import checked_name
 from oncue.clock import Clock, DatabaseClock
+from oncue.connecting import Connection, Connector, DatabaseConnector
 from oncue.enqueueing import Enqueueing
 from oncue.errors import UnknownTask
-from oncue.explaining import Explaining
 from oncue.model import DEFAULT_QUEUE, Delivery, Missed, Node
 from oncue.policy.aging import Rules
 from oncue.policy.durations import Duration
 from oncue.policy.retry import Policy
 from oncue.policy.triggers import Rule
-from oncue.reach import Connection, DatabaseReach, Reach
-from oncue.scheduling import Scheduling
 from oncue.settings import Settings, load
 from oncue.store.callers import Callers
 from oncue.store.contract import Store
 from oncue.task import UNSET, RetryRule, Task, _Unset
 from oncue.telemetry import Telemetry
-from oncue.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,6 +37,12 @@ if TYPE_CHECKING:
 
     from oncue.engine.node import WorkerNode
     from oncue.engine.starting import Patience
+    from oncue.verbs.audit_log import AuditLog
+    from oncue.verbs.jobs import Jobs
+    from oncue.verbs.nodes import Nodes
+    from oncue.verbs.queues import Queues
+    from oncue.verbs.schedules import Schedules
+    from oncue.verbs.tokens import Tokens
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,7 +53,7 @@ NO_TASKS = ", nor any other: this process was started without an application (--
 _log = logging.getLogger("oncue")
 
 
-class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
+class Oncue(Enqueueing):
     """An application: its tasks and schedules, and the database that its jobs live in.
 
     Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. Two
@@ -73,7 +77,7 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
         self._dice, self._dice_pid = dice or Random(), os.getpid()
         self._options: dict[str, tuple[str, float | None]] = {}
         self._callers = Callers()
-        self._reach: Reach = DatabaseReach(self.make_store)
+        self._connector: Connector = DatabaseConnector(self.make_store)
 
     @property
     def settings(self) -> Settings:
@@ -144,11 +148,49 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             known = f"; declared are: {', '.join(sorted(self.tasks))}" if self.tasks else NO_TASKS
             raise UnknownTask(f"no task {name!r} is declared{known}") from None
 
+    # --- the nouns: their verbs are loaded by the first use, since every command would wait for all of them -----
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        from oncue.verbs.jobs import Jobs
+
+        return Jobs(self)
+
+    @cached_property
+    def queues(self) -> Queues:
+        from oncue.verbs.queues import Queues
+
+        return Queues(self)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        from oncue.verbs.schedules import Schedules
+
+        return Schedules(self)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        from oncue.verbs.nodes import Nodes
+
+        return Nodes(self)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        from oncue.verbs.tokens import Tokens
+
+        return Tokens(self)
+
+    @cached_property
+    def audit_log(self) -> AuditLog:
+        from oncue.verbs.audit_log import AuditLog
+
+        return AuditLog(self)
+
     # --- enqueueing ---------------------------------------------------------------------------------------------
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run any of the asynchronous verbs from plain code."""
-        return self._reach.wait(awaitable)
+        return self._connector.wait(awaitable)
 
     def _own_dice(self) -> Random:
         """A forked child must not repeat its parent's throws."""
@@ -160,16 +202,16 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
 
     async def connected(self) -> Connection:
         """The store of the running event loop, opened on first use."""
-        return await self._reach.connected()
+        return await self._connector.connected()
 
     @contextmanager
-    def reaching(self, reach: Reach) -> Iterator[None]:
+    def connecting_through(self, connector: Connector) -> Iterator[None]:
         """Go another way to the database inside the `with` block: the test kit's."""
-        usual, self._reach = self._reach, reach
+        usual, self._connector = self._connector, connector
         try:
             yield
         finally:
-            self._reach = usual
+            self._connector = usual
 
     def make_store(self, *, size: int | None = None, patience: float | None = None) -> Store:
         """A store on this application's database, not opened yet."""
@@ -182,13 +224,17 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             patience=patience,
         )
 
+    async def pause_before_retry(self, seconds: float) -> None:
+        """Wait before the database is asked again."""
+        await asyncio.sleep(seconds)
+
     async def aclose(self) -> None:
         """Close the store of the running event loop."""
-        await self._reach.aclose()
+        await self._connector.aclose()
 
     def close(self) -> None:
         """Close what plain code has opened."""
-        self._reach.close()
+        self._connector.close()
 
     # --- answering ----------------------------------------------------------------------------------------------
 
@@ -208,7 +254,7 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
     @asynccontextmanager
     async def worker(self, *, address: str | None = None) -> AsyncIterator[WorkerNode]:
         """A worker that runs this application's jobs inside the `async with` block, and drains when it ends."""
-        if not self._reach.works:
+        if not self._connector.works:
             connection = await self.connected()
             yield self._assembled(connection.store, connection.store, connection.clock, address)
             return
@@ -228,12 +274,14 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
 
     async def _opened(self, clock: DatabaseClock) -> Store:
         """A worker's own store, with the database's time learned and the schedules of the code declared."""
+        from oncue.verbs.schedules.declaring import Declaring
+
         store = self.make_store()
         try:
             await store.open()
             sent = clock.sent()
             clock.learn(await store.time(), sent)
-            await self.synchronise(Connection(store, clock))
+            await Declaring(self).synchronise(Connection(store, clock))
         except BaseException:
             await store.close()
             raise
@@ -244,17 +292,20 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
         self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock, patience: Patience
     ) -> AsyncIterator[WorkerNode]:
         from oncue.engine.declarations import Declarations
-        from oncue.engine.heart import Heart
+        from oncue.engine.heartbeat_thread import HeartbeatThread
         from oncue.engine.node import WorkerProcess
         from oncue.engine.timekeeper import Timekeeper
+        from oncue.verbs.schedules.declaring import Declaring
 
         pace = self.settings.pace
-        services = [Timekeeper(beats, clock), *node.heart]
-        heart = Heart(beats, services, clock, self.telemetry, node.farewell, patience)
-        node.upkeep.append(Declarations(lambda: self.disown(Connection(main, clock)), interval=2 * pace.lease))
+        services = [Timekeeper(beats, clock), *node.heartbeat]
+        heartbeat = HeartbeatThread(beats, services, clock, self.telemetry, node.farewell, patience)
+        node.upkeep.append(
+            Declarations(lambda: Declaring(self).disable_undeclared(Connection(main, clock)), interval=2 * pace.lease)
+        )
         process = WorkerProcess(node, main, clock, self.telemetry, pace)
         try:
-            await heart.start()
+            await heartbeat.start()
             await process.start()
             _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
             elsewhere = sorted({task.queue for task in self.tasks.values()}.difference(node.node.queues))
@@ -270,7 +321,7 @@ class Oncue(Enqueueing, Scheduling, Explaining, Tokens):
             await process.drain(pace.drain)
         finally:
             await process.abort()
-            await heart.stop()
+            await heartbeat.stop()
 
     def _assembled(self, main: Store, beats: Store, clock: Clock, address: str | None) -> WorkerNode:
         from oncue.engine.messages import Setup

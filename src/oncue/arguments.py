@@ -89,7 +89,7 @@ class Arguments:
         if needed:
             raise ValueError(
                 f"schedule: {self._name} has parameters without a default ({', '.join(needed)}); a schedule gives only "
-                f"`slot: datetime`. Give them defaults, or make schedules with arguments by `app.create_schedule(...)`"
+                f"`slot: datetime`. Give them defaults, or make schedules with arguments by `app.schedules.create(...)`"
             )
         if SLOT in self._names and not self._may_take_a_slot():
             raise ValueError(f"schedule: {self._name}(slot): {NO_DATETIME}")

@@ -33,7 +33,7 @@ def refusal(name: str) -> InvalidJob:
     return InvalidJob(
         "task",
         f"{name!r} runs at most once for each slot of its schedule, so it cannot be enqueued. To run it now, in an "
-        f"extra slot: `oncue trigger {shell}`, `app.run_now({name!r})` or POST {address}. To claim one of its slots: "
-        f"`oncue trigger {shell} --at INSTANT`, `app.trigger({name!r}, instant)` or the same POST with "
-        '{"at": INSTANT}',
+        f"extra slot: `oncue trigger {shell}`, `app.schedules.run_now({name!r})` or POST {address}. To claim one of "
+        f"its slots: `oncue trigger {shell} --at INSTANT`, `app.schedules.trigger({name!r}, instant)` or the same "
+        'POST with {"at": INSTANT}',
     )

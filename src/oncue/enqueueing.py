@@ -11,11 +11,11 @@ from itertools import groupby, islice
 from typing import Any, TypeAlias, TypeVar
 
 from oncue import bypass, store
+from oncue.connecting import Connection, Connector
 from oncue.errors import FileGone, IdTaken, InvalidJob, RowLocked, StoreUnavailable
 from oncue.model import Batch, Declaration, Receipt
 from oncue.policy.lifecycle import entry_state
 from oncue.portal import at_once
-from oncue.reach import Connection, Reach
 from oncue.settings import Settings
 from oncue.store.callers import Callers, Home, is_asynchronous
 from oncue.task import Call, Task
@@ -36,7 +36,7 @@ class Enqueueing:
     """What tasks and calls ask of their application. Users say `task.enqueue(…)`."""
 
     telemetry: Telemetry
-    _reach: Reach
+    _connector: Connector
     _callers: Callers
     _options: dict[str, tuple[str, float | None]]
 
@@ -68,7 +68,7 @@ class Enqueueing:
         limit = self.settings.max_args_bytes
         args = [_dumped(call.task, row, number, limit) for number, row in enumerate(rows, 1)]
         keys = [call.key_of(*row, text) for row, text in zip(rows, args, strict=True)] if call.has_key else None
-        if call.on is not None and self._reach.works:
+        if call.on is not None and self._connector.works:
             batch, receipts = await self._written_by_caller(call, args, keys)
         else:
             connection = await self.connected()

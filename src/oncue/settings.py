@@ -22,7 +22,7 @@ from oncue.policy.durations import seconds
 
 if TYPE_CHECKING:
     from oncue.engine.node import Pace
-    from oncue.engine.outcomes import Limits
+    from oncue.engine.outcomes import SizeLimits
 
 DEFAULT_DATABASE = "sqlite:///oncue.db"
 CONFIG_FILE = "oncue.toml"
@@ -166,10 +166,10 @@ class Settings:
         )
 
     @property
-    def limits(self) -> Limits:
-        from oncue.engine.outcomes import Limits
+    def limits(self) -> SizeLimits:
+        from oncue.engine.outcomes import SizeLimits
 
-        return Limits(self.max_args_bytes, self.max_result_bytes, self.max_error_bytes)
+        return SizeLimits(self.max_args_bytes, self.max_result_bytes, self.max_error_bytes)
 
 
 @cache

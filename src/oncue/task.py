@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
-from oncue import places
 from oncue.arguments import Arguments
 from oncue.checks import (
     DEFAULT_GRACE,
@@ -32,6 +31,7 @@ from oncue.policy.durations import Duration, seconds
 from oncue.policy.options import Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
 from oncue.policy.triggers import Rule
+from oncue.process_tasks import code_places
 from oncue.task_key import checked_own_key
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Task(Generic[P, R]):
         self.deadline = None if deadline is None else seconds(deadline, "deadline")
         self.is_async = inspect.iscoroutinefunction(function)
         self.process = _checked_process(process)
-        self.place = places.declare(self, declared_in) if process else None
+        self.place = code_places.declare(self, declared_in) if process else None
         self._rule = retry if callable(retry) else None
         self._timeout = None if timeout is None else seconds(timeout, "timeout")
         self._max_runtime = _seconds_or_unset(max_runtime)

@@ -69,9 +69,9 @@ class DatabaseOutages:
                 return
             self._since, self._told_at = (now if is_new else self._since), now
         if is_new:
-            _database_log.warning("%s: %s (everything is tried again until it answers)", service, error)
+            _database_log.warning("%s (everything is tried again until it answers)", error)
         else:
-            _database_log.warning("%s: %s (for %.0f s now)", service, error, now - self._since)
+            _database_log.warning("%s (for %.0f s now)", error, now - self._since)
 
     def works(self, service: str, now: float) -> None:
         if service in self._failing and self.forget(service):

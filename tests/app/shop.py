@@ -30,7 +30,7 @@ class Shop:
 
     async def sent(self) -> list[int]:
         """The orders that there is a job for, in the order of the jobs, as everyone else sees it."""
-        return [job.args["order_id"] for job in reversed(await self.app.jobs())]
+        return [job.args["order_id"] for job in reversed(await self.app.jobs.list())]
 
 
 def declare(app: Oncue) -> Task[[int], None]:

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from oncue import InvalidJob, Oncue, Task, cron
-from oncue.reach import TRUSTED_SECONDS
+from oncue.connecting import TRUSTED_SECONDS
+from oncue.verbs.schedules.declaring import Declaring
 from tests.app.conftest import MakeApp
 from tests.app.drivers import DRIVERS, Driver
 from tests.app.watching import Watcher
 
 Brief = Task[[], None]
-REFUSED = r"^task: 'brief' runs at most once .*`oncue trigger brief`, `app\.run_now\('brief'\)` or POST .*--at INSTANT"
+REFUSED = (
+    r"^task: 'brief' runs at most once .*`oncue trigger brief`, "
+    r"`app\.schedules\.run_now\('brief'\)` or POST .*--at INSTANT"
+)
 SELDOM = cron("0 0 1 1 *")
 
 
@@ -53,7 +57,7 @@ async def test_a_plain_enqueue_is_refused_and_told_the_way(app: Oncue, way: Call
     with pytest.raises(InvalidJob, match=REFUSED) as refused:
         await way(declare(app))
     assert refused.value.field == "task"
-    assert await app.jobs() == []
+    assert await app.jobs.list() == []
 
 
 @pytest.mark.contract("SLOT-11")
@@ -61,7 +65,7 @@ async def test_a_plain_enqueue_is_refused_and_told_the_way(app: Oncue, way: Call
 def test_so_it_is_from_plain_code(app: Oncue, way: Callable[[Brief], Any]) -> None:
     with pytest.raises(InvalidJob, match=REFUSED):
         way(declare(app))
-    assert app.wait(app.jobs()) == []
+    assert app.wait(app.jobs.list()) == []
 
 
 @pytest.mark.contract("SLOT-11")
@@ -74,7 +78,7 @@ async def test_so_it_is_in_a_callers_transaction(
     app, worker = make_app(url), make_app(url)
     if not declared_here:
         declare(worker)
-        await worker.synchronise()
+        await Declaring(worker).synchronise()
     await app.connected()
     brief, other = declare(app) if declared_here else stub(app), app.task(name="other")(lambda: None)
     async with driver.hold(url) as held:
@@ -82,7 +86,7 @@ async def test_so_it_is_in_a_callers_transaction(
             await driver.enqueue(brief.using(on=held.on))
         await driver.enqueue(other.using(on=held.on))
         await held.commit()
-    assert [job.task for job in await app.jobs()] == ["other"], "the caller's transaction went on"
+    assert [job.task for job in await app.jobs.list()] == ["other"], "the caller's transaction went on"
 
 
 @pytest.mark.contract("SLOT-11")
@@ -91,13 +95,13 @@ async def test_a_process_without_the_schedule_is_told_by_the_stored_declaration(
 ) -> None:
     worker, web = make_app(database_url), make_app(database_url)
     declare(worker)
-    await worker.synchronise()
+    await Declaring(worker).synchronise()
     with pytest.raises(InvalidJob, match=REFUSED):
         await stub(web).aenqueue()
-    await worker.toggle_schedule("brief", False)
+    await worker.schedules.toggle("brief", False)
     with pytest.raises(InvalidJob, match=REFUSED):
         await web.find("brief").aenqueue()
-    assert await web.jobs() == []
+    assert await web.jobs.list() == []
 
 
 async def test_what_is_stored_is_asked_for_again_after_a_while(
@@ -107,7 +111,7 @@ async def test_what_is_stored_is_asked_for_again_after_a_while(
     brief = stub(web)
     assert (await brief.aenqueue()).created, "no worker has declared anything yet"
     declare(worker)
-    await worker.synchronise()
+    await Declaring(worker).synchronise()
     clock = (await web.connected()).clock
     later = clock.monotonic() + TRUSTED_SECONDS + 1
     monkeypatch.setattr(clock, "monotonic", lambda: later)
@@ -120,9 +124,9 @@ async def test_a_schedule_that_no_code_declares_any_more_keeps_nothing_back(
 ) -> None:
     before, after = make_app(database_url), make_app(database_url)
     declare(before)
-    await before.synchronise()
+    await Declaring(before).synchronise()
     brief = stub(after)
-    await after.synchronise()
+    await Declaring(after).synchronise()
     assert (await brief.aenqueue()).created
 
 
@@ -133,7 +137,7 @@ async def test_other_tasks_are_enqueued_as_ever(app: Oncue, options: dict[str, A
 
 async def test_a_schedule_made_at_run_time_keeps_nothing_back(app: Oncue) -> None:
     brief = declare(app, schedule=None)
-    await app.create_schedule("brief", SELDOM, brief)
+    await app.schedules.create("brief", SELDOM, brief)
     assert (await brief.aenqueue()).created
 
 
@@ -146,16 +150,16 @@ async def test_slots_by_hand_backfills_and_retries_go_on(app: Oncue) -> None:
     watcher, midnight = Watcher(app), datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     slots = [midnight - timedelta(days=days) for days in (9, 8)]
     async with app.worker():
-        made = [(await app.run_now("brief")).job_id]
+        made = [(await app.schedules.run_now("brief")).job_id]
         await watcher.ended([int(made[-1] or 0)])
-        made.append((await app.trigger("brief", slots[0])).job_id)
+        made.append((await app.schedules.trigger("brief", slots[0])).job_id)
         await watcher.ended([int(made[-1] or 0)])
-        made += (await app.backfill("brief", slots[1], slots[1])).jobs
+        made += (await app.schedules.backfill("brief", slots[1], slots[1])).jobs
         await watcher.ended([int(made[-1] or 0)])
-        again = await app.retry(int(made[0] or 0))
+        again = await app.jobs.retry(int(made[0] or 0))
         await watcher.ended([again.id])
     assert again.retry_of == made[0]
-    assert [job.state for job in await app.jobs()] == ["failed"] * 4
+    assert [job.state for job in await app.jobs.list()] == ["failed"] * 4
 
 
 async def test_bad_arguments_are_told_without_asking_the_database(make_app: MakeApp) -> None:

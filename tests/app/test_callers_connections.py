@@ -198,7 +198,7 @@ async def goes_through(app: Oncue, url: str, way: Any) -> None:
     send = declare(app)
     await app.connected()
     await way(send, url)
-    assert [job.args for job in await app.jobs()] == [{"order_id": 1}]
+    assert [job.args for job in await app.jobs.list()] == [{"order_id": 1}]
 
 
 class Base(DeclarativeBase): ...
@@ -223,7 +223,7 @@ async def test_a_sessions_objects_are_not_flushed_by_an_enqueue(app_on_file: Onc
             session.flush()
             send.using(on=session).enqueue(order.id)
             session.commit()
-    assert sorted(job.args["order_id"] for job in await app_on_file.jobs()) == [1, 7]
+    assert sorted(job.args["order_id"] for job in await app_on_file.jobs.list()) == [1, 7]
 
 
 async def test_the_guides_example_works_as_it_stands(app_on_file: Oncue, sqlite_url: str) -> None:
@@ -233,7 +233,7 @@ async def test_the_guides_example_works_as_it_stands(app_on_file: Oncue, sqlite_
         Base.metadata.create_all(engine)
         exec(example, {"Session": Session, "engine": engine, "Order": Order, "send_invoice": declare(app_on_file)})
     assert await rows(sqlite_url, "select id from orders") == [(1,)]
-    assert [job.args for job in await app_on_file.jobs()] == [{"order_id": 1}]
+    assert [job.args for job in await app_on_file.jobs.list()] == [{"order_id": 1}]
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ async def test_what_is_no_connection_is_refused(app_on_file: Oncue, sqlite_url: 
             assert refused.value.field == "on"
             with pytest.raises(InvalidJob, match=r"on: expected a connection of sqlite3, .*, not \w+"):
                 await send.using(on=wrong).aenqueue_many([1])
-    assert await app_on_file.jobs() == []
+    assert await app_on_file.jobs.list() == []
 
 
 async def test_plain_enqueue_with_an_asynchronous_connection_says_what_to_do(

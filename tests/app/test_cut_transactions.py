@@ -40,11 +40,11 @@ async def test_a_connection_that_is_cut_before_the_commit_leaves_nothing(
         await driver.enqueue(send.using(on=held.on, key="order"), 1)
         assert await rows(postgres_url, CUT) == [(True,)]
         await commit_that_fails(held)
-    assert await app.jobs() == []
+    assert await app.jobs.list() == []
     async with driver.hold(postgres_url) as held:
         assert (await driver.enqueue(send.using(on=held.on, key="order"), 1)).created
         await held.commit()
-    assert len(await app.jobs()) == 1
+    assert len(await app.jobs.list()) == 1
 
 
 @pytest.mark.parametrize("driver", ON_POSTGRES, ids=lambda driver: driver.name)
@@ -64,14 +64,14 @@ async def test_a_commit_whose_reply_is_lost_is_not_doubled_by_a_second_try(
         # In a thread of its own, since a plain driver would keep the proxy from its work.
         trying = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(try_once())))
         await proxy.swallowed.wait()
-        (job,) = await app.jobs()  # it is there; only the caller does not know
+        (job,) = await app.jobs.list()  # it is there; only the caller does not know
         proxy.cut.set()
         await trying
     async with driver.hold(postgres_url) as held:
         receipt = await driver.enqueue(send.using(on=held.on, key="order"), 1)
         await held.commit()
     assert (receipt.id, receipt.created) == (job.id, False)
-    assert [found.id for found in await app.jobs()] == [job.id]
+    assert [found.id for found in await app.jobs.list()] == [job.id]
 
 
 DIES = """
@@ -110,6 +110,6 @@ async def test_a_process_that_is_killed_leaves_what_it_has_committed(
     process.kill()
     assert await process.wait() == -signal.SIGKILL
     there = 1 if last == "commit" else 0
-    assert len(await app.jobs()) == len(await rows(sqlite_url, "select id from orders")) == there
+    assert len(await app.jobs.list()) == len(await rows(sqlite_url, "select id from orders")) == there
     assert (await send.using(key="order").aenqueue(1)).created != bool(there)
-    assert len(await app.jobs()) == 1
+    assert len(await app.jobs.list()) == 1

@@ -21,7 +21,7 @@ def send(app: Oncue) -> Task[[int], None]:
 
 
 def the_job(app: Oncue, job_id: int) -> Any:
-    return app.wait(app.job(job_id))
+    return app.wait(app.jobs.get(job_id))
 
 
 def test_a_job_is_written_from_plain_code(app: Oncue, send: Task[[int], None]) -> None:
@@ -34,7 +34,7 @@ def test_a_job_is_written_from_plain_code(app: Oncue, send: Task[[int], None]) -
 
 async def test_a_job_is_written_from_a_coroutine(app: Oncue, send: Task[[int], None]) -> None:
     receipt = await send.aenqueue(order_id=42)
-    assert (await app.job(receipt.uid)).args == {"order_id": 42}
+    assert (await app.jobs.get(receipt.uid)).args == {"order_id": 42}
 
 
 def test_many_jobs_are_written_in_one_call(app: Oncue) -> None:
@@ -57,37 +57,37 @@ async def test_a_hundred_thousand_jobs_are_written_in_one_call(app: Oncue, send:
     assert len({receipt.uid for receipt in receipts}) == 100_000
     assert [receipt.id for receipt in receipts] == sorted(receipt.id for receipt in receipts)
     assert all(receipt.created for receipt in receipts)
-    (queue,) = await app.queues()
+    (queue,) = await app.queues.list()
     assert (queue.name, queue.queued) == ("mail", 100_000)
-    assert (await app.job(receipts[77_777].uid)).args == {"order_id": 77_777}
+    assert (await app.jobs.get(receipts[77_777].uid)).args == {"order_id": 77_777}
 
 
 async def test_one_bad_row_among_many_writes_nothing(app: Oncue, send: Task[[int], None]) -> None:
     with pytest.raises(InvalidJob, match="order_id"):
         await send.aenqueue_many([1, 2, "three"])
-    assert await app.jobs() == []
+    assert await app.jobs.list() == []
 
 
 async def test_a_delayed_job_is_scheduled(app: Oncue, send: Task[[int], None]) -> None:
-    job = await app.job((await send.using(delay="10m").aenqueue(1)).id)
+    job = await app.jobs.get((await send.using(delay="10m").aenqueue(1)).id)
     assert job.state == "scheduled"
     assert job.visible_at - job.created_at == timedelta(minutes=10)
 
 
 async def test_an_instant_can_be_named(app: Oncue, send: Task[[int], None]) -> None:
     at = datetime(2100, 1, 1, tzinfo=UTC)
-    job = await app.job((await send.using(at=at).aenqueue(1)).id)
+    job = await app.jobs.get((await send.using(at=at).aenqueue(1)).id)
     assert (job.state, job.visible_at) == ("scheduled", at)
 
 
 async def test_an_instant_in_the_past_is_now(app: Oncue, send: Task[[int], None]) -> None:
-    job = await app.job((await send.using(at=datetime(2000, 1, 1, tzinfo=UTC)).aenqueue(1)).id)
+    job = await app.jobs.get((await send.using(at=datetime(2000, 1, 1, tzinfo=UTC)).aenqueue(1)).id)
     assert (job.state, job.visible_at) == ("queued", job.created_at)
 
 
 async def test_options_of_one_enqueue_win_over_the_tasks(app: Oncue, send: Task[[int], None]) -> None:
     call = send.using(queue="slow", priority=100, max_retries=9, deadline="1h", enqueued_by="ada")
-    job = await app.job((await call.aenqueue(1)).id)
+    job = await app.jobs.get((await call.aenqueue(1)).id)
     assert (job.queue, job.priority, job.max_retries, job.enqueued_by) == ("slow", 100, 9, "ada")
     assert job.deadline_at == job.created_at + timedelta(hours=1)
 
@@ -97,8 +97,8 @@ async def test_a_key_has_one_unfinished_job_and_the_receipt_says_which(app: Oncu
     first = await send.using(key="order:1").aenqueue(1)
     second = await send.using(key="order:1").aenqueue(2)
     assert (second.id, second.uid, second.created) == (first.id, first.uid, False)
-    assert (await app.job(first.id)).args == {"order_id": 1}, "the duplicate changed nothing"
-    await app.cancel(first.id)
+    assert (await app.jobs.get(first.id)).args == {"order_id": 1}, "the duplicate changed nothing"
+    await app.jobs.cancel(first.id)
     third = await send.using(key="order:1").aenqueue(3)
     assert third.created
     assert third.id != first.id
@@ -133,7 +133,7 @@ def test_many_threads_enqueue_at_once(app: Oncue, send: Task[[int], None]) -> No
     with ThreadPoolExecutor(16) as threads:
         receipts = list(threads.map(send.enqueue, range(200)))
     assert len({receipt.id for receipt in receipts}) == len({receipt.uid for receipt in receipts}) == 200
-    (queue,) = app.wait(app.queues())
+    (queue,) = app.wait(app.queues.list())
     assert queue.queued == 200
 
 
@@ -145,13 +145,13 @@ async def test_enqueue_inside_a_loop_says_what_to_use_instead(app: Oncue, send: 
     with pytest.raises(RuntimeError, match="aenqueue"):
         send.enqueue_many([1])
     with pytest.raises(RuntimeError, match="await"):
-        app.wait(app.jobs())
-    assert await app.jobs() == []
+        app.wait(app.jobs.list())
+    assert await app.jobs.list() == []
 
 
 async def test_enqueue_in_a_thread_beside_a_loop_is_fine(app: Oncue, send: Task[[int], None]) -> None:
     receipt = await asyncio.to_thread(send.enqueue, 1)
-    assert (await app.job(receipt.id)).state == "queued"
+    assert (await app.jobs.get(receipt.id)).state == "queued"
 
 
 def test_a_new_loop_every_time_leaves_no_threads_behind(app: Oncue, send: Task[[int], None]) -> None:
@@ -202,7 +202,7 @@ async def test_ids_that_the_database_hands_out_twice_are_thrown_away(app: Oncue,
     await connection.store.enqueue([a_batch(len(taken))._replace(ids=taken)])
     receipt = await send.aenqueue(42)
     assert receipt.id not in taken
-    assert (await app.job(receipt.id)).args == {"order_id": 42}
+    assert (await app.jobs.get(receipt.id)).args == {"order_id": 42}
 
 
 async def test_telemetry_hears_of_jobs_and_duplicates(app: Oncue, send: Task[[int], None]) -> None:
@@ -252,7 +252,7 @@ async def test_a_bad_key_is_refused(make_app: Any, sqlite_url: str, key: Any) ->
 
     with pytest.raises(InvalidJob, match="key: expected a text of 1 to 512 characters"):
         await work.using(key=key).aenqueue()
-    assert await app.jobs() == []
+    assert await app.jobs.list() == []
 
 
 async def test_an_instant_beyond_a_hundred_years_is_refused(make_app: Any, sqlite_url: str) -> None:

@@ -34,7 +34,7 @@ with os.fdopen(read) as pipe:
     uids["child"] = json.loads(pipe.read())
 assert os.waitpid(child, 0)[1] == 0
 uids["after"] = enqueue(3)
-(queue,) = app.wait(app.queues())
+(queue,) = app.wait(app.queues.list())
 app.close()
 print(json.dumps({"uids": uids, "queued": queue.queued}))
 """

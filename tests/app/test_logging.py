@@ -37,8 +37,8 @@ async def test_the_lines_of_a_slots_job_name_the_slot(app: Oncue, caplog: pytest
     @app.task
     async def load() -> None: ...
 
-    await app.create_schedule("loads", "0 0 1 1 *", load)
-    slot = await app.run_now("loads")
+    await app.schedules.create("loads", "0 0 1 1 *", load)
+    slot = await app.schedules.run_now("loads")
     assert slot.job_id is not None
     start, end = await logged(app, caplog, slot.job_id)
     named = f"slot={slot.scheduled_for.isoformat()}"

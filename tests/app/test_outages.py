@@ -70,7 +70,7 @@ async def test_an_enqueue_waits_for_a_database_that_comes_back(make_app: MakeApp
         await proxy.refused.wait()
         proxy.away = False
         assert (await asking).created
-        assert len(await app.jobs()) == 2
+        assert len(await app.jobs.list()) == 2
         await app.aclose()
 
 
@@ -91,7 +91,7 @@ async def test_an_outage_that_lasts_is_told_with_what_is_known(
         with pytest.raises(StoreUnavailable, match=told):
             await work.aenqueue_many(numbers)
         proxy.away = False
-        assert len(await app.jobs()) == 2
+        assert len(await app.jobs.list()) == 2
         await app.aclose()
 
 
@@ -99,7 +99,7 @@ async def test_the_clock_goes_on_while_the_database_is_away(
     make_app: MakeApp, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An enqueue that wants to learn the time again is as patient as any other."""
-    monkeypatch.setattr("oncue.reach.CLOCK_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("oncue.connecting.CLOCK_REFRESH_SECONDS", 0.0)
     async with Proxy(postgres_url) as proxy:
         app = make_app(proxy.url)
         work = declare(app)

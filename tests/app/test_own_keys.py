@@ -10,6 +10,7 @@ import pytest
 
 from oncue import Conflict, InvalidJob, Oncue, Task, cron
 from oncue.testing.schedules import fire
+from oncue.verbs.schedules.declaring import Declaring
 from tests.app.conftest import MakeApp
 
 HOURLY = cron("0 * * * *")
@@ -24,16 +25,16 @@ def crawl(app: Oncue) -> Task[[int, str], None]:
 
 
 async def unfinished(app: Oncue) -> list[tuple[int, str | None]]:
-    return sorted((job.id, job.key) for job in await app.jobs() if not job.finished)
+    return sorted((job.id, job.key) for job in await app.jobs.list() if not job.finished)
 
 
 async def fired_at(app: Oncue, name: str) -> list[Any]:
     """Fire the slot that comes next, as the leader would; the schedule's slots."""
     connected = await app.connected()
-    next_run_at = (await app.schedule(name)).next_run_at
+    next_run_at = (await app.schedules.get(name)).next_run_at
     assert next_run_at is not None
     await fire(connected.store, next_run_at)
-    return await app.slots(name, next_run_at, next_run_at)
+    return await app.schedules.slots(name, next_run_at, next_run_at)
 
 
 @pytest.mark.contract("QUE-3")
@@ -90,8 +91,8 @@ async def test_a_key_that_cannot_be_told_is_an_invalid_job(app: Oncue, key: Any,
         await work.aenqueue(0)
     assert str(refused.value) == complaint
     with pytest.raises(ValueError, match=complaint.partition(":")[0]):
-        await app.create_schedule("hourly", HOURLY, work, {"n": 0})
-    assert await app.jobs() == []
+        await app.schedules.create("hourly", HOURLY, work, {"n": 0})
+    assert await app.jobs.list() == []
 
 
 def test_a_key_is_a_function_of_the_tasks_own_arguments(app: Oncue) -> None:
@@ -117,14 +118,14 @@ def test_a_key_is_a_function_of_the_tasks_own_arguments(app: Oncue) -> None:
 async def test_a_slot_whose_key_is_held_is_skipped_with_the_job_in_the_way(
     app: Oncue, crawl: Task[[int, str], None]
 ) -> None:
-    made = await app.create_schedule("hourly", HOURLY, crawl, {"subreddit_id": 7})
+    made = await app.schedules.create("hourly", HOURLY, crawl, {"subreddit_id": 7})
     assert made.key == "community:7"
     receipt = await crawl.using(delay="30d").aenqueue(7)
     (slot,) = await fired_at(app, "hourly")
     assert (slot.verdict, slot.reason, slot.blocked_by, slot.job_id) == ("skipped", "key_held", receipt.id, None)
-    (told, *_) = (await app.explain_slot("hourly", slot.scheduled_for)).remarks
+    (told, *_) = (await app.schedules.explain_slot("hourly", slot.scheduled_for)).remarks
     assert f"the key of its job was held by the unfinished job {receipt.id}, which is scheduled now" in told.text
-    await app.cancel(receipt.id)
+    await app.jobs.cancel(receipt.id)
     (slot,) = await fired_at(app, "hourly")
     assert slot.verdict == "fired"
     again = await crawl.aenqueue(7)
@@ -134,10 +135,10 @@ async def test_a_slot_whose_key_is_held_is_skipped_with_the_job_in_the_way(
 @pytest.mark.contract("QUE-3")
 async def test_of_schedules_that_share_a_key_one_fires(app: Oncue, crawl: Task[[int, str], None]) -> None:
     for name in ("one", "two", "three"):
-        await app.create_schedule(name, HOURLY, crawl, {"subreddit_id": 7})
-    await app.create_schedule("other", HOURLY, crawl, {"subreddit_id": 8})
+        await app.schedules.create(name, HOURLY, crawl, {"subreddit_id": 7})
+    await app.schedules.create("other", HOURLY, crawl, {"subreddit_id": 8})
     at = (await fired_at(app, "one"))[0].scheduled_for
-    verdicts = [(await app.slots(name, at, at))[0] for name in ("one", "two", "three", "other")]
+    verdicts = [(await app.schedules.slots(name, at, at))[0] for name in ("one", "two", "three", "other")]
     assert sorted(slot.verdict for slot in verdicts) == ["fired", "fired", "skipped", "skipped"]
     (made,) = {slot.job_id for slot in verdicts[:3] if slot.job_id is not None}
     assert {slot.blocked_by for slot in verdicts[:3] if slot.verdict == "skipped"} == {made}
@@ -145,34 +146,34 @@ async def test_of_schedules_that_share_a_key_one_fires(app: Oncue, crawl: Task[[
 
 @pytest.mark.contract("QUE-3", "SLOT-5")
 async def test_by_hand_a_held_key_is_a_conflict_and_takes_no_slot(app: Oncue, crawl: Task[[int, str], None]) -> None:
-    await app.create_schedule("hourly", HOURLY, crawl, {"subreddit_id": 7})
+    await app.schedules.create("hourly", HOURLY, crawl, {"subreddit_id": 7})
     receipt = await crawl.aenqueue(7)
     now = (await app.connected()).now()
     past = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
     for attempt in (
-        app.run_now("hourly"),
-        app.trigger("hourly", past),
-        app.backfill("hourly", past, past + timedelta(hours=1)),
+        app.schedules.run_now("hourly"),
+        app.schedules.trigger("hourly", past),
+        app.schedules.backfill("hourly", past, past + timedelta(hours=1)),
     ):
         with pytest.raises(Conflict, match=f"job {receipt.id} is not finished and has the key") as refused:
             await attempt
         assert refused.value.job_id == receipt.id
-    assert await app.latest_slots("hourly") == []
-    await app.cancel(receipt.id)
-    assert (await app.trigger("hourly", past)).verdict == "manual"
+    assert await app.schedules.latest_slots("hourly") == []
+    await app.jobs.cancel(receipt.id)
+    assert (await app.schedules.trigger("hourly", past)).verdict == "manual"
 
 
 @pytest.mark.contract("QUE-3")
 async def test_of_a_backfill_one_job_stands_for_all_slots(app: Oncue, crawl: Task[[int, str], None]) -> None:
-    await app.create_schedule("hourly", HOURLY, crawl, {"subreddit_id": 7})
+    await app.schedules.create("hourly", HOURLY, crawl, {"subreddit_id": 7})
     now = (await app.connected()).now()
     last = now.replace(minute=0, second=0, microsecond=0)
-    done = await app.backfill("hourly", last - timedelta(hours=3), last)
+    done = await app.schedules.backfill("hourly", last - timedelta(hours=3), last)
     assert (len(done.jobs), done.present, done.skipped) == (1, 0, 3)
-    slots = await app.slots("hourly", last - timedelta(hours=3), last)
+    slots = await app.schedules.slots("hourly", last - timedelta(hours=3), last)
     assert [(slot.verdict, slot.blocked_by) for slot in slots] == [("manual", None), *[("skipped", done.jobs[0])] * 3]
     assert await unfinished(app) == [(done.jobs[0], "community:7")]
-    again = await app.backfill("hourly", last - timedelta(hours=3), last)
+    again = await app.schedules.backfill("hourly", last - timedelta(hours=3), last)
     assert (list(again.jobs), again.present, again.skipped) == ([], 4, 0)
 
 
@@ -181,7 +182,7 @@ async def test_a_schedules_key_cannot_name_the_slot(app: Oncue) -> None:
     def work(slot: Any) -> None: ...
 
     with pytest.raises(InvalidJob, match="key: the key of work depends on the slot"):
-        await app.create_schedule("hourly", HOURLY, work)
+        await app.schedules.create("hourly", HOURLY, work)
 
 
 @pytest.mark.contract("QUE-3")
@@ -194,26 +195,26 @@ async def test_schedules_from_before_the_key_was_declared_get_it_when_a_worker_s
 
     before.task(crawl)
     after.task(key=lambda subreddit_id: f"community:{subreddit_id}")(crawl)
-    made = await before.create_schedule("hourly", HOURLY, "crawl", {"subreddit_id": 7})
+    made = await before.schedules.create("hourly", HOURLY, "crawl", {"subreddit_id": 7})
     assert made.key is None
-    await after.synchronise()
-    stands = await after.schedule("hourly")
+    await Declaring(after).synchronise()
+    stands = await after.schedules.get("hourly")
     assert (stands.key, stands.revision, stands.next_run_at) == ("community:7", made.revision, made.next_run_at)
-    edited = await after.change_schedule("hourly", args={"subreddit_id": 8})
+    edited = await after.schedules.change("hourly", args={"subreddit_id": 8})
     assert edited.key == "community:8"
 
 
 @pytest.mark.contract("QUE-4", "QUE-7")
 async def test_a_schedule_may_say_how_often_its_jobs_are_retried(app: Oncue, crawl: Task[[int, str], None]) -> None:
-    await app.create_schedule("hourly", HOURLY, crawl, {"subreddit_id": 7}, max_retries=10)
+    await app.schedules.create("hourly", HOURLY, crawl, {"subreddit_id": 7}, max_retries=10)
     (slot,) = await fired_at(app, "hourly")
-    assert (await app.job(slot.job_id)).max_retries == 10
-    edited = await app.change_schedule("hourly", priority=30)
+    assert (await app.jobs.get(slot.job_id)).max_retries == 10
+    edited = await app.schedules.change("hourly", priority=30)
     assert edited.max_retries == 10, "what is absent from an edit keeps its value"
-    edited = await app.change_schedule("hourly", max_retries=0)
+    edited = await app.schedules.change("hourly", max_retries=0)
     assert (edited.max_retries, edited.priority) == (0, 30)
     with pytest.raises(InvalidJob, match="max_retries: expected a whole number"):
-        await app.change_schedule("hourly", max_retries=-1)
+        await app.schedules.change("hourly", max_retries=-1)
 
 
 @pytest.mark.contract("QUE-3", "QUE-12", "QUE-14")
@@ -224,14 +225,14 @@ async def test_a_retry_of_a_slots_job_whose_key_is_held_is_a_conflict_with_that_
     @app.task(key=lambda n: f"n:{n}", delivery=delivery)
     def work(n: int) -> None: ...
 
-    await app.create_schedule("hourly", HOURLY, work, {"n": 1})
+    await app.schedules.create("hourly", HOURLY, work, {"n": 1})
     (slot,) = await fired_at(app, "hourly")
-    await app.set_status(slot.job_id, "failed")
+    await app.jobs.set_status(slot.job_id, "failed")
     stands = await work.aenqueue(1)
     with pytest.raises(Conflict, match=f"its key 'n:1' is held by job {stands.id}") as refused:
-        await app.retry(slot.job_id)
+        await app.jobs.retry(slot.job_id)
     assert refused.value.job_id == stands.id
-    await app.cancel(stands.id)
-    again = await app.retry(slot.job_id)
+    await app.jobs.cancel(stands.id)
+    again = await app.jobs.retry(slot.job_id)
     assert (again.key, again.state) == ("n:1", "queued")
     assert not (await work.aenqueue(1)).created

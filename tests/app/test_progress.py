@@ -20,7 +20,7 @@ def app(make_app: MakeApp, database_url: str) -> Oncue:
 async def shown(app: Oncue, job_id: int, fraction: float) -> Job:
     """The job, once its row shows this."""
     async with asyncio.timeout(60):
-        while (job := await app.job(job_id)).progress != fraction:  # noqa: ASYNC110
+        while (job := await app.jobs.get(job_id)).progress != fraction:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return job
 

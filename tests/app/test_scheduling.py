@@ -46,17 +46,17 @@ def report(app: Oncue) -> Task[..., None]:
 
 
 async def made(app: Oncue, rule: str = YEARLY, **terms: Any) -> Schedule:
-    return await app.create_schedule("nightly", rule, "report", **terms)
+    return await app.schedules.create("nightly", rule, "report", **terms)
 
 
 async def next_slot(app: Oncue, name: str = "nightly") -> datetime:
-    return (await app.preview(name, 1))[0].scheduled_for
+    return (await app.schedules.preview(name, 1))[0].scheduled_for
 
 
 async def finished(app: Oncue, slot: Slot) -> None:
     """The slot's run is over, by an operator's hand."""
     assert slot.job_id is not None
-    await app.cancel(slot.job_id)
+    await app.jobs.cancel(slot.job_id)
 
 
 async def wired(app: Oncue) -> Wire:
@@ -73,7 +73,7 @@ async def wired(app: Oncue) -> Wire:
 @pytest.mark.contract("QUE-7")
 async def test_a_schedule_has_everything_that_it_was_given(app: Oncue, report: Task[..., None]) -> None:
     before = (await app.connected()).now()
-    made = await app.create_schedule(
+    made = await app.schedules.create(
         "nightly", cron("30 2 * * *", tz="Europe/Berlin", dst="once"), report, {"kind": "long"},
         description="words", queue="slow", priority=70, missed="each", grace="10m", max_instances=4, created_by="ann",
     )  # fmt: skip
@@ -84,9 +84,9 @@ async def test_a_schedule_has_everything_that_it_was_given(app: Oncue, report: T
     assert (made.max_retries, made.deadline, made.last_run_at, made.deleted_at) == (5, 86400.0, None, None)
     assert before <= made.created_at == made.updated_at == made.started_at == made.cursor
     assert made.next_run_at == await next_slot(app)
-    assert await app.schedule("nightly") == made
-    assert await app.schedules() == [made]
-    (revision,) = await app.revisions("nightly")
+    assert await app.schedules.get("nightly") == made
+    assert await app.schedules.list() == [made]
+    (revision,) = await app.schedules.revisions("nightly")
     assert (revision.revision, revision.expression, revision.changed_by) == (1, "30 2 * * *", "ann")
 
 
@@ -102,20 +102,20 @@ async def test_a_name_belongs_to_one_schedule(app: Oncue, report: Task[..., None
     with pytest.raises(Conflict, match="there is a schedule 'nightly' already"):
         await made(app, HOURLY)
     racing = await asyncio.gather(
-        *(app.create_schedule("contested", YEARLY, "report") for _ in range(8)), return_exceptions=True
+        *(app.schedules.create("contested", YEARLY, "report") for _ in range(8)), return_exceptions=True
     )
     assert sum(isinstance(one, Schedule) for one in racing) == 1
     assert all(isinstance(one, Schedule | Conflict) for one in racing)
-    assert len(await app.revisions("contested")) == 1
+    assert len(await app.schedules.revisions("contested")) == 1
 
 
 async def test_schedules_are_listed_by_name_page_by_page(app: Oncue, report: Task[..., None]) -> None:
     for name in ("b", "a", "d", "c"):
-        await app.create_schedule(name, YEARLY, "report")
-    await app.delete_schedule("b")
-    first = await app.schedules(limit=2)
+        await app.schedules.create(name, YEARLY, "report")
+    await app.schedules.delete("b")
+    first = await app.schedules.list(limit=2)
     assert [one.name for one in first] == ["a", "c"]
-    assert [one.name for one in await app.schedules(after="c")] == ["d"]
+    assert [one.name for one in await app.schedules.list(after="c")] == ["d"]
 
 
 BAD_TERMS: list[tuple[str, dict[str, Any]]] = [
@@ -159,24 +159,24 @@ async def test_what_cannot_be_is_refused_by_name(app: Oncue, report: Task[..., N
     for field, terms in BAD_TERMS:
         given: dict[str, Any] = {"name": "nightly", "rule": YEARLY, "task": "report", **terms}
         with pytest.raises((InvalidSchedule, InvalidJob)) as refused:
-            await app.create_schedule(**given)
+            await app.schedules.create(**given)
         assert refused.value.field == field, terms
         assert str(refused.value).startswith(f"{field}: ")
-    assert await app.schedules() == []
+    assert await app.schedules.list() == []
 
 
 async def test_rules_of_other_kinds_are_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
     for field, rule in (("tz", {"tz": "Mars/Olympus"}), ("dst", {"dst": "never"})):
         with pytest.raises(InvalidSchedule) as refused:
-            await app.create_schedule("nightly", cron(YEARLY, **rule), "report")  # type: ignore[arg-type]
+            await app.schedules.create("nightly", cron(YEARLY, **rule), "report")  # type: ignore[arg-type]
         assert refused.value.field == field
     with pytest.raises(UnknownTask, match="no task 'nobody' is declared; declared are: report"):
-        await app.create_schedule("nightly", YEARLY, "nobody")
+        await app.schedules.create("nightly", YEARLY, "nobody")
 
 
 async def test_the_longest_durations_are_taken(app: Oncue, report: Task[..., None]) -> None:
     schedule = await made(app, MINUTELY, grace="36525d")
-    slot = await app.trigger("nightly", await next_slot(app))
+    slot = await app.schedules.trigger("nightly", await next_slot(app))
     assert schedule.grace == 36525 * 86400
     assert slot.state == "queued"
 
@@ -186,28 +186,28 @@ async def test_the_longest_durations_are_taken(app: Oncue, report: Task[..., Non
 
 async def test_an_edit_is_a_revision_from_now_and_keeps_the_rest(app: Oncue, report: Task[..., None]) -> None:
     before = await made(app, HOURLY, args={"kind": "long"}, priority=70, grace=60)
-    after = await app.change_schedule("nightly", rule=MINUTELY, changed_by="bob")
+    after = await app.schedules.change("nightly", rule=MINUTELY, changed_by="bob")
     assert (after.revision, after.version) == (2, before.version + 1)
     assert (after.expression, after.args, after.priority, after.grace) == (MINUTELY, '{"kind":"long"}', 70, 60.0)
     assert before.cursor <= after.cursor == after.started_at == after.updated_at
-    first, second = await app.revisions("nightly")
+    first, second = await app.schedules.revisions("nightly")
     assert (first.expression, second.expression, second.changed_by) == (HOURLY, MINUTELY, "bob")
     assert second.started_at == after.started_at
 
 
 async def test_the_same_again_is_no_revision(app: Oncue, report: Task[..., None]) -> None:
     before = await made(app)
-    assert await app.change_schedule("nightly", rule=YEARLY, priority=20, grace="5m") == before
-    described = await app.change_schedule("nightly", description="words")
+    assert await app.schedules.change("nightly", rule=YEARLY, priority=20, grace="5m") == before
+    described = await app.schedules.change("nightly", description="words")
     assert (described.description, described.revision, described.version) == ("words", 1, before.version + 1)
-    assert len(await app.revisions("nightly")) == 1
+    assert len(await app.schedules.revisions("nightly")) == 1
 
 
 async def test_an_expression_keeps_the_zone_unless_that_is_given_too(app: Oncue, report: Task[..., None]) -> None:
-    await app.create_schedule("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "report")
-    assert (await app.change_schedule("nightly", rule="30 3 * * *")).tz == "Europe/Berlin"
-    assert (await app.change_schedule("nightly", tz="Asia/Tokyo")).expression == "30 3 * * *"
-    assert (await app.change_schedule("nightly", rule=cron("30 4 * * *"))).tz == "UTC"
+    await app.schedules.create("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "report")
+    assert (await app.schedules.change("nightly", rule="30 3 * * *")).tz == "Europe/Berlin"
+    assert (await app.schedules.change("nightly", tz="Asia/Tokyo")).expression == "30 3 * * *"
+    assert (await app.schedules.change("nightly", rule=cron("30 4 * * *"))).tz == "UTC"
 
 
 async def test_an_edit_to_what_cannot_be_is_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
@@ -216,23 +216,23 @@ async def test_an_edit_to_what_cannot_be_is_refused_by_name(app: Oncue, report: 
     changes = [(field, terms) for field, terms in given if None not in terms.values()]
     for field, terms in [*changes, ("changed_by", {"changed_by": ""})]:
         with pytest.raises((InvalidSchedule, InvalidJob)) as refused:
-            await app.change_schedule("nightly", **terms)
+            await app.schedules.change("nightly", **terms)
         assert refused.value.field == field, terms
-    assert await app.schedule("nightly") == before
+    assert await app.schedules.get("nightly") == before
 
 
 async def test_who_edits_at_once_loses_nothing(app: Oncue, report: Task[..., None]) -> None:
     """Each edit sees the one before it: no update is lost, and every revision has its number."""
     await made(app)
     await asyncio.gather(
-        app.change_schedule("nightly", priority=1),
-        app.change_schedule("nightly", grace=7),
-        app.change_schedule("nightly", max_instances=9),
-        app.toggle_schedule("nightly", False),
+        app.schedules.change("nightly", priority=1),
+        app.schedules.change("nightly", grace=7),
+        app.schedules.change("nightly", max_instances=9),
+        app.schedules.toggle("nightly", False),
     )
-    after = await app.schedule("nightly")
+    after = await app.schedules.get("nightly")
     assert (after.priority, after.grace, after.max_instances, after.enabled) == (1, 7.0, 9, False)
-    assert [revision.revision for revision in await app.revisions("nightly")] == [1, 2, 3, 4, 5]
+    assert [revision.revision for revision in await app.schedules.revisions("nightly")] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.contract("SLOT-16")
@@ -242,58 +242,66 @@ async def test_slots_that_an_edit_overtakes_are_written_down(app: Oncue, report:
     start = connection.now()
     connection.now = lambda: start  # type: ignore[method-assign]
     await made(app, MINUTELY)
-    taken = await app.trigger("nightly", await next_slot(app) + timedelta(minutes=3))
+    taken = await app.schedules.trigger("nightly", await next_slot(app) + timedelta(minutes=3))
     connection.now = lambda: start + timedelta(minutes=10)  # type: ignore[method-assign]
-    after = await app.change_schedule("nightly", rule=HOURLY)
-    rows = await app.slots("nightly", start, start + timedelta(hours=1))
+    after = await app.schedules.change("nightly", rule=HOURLY)
+    rows = await app.schedules.slots("nightly", start, start + timedelta(hours=1))
     assert [(row.verdict, row.slots) for row in rows] == [("missed", 3), ("manual", 1), ("missed", 6)]
     assert {row.revision for row in rows} == {1}
     assert rows[1] == taken
     assert after.cursor == start + timedelta(minutes=10)
-    assert (await app.audit("nightly", start)).holds
+    assert (await app.schedules.audit("nightly", start)).holds
 
 
 async def test_disabling_and_enabling(app: Oncue, report: Task[..., None]) -> None:
     await made(app, MINUTELY)
-    off = await app.toggle_schedule("nightly", False, changed_by="bob")
+    off = await app.schedules.toggle("nightly", False, changed_by="bob")
     assert (off.enabled, off.reason, off.next_run_at, off.revision) == (False, "disabled by hand", None, 2)
-    assert await app.toggle_schedule("nightly", False) == off
-    on = await app.toggle_schedule("nightly", True)
+    assert await app.schedules.toggle("nightly", False) == off
+    on = await app.schedules.toggle("nightly", True)
     assert (on.enabled, on.reason, on.revision) == (True, None, 3)
     assert on.next_run_at is not None
     assert on.cursor >= off.cursor
-    made_off = await app.create_schedule("sleeping", YEARLY, "report", enabled=False)
+    made_off = await app.schedules.create("sleeping", YEARLY, "report", enabled=False)
     assert (made_off.enabled, made_off.reason, made_off.next_run_at) == (False, "disabled by hand", None)
     for wrong in ("no", 1, None):
         with pytest.raises(InvalidSchedule, match="enabled: expected True or False") as refused:
-            await app.toggle_schedule("nightly", wrong)  # type: ignore[arg-type]
+            await app.schedules.toggle("nightly", wrong)  # type: ignore[arg-type]
         assert refused.value.field == "enabled"
 
 
 async def test_a_deleted_schedule_is_gone_and_its_ledger_is_not(app: Oncue, report: Task[..., None]) -> None:
     before = await made(app)
     at = await next_slot(app)
-    slot = await app.trigger("nightly", at)
-    await app.delete_schedule("nightly")
-    assert await app.schedules() == []
+    slot = await app.schedules.trigger("nightly", at)
+    await app.schedules.delete("nightly")
+    assert await app.schedules.list() == []
+    schedules = app.schedules
     for verb in (
-        app.schedule("nightly"), app.change_schedule("nightly", priority=1), app.toggle_schedule("nightly", True),
-        app.delete_schedule("nightly"), app.trigger("nightly", at), app.run_now("nightly"), app.preview("nightly"),
-        app.backfill("nightly", EARLY, EARLY),
+        schedules.get("nightly"), schedules.change("nightly", priority=1), schedules.toggle("nightly", True),
+        schedules.delete("nightly"), schedules.trigger("nightly", at), schedules.run_now("nightly"),
+        schedules.preview("nightly"), schedules.backfill("nightly", EARLY, EARLY),
     ):  # fmt: skip
         with pytest.raises(ScheduleNotFound, match="there is no schedule 'nightly'"):
             await verb
-    assert await app.slots("nightly", EARLY, at) == [slot]
-    assert [revision.enabled for revision in await app.revisions("nightly")] == [True, False]
+    assert await app.schedules.slots("nightly", EARLY, at) == [slot]
+    assert [revision.enabled for revision in await app.schedules.revisions("nightly")] == [True, False]
     await finished(app, slot)
-    again = await app.create_schedule("nightly", YEARLY, "report", created_by="cid")
+    again = await app.schedules.create("nightly", YEARLY, "report", created_by="cid")
     assert (again.id, again.revision, again.deleted_at) == (before.id, 3, None)
     with pytest.raises(SlotTaken):
-        await app.trigger("nightly", at)
+        await app.schedules.trigger("nightly", at)
 
 
 async def test_what_does_not_exist_is_not_found(app: Oncue, report: Task[..., None]) -> None:
-    for verb in (app.schedule, app.revisions, app.preview, app.audit, app.run_now, app.delete_schedule):
+    for verb in (
+        app.schedules.get,
+        app.schedules.revisions,
+        app.schedules.preview,
+        app.schedules.audit,
+        app.schedules.run_now,
+        app.schedules.delete,
+    ):
         with pytest.raises(ScheduleNotFound, match="there is no schedule 'nobody'"):
             await verb("nobody")
 
@@ -305,26 +313,26 @@ async def test_what_does_not_exist_is_not_found(app: Oncue, report: Task[..., No
 async def test_a_trigger_claims_its_slot_and_makes_its_job(app: Oncue, report: Task[..., None]) -> None:
     schedule = await made(app, args={"kind": "long"}, priority=66)
     at = await next_slot(app)
-    slot = await app.trigger("nightly", at, by="ann")
+    slot = await app.schedules.trigger("nightly", at, by="ann")
     assert (slot.scheduled_for, slot.verdict, slot.reason, slot.state) == (at, "manual", "trigger", "queued")
     assert slot.job_id is not None
-    job = await app.job(slot.job_id)
+    job = await app.jobs.get(slot.job_id)
     assert (job.task, job.args, job.priority, job.enqueued_by) == ("report", {"kind": "long"}, 66, "ann")
     assert (job.schedule_id, job.scheduled_for, job.start_by) == (schedule.id, at, None)
     assert job.deadline_at is not None
-    assert (await app.schedule("nightly")).last_run_at is not None
+    assert (await app.schedules.get("nightly")).last_run_at is not None
 
 
 @pytest.mark.contract("SLOT-3", "SLOT-11")
 async def test_a_slot_is_triggered_once_for_ever(app: Oncue, report: Task[..., None]) -> None:
     await made(app)
     at = await next_slot(app)
-    slot = await app.trigger("nightly", at)
+    slot = await app.schedules.trigger("nightly", at)
     await finished(app, slot)
     with pytest.raises(SlotTaken, match=rf"was decided at .*: manual \(trigger\), as job {slot.job_id}") as taken:
-        await app.trigger("nightly", at)
+        await app.schedules.trigger("nightly", at)
     assert taken.value.job_id == slot.job_id
-    assert len(await app.jobs()) == 1
+    assert len(await app.jobs.list()) == 1
 
 
 @pytest.mark.contract("SLOT-11")
@@ -332,27 +340,27 @@ async def test_only_slots_can_be_triggered(app: Oncue, report: Task[..., None]) 
     await made(app, HOURLY)
     at = await next_slot(app)
     with pytest.raises(InvalidSchedule, match=r"at: .* is no slot of 'nightly' \(0 \* \* \* \*\); near: ") as refused:
-        await app.trigger("nightly", at + TICK)
+        await app.schedules.trigger("nightly", at + TICK)
     assert refused.value.field == "at"
     assert at.isoformat() in str(refused.value)
     for wrong in (at.replace(tzinfo=None), "2030-01-01", None, datetime(9500, 1, 1, tzinfo=UTC), datetime.min):
         with pytest.raises(InvalidSchedule) as refused:
-            await app.trigger("nightly", wrong)  # type: ignore[arg-type]
+            await app.schedules.trigger("nightly", wrong)  # type: ignore[arg-type]
         assert refused.value.field == "at"
     with pytest.raises(InvalidJob, match=r"^by: "):
-        await app.trigger("nightly", at, by="")
-    assert await app.jobs() == []
+        await app.schedules.trigger("nightly", at, by="")
+    assert await app.jobs.list() == []
 
 
 @pytest.mark.contract("SLOT-4")
 async def test_an_instant_is_the_same_slot_in_every_zone(app: Oncue, report: Task[..., None]) -> None:
     await made(app, HOURLY, max_instances=2)
     at = await next_slot(app)
-    slot = await app.trigger("nightly", at.astimezone(ZoneInfo("Asia/Tokyo")))
+    slot = await app.schedules.trigger("nightly", at.astimezone(ZoneInfo("Asia/Tokyo")))
     assert slot.scheduled_for == at
     assert slot.scheduled_for.utcoffset() == timedelta(0)
     with pytest.raises(SlotTaken):
-        await app.trigger("nightly", at)
+        await app.schedules.trigger("nightly", at)
 
 
 @pytest.mark.contract("SLOT-3", "SLOT-11")
@@ -364,19 +372,19 @@ async def test_of_twenty_that_trigger_one_slot_one_gets_it(
     others = [make_app(database_url) for _ in range(3)]
     for other in others:
         other.tasks = app.tasks
-    tries = [one.trigger("nightly", at, by=f"{number}") for number in range(5) for one in (app, *others)]
+    tries = [one.schedules.trigger("nightly", at, by=f"{number}") for number in range(5) for one in (app, *others)]
     answers = await asyncio.gather(*tries, return_exceptions=True)
     (slot,) = [answer for answer in answers if isinstance(answer, Slot)]
     refused = [answer for answer in answers if isinstance(answer, SlotTaken)]
     assert len(refused) == 19
     assert {answer.job_id for answer in refused} == {slot.job_id}
-    assert [job.id for job in await app.jobs()] == [slot.job_id]
+    assert [job.id for job in await app.jobs.list()] == [slot.job_id]
 
 
 @pytest.mark.contract("SLOT-5", "SLOT-11")
 async def test_of_ten_that_run_now_as_many_run_as_may(app: Oncue, report: Task[..., None]) -> None:
     await made(app, max_instances=3)
-    answers = await asyncio.gather(*(app.run_now("nightly") for _ in range(10)), return_exceptions=True)
+    answers = await asyncio.gather(*(app.schedules.run_now("nightly") for _ in range(10)), return_exceptions=True)
     ran = [answer for answer in answers if isinstance(answer, Slot)]
     refused = [answer for answer in answers if isinstance(answer, Conflict)]
     assert (len(ran), len(refused)) == (3, 7)
@@ -388,7 +396,7 @@ async def test_of_ten_that_run_now_as_many_run_as_may(app: Oncue, report: Task[.
 async def test_many_slots_at_once_are_all_taken(app: Oncue, report: Task[..., None]) -> None:
     await made(app, MINUTELY, max_instances=100)
     first = await next_slot(app)
-    slots = await asyncio.gather(*(app.trigger("nightly", first + timedelta(minutes=n)) for n in range(10)))
+    slots = await asyncio.gather(*(app.schedules.trigger("nightly", first + timedelta(minutes=n)) for n in range(10)))
     assert len({slot.job_id for slot in slots}) == 10
 
 
@@ -396,14 +404,14 @@ async def test_many_slots_at_once_are_all_taken(app: Oncue, report: Task[..., No
 async def test_a_run_in_the_way_is_a_conflict_and_no_slot_is_taken(app: Oncue, report: Task[..., None]) -> None:
     await made(app, MINUTELY)
     at = await next_slot(app)
-    slot = await app.trigger("nightly", at)
-    for verb in (app.trigger("nightly", at + timedelta(minutes=1)), app.run_now("nightly")):
+    slot = await app.schedules.trigger("nightly", at)
+    for verb in (app.schedules.trigger("nightly", at + timedelta(minutes=1)), app.schedules.run_now("nightly")):
         with pytest.raises(Conflict, match=f"job {slot.job_id} is not finished: no slot was taken") as conflict:
             await verb
         assert conflict.value.job_id == slot.job_id
     await finished(app, slot)
-    assert (await app.trigger("nightly", at + timedelta(minutes=1))).state == "queued"
-    assert len(await app.jobs()) == 2
+    assert (await app.schedules.trigger("nightly", at + timedelta(minutes=1))).state == "queued"
+    assert len(await app.jobs.list()) == 2
 
 
 @pytest.mark.contract("SLOT-11")
@@ -412,18 +420,18 @@ async def test_running_now_is_an_extra_slot(app: Oncue, report: Task[..., None])
     noon = connection.now().replace(second=0, microsecond=0)
     connection.now = lambda: noon  # type: ignore[method-assign]
     await made(app, MINUTELY, max_instances=9)
-    slots = [await app.run_now("nightly", by="ann") for _ in range(3)]
+    slots = [await app.schedules.run_now("nightly", by="ann") for _ in range(3)]
     assert [slot.scheduled_for for slot in slots] == [noon + TICK, noon + 2 * TICK, noon + 3 * TICK]
     assert {(slot.verdict, slot.reason, slot.state) for slot in slots} == {("manual", "run_now", "queued")}
     later = noon + timedelta(minutes=1)
     connection.now = lambda: later  # type: ignore[method-assign]
-    found = await app.audit("nightly", noon)
+    found = await app.schedules.audit("nightly", noon)
     assert found.counts() == {"manual": 3, "pending": 1}
 
 
 async def test_a_disabled_schedule_can_be_run_by_hand(app: Oncue, report: Task[..., None]) -> None:
     await made(app, enabled=False)
-    assert (await app.run_now("nightly")).state == "queued"
+    assert (await app.schedules.run_now("nightly")).state == "queued"
 
 
 @pytest.mark.contract("SLOT-11")
@@ -433,15 +441,15 @@ async def test_a_lost_reply_doubles_nothing(app: Oncue, report: Task[..., None],
     await made(app)
     at = await next_slot(app)
     call: Callable[[], Any] = {
-        "trigger": lambda: app.trigger("nightly", at),
-        "run_now": lambda: app.run_now("nightly"),
+        "trigger": lambda: app.schedules.trigger("nightly", at),
+        "run_now": lambda: app.schedules.run_now("nightly"),
     }[manner]
     wire = await wired(app)
     wire.lose_reply(verb)
     slot = await call()
     assert slot.state == "queued"
-    assert [job.id for job in await app.jobs()] == [slot.job_id]
-    assert len(await app.slots("nightly", EARLY, at)) == 1
+    assert [job.id for job in await app.jobs.list()] == [slot.job_id]
+    assert len(await app.schedules.slots("nightly", EARLY, at)) == 1
 
 
 async def test_a_database_that_stays_away_is_told(app: Oncue, report: Task[..., None]) -> None:
@@ -450,18 +458,18 @@ async def test_a_database_that_stays_away_is_told(app: Oncue, report: Task[..., 
     wire = await wired(app)
     wire.down = True
     with pytest.raises(StoreUnavailable):
-        await app.trigger("nightly", at)
+        await app.schedules.trigger("nightly", at)
     wire.down = False
-    assert await app.jobs() == []
-    assert (await app.trigger("nightly", at)).state == "queued"
+    assert await app.jobs.list() == []
+    assert (await app.schedules.trigger("nightly", at)).state == "queued"
 
 
 async def test_the_last_of_its_tries_counts(
     app: Oncue, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncue.scheduling.common.MOST_TRIES", 1)
+    monkeypatch.setattr("oncue.verbs.room.MOST_TRIES", 1)
     await made(app)
-    assert (await app.trigger("nightly", await next_slot(app))).state == "queued"
+    assert (await app.schedules.trigger("nightly", await next_slot(app))).state == "queued"
 
 
 # --- backfill -------------------------------------------------------------------------------------------------------
@@ -471,20 +479,20 @@ async def test_a_backfill_makes_what_is_absent_and_nothing_twice(app: Oncue, rep
     await made(app, MINUTELY)
     end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
     start = end - timedelta(minutes=9)
-    early = await app.trigger("nightly", start + timedelta(minutes=4))
+    early = await app.schedules.trigger("nightly", start + timedelta(minutes=4))
     heard: list[tuple[int, int]] = []
-    filled = await app.backfill("nightly", start, end, by="ann", told=lambda *told: heard.append(told))
+    filled = await app.schedules.backfill("nightly", start, end, by="ann", told=lambda *told: heard.append(told))
     assert (len(filled.jobs), filled.present) == (9, 1)
     assert heard == [(10, 10)]
-    rows = await app.slots("nightly", start, end)
+    rows = await app.schedules.slots("nightly", start, end)
     assert [row.scheduled_for for row in rows] == [start + timedelta(minutes=n) for n in range(10)]
     assert {row.reason for row in rows} == {"backfill", "trigger"}
     assert {row.state for row in rows} == {"scheduled", "queued"}
     assert rows[4] == early
-    assert {(await app.job(job)).enqueued_by for job in filled.jobs} == {"ann"}
-    again = await app.backfill("nightly", start, end)
+    assert {(await app.jobs.get(job)).enqueued_by for job in filled.jobs} == {"ann"}
+    again = await app.schedules.backfill("nightly", start, end)
     assert (list(again.jobs), again.present) == ([], 10)
-    wider = await app.backfill("nightly", start - timedelta(minutes=2), end)
+    wider = await app.schedules.backfill("nightly", start - timedelta(minutes=2), end)
     assert (len(wider.jobs), wider.present) == (2, 10)
 
 
@@ -492,9 +500,9 @@ async def test_backfills_at_once_make_each_slot_once(app: Oncue, report: Task[..
     await made(app, MINUTELY)
     end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
     start = end - timedelta(minutes=49)
-    filled = await asyncio.gather(*(app.backfill("nightly", start, end) for _ in range(5)))
+    filled = await asyncio.gather(*(app.schedules.backfill("nightly", start, end) for _ in range(5)))
     assert sorted(len(one.jobs) for one in filled) == [0, 0, 0, 0, 50]
-    assert len(await app.jobs()) == 50
+    assert len(await app.jobs.list()) == 50
 
 
 async def test_a_backfill_whose_reply_was_lost_is_finished_by_the_next(app: Oncue, report: Task[..., None]) -> None:
@@ -504,9 +512,9 @@ async def test_a_backfill_whose_reply_was_lost_is_finished_by_the_next(app: Oncu
     wire = await wired(app)
     wire.lose_reply("decide")
     with pytest.raises(StoreUnavailable):
-        await app.backfill("nightly", start, end)
-    await app.backfill("nightly", start, end)
-    assert len(await app.jobs()) == 10
+        await app.schedules.backfill("nightly", start, end)
+    await app.schedules.backfill("nightly", start, end)
+    assert len(await app.jobs.list()) == 10
 
 
 async def test_a_backfill_of_what_cannot_be_is_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
@@ -521,9 +529,9 @@ async def test_a_backfill_of_what_cannot_be_is_refused_by_name(app: Oncue, repor
         ("end", now - hour, "now"),
     ):
         with pytest.raises(InvalidSchedule) as refused:
-            await app.backfill("nightly", start, end)  # type: ignore[arg-type]
+            await app.schedules.backfill("nightly", start, end)  # type: ignore[arg-type]
         assert refused.value.field == field
-    assert await app.jobs() == []
+    assert await app.jobs.list() == []
 
 
 @pytest.mark.contract("SLOT-3")
@@ -532,21 +540,21 @@ async def test_what_the_ledger_no_longer_keeps_is_never_run_again(app: Oncue, re
     connection = await app.connected()
     end = connection.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     start = end - timedelta(hours=9)
-    for job in (await app.backfill("nightly", start, end)).jobs:
-        await app.cancel(job)
-    await app.prune(0)
+    for job in (await app.schedules.backfill("nightly", start, end)).jobs:
+        await app.jobs.cancel(job)
+    await app.jobs.prune(0)
     horizon = start + timedelta(hours=5)
     assert await connection.store.prune_slots(horizon, 1000) == 5
-    assert (await app.schedule("nightly")).horizon == horizon
+    assert (await app.schedules.get("nightly")).horizon == horizon
     with pytest.raises(SlotTaken, match="up to which the ledger is no longer kept: it cannot be told whether it ran"):
-        await app.trigger("nightly", start)
+        await app.schedules.trigger("nightly", start)
     with pytest.raises(InvalidSchedule, match=r"start: expected .* or later: before, the ledger is not kept"):
-        await app.backfill("nightly", start, end)
-    assert (await app.backfill("nightly", horizon, end)).present == 5
-    found = await app.audit("nightly", start)
+        await app.schedules.backfill("nightly", start, end)
+    assert (await app.schedules.backfill("nightly", horizon, end)).present == 5
+    found = await app.schedules.audit("nightly", start)
     assert found.holds
     assert found.notes == (f"slots from before {horizon.isoformat()} are no longer kept",)
-    assert await app.jobs() == []
+    assert await app.jobs.list() == []
 
 
 @pytest.mark.contract("SLOT-3", "SLOT-16")
@@ -561,29 +569,29 @@ async def test_a_run_of_missed_slots_takes_no_slot_of_a_later_rule(app: Oncue, r
     connection.now = lambda: start  # type: ignore[method-assign]
     await made(app, "*/4 * * * *")
     connection.now = lambda: minute(60)  # type: ignore[method-assign]
-    await app.change_schedule("nightly", rule=MINUTELY)
-    (run,) = await app.slots("nightly", start, minute(60))
+    await app.schedules.change("nightly", rule=MINUTELY)
+    (run,) = await app.schedules.slots("nightly", start, minute(60))
     assert (run.scheduled_for, run.until, run.slots) == (minute(4), minute(60), 15)
 
     for old in (4, 8, 60):
         with pytest.raises(SlotTaken, match=r": missed \(the schedule was changed before"):
-            await app.trigger("nightly", minute(old))
-    new = await app.trigger("nightly", minute(9))
+            await app.schedules.trigger("nightly", minute(old))
+    new = await app.schedules.trigger("nightly", minute(9))
     assert (new.scheduled_for, new.reason) == (minute(9), "trigger")
     with pytest.raises(SlotTaken, match="manual"):
-        await app.trigger("nightly", minute(9))
+        await app.schedules.trigger("nightly", minute(9))
 
     wanted = [minute(number) for number in (3, 5, 6, 7, 10, 11)]
-    assert await app.absent("nightly", minute(3), minute(12)) == wanted
-    filled = await app.backfill("nightly", minute(3), minute(12))
+    assert await app.schedules.undecided("nightly", minute(3), minute(12)) == wanted
+    filled = await app.schedules.backfill("nightly", minute(3), minute(12))
     assert (len(filled.jobs), filled.present) == (6, 4)
-    assert [(await app.job(job)).scheduled_for for job in filled.jobs] == wanted
-    assert list((await app.backfill("nightly", minute(3), minute(12))).jobs) == []
+    assert [(await app.jobs.get(job)).scheduled_for for job in filled.jobs] == wanted
+    assert list((await app.schedules.backfill("nightly", minute(3), minute(12))).jobs) == []
 
-    found = await app.audit("nightly", start)
+    found = await app.schedules.audit("nightly", start)
     assert (found.holds, found.counts()) == (True, {"missed": 15, "manual": 7})
     for number, told in ((8, "missed"), (9, "manual"), (10, "manual"), (13, "never_a_slot")):
-        assert (await app.explain_slot("nightly", minute(number))).status == told
+        assert (await app.schedules.explain_slot("nightly", minute(number))).status == told
 
 
 async def test_a_backfill_over_many_rows_of_another_rule_is_brisk(
@@ -602,8 +610,8 @@ async def test_a_backfill_over_many_rows_of_another_rule_is_brisk(
     step = Step(first.id, first.version, minute(3000), minute(3001), rows)
     assert await connection.store.decide([step], minute(3000), by="tests") == [True]
     connection.now = lambda: minute(3000)  # type: ignore[method-assign]
-    await app.change_schedule("nightly", rule="*/3 * * * *")
-    monkeypatch.setattr("oncue.scheduling.common.LEDGER_PAGE", 100)
+    await app.schedules.change("nightly", rule="*/3 * * * *")
+    monkeypatch.setattr("oncue.verbs.schedules.reading.LEDGER_PAGE", 100)
     asked: Counter[str] = Counter()
     wire = await wired(app)
     passed_on = wire.pass_on
@@ -613,7 +621,7 @@ async def test_a_backfill_over_many_rows_of_another_rule_is_brisk(
         return await passed_on(verb, *rest)
 
     wire.pass_on = count  # type: ignore[method-assign]
-    assert len((await app.backfill("nightly", minute(0), minute(2997))).jobs) == 1000
+    assert len((await app.schedules.backfill("nightly", minute(0), minute(2997))).jobs) == 1000
     assert (asked["slots"], asked["revisions"], asked["decide"]) == (11, 1, 1)
 
 
@@ -621,20 +629,20 @@ async def test_a_backfill_over_many_rows_of_another_rule_is_brisk(
 
 
 async def test_a_preview_shows_what_the_time_zone_does(app: Oncue, report: Task[..., None]) -> None:
-    await app.create_schedule("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "report")
-    shown = await app.preview("nightly", 3, datetime(2030, 3, 30, tzinfo=UTC))
+    await app.schedules.create("nightly", cron("30 2 * * *", tz="Europe/Berlin"), "report")
+    shown = await app.schedules.preview("nightly", 3, datetime(2030, 3, 30, tzinfo=UTC))
     assert [(fire.scheduled_for.isoformat(), fire.mark) for fire in shown] == [
         ("2030-03-30T01:30:00+00:00", None),
         ("2030-03-31T01:00:00+00:00", "gap"),
         ("2030-04-01T00:30:00+00:00", None),
     ]
     assert [fire.local.hour for fire in shown] == [2, 3, 2]
-    assert len(await app.preview("nightly")) == 10
-    await app.toggle_schedule("nightly", False)
-    assert len(await app.preview("nightly", 5)) == 5
+    assert len(await app.schedules.preview("nightly")) == 10
+    await app.schedules.toggle("nightly", False)
+    assert len(await app.schedules.preview("nightly", 5)) == 5
     for wrong in (0, -1, 10_001, True, "3", 2.5):
         with pytest.raises(InvalidSchedule, match="count: expected a whole number") as refused:
-            await app.preview("nightly", wrong)  # type: ignore[arg-type]
+            await app.schedules.preview("nightly", wrong)  # type: ignore[arg-type]
         assert refused.value.field == "count"
 
 
@@ -646,14 +654,14 @@ async def test_the_audit_names_a_row_that_somebody_deleted(app: Oncue, report: T
     schedule = await made(app, MINUTELY)
     first = await next_slot(app)
     connection.now = lambda: start + timedelta(minutes=10)  # type: ignore[method-assign]
-    assert (await app.audit("nightly", start)).counts() == {"pending": 10}
+    assert (await app.schedules.audit("nightly", start)).counts() == {"pending": 10}
     for number in range(3):
-        await finished(app, await app.trigger("nightly", first + timedelta(minutes=number)))
-    await app.toggle_schedule("nightly", False)
-    assert (await app.audit("nightly", start)).counts() == {"manual": 3, "missed": 7}
-    assert (await app.audit("nightly", first, first)).counts() == {"manual": 1}
+        await finished(app, await app.schedules.trigger("nightly", first + timedelta(minutes=number)))
+    await app.schedules.toggle("nightly", False)
+    assert (await app.schedules.audit("nightly", start)).counts() == {"manual": 3, "missed": 7}
+    assert (await app.schedules.audit("nightly", first, first)).counts() == {"manual": 1}
     await delete_slot(app.settings.database_url, schedule.id, first + timedelta(minutes=1))
-    found = await app.audit("nightly", start)
+    found = await app.schedules.audit("nightly", start)
     assert [(fate.scheduled_for, fate.verdict) for fate in found.problems] == [
         (first + timedelta(minutes=1), "unaccounted")
     ]
@@ -684,7 +692,7 @@ async def test_an_audit_of_what_cannot_be_is_refused_by_name(app: Oncue, report:
         ("end", None, now.replace(tzinfo=None)),
     ):
         with pytest.raises(InvalidSchedule) as refused:
-            await app.audit("nightly", start, end)  # type: ignore[arg-type]
+            await app.schedules.audit("nightly", start, end)  # type: ignore[arg-type]
         assert refused.value.field == field
 
 
@@ -698,7 +706,7 @@ async def test_an_audit_during_an_edit_raises_no_alarm(app: Oncue, report: Task[
 
     async def edit_and_fire(name: str) -> None:
         connection.now = lambda: minute(5)  # type: ignore[method-assign]
-        edited = await app.change_schedule(name, rule="*/2 * * * *", changed_by="bob")
+        edited = await app.schedules.change(name, rule="*/2 * * * *", changed_by="bob")
         (job,) = await connection.ids(1)
         step = Step(edited.id, edited.version, minute(6), minute(8), [Decided(minute(6), "fired", None, job)])
         assert await real.decide([step], minute(6), by="schedule") == [True]
@@ -707,7 +715,7 @@ async def test_an_audit_during_an_edit_raises_no_alarm(app: Oncue, report: Task[
     for verb in ("schedule", "slots", "doubled", "revisions"):
         name = f"edited before {verb}"
         connection.now = lambda: start  # type: ignore[method-assign]
-        await app.create_schedule(name, MINUTELY, "report")
+        await app.schedules.create(name, MINUTELY, "report")
         connection.now = lambda: minute(7)  # type: ignore[method-assign]
         wire = await wired(app)
         passed_on = wire.pass_on
@@ -719,21 +727,21 @@ async def test_an_audit_during_an_edit_raises_no_alarm(app: Oncue, report: Task[
             return await passed_on(asked, *rest)
 
         wire.pass_on = meddle  # type: ignore[method-assign]
-        found = await app.audit(name, start)
+        found = await app.schedules.audit(name, start)
         assert connection.store is real, "somebody meddled"
         assert found.holds, (verb, found.problems)
-        assert (await app.audit(name, start)).counts() == {"missed": 5, "fired": 1}
+        assert (await app.schedules.audit(name, start)).counts() == {"missed": 5, "fired": 1}
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10**9])
 async def test_a_listing_without_bounds_is_refused(app: Oncue, report: Task[..., None], limit: int) -> None:
     await made(app)
     with pytest.raises(ValueError, match="limit: expected a whole number from 1 to 100,000"):
-        await app.schedules(limit=limit)
+        await app.schedules.list(limit=limit)
     with pytest.raises(ValueError, match="limit: expected a whole number from 1 to 100,000"):
-        await app.slots("nightly", EARLY, EARLY, limit)
+        await app.schedules.slots("nightly", EARLY, EARLY, limit)
     with pytest.raises(ValueError, match="count: expected a whole number from 1 to 100,000"):
-        await app.latest_slots("nightly", limit)
+        await app.schedules.latest_slots("nightly", limit)
 
 
 # --- running --------------------------------------------------------------------------------------------------------
@@ -755,10 +763,10 @@ async def test_a_handler_is_told_its_slot(app: Oncue) -> None:
     async def without() -> None:
         told["without"] = current_job().slot
 
-    await app.create_schedule("one", YEARLY, by_parameter, {"kind": "long"})
-    await app.create_schedule("two", YEARLY, by_asking)
-    one = await app.trigger("one", await next_slot(app, "one"))
-    two = await app.run_now("two")
+    await app.schedules.create("one", YEARLY, by_parameter, {"kind": "long"})
+    await app.schedules.create("two", YEARLY, by_asking)
+    one = await app.schedules.trigger("one", await next_slot(app, "one"))
+    two = await app.schedules.run_now("two")
     plain = await without.aenqueue()
     assert one.job_id is not None
     assert two.job_id is not None
@@ -777,10 +785,10 @@ async def test_a_worker_fires_slots_and_runs_a_backfill(app: Oncue) -> None:
     async def note(slot: datetime) -> None:
         ran.append(slot)
 
-    await app.create_schedule("often", "@every 1s", note, missed="each", max_instances=5)
-    await app.create_schedule("filled", MINUTELY, note)
+    await app.schedules.create("often", "@every 1s", note, missed="each", max_instances=5)
+    await app.schedules.create("filled", MINUTELY, note)
     end = (await app.connected()).now() - timedelta(hours=1)
-    filled = await app.backfill("filled", end - timedelta(minutes=3), end)
+    filled = await app.schedules.backfill("filled", end - timedelta(minutes=3), end)
     watcher = Watcher(app)
     fired = asyncio.Event()
     app.telemetry.subscribe(lambda _, __, told: fired.set() if told["schedule"] == "often" else None, "slot")
@@ -791,18 +799,20 @@ async def test_a_worker_fires_slots_and_runs_a_backfill(app: Oncue) -> None:
     past = [slot for slot in ran if slot <= end]
     assert past == sorted(past)
     assert len(past) == len(filled.jobs) == 3
-    assert (await app.audit("often")).holds
+    assert (await app.schedules.audit("often")).holds
 
 
 @pytest.mark.contract("QUE-16")
 async def test_a_schedule_may_get_another_name(app: Oncue, report: Task[..., None]) -> None:
     first = await made(app)
-    await app.create_schedule("second", YEARLY, "report")
+    await app.schedules.create("second", YEARLY, "report")
     with pytest.raises(Conflict, match="name of schedule"):
-        await app.change_schedule("nightly", new_name="second", priority=9)
-    renamed = await app.change_schedule("nightly", new_name="third", priority=7, enabled=False)
+        await app.schedules.change("nightly", new_name="second", priority=9)
+    renamed = await app.schedules.change("nightly", new_name="third", priority=7, enabled=False)
     assert (renamed.id, renamed.name, renamed.priority, renamed.enabled) == (first.id, "third", 7, False)
-    assert [revision.revision for revision in await app.revisions("third")] == [1, 2], "one edit, one revision"
+    assert [revision.revision for revision in await app.schedules.revisions("third")] == [1, 2], (
+        "one edit, one revision"
+    )
     with pytest.raises(ScheduleNotFound):
-        await app.schedule("nightly")
-    assert (await app.change_schedule("third", new_name="nightly")).id == first.id
+        await app.schedules.get("nightly")
+    assert (await app.schedules.change("third", new_name="nightly")).id == first.id

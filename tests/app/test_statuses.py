@@ -32,8 +32,8 @@ async def lived_through(app: Oncue, dice: Random) -> None:
     await work.using(delay="1h").aenqueue_many(range(dice.randrange(1, 4)))
     await work.aenqueue_many(range(dice.randrange(1, 4)))
     now = (await app.connected()).now()
-    made = await app.create_schedule("often", cron("* * * * * *"), work, {"n": 1})
-    await app.backfill(made.name, now.replace(microsecond=0), now)
+    made = await app.schedules.create("often", cron("* * * * * *"), work, {"n": 1})
+    await app.schedules.backfill(made.name, now.replace(microsecond=0), now)
     await fire((await app.connected()).store, now)
 
 
@@ -45,10 +45,10 @@ async def test_a_status_lists_what_the_stats_count(app: Oncue, seed: int) -> Non
 
     await lived_through(app, Random(seed))
     await (await app.connected()).store.fold_counters(10_000)
-    stats = await app.stats()
-    listed = {key: len(await app.jobs([status])) for key, status in COUNTED.items()}
+    stats = await app.jobs.stats()
+    listed = {key: len(await app.jobs.list([status])) for key, status in COUNTED.items()}
     assert listed == {key: getattr(stats, key) for key in COUNTED}
     assert all(listed.values())
-    assert sum(listed.values()) == len(await app.jobs())
-    later = await app.jobs(["scheduled", "retrying"])
-    assert {job.id for job in later} < {job.id for job in await app.jobs(["queued"])}
+    assert sum(listed.values()) == len(await app.jobs.list())
+    later = await app.jobs.list(["scheduled", "retrying"])
+    assert {job.id for job in later} < {job.id for job in await app.jobs.list(["queued"])}

@@ -12,6 +12,7 @@ import pytest
 from oncue import Conflict, Oncue, SlotTaken, StoreUnavailable, Task, cron
 from oncue.policy.schedules import BY_HAND, UNDECLARED
 from oncue.settings import load
+from oncue.verbs.schedules.declaring import Declaring
 from tests.app.test_scheduling import wired
 
 NIGHTLY = cron("30 2 * * *", tz="Europe/Berlin")
@@ -35,7 +36,7 @@ class Programs:
         app = self.program(name)
         for task, options in declared:
             declare(app, task, **options)
-        await app.synchronise()
+        await Declaring(app).synchronise()
         return app
 
 
@@ -65,7 +66,7 @@ async def test_what_code_declares_is_there_after_a_start(programs: Programs) -> 
         "delivery": "at_most_once", "deadline": "2h",
     }  # fmt: skip
     app = await programs.start(("brief", options), ("plain", {}))
-    (found,) = await app.schedules()
+    (found,) = await app.schedules.list()
     assert (found.name, found.task, found.description, found.declared_by) == ("brief", "brief", "Does its work.", "app")
     assert (found.expression, found.tz, found.queue, found.priority) == ("30 2 * * *", "Europe/Berlin", "slow", 9)
     assert (found.missed, found.grace, found.max_instances, found.max_retries) == ("each", 600.0, 3, 0)
@@ -73,18 +74,18 @@ async def test_what_code_declares_is_there_after_a_start(programs: Programs) -> 
 
 
 async def test_the_same_declaration_again_changes_nothing(programs: Programs) -> None:
-    first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedule("brief")
+    first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedules.get("brief")
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    assert await app.schedule("brief") == first
-    await asyncio.gather(*(app.synchronise() for _ in range(5)))
-    assert await app.schedule("brief") == first
-    assert len(await app.revisions("brief")) == 1
+    assert await app.schedules.get("brief") == first
+    await asyncio.gather(*(Declaring(app).synchronise() for _ in range(5)))
+    assert await app.schedules.get("brief") == first
+    assert len(await app.schedules.revisions("brief")) == 1
 
 
 async def test_a_changed_declaration_is_a_revision_from_now(programs: Programs) -> None:
-    first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedule("brief")
+    first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedules.get("brief")
     app = await programs.start(("brief", {"schedule": cron("0 4 * * *"), "max_instances": 2}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.id, found.revision, found.expression, found.tz) == (first.id, 2, "0 4 * * *", "UTC")
     assert (found.max_instances, found.enabled) == (2, True)
     assert found.cursor == found.started_at > first.started_at
@@ -93,7 +94,7 @@ async def test_a_changed_declaration_is_a_revision_from_now(programs: Programs) 
 async def test_options_of_the_task_alone_make_no_revision(programs: Programs) -> None:
     await programs.start(("brief", {"schedule": NIGHTLY}))
     app = await programs.start(("brief", {"schedule": NIGHTLY, "timeout": "5m", "max_retries": 7}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.revision, found.max_retries) == (1, 7)
     assert "300" in found.options
 
@@ -104,51 +105,51 @@ async def test_what_is_declared_no_more_is_disabled_and_says_so(
     await programs.start(("brief", {"schedule": NIGHTLY}), ("other", {"schedule": NIGHTLY}))
     with caplog.at_level(logging.WARNING, "oncue.schedules"):
         app = await programs.start(("other", {"schedule": NIGHTLY}), ("brief", {}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.enabled, found.reason, found.next_run_at, found.revision) == (False, UNDECLARED, None, 2)
     assert caplog.messages == ["schedule brief is disabled: the code of 'app' no longer declares it"]
-    assert (await app.schedule("other")).enabled
+    assert (await app.schedules.get("other")).enabled
     caplog.clear()
-    await app.synchronise()
+    await Declaring(app).synchronise()
     assert caplog.messages == [], "once"
 
 
 async def test_what_is_declared_again_is_enabled_from_now(programs: Programs) -> None:
     await programs.start(("brief", {"schedule": NIGHTLY}))
-    gone = await (await programs.start()).schedule("brief")
+    gone = await (await programs.start()).schedules.get("brief")
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.enabled, found.reason, found.revision) == (True, None, 3)
     assert found.cursor > gone.cursor
     assert found.next_run_at is not None
-    assert (await app.audit("brief")).holds
+    assert (await app.schedules.audit("brief")).holds
 
 
 async def test_what_was_disabled_by_hand_stays_so(programs: Programs) -> None:
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    await app.toggle_schedule("brief", False)
+    await app.schedules.toggle("brief", False)
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.enabled, found.reason, found.revision) == (False, BY_HAND, 2)
     app = await programs.start(("brief", {"schedule": cron("0 4 * * *")}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.enabled, found.reason, found.expression) == (False, BY_HAND, "0 4 * * *")
     await programs.start()
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    assert (await app.schedule("brief")).reason == BY_HAND, "nor does its absence for a while enable it"
-    await app.toggle_schedule("brief", True)
-    await app.synchronise()
-    assert (await app.schedule("brief")).enabled
+    assert (await app.schedules.get("brief")).reason == BY_HAND, "nor does its absence for a while enable it"
+    await app.schedules.toggle("brief", True)
+    await Declaring(app).synchronise()
+    assert (await app.schedules.get("brief")).enabled
 
 
 async def test_a_declared_schedule_is_changed_in_code_only(programs: Programs) -> None:
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    for verb in (app.change_schedule("brief", priority=3), app.delete_schedule("brief")):
+    for verb in (app.schedules.change("brief", priority=3), app.schedules.delete("brief")):
         with pytest.raises(Conflict, match="schedule 'brief' is declared in the code of 'app': change it there"):
             await verb
     with pytest.raises(Conflict, match="there is a schedule 'brief' already"):
-        await app.create_schedule("brief", "@daily", "brief")
-    slot = await app.run_now("brief")
+        await app.schedules.create("brief", "@daily", "brief")
+    slot = await app.schedules.run_now("brief")
     assert slot.state == "queued"
 
 
@@ -156,40 +157,40 @@ async def test_a_schedule_of_run_time_under_the_same_name_stands_and_the_log_say
     programs: Programs, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = await programs.start(("brief", {}))
-    await app.create_schedule("brief", "@daily", "brief", created_by="ann")
+    await app.schedules.create("brief", "@daily", "brief", created_by="ann")
     await programs.start(("brief", {"schedule": NIGHTLY}), ("other", {"schedule": NIGHTLY}))
     assert "schedule 'brief' was made at run time by ann, and the code declares one" in caplog.text
-    assert (await app.schedule("brief")).expression == "@daily"
-    assert (await app.schedule("other")).enabled, "the rest is declared all the same"
-    await app.delete_schedule("brief")
+    assert (await app.schedules.get("brief")).expression == "@daily"
+    assert (await app.schedules.get("other")).enabled, "the rest is declared all the same"
+    await app.schedules.delete("brief")
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.declared_by, found.enabled, found.revision) == ("app", True, 3)
 
 
 async def test_what_was_undeclared_can_be_deleted_and_declared_anew(programs: Programs) -> None:
     app = await programs.start(("brief", {"schedule": cron("0 0 1 1 *")}))
-    at = (await app.preview("brief", 1))[0].scheduled_for
-    slot = await app.trigger("brief", at)
+    at = (await app.schedules.preview("brief", 1))[0].scheduled_for
+    slot = await app.schedules.trigger("brief", at)
     app = await programs.start()
-    await app.delete_schedule("brief")
-    assert await app.schedules() == []
+    await app.schedules.delete("brief")
+    assert await app.schedules.list() == []
     app = await programs.start(("brief", {"schedule": cron("0 0 1 1 *")}))
-    assert (await app.schedule("brief")).enabled
+    assert (await app.schedules.get("brief")).enabled
     assert slot.job_id is not None
-    await app.cancel(slot.job_id)
+    await app.jobs.cancel(slot.job_id)
     with pytest.raises(SlotTaken):
-        await app.trigger("brief", at)
+        await app.schedules.trigger("brief", at)
 
 
 async def test_two_applications_leave_each_other_alone(programs: Programs) -> None:
     one = await programs.start(("one brief", {"schedule": NIGHTLY}), name="one")
-    await one.create_schedule("at run time", "@daily", "one brief")
-    before = await one.schedules()
+    await one.schedules.create("at run time", "@daily", "one brief")
+    before = await one.schedules.list()
     two = await programs.start(("two brief", {"schedule": NIGHTLY}), name="two")
-    assert [found for found in await two.schedules() if found.name != "two brief"] == before
+    assert [found for found in await two.schedules.list() if found.name != "two brief"] == before
     await programs.start(name="two")
-    found = {schedule.name: schedule.enabled for schedule in await one.schedules()}
+    found = {schedule.name: schedule.enabled for schedule in await one.schedules.list()}
     assert found == {"at run time": True, "one brief": True, "two brief": False}
 
 
@@ -200,9 +201,9 @@ async def test_two_applications_that_declare_one_name_are_warned(
     with caplog.at_level(logging.WARNING, "oncue.schedules"):
         two = await programs.start(("brief", {"schedule": NIGHTLY}), name="two")
     assert "schedule brief was declared by one and is now declared by two" in caplog.text
-    assert (await two.schedule("brief")).declared_by == "two"
+    assert (await two.schedules.get("brief")).declared_by == "two"
     await programs.start(name="one")
-    assert (await two.schedule("brief")).enabled
+    assert (await two.schedules.get("brief")).enabled
 
 
 async def test_a_schedule_that_fires_all_the_while_is_disabled_all_the_same(programs: Programs) -> None:
@@ -220,21 +221,21 @@ async def test_a_schedule_that_fires_all_the_while_is_disabled_all_the_same(prog
 
         async def revise(self, changes: Any, now: datetime) -> list[bool]:
             if len(disturbed) < 3:
-                disturbed.append(await busy.run_now("brief"))
+                disturbed.append(await busy.schedules.run_now("brief"))
             return await real.revise(changes, now)
 
     busy = programs.program()
     declare(busy, "brief")
     connection.store = Disturbed()  # type: ignore[assignment]
-    await app.synchronise()
-    found = await app.schedule("brief")
+    await Declaring(app).synchronise()
+    found = await app.schedules.get("brief")
     assert (found.enabled, found.reason) == (False, UNDECLARED)
     assert len(disturbed) == 3
 
 
 async def test_an_operator_who_enables_it_meanwhile_is_heard(programs: Programs) -> None:
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
-    await app.toggle_schedule("brief", False)
+    await app.schedules.toggle("brief", False)
     late = programs.program()
     declare(late, "brief", schedule=cron("0 4 * * *"))
     connection = await late.connected()
@@ -248,19 +249,19 @@ async def test_an_operator_who_enables_it_meanwhile_is_heard(programs: Programs)
 
         async def revise(self, changes: Any, now: datetime) -> list[bool]:
             if not done:
-                done.append(await app.toggle_schedule("brief", True))
+                done.append(await app.schedules.toggle("brief", True))
             return await real.revise(changes, now)
 
     connection.store = Meddled()  # type: ignore[assignment]
-    await late.synchronise()
-    found = await app.schedule("brief")
+    await Declaring(late).synchronise()
+    found = await app.schedules.get("brief")
     assert (found.enabled, found.reason, found.expression) == (True, None, "0 4 * * *")
 
 
 async def test_ten_processes_that_start_at_once_make_one_revision(programs: Programs) -> None:
     await asyncio.gather(*(programs.start(("brief", {"schedule": NIGHTLY})) for _ in range(10)))
     app = programs.made[0]
-    assert [revision.revision for revision in await app.revisions("brief")] == [1]
+    assert [revision.revision for revision in await app.schedules.revisions("brief")] == [1]
 
 
 async def test_a_start_whose_reply_was_lost_is_repeated_without_harm(programs: Programs) -> None:
@@ -269,9 +270,9 @@ async def test_a_start_whose_reply_was_lost_is_repeated_without_harm(programs: P
     wire = await wired(app)
     wire.lose_reply("revise")
     with pytest.raises(StoreUnavailable):
-        await app.synchronise()
-    await app.synchronise()
-    assert len(await app.revisions("brief")) == 1
+        await Declaring(app).synchronise()
+    await Declaring(app).synchronise()
+    assert len(await app.schedules.revisions("brief")) == 1
 
 
 async def test_slots_overtaken_by_a_new_declaration_are_written_down(programs: Programs) -> None:
@@ -279,23 +280,23 @@ async def test_slots_overtaken_by_a_new_declaration_are_written_down(programs: P
     declare(app, "brief", schedule=cron("* * * * *"))
     connection = await app.connected()
     start = connection.now()
-    await app.synchronise()
+    await Declaring(app).synchronise()
     late = programs.program()
     later = await late.connected()
     later.now = lambda: start + timedelta(minutes=5)  # type: ignore[method-assign]
     declare(late, "brief", schedule=cron("0 4 * * *"))
-    await late.synchronise()
-    (row,) = await late.slots("brief", start, start + timedelta(minutes=5))
+    await Declaring(late).synchronise()
+    (row,) = await late.schedules.slots("brief", start, start + timedelta(minutes=5))
     assert (row.verdict, row.slots, row.revision) == ("missed", 5, 1)
-    assert (await late.audit("brief", start)).holds
+    assert (await late.schedules.audit("brief", start)).holds
 
 
 async def test_a_worker_synchronises_when_it_starts(programs: Programs) -> None:
     app = programs.program()
     declare(app, "brief", schedule=NIGHTLY)
-    assert await app.schedules() == []
+    assert await app.schedules.list() == []
     async with app.worker():
-        assert [found.name for found in await app.schedules()] == ["brief"]
+        assert [found.name for found in await app.schedules.list()] == ["brief"]
 
 
 def test_what_a_schedule_cannot_call_is_refused_where_it_is_declared() -> None:
@@ -323,22 +324,22 @@ async def test_nothing_is_disabled_while_a_live_worker_declares_it(programs: Pro
         declare(current, task, **options)
     async with current.worker():
         app = await programs.start(old)
-        assert (await app.schedule("new")).enabled
-    await app.disown()
-    found = await app.schedule("new")
+        assert (await app.schedules.get("new")).enabled
+    await Declaring(app).disable_undeclared()
+    found = await app.schedules.get("new")
     assert (found.enabled, found.reason) == (False, UNDECLARED), "once nobody declares it any more"
-    assert (await app.schedule("old")).enabled
+    assert (await app.schedules.get("old")).enabled
 
 
 async def test_a_schedule_that_somebody_takes_over_is_theirs(programs: Programs) -> None:
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
     app = await programs.start(("brief", {}))
-    await app.change_schedule("brief", description="for the archive")
-    assert (await app.schedule("brief")).declared_by == "app"
-    await app.toggle_schedule("brief", True)
-    await app.disown()
-    found = await app.schedule("brief")
+    await app.schedules.change("brief", description="for the archive")
+    assert (await app.schedules.get("brief")).declared_by == "app"
+    await app.schedules.toggle("brief", True)
+    await Declaring(app).disable_undeclared()
+    found = await app.schedules.get("brief")
     assert (found.enabled, found.declared_by) == (True, None)
     app = await programs.start(("brief", {"schedule": cron("0 4 * * *")}))
-    found = await app.schedule("brief")
+    found = await app.schedules.get("brief")
     assert (found.declared_by, found.expression, found.enabled) == ("app", "0 4 * * *", True)

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from oncue import Oncue, Receipt
-from oncue.reach import DatabaseReach
+from oncue.connecting import DatabaseConnector
 from oncue.store import Store
 from tests.app.conftest import MakeApp
 from tests.app.drivers import DRIVERS, Driver, Held, path_of
@@ -59,7 +59,7 @@ async def test_a_job_shares_the_fate_of_its_transaction(driver: Driver, shop: Sh
         receipt = await order(driver, shop, held, 3)
         await held.commit()
     assert (await shop.orders(), await shop.sent()) == ([3], [3])
-    job = await shop.app.job(receipt.uid)
+    job = await shop.app.jobs.get(receipt.uid)
     assert (job.id, job.queue, job.priority, job.state, job.attempt) == (receipt.id, "mail", 20, "queued", 0)
     assert job.created_at == job.visible_at == receipt.created_at
     other = await shop.send.aenqueue(4)
@@ -83,7 +83,7 @@ async def test_what_a_savepoint_takes_back_was_never_there(driver: Driver, shop:
         receipt = await order(driver, shop, held, 3, **options)
         await held.commit()
     assert (await shop.orders(), await shop.sent()) == ([1, 3], [3])
-    job = await shop.app.job(receipt.id)
+    job = await shop.app.jobs.get(receipt.id)
     assert (job.state, job.queue, job.priority, job.max_retries) == ("scheduled", "slow", 60, 9)
     assert (job.enqueued_by, job.visible_at - job.created_at) == ("ada", timedelta(minutes=10))
     assert job.deadline_at == job.created_at + timedelta(hours=1)
@@ -133,7 +133,7 @@ async def test_a_synchronous_connection_needs_no_other(driver: Driver, shop: Sho
     app = make_app(shop.url)
     send, threads = declare(app), set(threading.enumerate())
     async with driver.hold(shop.url) as held:
-        with app.reaching(Nowhere()):
+        with app.connecting_through(Nowhere()):
             send.using(on=held.on).enqueue(1)
             send.using(on=held.on).enqueue_many([2, 3])
             await send.using(on=held.on).aenqueue(4)
@@ -142,7 +142,7 @@ async def test_a_synchronous_connection_needs_no_other(driver: Driver, shop: Sho
     assert await shop.sent() == [1, 2, 3, 4]
 
 
-class Nowhere(DatabaseReach):
+class Nowhere(DatabaseConnector):
     """There is no way to the database but the caller's."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ async def test_who_comes_second_with_a_key_waits_for_the_first(make_app: MakeApp
         await getattr(first, fate)()
         receipt = await asking
         await second.commit()
-    (job,) = await app.jobs()
+    (job,) = await app.jobs.list()
     assert (receipt.id, receipt.created) == ((made.id, False) if fate == "commit" else (job.id, True))
     assert job.args == {"order_id": 1 if fate == "commit" else 2}
 

@@ -73,7 +73,7 @@ async def test_a_job_of_another_process_is_claimed_at_once(make_app: MakeApp, da
     async with app.worker():
         await watcher.ended([(await app.find("ping").aenqueue(0)).id])  # it is up, and idle again
         await enqueue_elsewhere(database_url)
-        await watcher.ended([(await app.jobs(limit=1))[0].id])
+        await watcher.ended([(await app.jobs.list(limit=1))[0].id])
 
 
 @pytest.mark.contract("QUE-18")

@@ -124,7 +124,7 @@ async def test_every_attempt_is_on_record(app: Oncue) -> None:
     async with app.worker():
         receipt = await flaky.aenqueue()
         await watcher.ended([receipt.id])
-    attempts = await app.attempts(receipt.id)
+    attempts = await app.jobs.attempts(receipt.id)
     assert [(attempt.attempt, attempt.outcome) for attempt in attempts] == [
         (1, "failed"),
         (2, "failed"),
@@ -185,7 +185,7 @@ async def test_a_running_coroutine_is_cancelled(app: Oncue) -> None:
     async with app.worker():
         receipt = await endless.aenqueue()
         await watcher.begun(receipt.id)
-        asked = await app.cancel(receipt.id)
+        asked = await app.jobs.cancel(receipt.id)
         assert asked.state == "running"
         assert asked.cancel_requested_at is not None
         (job,) = await watcher.ended([receipt.id])
@@ -204,7 +204,7 @@ async def test_a_running_thread_is_asked_to_stop(app: Oncue) -> None:
     async with app.worker():
         receipt = await endless.aenqueue()
         await watcher.begun(receipt.id)
-        await app.cancel(receipt.uid)
+        await app.jobs.cancel(receipt.uid)
         (job,) = await watcher.ended([receipt.id])
     assert job.state == "cancelled"
 
@@ -243,13 +243,13 @@ async def test_a_paused_queue_starts_nothing_until_it_is_resumed(app: Oncue) -> 
     async def witness() -> None: ...
 
     app.override({"queues": ("default", "other")})
-    await app.pause("default")
+    await app.queues.pause("default")
     watcher = Watcher(app)
     async with app.worker():
         held = await work.aenqueue(1)
         await watcher.ended([(await witness.aenqueue()).id])
         assert ran == []
-        await app.resume("default")
+        await app.queues.resume("default")
         await watcher.ended([held.id])
     assert ran == [1]
 
@@ -286,11 +286,11 @@ async def test_leaving_the_block_lets_running_jobs_finish_and_ends_the_lease(app
     async with app.worker() as node:
         receipt = await work.aenqueue()
         await watcher.begun(receipt.id)
-        assert [other.id for other in await app.nodes()] == [node.node.id]
+        assert [other.id for other in await app.nodes.list()] == [node.node.id]
         asyncio.get_running_loop().call_later(0.05, finish.set)
-    job = await app.job(receipt.id)
+    job = await app.jobs.get(receipt.id)
     assert (job.state, job.result) == ("succeeded", "done")
-    assert await app.nodes() == []
+    assert await app.nodes.list() == []
 
 
 @pytest.mark.contract("HOOK-7")
@@ -305,7 +305,7 @@ async def test_what_does_not_finish_in_time_is_given_back_uncharged(make_app: Ma
     async with app.worker():
         receipts = await endless.aenqueue_many([()] * 3)
         await watcher.begun(receipts[0].id)
-    jobs = [await app.job(receipt.id) for receipt in receipts]
+    jobs = [await app.jobs.get(receipt.id) for receipt in receipts]
     assert [(job.state, job.retry_count, job.crashes) for job in jobs] == [("queued", 0, 0)] * 3
 
 

@@ -37,7 +37,7 @@ class Watcher:
         """The jobs, once all of them are finished."""
         wanted = list(ids)
         await self._until(lambda: set(wanted) <= self._ended)
-        return [await self._app.job(job_id) for job_id in wanted]
+        return [await self._app.jobs.get(job_id) for job_id in wanted]
 
     async def _until(self, holds: Any) -> None:
         async with asyncio.timeout(60):

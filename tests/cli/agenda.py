@@ -13,6 +13,7 @@ import asyncpg
 
 from oncue import Oncue
 from oncue.model import TERMINAL, Outcome
+from oncue.verbs.schedules.declaring import Declaring
 from tests.store.scene import a_node, settle
 
 
@@ -34,7 +35,7 @@ def on_diary(url: str, work: Callable[[Oncue], Awaitable[Any]]) -> Any:
 
 def synchronised(url: str) -> None:
     """Tell the database what the code declares, as a worker does when it starts."""
-    on_diary(url, lambda app: app.synchronise())
+    on_diary(url, lambda app: Declaring(app).synchronise())
 
 
 def made_ago(url: str, ago: timedelta, name: str, expression: str, task: str, **options: Any) -> None:
@@ -44,7 +45,7 @@ def made_ago(url: str, ago: timedelta, name: str, expression: str, task: str, **
         connection = await app.connected()
         then = connection.now() - ago
         connection.now = lambda: then  # type: ignore[method-assign]
-        await app.create_schedule(name, expression, task, **options)
+        await app.schedules.create(name, expression, task, **options)
 
     on_diary(url, work)
 
@@ -67,8 +68,8 @@ def a_single_run(url: str) -> int:
         @app.task(delivery="at_most_once", max_retries=0, queue="till")
         async def charge() -> None: ...
 
-        await app.create_schedule("yearly", "0 0 1 1 *", charge)
-        job_id = (await app.run_now("yearly")).job_id
+        await app.schedules.create("yearly", "0 0 1 1 *", charge)
+        job_id = (await app.schedules.run_now("yearly")).job_id
         assert job_id is not None
         return job_id
 
@@ -93,8 +94,8 @@ def taken_by(url: str, worker: str, outcome: Outcome) -> None:
 
 async def _is_idle(app: Oncue) -> bool:
     now = (await app.connected()).now()
-    decided = all(s.next_run_at is None or s.next_run_at > now for s in await app.schedules())
-    return decided and all(job.state in TERMINAL for job in await app.jobs())
+    decided = all(s.next_run_at is None or s.next_run_at > now for s in await app.schedules.list())
+    return decided and all(job.state in TERMINAL for job in await app.jobs.list())
 
 
 def execute(url: str, statement: str) -> None:

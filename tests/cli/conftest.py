@@ -125,7 +125,7 @@ def work_off(url: str) -> None:
 
     async def work() -> None:
         async with app.worker():
-            while not all(job.state in TERMINAL for job in await app.jobs()):  # noqa: ASYNC110
+            while not all(job.state in TERMINAL for job in await app.jobs.list()):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await app.aclose()
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from oncue.server.records import instant
+from oncue.records import instant
 from tests.cli.agenda import at, execute, made_ago, worked_off
 from tests.cli.conftest import Shell
 
@@ -162,7 +162,7 @@ def test_what_is_asked_must_make_sense(oncue: Shell, sqlite_diary: str) -> None:
 def test_an_audit_reads_the_ledger_page_by_page(oncue: Shell, diary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     an_hour_of_slots(diary)
     whole = oncue("audit", "often", "--from", "-2h", "--to", "-1m", "--json").json["counts"]
-    monkeypatch.setattr("oncue.scheduling.common.LEDGER_PAGE", 2)
+    monkeypatch.setattr("oncue.verbs.schedules.reading.LEDGER_PAGE", 2)
     paged = oncue("audit", "often", "--from", "-2h", "--to", "-1m", "--json").json
     assert (paged["holds"], paged["counts"]) == (True, whole)
     assert len(oncue("schedules", "show", "often", "--slots", "3", "--json").json["slot_list"]) == 3

@@ -14,6 +14,7 @@ from oncue import Oncue
 from oncue.model import Decided, Failed, Skipped, Step, Succeeded
 from oncue.store import Store
 from oncue.store.contract import EXCLUSIVE, LEADER
+from oncue.verbs.schedules.declaring import Declaring
 from tests.cli.agenda import a_single_run, taken_by
 from tests.cli.conftest import Shell, on_database, work_off
 from tests.store.scene import CRASHED, a_node, settle
@@ -217,7 +218,7 @@ def hourly(url: str, **fields: Any) -> datetime:
 
         app.tasks.update(shop.tasks)
         last = ((await app.connected()).now() - HOUR / 2).replace(second=0, microsecond=0)
-        await app.create_schedule("hourly", f"{last.minute} * * * *", "add", {"a": 1}, created_by="ada", **fields)
+        await app.schedules.create("hourly", f"{last.minute} * * * *", "add", {"a": 1}, created_by="ada", **fields)
         return last
 
     last: datetime = on_database(url, made)
@@ -230,12 +231,12 @@ def test_why_a_schedule_does_not_run(oncue: Shell, shop: str) -> None:
     assert codes(oncue, "hourly") == ["not_due_yet", "no_leader", "no_node_alive"]
     enter(shop, "alpha", lead=True)
     assert codes(oncue, "hourly") == ["not_due_yet"]
-    on_database(shop, lambda app: app.toggle_schedule("hourly", False, changed_by="bob"))
+    on_database(shop, lambda app: app.schedules.toggle("hourly", False, changed_by="bob"))
     assert codes(oncue, "hourly") == ["disabled"]
     answer = told(oncue, "hourly")
     assert ", by bob: disabled by hand." in answer
     assert "→ `oncue schedules enable hourly`" in answer
-    on_database(shop, lambda app: app.delete_schedule("hourly", changed_by="eve"))
+    on_database(shop, lambda app: app.schedules.delete("hourly", changed_by="eve"))
     assert codes(oncue, "hourly") == ["deleted"]
 
 
@@ -247,9 +248,9 @@ def test_a_schedule_that_code_no_longer_declares(oncue: Shell, shop: str) -> Non
         @app.task(schedule=cron("0 * * * *"))
         async def gone() -> None: ...
 
-        await app.synchronise()
+        await Declaring(app).synchronise()
         app.tasks.clear()
-        await app.synchronise()
+        await Declaring(app).synchronise()
 
     on_database(shop, declared_once)
     assert codes(oncue, "gone") == ["undeclared"]
@@ -260,7 +261,7 @@ def test_a_schedule_that_code_no_longer_declares(oncue: Shell, shop: str) -> Non
 def test_a_run_is_in_the_way_of_the_next(oncue: Shell, shop: str) -> None:
     hourly(shop)
     enter(shop, "alpha", lead=True)
-    on_database(shop, lambda app: app.run_now("hourly", by="bob"))
+    on_database(shop, lambda app: app.schedules.run_now("hourly", by="bob"))
     assert codes(oncue, "hourly") == ["not_due_yet", "max_instances", "manual"]
 
 
@@ -312,10 +313,10 @@ def test_what_became_of_a_slot(oncue: Shell, shop: str) -> None:
 @pytest.mark.contract("QUE-22")
 def test_slots_by_hand(oncue: Shell, shop: str) -> None:
     last = hourly(shop)
-    on_database(shop, lambda app: app.trigger("hourly", last - HOUR, by="bob"))
+    on_database(shop, lambda app: app.schedules.trigger("hourly", last - HOUR, by="bob"))
     assert codes(oncue, "hourly", "--at", (last - HOUR).isoformat())[:2] == ["manual", "asked_by"]
     assert "bob asked for it" in told(oncue, "hourly", "--at", (last - HOUR).isoformat())
-    on_database(shop, lambda app: app.backfill("hourly", last - 4 * HOUR, last, by="eve"))
+    on_database(shop, lambda app: app.schedules.backfill("hourly", last - 4 * HOUR, last, by="eve"))
     parked = codes(oncue, "hourly", "--at", (last - 2 * HOUR).isoformat())
     assert parked == ["manual", "asked_by", "waiting_for_turn", "no_leader", "no_node_alive"]
 
@@ -337,7 +338,7 @@ def test_a_slot_that_a_worker_fired(oncue: Shell, shop: str) -> None:
                 fired.append(metadata["decided"].scheduled_for)
 
         app.telemetry.subscribe(watch, "slot")
-        await app.create_schedule("every second", "* * * * * *", tick)
+        await app.schedules.create("every second", "* * * * * *", tick)
         async with app.worker():
             await asyncio.wait_for(ran.wait(), 60)
 

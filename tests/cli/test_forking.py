@@ -77,7 +77,7 @@ def test_a_fork_that_comes_back_into_the_worker_is_ended(start: Start, sqlite_ur
     jobs = {enqueue(sqlite_url, task): code for task, code in codes.items()}
 
     def done() -> bool:
-        found = [on_database(sqlite_url, lambda app, job_id=job_id: app.job(job_id)) for job_id in jobs]
+        found = [on_database(sqlite_url, lambda app, job_id=job_id: app.jobs.get(job_id)) for job_id in jobs]
         return {job.id: job.result for job in found} == jobs
 
     worker.until(done)

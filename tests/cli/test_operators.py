@@ -137,7 +137,7 @@ def test_a_token_is_made_listed_and_revoked(oncue: Shell, sqlite_shop: str) -> N
     assert "digest" not in known
 
     async def valid(app: Oncue) -> bool:
-        return await app.authenticate(text) is not None
+        return await app.tokens.authenticate(text) is not None
 
     assert on_database(sqlite_shop, valid)
     assert oncue("token", "revoke", known["id"]).out == f"token {known['id']} (shop) is revoked\n"

@@ -9,6 +9,7 @@ import pytest
 
 from oncue import Oncue
 from oncue.cli.actor import actor
+from oncue.verbs.schedules.declaring import Declaring
 from tests.cli.agenda import at, made_ago, on_diary, synchronised, worked_off
 from tests.cli.conftest import Shell, on_database
 
@@ -196,7 +197,7 @@ def test_one_that_code_no_longer_declares_says_so(oncue: Shell, diary: str) -> N
     synchronised(diary)
 
     async def without_tasks(app: Oncue) -> None:
-        await app.synchronise()
+        await Declaring(app).synchronise()
 
     on_database(diary, without_tasks)
     assert "disabled: its application no longer declares it" in oncue("schedules").out
@@ -233,7 +234,7 @@ def test_showing_one_with_its_last_slots(oncue: Shell, diary: str) -> None:
 def test_the_list_goes_on(oncue: Shell, diary: str) -> None:
     async def work(app: Oncue) -> None:
         for number in range(5):
-            await app.create_schedule(f"s{number}", "@daily", "note", {"text": "x"})
+            await app.schedules.create(f"s{number}", "@daily", "note", {"text": "x"})
 
     on_diary(diary, work)
     first = oncue("schedules", "--limit", "3").out

@@ -38,14 +38,14 @@ def add_schedule(url: str) -> None:
         from tests.cli.shop import app as shop
 
         app.tasks.update(shop.tasks)
-        await app.create_schedule("every second", "* * * * * *", "add", {"a": 1})
+        await app.schedules.create("every second", "* * * * * *", "add", {"a": 1})
 
     on_database(url, added)
 
 
 async def due_since(app: Oncue) -> datetime | None:
     """The slot that nobody has decided, once there is one."""
-    schedule = await app.schedule("every second")
+    schedule = await app.schedules.get("every second")
     assert schedule.next_run_at is not None
     return schedule.next_run_at if schedule.next_run_at < (await app.connected()).now() else None
 
@@ -75,8 +75,8 @@ def test_web_processes_run_neither_a_scheduler_nor_a_job(tmp_path: Path, databas
         for web in webs:
             web.close()
     assert job(database_url, waiting).state == "queued"
-    assert on_database(database_url, lambda app: app.latest_slots("every second")) == []
-    assert on_database(database_url, lambda app: app.nodes()) == []
+    assert on_database(database_url, lambda app: app.schedules.latest_slots("every second")) == []
+    assert on_database(database_url, lambda app: app.nodes.list()) == []
 
 
 @pytest.mark.contract("HOOK-7")
@@ -148,7 +148,7 @@ def test_run_works_and_answers(start: Start, database_url: str) -> None:
     both.until(lambda: "oncue_is_leader 1.0" in get(where, "/metrics")[1])
     both.process.send_signal(signal.SIGTERM)
     assert both.ends() == 0
-    assert on_database(database_url, lambda app: app.nodes()) == []
+    assert on_database(database_url, lambda app: app.nodes.list()) == []
 
 
 @pytest.mark.contract("HOOK-13")

@@ -41,7 +41,7 @@ def enqueue(url: str, task: str, **arguments: Any) -> int:
 
 
 def job(url: str, job_id: int) -> Job:
-    found: Job = on_database(url, lambda app: app.job(job_id))
+    found: Job = on_database(url, lambda app: app.jobs.get(job_id))
     return found
 
 
@@ -85,7 +85,7 @@ def test_a_signal_drains_in_order(start: Start, database_url: str, tmp_path: Pat
     assert job(database_url, first).state == "succeeded"
     left = job(database_url, second)
     assert (left.state, left.claim_no) == ("queued", 0)
-    assert on_database(database_url, lambda app: app.nodes()) == []
+    assert on_database(database_url, lambda app: app.nodes.list()) == []
     with pytest.raises(urllib.error.URLError):
         get(address, "/health")
 

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from oncue import ApiError, Client, Conflict, NewJob, Receipt, StoreUnavailable, Unreachable
-from oncue.client import control, jobs
+from oncue.client import jobs, nodes
 from oncue.client.transport import Connections, _no_answer, address_of
 from oncue.client.trying import Asker, delay_after
 from tests.cli.conftest import Process
@@ -35,10 +35,10 @@ def test_a_lost_answer_makes_no_second_job(stored_shop: Shop, make_proxy: MakePr
         receipt = client.enqueue("add", {"a": 1})
         assert len(proxy.keys()) == 3
         assert len(set(proxy.keys())) == 1
-        assert (receipt.created, [job.id for job in aside.jobs()]) == (True, [receipt.id])
+        assert (receipt.created, [job.id for job in aside.jobs.list()]) == (True, [receipt.id])
         proxy.swallow = 1
         receipts = client.enqueue_many([NewJob("add", {"a": 2}), NewJob("add", {"a": 3})])
-        assert [job.id for job in aside.jobs()] == [receipts[1].id, receipts[0].id, receipt.id]
+        assert [job.id for job in aside.jobs.list()] == [receipts[1].id, receipts[0].id, receipt.id]
         assert len(set(proxy.keys())) == 2, "another call has another key"
 
 
@@ -47,30 +47,31 @@ def test_a_lost_answer_to_a_change(shop: Shop, make_proxy: MakeProxy) -> None:
     proxy = make_proxy(shop.url)
     with Client(proxy.url) as client:
         job = client.enqueue("add", {"a": 1}).id
+        jobs, schedules = client.jobs, client.schedules
         for change in (
-            lambda: client.boost(job, 5), lambda: client.set_status(job, "failed"), lambda: client.retry(job),
-            lambda: client.prioritize(job, 7), lambda: client.cancel(job), lambda: client.pause("default"),
-            lambda: client.create_schedule("r", "@daily", "report"), lambda: client.change_schedule("r", new_name="s"),
-            lambda: client.run_now("s"), lambda: client.set_status_many([job], "queued"),
-            lambda: client.delete_schedule("s"),
+            lambda: jobs.boost(job, 5), lambda: jobs.set_status(job, "failed"), lambda: jobs.retry(job),
+            lambda: jobs.prioritize(job, 7), lambda: jobs.cancel(job), lambda: client.queues.pause("default"),
+            lambda: schedules.create("r", "@daily", "report"), lambda: schedules.change("r", new_name="s"),
+            lambda: schedules.run_now("s"), lambda: jobs.set_status_many([job], "queued"),
+            lambda: schedules.delete("s"),
         ):  # fmt: skip
             proxy.swallow = 1
             change()
         assert proxy.swallow == 0
-        (entry,) = [entry for entry in client.audit_log(subject=f"job:{job}") if entry.after == {"priority": 5}]
+        (entry,) = [entry for entry in client.audit_log.list(subject=f"job:{job}") if entry.after == {"priority": 5}]
         assert entry.before == {"priority": 0}, "it was boosted once"
-        assert client.jobs(limit=1)[0].schedule_id is not None
-        assert len(client.jobs()) == 2
+        assert client.jobs.list(limit=1)[0].schedule_id is not None
+        assert len(client.jobs.list()) == 2
 
 
 def test_a_secret_is_lost_with_its_answer(shop: Shop, make_proxy: MakeProxy) -> None:
     proxy = make_proxy(shop.url)
-    _, text = shop.aside.run(shop.app.create_token("ops", ["admin"]))
+    _, text = shop.aside.run(shop.app.tokens.create("ops", ["admin"]))
     with Client(proxy.url, token=text) as client:
         proxy.swallow = 1
         with pytest.raises(Conflict, match="A secret is told only once"):
-            client.create_token("ci", ["read"])
-        assert [token.name for token in client.tokens()] == ["ops", "ci"]
+            client.tokens.create("ci", ["read"])
+        assert [token.name for token in client.tokens.list()] == ["ops", "ci"]
 
 
 def test_the_server_is_killed_after_it_has_written(
@@ -89,7 +90,7 @@ def test_the_server_is_killed_after_it_has_written(
         proxy.target = shop.url  # another server on the same database
         enqueueing.join(60)
         (receipt,) = told
-        assert [(job.uid, job.state) for job in client.jobs()] == [(receipt.uid, "queued")]
+        assert [(job.uid, job.state) for job in client.jobs.list()] == [(receipt.uid, "queued")]
         assert receipt.created
 
 
@@ -177,7 +178,7 @@ def test_what_asking_again_does_not_change(aside: Aside, answer: Response, kind:
 
 def test_probes_ask_once(aside: Aside) -> None:
     script = Script(aside, JSONResponse({"status": "database_unavailable", "database": {}}, 503))
-    assert script.ask(control.ready()).is_ready is False
+    assert script.ask(nodes.ready()).is_ready is False
     assert script.waits == []
 
 
@@ -189,10 +190,10 @@ def test_no_answer_in_time(shop: Shop, make_proxy: MakeProxy) -> None:
             client.enqueue("add", {"a": 1})
         assert proxy.kept.wait(60)
         with pytest.raises(Unreachable, match=r"nothing within 0\.05 s$"):
-            client.stats()
+            client.jobs.stats()
         proxy.keep = False
     with Client(proxy.url, timeout=5) as client:
-        assert client.stats().queued == 1, "it did take effect"
+        assert client.jobs.stats().queued == 1, "it did take effect"
 
 
 def test_nobody_is_there() -> None:
@@ -216,12 +217,12 @@ def test_connections_are_used_again(shop: Shop, aside: Aside, make_proxy: MakePr
     proxy = make_proxy(shop.url)
     with Client(proxy.url) as client:
         for _ in range(5):
-            client.stats()
+            client.jobs.stats()
         assert proxy.connections == 1
         aside.run(proxy.hang_up())
-        client.stats()
+        client.jobs.stats()
         assert (proxy.connections, len(proxy.heads)) == (2, 6), "a line that was cut while idle costs no try"
-        threads = [threading.Thread(target=client.stats) for _ in range(8)]
+        threads = [threading.Thread(target=client.jobs.stats) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -229,5 +230,5 @@ def test_connections_are_used_again(shop: Shop, aside: Aside, make_proxy: MakePr
         assert (proxy.connections <= 9, len(proxy.heads)) == (True, 14)
         before = proxy.connections
         monkeypatch.setattr("os.getpid", lambda: -1)
-        client.stats()
+        client.jobs.stats()
         assert proxy.connections == before + 1, "a forked child leaves its parent's lines alone"

@@ -16,13 +16,13 @@ async def test_the_same_verbs(stored_shop: Shop) -> None:
         receipts = await asyncio.gather(*(client.enqueue("add", {"a": number}) for number in range(20)))
         more = await client.enqueue_many([NewJob("add", {"a": 1}, queue="sums")])
         ids = sorted(receipt.id for receipt in (*receipts, *more))
-        assert [job.id async for job in client.all_jobs(page=8)] == ids[::-1]
-        assert (await client.job(ids[0])).state == "queued"
+        assert [job.id async for job in client.jobs.all(page=8)] == ids[::-1]
+        assert (await client.jobs.get(ids[0])).state == "queued"
         with pytest.raises(JobNotFound):
-            await client.job(999)
+            await client.jobs.get(999)
         assert repr(client) == f"<AsyncClient of {stored_shop.url}>"
     async with client:
-        assert (await client.stats()).queued == 21, "a client that was closed opens what it needs"
+        assert (await client.jobs.stats()).queued == 21, "a client that was closed opens what it needs"
 
 
 async def test_what_nobody_waits_for_is_not_asked_again(shop: Shop, make_proxy: MakeProxy) -> None:
@@ -31,10 +31,10 @@ async def test_what_nobody_waits_for_is_not_asked_again(shop: Shop, make_proxy: 
     async with AsyncClient(proxy.url, patience=3600) as client:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await client.stats()
+                await client.jobs.stats()
         threads = client._threads
         assert threads is not None
         await asyncio.to_thread(threads.shutdown)  # it ends soon, not after an hour
         proxy.away = False
     async with client:
-        assert (await client.stats()).queued == 0
+        assert (await client.jobs.stats()).queued == 0

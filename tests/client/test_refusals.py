@@ -41,7 +41,7 @@ SECRET = "oncue_abcdefgh_" + "s3cret" * 7 + "!"
 
 def test_refusals_are_those_of_the_python_api(client: Client) -> None:
     first = client.enqueue("add", {"a": 1}, key="one", delay="1h").id
-    client.cancel(first)
+    client.jobs.cancel(first)
     holder = client.enqueue("add", {"a": 1}, key="one", delay="1h").id
 
     def refused(kind: type[OncueError], verb: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -61,22 +61,22 @@ def test_refusals_are_those_of_the_python_api(client: Client) -> None:
     error = refused(InvalidJob, client.enqueue_many, rows)
     assert (error.field, "(and 1 more)" in str(error)) == ("jobs.1.priority", True)
     refused(UnknownTask, client.enqueue, "subtract")
-    refused(UnknownTask, client.create_schedule, "s", "@daily", "subtract")
-    refused(JobNotFound, client.job, 99)
-    refused(JobNotFound, client.cancel, 99)
-    refused(ScheduleNotFound, client.audit, "nightly")
-    refused(TokenNotFound, client.revoke_token, "nobody")
-    assert refused(Conflict, client.retry, first).job_id == holder
-    error = refused(InvalidSchedule, client.create_schedule, "s", "0 3 * * 8-9", "report")
+    refused(UnknownTask, client.schedules.create, "s", "@daily", "subtract")
+    refused(JobNotFound, client.jobs.get, 99)
+    refused(JobNotFound, client.jobs.cancel, 99)
+    refused(ScheduleNotFound, client.schedules.audit, "nightly")
+    refused(TokenNotFound, client.tokens.revoke, "nobody")
+    assert refused(Conflict, client.jobs.retry, first).job_id == holder
+    error = refused(InvalidSchedule, client.schedules.create, "s", "0 3 * * 8-9", "report")
     assert (error.field, error.position) == ("expression", 9)
-    assert refused(InvalidSchedule, client.create_schedule, "s", "@daily", "report", grace="soon").field == "grace"
-    assert refused(InvalidJob, client.create_schedule, "s", "@daily", "report", priority=101).field == "priority"
-    client.create_schedule("s", "@daily", "report")
-    assert refused(InvalidSchedule, client.backfill, "s", "now", "-1d").field == "start"
-    refused(Conflict, client.create_schedule, "s", "@daily", "report")
-    assert refused(InvalidJob, client.limit, "mail", globally=0).field == "globally"
-    assert refused(InvalidJob, client.jobs, "failed").field == "states"
-    missing = refused(ApiError, client.queue, "nowhere")
+    assert refused(InvalidSchedule, client.schedules.create, "s", "@daily", "report", grace="soon").field == "grace"
+    assert refused(InvalidJob, client.schedules.create, "s", "@daily", "report", priority=101).field == "priority"
+    client.schedules.create("s", "@daily", "report")
+    assert refused(InvalidSchedule, client.schedules.backfill, "s", "now", "-1d").field == "start"
+    refused(Conflict, client.schedules.create, "s", "@daily", "report")
+    assert refused(InvalidJob, client.queues.limit, "mail", globally=0).field == "globally"
+    assert refused(InvalidJob, client.jobs.list, "failed").field == "states"
+    missing = refused(ApiError, client.queues.get, "nowhere")
     assert (missing.status, missing.title) == (404, "There is no such thing")
     client.enqueue("add", {"a": 1}, idempotency_key="mine")
     assert refused(ApiError, client.enqueue, "add", {"a": 2}, idempotency_key="mine").status == 422
@@ -84,9 +84,9 @@ def test_refusals_are_those_of_the_python_api(client: Client) -> None:
 
 def test_tokens(shop: Shop, aside: Aside, sqlite_url: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with Client(shop.url) as client:
-        _, text = client.create_token("ci", ["enqueue"])
+        _, text = client.tokens.create("ci", ["enqueue"])
         with pytest.raises(NotAllowed) as caught:
-            client.stats()
+            client.jobs.stats()
         assert (caught.value.status, caught.value.needed_scope) == (401, None)
         assert "oncue token create" in str(caught.value)
     monkeypatch.setenv("ONCUE_URL", shop.url)
@@ -94,7 +94,7 @@ def test_tokens(shop: Shop, aside: Aside, sqlite_url: str, tmp_path: Any, monkey
     with Client() as holder:
         assert holder.enqueue("add", {"a": 1}).created
         with pytest.raises(NotAllowed) as caught:
-            holder.stats()
+            holder.jobs.stats()
         assert (caught.value.status, caught.value.needed_scope) == (403, "read")
         assert text not in "".join(traceback.format_exception(caught.value)) + repr(holder)
     strict = Shop(aside, a_shop(sqlite_url, tmp_path), Door.TOKEN)
@@ -113,10 +113,10 @@ def test_a_secret_is_not_repeated(shop: Shop, make_proxy: Callable[[str], Proxy]
     proxy = make_proxy(shop.url)
     with Client(proxy.url, token=SECRET, patience=0) as client:
         with pytest.raises(NotAllowed) as caught:
-            client.stats()
+            client.jobs.stats()
         proxy.swallow = 1
         with pytest.raises(Unreachable) as lost:
-            client.stats()
+            client.jobs.stats()
         assert any(SECRET in head for head in proxy.heads)
         everything = told(caught.value) + told(lost.value) + repr(client)
     assert "s3cret" not in everything.replace(repr(SECRET), ""), "but for the test's own variable"
@@ -159,14 +159,14 @@ def test_addresses_and_seconds() -> None:
 )
 def test_somebody_else_answers(aside: Aside, answer: Response, status: int, says: str) -> None:
     with Client(Site(aside, answer).url) as client, pytest.raises(ApiError) as caught:
-        client.stats()
+        client.jobs.stats()
     assert (caught.value.status, says in str(caught.value)) == (status, True), str(caught.value)
 
 
 def test_newer_and_older_servers(client: Client) -> None:
     """What is not known is left out, what may be absent is None; states that nobody has heard of are told."""
     client.enqueue("add", {"a": 1})
-    (job,) = client.jobs()
+    (job,) = client.jobs.list()
     document = {
         "id": 1, "uid": str(job.uid), "task": "add", "queue": "default", "priority": 0, "status": "dreaming",
         "args": {}, "enqueued_by": "me", "created_at": "2030-01-01T00:00:00Z", "updated_at": "2030-01-01T00:00:00Z",

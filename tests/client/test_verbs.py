@@ -14,7 +14,7 @@ from starlette.routing import Mount
 
 from oncue import Client, NewJob, Receipt, cron
 from oncue.client.requests import Request
-from oncue.client.verbs import Listing, Verb, Verbs
+from oncue.client.verbs import Listing, Noun, Verb, Verbs
 from tests.client.conftest import Aside, Shop, Site
 from tests.server.conftest import a_shop
 
@@ -47,7 +47,8 @@ def test_every_verb_and_every_route(stored_shop: Shop) -> None:
         queues(client)
         schedules(client)
         access(client)
-        assert client.used == {name for name, verb in vars(Verbs).items() if isinstance(verb, Verb | Listing)}
+        known = [verb for noun in (Verbs, *Noun.__subclasses__()) for verb in vars(noun).values()]
+        assert client.used == {verb._prepare.__name__ for verb in known if isinstance(verb, Verb | Listing)}
     routes = {(method, route.path_format) for route in stored_shop.gate.api.routes for method in route.methods}  # type: ignore[attr-defined]
     wanted = {(method, path) for method, path in routes if method != "HEAD" and path not in NOT_FOR_CLIENTS}
     assert set(stored_shop.asked) == wanted, "a route has no verb, or a verb has no route"
@@ -59,7 +60,7 @@ def enqueue(client: Client) -> list[int]:
     again = client.enqueue("add", {"a": 2}, key="two")
     assert (again.id, again.created_at, again.created) == (receipt.id, receipt.created_at, False)
     failing, counted = client.enqueue_many([NewJob("boom", {"text": "oh"}), NewJob("add", {"a": 3}, queue="sums")])
-    assert client.job(receipt.uid).id == receipt.id, "a receipt over HTTP knows the job's public name"
+    assert client.jobs.get(receipt.uid).id == receipt.id, "a receipt over HTTP knows the job's public name"
     return [receipt.id, failing.id, counted.id]
 
 
@@ -67,118 +68,118 @@ def test_large_arguments_are_left_out_of_listings_unless_asked_for(stored_shop: 
     text = "x" * 5000
     with Client(stored_shop.url) as client:
         job_id = client.enqueue("boom", {"text": text}).id
-        (short,) = client.jobs()
+        (short,) = client.jobs.list()
         assert (short.args, list(short.shortened or {})) == ({}, ["args"])
-        for whole in (*client.jobs(whole=True), *client.all_jobs(whole=True), client.job(job_id)):
+        for whole in (*client.jobs.list(whole=True), *client.jobs.all(whole=True), client.jobs.get(job_id)):
             assert (whole.args, whole.shortened) == ({"text": text}, {})
 
 
 def look(client: Client, ids: list[int]) -> None:
     done, failed, _ = ids
-    job = client.job(done)
+    job = client.jobs.get(done)
     assert (job.state, job.result, job.queue, job.priority, job.key, job.args["a"]) == (
         "succeeded", 3, "sums", 60, "two", 2,
     )  # fmt: skip
-    assert (job.attempt, job.finished, job.max_retries, job.uid) == (1, True, 1, client.jobs(limit=3)[-1].uid)
+    assert (job.attempt, job.finished, job.max_retries, job.uid) == (1, True, 1, client.jobs.list(limit=3)[-1].uid)
     assert job.created_at.tzinfo is not None
     assert timedelta(minutes=59) < job.deadline_at - job.created_at < timedelta(minutes=61)  # type: ignore[operator]
-    job = client.job(failed)
+    job = client.jobs.get(failed)
     assert [(attempt.outcome, attempt.worker) for attempt in job.attempts] == [("failed", job.worker)]
     assert job.attempts[0].error is not None
     assert "ValueError: oh" in job.attempts[0].error
     assert job.explanation.codes
     assert job.duration == (job.finished_at - job.started_at).total_seconds()  # type: ignore[operator]
-    assert [found.id for found in client.jobs(["failed"], queue="mail", task="boom")] == [failed]
-    assert [found.id for found in client.jobs(limit=1, offset=1, before=ids[2] + 1)] == [failed]
-    assert [found.id for found in client.all_jobs(page=2)] == sorted(ids, reverse=True)
-    stats = client.stats()
+    assert [found.id for found in client.jobs.list(["failed"], queue="mail", task="boom")] == [failed]
+    assert [found.id for found in client.jobs.list(limit=1, offset=1, before=ids[2] + 1)] == [failed]
+    assert [found.id for found in client.jobs.all(page=2)] == sorted(ids, reverse=True)
+    stats = client.jobs.stats()
     assert (stats.completed, stats.failed, stats.queued, stats.counted_at) == (2, 1, 0, None)
 
 
 def change(client: Client, ids: list[int]) -> None:
     later = client.enqueue("add", {"a": 1}, at=datetime(2040, 1, 1, tzinfo=UTC)).id
-    assert client.job(later).visible_at == datetime(2040, 1, 1, tzinfo=UTC)
-    assert client.prioritize(later, 50).priority == 50
-    assert client.boost(later).priority == 60
-    assert client.set_status(later, "success").state == "succeeded"
-    assert client.retry(later).state == "queued"
-    assert client.cancel(later).state == "cancelled"
+    assert client.jobs.get(later).visible_at == datetime(2040, 1, 1, tzinfo=UTC)
+    assert client.jobs.prioritize(later, 50).priority == 50
+    assert client.jobs.boost(later).priority == 60
+    assert client.jobs.set_status(later, "success").state == "succeeded"
+    assert client.jobs.retry(later).state == "queued"
+    assert client.jobs.cancel(later).state == "cancelled"
     stranger = uuid4()
-    handled = client.set_status_many([later, ids[1], stranger], "queued")
+    handled = client.jobs.set_status_many([later, ids[1], stranger], "queued")
     assert [(one.id, one.outcome, one.state) for one in handled] == [
         (later, "changed", "queued"), (ids[1], "changed", "queued"), (stranger, "not_found", None),
     ]  # fmt: skip
-    assert [one.outcome for one in client.retry_many([later, ids[0]])] == ["conflict", "changed"]
+    assert [one.outcome for one in client.jobs.retry_many([later, ids[0]])] == ["conflict", "changed"]
     last = client.enqueue("add", {"a": 1}, delay=timedelta(hours=1))
-    assert client.job(last.id).visible_at - last.created_at == timedelta(hours=1)
+    assert client.jobs.get(last.id).visible_at - last.created_at == timedelta(hours=1)
 
 
 def queues(client: Client) -> None:
-    assert client.pause("mail").paused_at is not None
-    assert client.resume("mail").paused_at is None
-    assert client.limit("mail", globally=5, per_node=2).global_limit == 5
-    limited = client.limit("mail", globally=None)
+    assert client.queues.pause("mail").paused_at is not None
+    assert client.queues.resume("mail").paused_at is None
+    assert client.queues.limit("mail", globally=5, per_node=2).global_limit == 5
+    limited = client.queues.limit("mail", globally=None)
     assert (limited.global_limit, limited.node_limit) == (None, 2)
-    assert client.queue("mail") == limited
-    assert limited in client.queues()
+    assert client.queues.get("mail") == limited
+    assert limited in client.queues.list()
 
 
 def schedules(client: Client) -> None:
     berlin = cron("0 3 * * *", tz="Europe/Berlin")
-    made = client.create_schedule("nightly", berlin, "report", {"pages": 2}, priority=20, grace=timedelta(minutes=9))
+    made = client.schedules.create("nightly", berlin, "report", {"pages": 2}, priority=20, grace=timedelta(minutes=9))
     assert (made.expression, made.tz, made.args, made.grace, made.created_by) == (
         "0 3 * * *", "Europe/Berlin", {"pages": 2}, 540.0, "local",
     )  # fmt: skip
-    changed = client.change_schedule("nightly", rule="0 4 * * *", description="figures")
+    changed = client.schedules.change("nightly", rule="0 4 * * *", description="figures")
     assert (changed.expression, changed.tz, changed.revision) == ("0 4 * * *", "Europe/Berlin", made.revision + 1)
-    assert client.toggle_schedule(made.id, False).enabled is False
-    assert client.toggle_schedule("nightly", True).enabled is True
-    assert client.schedule("nightly") == client.schedule(made.id) == client.schedules()[0]
-    assert [revision.expression for revision in client.revisions("nightly")][:2] == ["0 3 * * *", "0 4 * * *"]
-    fires = client.preview("nightly", 3, datetime(2030, 1, 1, tzinfo=UTC))
+    assert client.schedules.toggle(made.id, False).enabled is False
+    assert client.schedules.toggle("nightly", True).enabled is True
+    assert client.schedules.get("nightly") == client.schedules.get(made.id) == client.schedules.list()[0]
+    assert [revision.expression for revision in client.schedules.revisions("nightly")][:2] == ["0 3 * * *", "0 4 * * *"]
+    fires = client.schedules.preview("nightly", 3, datetime(2030, 1, 1, tzinfo=UTC))
     assert fires[0].scheduled_for == datetime(2030, 1, 1, 3, tzinfo=UTC)
     assert fires[0].local.hour == 4
-    slots = client.absent("nightly", "-3d")
+    slots = client.schedules.undecided("nightly", "-3d")
     assert len(slots) in (2, 3)
-    filled = client.backfill("nightly", "-3d")
-    assert (len(filled.jobs), filled.present, client.absent("nightly", "-3d")) == (len(slots), 0, [])
-    rows = list(client.all_slots("nightly", slots[0], "now", page=1))
+    filled = client.schedules.backfill("nightly", "-3d")
+    assert (len(filled.jobs), filled.present, client.schedules.undecided("nightly", "-3d")) == (len(slots), 0, [])
+    rows = list(client.schedules.all_slots("nightly", slots[0], "now", page=1))
     assert [row.scheduled_for for row in rows] == slots
-    assert client.slots("nightly", "-3d", "now") == client.latest_slots("nightly") == rows
+    assert client.schedules.slots("nightly", "-3d", "now") == client.schedules.latest_slots("nightly") == rows
     assert rows[0].verdict == "manual"
-    audit = client.audit("nightly", "-3d")
+    audit = client.schedules.audit("nightly", "-3d")
     assert (audit.holds, audit.problems, len(audit.fates)) == (True, [], len(slots))
     assert audit.fates[0].row == rows[0]
-    client.create_schedule("by hand", "@hourly", "report", max_instances=2)
-    slot = client.preview("by hand", 1)[0].scheduled_for
-    assert client.trigger("by hand", slot).scheduled_for == slot
-    assert client.job(client.run_now("by hand").job_id or 0).schedule == "by hand"
-    assert client.delete_schedule("by hand") is None
-    assert [schedule.name for schedule in client.all_schedules(page=1)] == ["nightly"]
+    client.schedules.create("by hand", "@hourly", "report", max_instances=2)
+    slot = client.schedules.preview("by hand", 1)[0].scheduled_for
+    assert client.schedules.trigger("by hand", slot).scheduled_for == slot
+    assert client.jobs.get(client.schedules.run_now("by hand").job_id or 0).schedule == "by hand"
+    assert client.schedules.delete("by hand") is None
+    assert [schedule.name for schedule in client.schedules.all(page=1)] == ["nightly"]
 
 
 def cluster(client: Client) -> None:
-    (node,) = client.nodes()
+    (node,) = client.nodes.list()
     assert (node.alive, node.queues, node.concurrency) == (True, ("default", "mail", "sums"), 64)
     assert node.started_at <= node.beat_at < node.expires_at
-    leader = client.leader()
+    leader = client.nodes.leader()
     assert leader.name is None or (leader.id, leader.none_since) == (node.id, None)
 
 
 def access(client: Recording) -> None:
-    entries = client.audit_log(subject="queue:mail")
+    entries = client.audit_log.list(subject="queue:mail")
     assert [entry.actor for entry in entries] == ["local"] * len(entries)
     assert entries[0].after == {"globally": None, "per_node": 2}
-    assert list(client.all_audit_log(subject="queue:mail", page=1)) == entries
+    assert list(client.audit_log.all(subject="queue:mail", page=1)) == entries
     assert client.health() == "ok"
     ready = client.ready()
     assert (ready.status, ready.is_ready, ready.facts["database"]["status"]) == ("ready", True, "ok")
-    token, text = client.create_token("ci", ["admin"], expires="90d")
+    token, text = client.tokens.create("ci", ["admin"], expires="90d")
     assert token.expires_at == token.created_at + timedelta(days=90)
     with Recording(str(client._address), token=text) as holder:
         holder.used = client.used
-        assert [known.id for known in holder.tokens()] == [token.id]
-        assert holder.revoke_token("ci").revoked_at is not None
+        assert [known.id for known in holder.tokens.list()] == [token.id]
+        assert holder.tokens.revoke("ci").revoked_at is not None
 
 
 def test_an_api_inside_of_another_application(aside: Aside, sqlite_url: str, tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_an_api_inside_of_another_application(aside: Aside, sqlite_url: str, tmp
     site = Site(aside, Starlette(routes=[Mount("/inner/oncue", app.asgi(on_loopback=True))]))
     with Client(f"{site.url}/inner/oncue/") as client:
         ids = [client.enqueue("add", {"a": number}).id for number in range(3)]
-        assert [job.id for job in client.all_jobs(page=1)] == ids[::-1]
+        assert [job.id for job in client.jobs.all(page=1)] == ids[::-1]
 
 
 @pytest.mark.contract("QUE-3", "QUE-10", "QUE-11")
@@ -195,6 +196,6 @@ def test_what_waits_for_later_is_queued_and_a_tasks_own_key_holds(client: Client
     first = client.enqueue("crawl", {"subreddit_id": 7}, delay="1h")
     again = client.enqueue("crawl", {"subreddit_id": 7})
     assert (again.id, again.created) == (first.id, False)
-    assert [job.id for job in client.jobs(["queued"])] == [first.id]
-    assert [job.id for job in client.all_jobs(["queued"])] == [first.id]
-    assert client.stats().queued == 1
+    assert [job.id for job in client.jobs.list(["queued"])] == [first.id]
+    assert [job.id for job in client.jobs.all(["queued"])] == [first.id]
+    assert client.jobs.stats().queued == 1

@@ -85,7 +85,9 @@ def since(schedule: Schedule, *seconds: float) -> list[datetime]:
 
 def audit_holds(world: World, name: str) -> bool:
     """Whether every slot up to the cursor is accounted for."""
-    found = finish(world.operator.audit(name, rows.books(world.store, name, world.server.now()).schedule.created_at))
+    found = finish(
+        world.operator.schedules.audit(name, rows.books(world.store, name, world.server.now()).schedule.created_at)
+    )
     assert found.holds, found.problems
     return True
 

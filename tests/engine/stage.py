@@ -13,7 +13,7 @@ from typing import Any
 from oncue.clock import VirtualClock
 from oncue.engine.executor import Executor
 from oncue.engine.messages import Setup
-from oncue.engine.outcomes import Limits
+from oncue.engine.outcomes import SizeLimits
 from oncue.model import Claim, Failed, Outcome
 from oncue.policy.lifecycle import Ended
 from oncue.policy.options import Options
@@ -53,7 +53,7 @@ class Stage:
         self,
         *functions: Callable[..., Any],
         concurrency: int = 4,
-        limits: Limits | None = None,
+        limits: SizeLimits | None = None,
         processes: int = 2,
         setup: Setup | None = None,
         may_start: Callable[[], bool] = lambda: True,
@@ -64,7 +64,7 @@ class Stage:
         self.order: list[int] = []
         self.handlers = {handler.name: handler for handler in map(_handler, functions)}
         self.executor = Executor(
-            self.handlers, self.clock, self.telemetry, concurrency, limits or Limits(), self._take,
+            self.handlers, self.clock, self.telemetry, concurrency, limits or SizeLimits(), self._take,
             processes=processes, setup=setup, may_start=may_start,
         )  # fmt: skip
         self._numbers = iter(range(1, 10_000))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncue.engine.line import PROCESSES, Line
+from oncue.engine.waiting_claims import PROCESSES, WaitingClaims
 from oncue.model import Claim, Released, Skipped, TimedOut
 from oncue.policy.options import Options
 from tests.engine.stage import Stage, settle
@@ -236,17 +236,17 @@ async def test_no_schedule_takes_a_queue_over_its_allowance(seed: int) -> None:
 
 @given(st.data())
 @settings(max_examples=100, deadline=None)
-def test_a_line_hands_out_the_oldest_that_has_room(data: st.DataObject) -> None:
-    """Against a line that is a plain list, in which the first one with room is looked for each time."""
-    line, model, out = Line({"heavy"}), list[Claim](), list[Claim]()
+def test_the_oldest_claim_that_has_room_is_taken_first(data: st.DataObject) -> None:
+    """Against a plain list, which is searched for the first claim with room each time."""
+    waiting, model, out = WaitingClaims({"heavy"}), list[Claim](), list[Claim]()
     limits: dict[str, int] = {}
     numbers = iter(range(10_000))
 
-    def lanes(claim: Claim) -> set[str]:
+    def pools(claim: Claim) -> set[str]:
         return {claim.queue} | ({PROCESSES} if claim.task == "heavy" else set())
 
     def has_room(claim: Claim) -> bool:
-        return all(sum(lane in lanes(other) for other in out) < limits.get(lane, 10**6) for lane in lanes(claim))
+        return all(sum(pool in pools(other) for other in out) < limits.get(pool, 10**6) for pool in pools(claim))
 
     stage = Stage()
     for _ in range(data.draw(st.integers(1, 60))):
@@ -255,30 +255,30 @@ def test_a_line_hands_out_the_oldest_that_has_room(data: st.DataObject) -> None:
                 queue, task = data.draw(st.sampled_from("ab")), data.draw(st.sampled_from(["light", "heavy"]))
                 stage.clock.advance(timedelta(seconds=1))
                 claim = stage.claim(task, queue=queue, id=next(numbers))
-                line.waiting.append(claim)
+                waiting.waiting.append(claim)
                 model.append(claim)
             case "take":
                 expected = next((claim for claim in model if has_room(claim)), None)
-                assert line.take() == expected
+                assert waiting.take() == expected
                 if expected is not None:
                     model.remove(expected)
                     out.append(expected)
             case "leave" if out:
-                line.left(out.pop(data.draw(st.integers(0, len(out) - 1))))
+                waiting.left(out.pop(data.draw(st.integers(0, len(out) - 1))))
             case "allow":
-                lane, most = data.draw(st.sampled_from(["a", "b", PROCESSES])), data.draw(st.integers(-1, 3))
-                line.allow(lane, None if most < 0 else most, sum(lane in lanes(claim) for claim in out))
-                limits.pop(lane, None) if most < 0 else limits.update({lane: most})
+                pool, most = data.draw(st.sampled_from(["a", "b", PROCESSES])), data.draw(st.integers(-1, 3))
+                waiting.allow(pool, None if most < 0 else most, sum(pool in pools(claim) for claim in out))
+                limits.pop(pool, None) if most < 0 else limits.update({pool: most})
             case "remove" if model:
                 gone = model.pop(data.draw(st.integers(0, len(model) - 1)))
-                assert line.remove(gone.id, gone.claim_no) == [gone]
+                assert waiting.remove(gone.id, gone.claim_no) == [gone]
             case "drop" if model:
                 before = data.draw(st.sampled_from(model)).claimed_at
-                assert sorted(line.drop(before)) == [claim for claim in model if claim.claimed_at <= before]
+                assert sorted(waiting.drop(before)) == [claim for claim in model if claim.claimed_at <= before]
                 model[:] = [claim for claim in model if claim.claimed_at > before]
-        assert line.length == len(model)
-        assert sorted(line) == sorted(model)
-        assert (line.ready() > 0) >= any(map(has_room, model))
-        assert [line.waiting_in(lane) for lane in ("a", PROCESSES)] == [
-            sum(lane in lanes(claim) for claim in model) for lane in ("a", PROCESSES)
+        assert waiting.length == len(model)
+        assert sorted(waiting) == sorted(model)
+        assert (waiting.ready() > 0) >= any(map(has_room, model))
+        assert [waiting.waiting_in(pool) for pool in ("a", PROCESSES)] == [
+            sum(pool in pools(claim) for claim in model) for pool in ("a", PROCESSES)
         ]

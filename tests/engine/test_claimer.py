@@ -57,7 +57,7 @@ def test_a_claim_that_arrives_after_the_lease_has_ended_is_given_back_unstarted(
 @pytest.mark.contract("QUE-9")
 @pytest.mark.parametrize("later", [0.0, 0.02], ids=["before_it_is_told", "after_it_was_told"])
 def test_a_claim_under_an_old_lease_is_not_begun_under_a_new_one(monkeypatch: pytest.MonkeyPatch, later: float) -> None:
-    """The heart has a thread of its own: it may have learned that the node was lost, and joined anew, meanwhile.
+    """The heartbeat has a thread of its own: it may have learned that the node was lost, and joined anew, meanwhile.
 
     The loop may have heard of it, and have stopped all that it knew of, before the reply comes.
     """
@@ -88,7 +88,7 @@ def test_a_claim_under_an_old_lease_is_not_begun_under_a_new_one(monkeypatch: py
 def test_a_node_that_has_not_heard_yet_that_it_was_lost_does_not_claim_and_give_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its heart has joined anew. Its loop is busy, and stops what it holds only later: until then nothing may begin."""
+    """Its heartbeat has joined anew. Its loop is busy, and stops what it holds later: until then nothing begins."""
     world = World(1, latency=0.002)
     monkeypatch.setattr(world, "_delay", lambda: timedelta(seconds=5.0))
     member = world.boot("alone")

@@ -14,7 +14,7 @@ import pytest
 
 from oncue.clock import DatabaseClock
 from oncue.engine.node import Pace, WorkerNode, WorkerProcess, handlers_executor
-from oncue.engine.outcomes import Limits
+from oncue.engine.outcomes import SizeLimits
 from oncue.model import Batch, Claim, Job, Lease, Node
 from oncue.policy.options import Options
 from oncue.store.contract import LEADER
@@ -24,7 +24,7 @@ from tests.engine.stage import PlainHandler, settle
 
 
 class Plant:
-    """One worker process without its heart: the lease is good for a day."""
+    """One worker process without its heartbeat: the lease is good for a day."""
 
     def __init__(self, store: SqliteStore, *functions: Callable[..., Any], concurrency: int = 2) -> None:
         self.store = store
@@ -39,7 +39,7 @@ class Plant:
         telemetry, pace = Telemetry(), Pace()
         self.node = WorkerNode(
             store, store, node, self.clock, Random(1), telemetry, pace,
-            handlers_executor(handlers, self.clock, telemetry, concurrency, Limits()),  # type: ignore[arg-type]
+            handlers_executor(handlers, self.clock, telemetry, concurrency, SizeLimits()),  # type: ignore[arg-type]
         )  # fmt: skip
         self.process = WorkerProcess(self.node, store, self.clock, telemetry, pace)
 
@@ -200,7 +200,7 @@ async def test_a_stopped_worker_starts_nothing_more() -> None:
 
 def claim_like(plant: Plant) -> Claim:
     """Another claim that waits for a seat."""
-    (claim,) = plant.node.hands.claims.values()
+    (claim,) = plant.node.in_flight.claims.values()
     return claim._replace(id=claim.id + 1000)
 
 
@@ -215,4 +215,4 @@ async def test_a_thousand_jobs_on_a_few_seats() -> None:
         await until(lambda: len(seen) == 1000)
         await plant.process.drain(20)
         assert {(await plant.job(job_id)).state for job_id in ids} == {"succeeded"}
-        assert plant.node.hands.claims == {}
+        assert plant.node.in_flight.claims == {}

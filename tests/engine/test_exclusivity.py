@@ -235,7 +235,7 @@ def test_who_finds_that_another_was_exclusive_meanwhile_stops_its_jobs(gone: boo
 
 @pytest.mark.contract("SLOT-2")
 def test_a_lease_that_was_found_after_a_lost_reply_lasts_no_longer_than_the_database_says() -> None:
-    """Somebody ended the lease by hand; the node took it anew and did not hear of it. Then its heart is stuck."""
+    """Somebody ended the lease by hand; the node took it anew and did not hear of it. Then its heartbeat is stuck."""
     world = World(1)
     member = world.boot("active", exclusive=True)
     world.run(0.5)

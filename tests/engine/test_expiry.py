@@ -103,8 +103,8 @@ def test_backfilled_slots_wait_for_their_turn_for_as_long_as_it_takes() -> None:
     world.schedule("often", "* * * * *", Act(seconds=30.0), grace=5.0, options=LONG)
     execute(world, "update oncue_schedules set deadline = 40000000")
     now = world.clock.now()
-    filled = finish(world.operator.backfill("often", now - timedelta(seconds=300), now))
-    finish(world.operator.toggle_schedule("often", False))
+    filled = finish(world.operator.schedules.backfill("often", now - timedelta(seconds=300), now))
+    finish(world.operator.schedules.toggle("often", False))
     world.hint()
     world.run(200.0)
     jobs = [job for job in world.jobs() if job.deadline_at is not None]

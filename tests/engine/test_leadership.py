@@ -139,7 +139,7 @@ def test_a_leader_that_is_cut_off_stops_before_its_lease_ends_and_nobody_leads_b
 
 
 def test_a_leader_whose_loop_is_stuck_loses_the_lead() -> None:
-    """Its heart beats on, so it keeps its jobs; but who cannot fire must not lead."""
+    """Its heartbeat goes on, so it keeps its jobs; but who cannot fire must not lead."""
     world = cluster()
     stuck = leader(world)
     world.members[stuck].freeze_all_but("membership")

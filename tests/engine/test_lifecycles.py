@@ -167,7 +167,7 @@ def test_a_node_cuts_off_what_is_over_its_maximum_runtime(delivery: str, state: 
 
 @pytest.mark.contract("QUE-9")
 def test_others_fence_what_a_stuck_node_does_not_cut_off() -> None:
-    """Its heart beats, so its lease is good, but its loop is stuck: only the others can help."""
+    """Its heartbeat goes on, so its lease is good, but its loop is stuck: only the others can help."""
     world = World(1)
     stuck = world.boot("stuck")
     world.run(0.1)
@@ -281,7 +281,7 @@ def test_outcomes_are_kept_while_the_database_is_away() -> None:
     member.wire.down = True
     world.run(15.0)
     assert {world.job(job).state for job in jobs} == {"running"}
-    assert len(member.worker.hands.ended) == 3
+    assert len(member.worker.in_flight.ended) == 3
     member.wire.down = False
     world.run(2.5)
     assert {world.job(job).state for job in jobs} == {"succeeded"}

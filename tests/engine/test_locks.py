@@ -13,9 +13,12 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from oncue.clock import VirtualClock
 from oncue.control import Limits
 from oncue.engine import node as node_module
+from oncue.engine.executor import Executor
 from oncue.engine.leadership import Leadership
+from oncue.engine.outcomes import SizeLimits
 from oncue.engine.recovery import Recovery
 from oncue.engine.scheduler import Scheduler
 from oncue.engine.seating import Seating
@@ -70,14 +73,14 @@ async def test_a_drain_writes_what_is_not_held_and_waits_for_the_rest(store: Any
         await holder.hold(f"oncue_jobs where id = {first}")
         draining = asyncio.ensure_future(plant.process.drain(60))
         gate.set()
-        await until(lambda: [ended.claim.id for ended in plant.node.hands.locked] == [first])
+        await until(lambda: [ended.claim.id for ended in plant.node.in_flight.locked] == [first])
         assert [(await plant.job(job_id)).state for job_id in others] == ["succeeded"] * 3
-        assert [claim.id for claim in plant.node.hands.claims.values()] == [first], "it is still in hand"
+        assert [claim.id for claim in plant.node.in_flight.claims.values()] == [first], "it is still in hand"
         assert not draining.done()
         await holder.let_go()
         await draining
         assert (await plant.job(first)).state == "succeeded"
-        assert not plant.node.hands.claims
+        assert not plant.node.in_flight.claims
 
 
 async def test_a_drain_says_in_the_end_what_it_could_not_write_and_why(
@@ -119,31 +122,14 @@ async def test_a_leader_whose_lease_is_held_leads_up_to_its_end(store: PostgresS
     assert (lease.epoch, lease.expires_at) == (1, NOW + timedelta(seconds=20))
 
 
-class Bench:
-    """Seats enough, all of them free."""
-
-    concurrency = 4
-    busy = 0
-
-    def process_room(self) -> int:
-        return 0
-
-    def allow(self, queue: str, most: int | None) -> None: ...
-
-    def running_in(self, queue: str) -> int:
-        return 0
-
-    def held_in(self, queue: str) -> int:
-        return 0
-
-
 async def test_seats_are_taken_in_the_queues_that_nobody_holds(store: PostgresStore, holder: Holder) -> None:
     node = a_node()
     await store.register(node)
     for queue in ("a", "b"):
         await store.limit(queue, Limits(), Limits(2), NOW)
         await put(store, 3, queue=queue)
-    seating = Seating(store, node.id, ["a", "b"], ["send"], Bench(), lambda: True, poll=0.5)
+    executor = Executor({}, VirtualClock(NOW), Telemetry(), 4, SizeLimits(), lambda _: None)
+    seating = Seating(store, node.id, ["a", "b"], ["send"], executor, lambda: True, poll=0.5)
     await holder.hold("oncue_queues where name = 'a'")
     for seconds in range(3):
         await seating.tick(NOW + timedelta(seconds=seconds))

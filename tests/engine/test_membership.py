@@ -98,7 +98,7 @@ def test_beats_that_fail_are_told_once_for_an_outage(caplog: pytest.LogCaptureFi
         member.wire.down = False
         world.run(4 * PACE.beat)
     began, ended = (record.getMessage() for record in caplog.records if record.name == "oncue.database")
-    assert began.startswith("membership: ")
+    assert began.endswith("(everything is tried again until it answers)")
     assert ended.startswith("the database answers again, after ")
 
 

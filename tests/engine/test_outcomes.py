@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncue.engine.context import current_job
-from oncue.engine.outcomes import Limits
+from oncue.engine.outcomes import SizeLimits
 from oncue.errors import Cancel, Retry, Skip, Snooze
 from oncue.model import Cancelled, Failed, Skipped, Snoozed, Succeeded
 from tests.engine.stage import Stage
@@ -52,7 +52,7 @@ async def test_a_result_that_cannot_be_kept_does_not_fail_the_job(result: object
     async def work() -> object:
         return result
 
-    assert await Stage(work, limits=Limits(result=1000)).outcome("work") == Succeeded(reason=reason)
+    assert await Stage(work, limits=SizeLimits(result=1000)).outcome("work") == Succeeded(reason=reason)
 
 
 async def test_a_result_that_holds_nothing_is_json() -> None:
@@ -90,7 +90,7 @@ async def test_an_error_is_text_that_every_database_takes() -> None:
     async def work() -> None:
         raise ValueError("nul \x00, surrogate \udc80, and much more " + "y" * 10_000)
 
-    error = (await failed(Stage(work, limits=Limits(error=500)))).error
+    error = (await failed(Stage(work, limits=SizeLimits(error=500)))).error
     assert len(error.encode()) <= 500
     assert error.endswith("yyyy")
     short = (await failed(Stage(broken_text))).error

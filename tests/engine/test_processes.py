@@ -89,7 +89,7 @@ def _is_child(folder: Path) -> bool:
         told = (folder / "cmdline").read_bytes()
     except OSError:
         return False
-    return int(parent) == os.getpid() and (state == "Z" or b"oncue.child" in told)
+    return int(parent) == os.getpid() and (state == "Z" or b"oncue.process_tasks.child" in told)
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -354,7 +354,7 @@ async def after(pid: int) -> None:
 async def main() -> None:
     async with app.worker():
         await follow.aenqueue()
-        while not (jobs := await app.jobs()) or not all(job.finished for job in jobs):
+        while not (jobs := await app.jobs.list()) or not all(job.finished for job in jobs):
             await asyncio.sleep(0.02)
     for job in jobs:
         print(job.task, job.state, job.error)

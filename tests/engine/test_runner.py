@@ -126,8 +126,8 @@ async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
         await settle(600)
     assert [service.steps for service in services] == [steps + 1] * 5
     assert caplog.messages == [
-        "service 0: away (everything is tried again until it answers)",
-        "service 0: away (for 300 s now)",
+        "away (everything is tried again until it answers)",
+        "away (for 300 s now)",
         "the database answers again, after 504.0 s",
     ]
     await runner.stop()
@@ -146,7 +146,7 @@ async def test_a_service_that_is_stopped_during_an_outage_hides_no_later_one(
             runner.start([Counter(fails)])
             await settle()
             await runner.stop()
-    assert caplog.messages == ["counter: away (everything is tried again until it answers)"] * 2
+    assert caplog.messages == ["away (everything is tried again until it answers)"] * 2
 
 
 async def test_a_wake_up_does_not_cut_the_pause_short() -> None:

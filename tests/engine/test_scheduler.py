@@ -240,7 +240,7 @@ def test_a_run_that_somebody_else_settles_first_is_looked_at_again(requeue: bool
     one.tick(since(made, 12)[0])
     world.run(1.0)
     assert world.jobs()[0].state == "running"
-    world.members["worker"].frozen = frozenset({"claimer", "executor", "settler", "rescue", "holdings"})
+    world.members["worker"].frozen = frozenset({"claimer", "executor", "settler", "rescue", "reconciler"})
     at = since(made, 24)[0]
     one.tick(at)
     assert verdicts(world, "stale") == ["fired"], "it is left to the next pass"
@@ -415,7 +415,10 @@ def test_a_trigger_during_a_run_conflicts_and_takes_no_slot() -> None:
     made = world.schedule("long", "@every 10s", Act(seconds=9.0), options=Options())
     world.run(11.0)
     (job,) = world.jobs()
-    for verb in (world.operator.trigger("long", since(made, 30)[0]), world.operator.run_now("long")):
+    for verb in (
+        world.operator.schedules.trigger("long", since(made, 30)[0]),
+        world.operator.schedules.run_now("long"),
+    ):
         with pytest.raises(Conflict, match=f"job {job.id} is not finished: no slot was taken") as conflict:
             finish(verb)
         assert conflict.value.job_id == job.id
@@ -430,7 +433,7 @@ def test_a_slot_that_was_triggered_ahead_of_time_does_not_fire_again() -> None:
     world = alone()
     made = world.schedule("often", "@every 10s")
     world.run(5.0)
-    taken = finish(world.operator.trigger("often", since(made, 20)[0]))
+    taken = finish(world.operator.schedules.trigger("often", since(made, 20)[0]))
     world.run(30.0)
     rows = world.slots("often")
     assert [(row.scheduled_for, row.verdict) for row in rows] == list(
@@ -446,9 +449,9 @@ def test_running_now_uses_up_no_regular_slot() -> None:
     world = alone()
     made = world.schedule("often", "@every 10s", max_instances=2)
     world.run(10.0)
-    first = finish(world.operator.run_now("often"))
+    first = finish(world.operator.schedules.run_now("often"))
     world.run(1.0)
-    second = finish(world.operator.run_now("often"))
+    second = finish(world.operator.schedules.run_now("often"))
     assert first.scheduled_for == since(made, 10)[0] + timedelta(microseconds=1), "this instant is a regular slot"
     assert second.scheduled_for == world.clock.now()
     world.run(20.0)
@@ -459,7 +462,7 @@ def test_running_now_uses_up_no_regular_slot() -> None:
 def test_running_now_twice_in_one_instant_is_two_extra_slots() -> None:
     world = alone(concurrency=0)
     world.schedule("often", "@every 1h", max_instances=5)
-    made = [finish(world.operator.run_now("often")) for _ in range(3)]
+    made = [finish(world.operator.schedules.run_now("often")) for _ in range(3)]
     assert len({slot.scheduled_for for slot in made}) == 3
     assert len({slot.job_id for slot in made}) == 3
 
@@ -476,7 +479,7 @@ def test_a_trigger_between_look_and_decision_wins_and_the_rest_is_decided_anew()
 
     async def too_late(steps: Sequence[Step], *rest: Any, **options: Any) -> list[bool]:
         if len(world.slots("often")) == 0:
-            await world.operator.trigger("often", since(made, 10)[0])
+            await world.operator.schedules.trigger("often", since(made, 10)[0])
         return await real(steps, *rest, **options)
 
     one.store.decide = too_late  # type: ignore[method-assign]
@@ -497,10 +500,10 @@ def test_a_backfill_runs_oldest_first_and_within_max_instances(most: int) -> Non
     world.schedule("often", "0 * * * *", Act(seconds=1.0), max_instances=most)
     now = world.clock.now() + timedelta(seconds=1)
     world.run(1.0)
-    finish(world.operator.change_schedule("often", rule="* * * * *"))
-    filled = finish(world.operator.backfill("often", now - timedelta(seconds=600), now))
+    finish(world.operator.schedules.change("often", rule="* * * * *"))
+    filled = finish(world.operator.schedules.backfill("often", now - timedelta(seconds=600), now))
     assert len(filled.jobs) == 10
-    again = finish(world.operator.backfill("often", now - timedelta(seconds=600), now))
+    again = finish(world.operator.schedules.backfill("often", now - timedelta(seconds=600), now))
     assert (list(again.jobs), again.present) == ([], 10)
     assert world.members["alone"].executor.busy == 0
     world.run(50.0)

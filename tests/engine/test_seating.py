@@ -115,26 +115,26 @@ def test_a_limit_that_is_set_lowered_and_lifted_while_jobs_run() -> None:
         world.enqueue(LONG)
     world.run(0.1)
     assert running(world) == {"a": 8}
-    finish(world.operator.limit("default", globally=3))
+    finish(world.operator.queues.limit("default", globally=3))
     world.run(4.0)
     assert running(world) == {"a": 8}, "nothing is stopped"
     world.run(3.0)
     assert running(world) == {"a": 3}
-    finish(world.operator.limit("default", globally=None))
+    finish(world.operator.queues.limit("default", globally=None))
     world.run(3.0)
     assert running(world) == {"a": 8}
 
 
 def test_a_limit_per_node() -> None:
     world = World(1, concurrency=8)
-    finish(world.operator.limit("default", per_node=2))
+    finish(world.operator.queues.limit("default", per_node=2))
     for name in ("a", "b"):
         world.boot(name)
     for _ in range(20):
         world.enqueue(LONG)
     world.run(2.0)
     assert running(world) == {"a": 2, "b": 2}
-    finish(world.operator.limit("default", globally=3))
+    finish(world.operator.queues.limit("default", globally=3))
     world.run(8.0)
     assert sum(running(world).values()) == 3
 
@@ -144,7 +144,7 @@ def test_a_node_that_does_not_know_of_a_limit_yet_claims_nothing_from_the_queue(
     member = world.boot("a")
     world.run(0.1)
     member.freeze_all_but("claimer", "executor", "settler", "membership")
-    finish(world.operator.limit("default", globally=1))
+    finish(world.operator.queues.limit("default", globally=1))
     job = world.enqueue(Act())
     world.run(1.0)
     assert world.job(job).state == "queued"
@@ -159,7 +159,7 @@ def test_a_node_that_does_not_know_of_a_limit_yet_claims_nothing_from_the_queue(
 def beside(limit: int, *names: str, concurrency: int, tasks: tuple[str, ...] = ("scripted",)) -> World:
     """A cluster that serves a limited queue beside one that is not."""
     world = World(1, concurrency=concurrency, crew=Crew(("scarce", "default"), tasks))
-    finish(world.operator.limit("scarce", globally=limit))
+    finish(world.operator.queues.limit("scarce", globally=limit))
     for name in names:
         world.boot(name)
     world.run(3.0)

@@ -41,7 +41,7 @@ def test_a_refused_outcome_fails_its_own_job_only(monkeypatch: pytest.MonkeyPatc
     row = world.job(bad)
     assert row.state == "failed"
     assert "its outcome was refused" in (row.error or "")
-    assert member.worker.hands.claims == {}
+    assert member.worker.in_flight.claims == {}
 
 
 def test_an_unreachable_database_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:

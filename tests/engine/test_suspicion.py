@@ -115,7 +115,7 @@ def test_a_job_that_waits_to_run_alone_can_be_cancelled() -> None:
     assert world.run_until(lambda: world.job(suspect).state == "running", 2 * PATIENCE_SECONDS)
     world.run(10 * PACE.lease)
     assert (world.job(suspect).started_at, world.job(long).state) == (None, "running")
-    world.errand(world.colleague.cancel(suspect))
+    world.errand(world.colleague.jobs.cancel(suspect))
     world.run(3.0)
     assert world.job(suspect).state == "cancelled"
 

@@ -172,7 +172,7 @@ class Services:
         """What `oncue trigger` does, without a process of its own."""
         app = Oncue(self.url)
         try:
-            app.wait(app.run_now(schedule))
+            app.wait(app.schedules.run_now(schedule))
         finally:
             app.close()
 
@@ -196,7 +196,7 @@ class Services:
         """What oncue's own tables say."""
         app = Oncue(self.url)
         try:
-            return app.wait(app.nodes()), app.wait(app.jobs()), app.wait(app.schedules())
+            return app.wait(app.nodes.list()), app.wait(app.jobs.list()), app.wait(app.schedules.list())
         finally:
             app.close()
 

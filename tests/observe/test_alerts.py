@@ -415,8 +415,8 @@ def test_the_metrics_of_the_rules_are_exported(tmp_path: Path, sqlite_url: str) 
         from tests.cli.shop import app as shop
 
         await app.write(Call(shop.find("add")), [((), {"a": number}) for number in range(1100)])
-        await app.pause("default")
-        await app.limit("default", globally=5)
+        await app.queues.pause("default")
+        await app.queues.limit("default", globally=5)
 
     on_database(sqlite_url, fill)
     places, processes = [free_address(), free_address()], []

@@ -225,7 +225,7 @@ async def test_a_job_that_a_worker_gave_back_has_waited_all_along(database_url: 
     (claim,) = await connected.store.claim(node.id, ["default"], ["work"], 1, now)
     given_back = settle(Ended(claim, Released(), None, now), Random(1))
     assert await connected.store.apply([given_back._replace(visible_at=now)], now) == [True]
-    (job,) = await app.jobs()
+    (job,) = await app.jobs.list()
     assert job.claim_no == 1
     await query(
         connected.store, f"update oncue_jobs set created_at = {as_stored(connected.store, long_ago)} returning id"

@@ -168,16 +168,16 @@ class Cluster:
             (self.folder / f"{gate}.gate").touch()
 
     def job(self, job_id: int) -> Job:
-        return self.app.wait(self.app.job(job_id))
+        return self.app.wait(self.app.jobs.get(job_id))
 
     def rows(self, ids: Sequence[int]) -> list[Job]:
         return [self.job(job_id) for job_id in ids]
 
     def jobs(self) -> list[Job]:
-        return self.app.wait(self.app.jobs(limit=100_000))
+        return self.app.wait(self.app.jobs.list(limit=100_000))
 
     def node(self, worker: Process) -> Node | None:
-        return next((node for node in self.app.wait(self.app.nodes()) if node.name == worker.name), None)
+        return next((node for node in self.app.wait(self.app.nodes.list()) if node.name == worker.name), None)
 
     # --- schedules --------------------------------------------------------------------------------------------------
 
@@ -212,10 +212,10 @@ class Cluster:
 
     def schedule(self, task: Task[..., Any], rule: str = "* * * * * *", **options: Any) -> None:
         """Make a schedule with the name of its task."""
-        self.app.wait(self.app.create_schedule(task.name, rule, task, **options))
+        self.app.wait(self.app.schedules.create(task.name, rule, task, **options))
 
     def schedules(self) -> list[Schedule]:
-        return self.app.wait(self.app.schedules())
+        return self.app.wait(self.app.schedules.list())
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Cluster:
 
     def _is_done(self, ids: Sequence[int] | None) -> bool:
         if ids is None:
-            return not self.app.wait(self.app.jobs(sorted(UNFINISHED), limit=1))
+            return not self.app.wait(self.app.jobs.list(sorted(UNFINISHED), limit=1))
         return all(self.job(job_id).finished for job_id in ids)
 
     @property

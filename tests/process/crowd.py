@@ -18,16 +18,16 @@ THREADS = 8
 def plainly(count: int) -> None:
     for _ in range(count):
         receipt = plain_step.enqueue(0.0)
-        assert app.wait(app.job(receipt.id)).id == receipt.id
-        assert app.wait(app.jobs(limit=5))
+        assert app.wait(app.jobs.get(receipt.id)).id == receipt.id
+        assert app.wait(app.jobs.list(limit=5))
 
 
 def in_its_own_loop(count: int) -> None:
     async def work() -> None:
         for _ in range(count):
             receipt = await step.aenqueue(0.0)
-            assert (await app.job(receipt.id)).id == receipt.id
-            assert await app.jobs(limit=5)
+            assert (await app.jobs.get(receipt.id)).id == receipt.id
+            assert await app.jobs.list(limit=5)
         await app.aclose()
 
     asyncio.run(work())

@@ -33,9 +33,9 @@ async def main(verb: str, subject: str, part: str) -> None:
     await app.connected()
     stand_still_after(part)
     if verb == "edit":
-        await app.change_schedule(subject, description="edited")
+        await app.schedules.change(subject, description="edited")
     else:
-        await app.prioritize(int(subject), 77)
+        await app.jobs.prioritize(int(subject), 77)
 
 
 if __name__ == "__main__":

@@ -57,5 +57,5 @@ def test_a_job_in_a_child_that_outlasts_the_drain_is_given_back(steady_sqlite_cl
     assert not any(map(is_alive, pids))
     row = cluster.job(job)
     assert (row.state, row.retry_count, row.crashes) == ("queued", 0, 0)
-    (attempt,) = cluster.app.wait(cluster.app.attempts(job))
+    (attempt,) = cluster.app.wait(cluster.app.jobs.attempts(job))
     assert attempt.outcome == "shutdown"

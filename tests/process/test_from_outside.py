@@ -32,7 +32,7 @@ def test_a_running_job_is_cancelled_from_another_process(steady_cluster: Cluster
     bystander = cluster.enqueue(hold, "gate")
     cluster.until_running(worker, [*ids, *bystander])
     for job_id in ids:
-        assert cluster.app.wait(cluster.app.cancel(job_id)).cancel_requested_at is not None
+        assert cluster.app.wait(cluster.app.jobs.cancel(job_id)).cancel_requested_at is not None
     cluster.until_done(ids)
     assert {job.state for job in cluster.rows(ids)} == {"cancelled"}
     assert [mark.job for mark in sorted(cluster.marks) if mark.what == "cut"] == ids
@@ -50,14 +50,14 @@ def test_a_queue_is_paused_and_resumed_from_another_process(steady_cluster: Clus
     worker = cluster.started("--queues", "mail,default", ONCUE_POLL_INTERVAL=POLL)
     running = cluster.enqueue(hold.using(queue="mail"), "gate")
     cluster.until_running(worker, running)
-    app.wait(app.pause("mail"))
+    app.wait(app.queues.pause("mail"))
     waiting = cluster.enqueue(step.using(queue="mail", priority=100), times=3)
     passing = cluster.enqueue(step, times=3)
     cluster.until_done(passing)
     cluster.open("gate")
     cluster.until_done(running)  # what ran goes on
     assert [(job.state, job.claim_no) for job in cluster.rows(waiting)] == [("queued", 0)] * 3
-    app.wait(app.resume("mail"))
+    app.wait(app.queues.resume("mail"))
     cluster.until_done(waiting)
     cluster.stop(worker)
     cluster.verify(complete=True)

@@ -78,7 +78,7 @@ def test_a_job_that_is_held_in_psql_costs_no_other_its_outcome_when_its_worker_i
         assert cluster.node(worker) is not None, "it keeps its lease for what it could not write"
     assert worker.ends() == 0, worker.said
     assert {(job.state, job.attempt) for job in cluster.rows(jobs)} == {("succeeded", 1)}
-    assert cluster.app.wait(cluster.app.nodes()) == []
+    assert cluster.app.wait(cluster.app.nodes.list()) == []
 
 
 @pytest.mark.contract("SLOT-5")

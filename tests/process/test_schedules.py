@@ -65,12 +65,12 @@ def _instant(told: str) -> datetime:
 
 
 def schedules(cluster: Cluster) -> list[Schedule]:
-    return cluster.app.wait(cluster.app.schedules())
+    return cluster.app.wait(cluster.app.schedules.list())
 
 
 def ledger(cluster: Cluster, name: str) -> list[Slot]:
     """A schedule's rows, oldest slot first."""
-    return cluster.app.wait(cluster.app.slots(name, LONG_AGO, cluster.time() + timedelta(days=2), 100_000))
+    return cluster.app.wait(cluster.app.schedules.slots(name, LONG_AGO, cluster.time() + timedelta(days=2), 100_000))
 
 
 def fired(cluster: Cluster, name: str) -> list[Slot]:
@@ -102,13 +102,13 @@ def verify(cluster: Cluster) -> int:
 
 
 def _verify_schedule(cluster: Cluster, schedule: Schedule) -> int:
-    audit = cluster.app.wait(cluster.app.audit(schedule.name, schedule.created_at))
+    audit = cluster.app.wait(cluster.app.schedules.audit(schedule.name, schedule.created_at))
     assert audit.holds, audit.problems
     rows = ledger(cluster, schedule.name)
     assert [row for row in rows if row.decided_at < (row.until or row.scheduled_for)] == [], "decided too early"
     decided = sum(row.slots for row in rows)
     if schedule.expression == "* * * * * *":  # counted without any of oncue's own arithmetic
-        cursor = cluster.app.wait(cluster.app.schedule(schedule.name)).cursor
+        cursor = cluster.app.wait(cluster.app.schedules.get(schedule.name)).cursor
         assert decided == int(cursor.timestamp()) - int(schedule.created_at.timestamp())
     return decided
 
@@ -200,7 +200,7 @@ def in_the_middle(cluster: Cluster, worker: Process) -> bool:
 
 def orphans(cluster: Cluster) -> list[int]:
     """Jobs that run on a node that is not there."""
-    alive = {node.id for node in cluster.app.wait(cluster.app.nodes())}
+    alive = {node.id for node in cluster.app.wait(cluster.app.nodes.list())}
     return [job.id for job in cluster.jobs() if job.state == "running" and job.node_id not in alive]
 
 

@@ -25,12 +25,12 @@ def test_a_signal_under_load_leaves_nothing_running_and_charges_nothing(steady_c
     rows = cluster.jobs()
     assert {job.state for job in rows} <= {"succeeded", "queued", "retrying"}
     assert {job.state for job in cluster.rows(held)} == {"queued"}
-    assert cluster.app.wait(cluster.app.nodes()) == []
+    assert cluster.app.wait(cluster.app.nodes.list()) == []
     unfinished = [job for job in rows if not job.finished]
     assert len(unfinished) > len(held)
     assert {job.crashes for job in rows} == {0}
     assert {job.retry_count for job in unfinished if job.state == "queued" and job.task != "flaky"} == {0}
-    given_back = cluster.app.wait(cluster.app.attempts(held[0]))
+    given_back = cluster.app.wait(cluster.app.jobs.attempts(held[0]))
     assert [(attempt.outcome, attempt.error) for attempt in given_back] == [("shutdown", None)]
 
     # The next worker goes on from there. Nobody was killed, so that not a single event may be missing.

@@ -116,9 +116,11 @@ class World:
 
     async def seen(self) -> tuple[Any, ...]:
         app, store = self._app, (await self._app.connected()).store
-        queues = [(queue.name, queue.paused_at, queue.global_limit, queue.node_limit) for queue in await app.queues()]
-        tokens = [(token.id, token.revoked_at) for token in await app.tokens()]
-        return (await app.jobs(), await app.schedules(), queues, tokens, await store.audit_log())
+        queues = [
+            (queue.name, queue.paused_at, queue.global_limit, queue.node_limit) for queue in await app.queues.list()
+        ]
+        tokens = [(token.id, token.revoked_at) for token in await app.tokens.list()]
+        return (await app.jobs.list(), await app.schedules.list(), queues, tokens, await store.audit_log())
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +166,7 @@ def api(make_api: MakeApi, database_url: str) -> Api:
 
 async def a_token(app: Oncue, *scopes: Scope) -> str:
     """A credential with these scopes."""
-    return (await app.create_token("-".join(scopes), scopes))[1]
+    return (await app.tokens.create("-".join(scopes), scopes))[1]
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -173,14 +175,14 @@ def bearer(token: str) -> dict[str, str]:
 
 async def expired_token(app: Oncue) -> str:
     """A credential that was good for everything until a second ago."""
-    (token, text), store = await app.create_token("expired", ["admin"]), (await app.connected()).store
+    (token, text), store = await app.tokens.create("expired", ["admin"]), (await app.connected()).store
     ended = (await app.connected()).now() - timedelta(seconds=1)
     await store.add_token(dataclasses.replace(token, id="expiredx", expires_at=ended))
-    await app.revoke_token(token.id)
+    await app.tokens.revoke(token.id)
     return text.replace(token.id, "expiredx")
 
 
 async def revoked_token(app: Oncue) -> str:
-    token, text = await app.create_token("revoked", ["admin"])
-    await app.revoke_token(token.id)
+    token, text = await app.tokens.create("revoked", ["admin"])
+    await app.tokens.revoke(token.id)
     return text

@@ -152,7 +152,7 @@ async def test_a_token_made_elsewhere_shuts_the_door(make_api: MakeApi, database
     assert (await api("GET", "/api/admin/jobs")).status_code == 200
     token = await a_token(other.app, "read")
     assert (await api("GET", "/api/admin/jobs")).status_code == 401
-    await other.app.revoke_token("read")
+    await other.app.tokens.revoke("read")
     assert (await api("GET", "/api/admin/jobs", headers=bearer(token))).status_code == 401
     assert (await api("GET", "/api/admin/jobs")).status_code == 401, "without its last token it stays shut"
 
@@ -247,7 +247,7 @@ async def test_an_application_may_guard_it_itself(sqlite_url: str, tmp_path: Pat
     async with await mounted(app, require_token=False) as client:
         own = {"Authorization": "Bearer its own affair"}
         assert (await client.post("/oncue/api/admin/queues/mail/pause", headers=own)).status_code == 200
-    assert [entry.actor for entry in await app.audit_log()] == ["host"]
+    assert [entry.actor for entry in await app.audit_log.list()] == ["host"]
     await app.aclose()
 
 
@@ -271,7 +271,7 @@ async def test_a_host_that_knows_its_users_names_them(sqlite_url: str, tmp_path:
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(host), base_url="http://host.example") as client:
         assert (await client.post("/api/admin/queues/mail/pause")).status_code == 200
-    assert [entry.actor for entry in await app.audit_log()] == ["host:ada"]
+    assert [entry.actor for entry in await app.audit_log.list()] == ["host:ada"]
     await app.aclose()
 
 
@@ -290,4 +290,4 @@ async def test_served_on_its_own_it_closes_what_it_opened(sqlite_url: str, tmp_p
 
     await app.asgi()({"type": "lifespan"}, receive, send)
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert app._reach._connections == {}  # type: ignore[attr-defined]
+    assert app._connector._connections == {}  # type: ignore[attr-defined]

@@ -51,7 +51,7 @@ async def test_every_example(sqlite_url: str, tmp_path: Path) -> None:
     for line in [line for line in lines if line not in with_token]:
         reply = await curl(api, line, "")
         assert reply.status_code in (200, 201), (line, reply.text)
-    _, token = await app.create_token("shop", ["enqueue", "read"])
+    _, token = await app.tokens.create("shop", ["enqueue", "read"])
     for line in with_token:
         assert (await curl(api, line, token)).status_code == 200, line
     assert len(lines) > 30

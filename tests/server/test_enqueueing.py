@@ -13,6 +13,7 @@ import pytest
 
 from oncue import cron
 from oncue.control import KeptRequest
+from oncue.verbs.schedules.declaring import Declaring
 from tests.app.proxy import Proxy
 from tests.server.conftest import Api, MakeApi, a_token, bearer
 
@@ -36,7 +37,7 @@ async def test_one_job(api: Api) -> None:
     assert (again.status_code, again.json()) == (200, {**receipt, "created": False})
     assert again.headers["location"] == f"{JOBS}/{receipt['id']}"
     at = (await api("POST", JOBS, {**ADD, "at": "2099-01-31T09:00:00+02:00"})).json()
-    assert (await api.app.job(at["id"])).visible_at.isoformat() == "2099-01-31T07:00:00+00:00"
+    assert (await api.app.jobs.get(at["id"])).visible_at.isoformat() == "2099-01-31T07:00:00+00:00"
 
 
 @pytest.mark.contract("QUE-3")
@@ -94,7 +95,7 @@ async def test_what_is_refused_names_its_field(make_api: MakeApi, sqlite_url: st
         assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, field), reply.text
         many = await api("POST", f"{JOBS}/bulk", {"jobs": [ADD, body]})
         assert (many.status_code, many.json()["errors"][0]["field"]) == (422, f"jobs.1.{field}"), many.text
-    assert await api.app.jobs() == [], "all or none"
+    assert await api.app.jobs.list() == [], "all or none"
 
 
 async def test_many_jobs(api: Api) -> None:
@@ -106,7 +107,7 @@ async def test_many_jobs(api: Api) -> None:
     assert (reply.status_code, body["created"], body["duplicates"]) == (201, 4, 2)
     ids = [receipt["id"] for receipt in body["jobs"]]
     assert ids[1] == ids[2] == ids[4]
-    assert [job.task for job in reversed(await api.app.jobs())] == ["add", "add", "boom", "add"]
+    assert [job.task for job in reversed(await api.app.jobs.list())] == ["add", "add", "boom", "add"]
     assert sum(told) == 4
     repeated = await api("POST", f"{JOBS}/bulk", {"jobs": [jobs[1]]})
     assert (repeated.status_code, repeated.json()["created"]) == (200, 0)
@@ -142,7 +143,7 @@ async def test_sent_again_it_is_answered_again(api: Api) -> None:
     assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")
     assert (again.json(), again.headers["location"]) == (first.json(), first.headers["location"])
     assert again.headers["content-type"] == first.headers["content-type"]
-    assert len(await api.app.jobs()) == 1
+    assert len(await api.app.jobs.list()) == 1
     for method, path, body in (("POST", JOBS, {**ADD, "priority": 1}), ("POST", f"{JOBS}/1/retry", None)):
         other = await api(method, path, body, headers=headers)
         assert (other.status_code, other.json()["type"]) == (422, "/problems/idempotency-key-reused")
@@ -151,7 +152,7 @@ async def test_sent_again_it_is_answered_again(api: Api) -> None:
     for wrong in ("", "a b", "k" * 256, "\x7f", "é".encode()):
         reply = await api("POST", JOBS, ADD, headers={"Idempotency-Key": wrong})
         assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "Idempotency-Key"), wrong
-    assert len(await api.app.jobs()) == 2
+    assert len(await api.app.jobs.list()) == 2
 
 
 async def test_a_key_belongs_to_whoever_used_it(api: Api) -> None:
@@ -204,12 +205,12 @@ async def cut_off(api: Api, key: str, ago: timedelta = timedelta(0)) -> KeptRequ
 async def test_cut_off_after_writing_a_job_is_written_once(api: Api) -> None:
     headers, many = {"Idempotency-Key": "k"}, {"jobs": [{**ADD, "key": "x"}, {**ADD, "delay": "1h"}, {"task": "boom"}]}
     first = await api("POST", f"{JOBS}/bulk", many, headers=headers)
-    written = await api.app.jobs()
+    written = await api.app.jobs.list()
     await cut_off(api, "k")
     again = await api("POST", f"{JOBS}/bulk", many, headers=headers)
     assert (again.status_code, again.json()) == (201, first.json())
     assert "idempotency-replayed" not in again.headers
-    assert [job.id for job in await api.app.jobs()] == [job.id for job in written]
+    assert [job.id for job in await api.app.jobs.list()] == [job.id for job in written]
     replayed = await api("POST", f"{JOBS}/bulk", many, headers=headers)
     assert (replayed.json(), replayed.headers["idempotency-replayed"]) == (first.json(), "true")
 
@@ -220,7 +221,7 @@ async def test_a_duplicate_takes_a_number_only_if_its_request_was_cut_off(api: A
     standing = (await api("POST", JOBS, body)).json()
     first = await api("POST", JOBS, body, headers=headers)
     assert (first.status_code, first.json()) == (200, {**standing, "created": False})
-    assert len(await api.app.jobs()) == 1
+    assert len(await api.app.jobs.list()) == 1
     kept = await cut_off(api, "k")
     assert (await api("POST", JOBS, body, headers=headers)).json() == first.json()
     job = await api.get(f"{JOBS}/{kept.ids[0]}")
@@ -231,11 +232,11 @@ async def test_cut_off_before_writing_it_is_written_under_its_numbers(api: Api) 
     connected = await api.app.connected()
     assert (await api("POST", JOBS, ADD, headers={"Idempotency-Key": "k"})).status_code == 201
     kept = await cut_off(api, "k")
-    await api.app.cancel(kept.ids[0])
+    await api.app.jobs.cancel(kept.ids[0])
     assert await connected.store.prune(connected.now() + timedelta(seconds=1), 10) == 1
     replies = await asyncio.gather(*(api("POST", JOBS, ADD, headers={"Idempotency-Key": "k"}) for _ in range(5)))
     assert {reply.json()["id"] for reply in replies} == set(kept.ids)
-    assert [job.id for job in await api.app.jobs()] == list(kept.ids)
+    assert [job.id for job in await api.app.jobs.list()] == list(kept.ids)
 
 
 async def test_the_answer_of_the_database_is_lost(make_api: MakeApi, postgres_url: str) -> None:
@@ -251,7 +252,7 @@ async def test_the_answer_of_the_database_is_lost(make_api: MakeApi, postgres_ur
         await asyncio.gather(asking, return_exceptions=True)
         reply = await other("POST", JOBS, ADD, headers={"Idempotency-Key": "k"})
         assert reply.status_code == 201
-        assert [job.id for job in await other.app.jobs()] == [reply.json()["id"]]
+        assert [job.id for job in await other.app.jobs.list()] == [reply.json()["id"]]
         await dying.app.aclose()
 
 
@@ -300,7 +301,7 @@ async def together(*requests: Awaitable[httpx.Response]) -> list[httpx.Response]
 async def test_sent_several_times_at_once(api: Api) -> None:
     headers = {"Idempotency-Key": "k"}
     replies = await together(*(api("POST", JOBS, ADD, headers=headers) for _ in range(6)))
-    assert len({reply.json()["id"] for reply in replies}) == len(await api.app.jobs()) == 1
+    assert len({reply.json()["id"] for reply in replies}) == len(await api.app.jobs.list()) == 1
     assert {reply.status_code for reply in replies} == {201}
 
 
@@ -313,7 +314,7 @@ async def test_a_task_that_keeps_to_its_slots_is_refused(
     for app in (api.app, worker):
         keeps = declared_here or app is worker
         app.task(name="brief", **(KEEPS_TO_SLOTS if keeps else {}))(lambda: None)
-    await worker.synchronise()
+    await Declaring(worker).synchronise()
     one = await api("POST", JOBS, {"task": "brief"})
     many = await api("POST", f"{JOBS}/bulk", {"jobs": [ADD, {"task": "brief"}]})
     for reply, place in ((one, "task"), (many, "jobs.1.task")):
@@ -322,7 +323,7 @@ async def test_a_task_that_keeps_to_its_slots_is_refused(
         assert error["field"] == place
         assert "`oncue trigger brief`" in error["message"]
         assert "POST /api/admin/scheduled-jobs/brief/trigger" in error["message"]
-    assert await api.app.jobs() == []
+    assert await api.app.jobs.list() == []
     triggered = await api("POST", "/api/admin/scheduled-jobs/brief/trigger")
     assert triggered.status_code == 201
-    assert [job.task for job in await api.app.jobs()] == ["brief"]
+    assert [job.task for job in await api.app.jobs.list()] == ["brief"]

@@ -157,7 +157,7 @@ async def test_elsewhere_a_probe_shows_a_token(sqlite_url: str) -> None:
         assert (await client.head("/health")).status_code == 200
         for path in ("/health/ready", "/metrics", "/nowhere"):
             assert (await client.get(path)).status_code == 401
-        _, token = await app.create_token("probe", ["read"])
+        _, token = await app.tokens.create("probe", ["read"])
         client.headers["Authorization"] = f"Bearer {token}"
         assert (await client.get("/health/ready")).json()["status"] == "ready"
         assert "oncue_is_leader" in (await client.get("/metrics")).text

@@ -50,7 +50,7 @@ async def test_bodies_that_cannot_be_read(make_api: MakeApi, sqlite_url: str) ->
         reply = await api("POST", JOBS, content=body)
         assert reply.status_code == status, (body[:60], reply.text)
         assert reply.headers["content-type"] == "application/problem+json"
-    assert await api.app.jobs() == []
+    assert await api.app.jobs.list() == []
 
 
 async def test_a_body_is_json_whatever_it_is_called(api: Api) -> None:
@@ -182,7 +182,7 @@ async def test_a_bug_is_told_without_its_traceback(
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("the secret of the house")
 
-    api.app.queues = broken  # type: ignore[assignment, method-assign]
+    api.app.queues.list = broken  # type: ignore[assignment, method-assign]
     reply = await api.client.get("/api/admin/queues")
     assert (reply.status_code, reply.json()["type"]) == (500, "/problems/internal-error")
     assert "secret" not in reply.text

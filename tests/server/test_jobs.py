@@ -40,9 +40,9 @@ async def test_stats(api: Api) -> None:
     await enqueued(api.app, 1, 2, 3)
     await enqueued(api.app, 4, delay="1h")
     await claimed(api.app)
-    await api.app.set_status((await enqueued(api.app, 5))[0], "failed")
+    await api.app.jobs.set_status((await enqueued(api.app, 5))[0], "failed")
     for _ in range(2):
-        await api.app.set_status((await enqueued(api.app, 6))[0], "success")
+        await api.app.jobs.set_status((await enqueued(api.app, 6))[0], "success")
     stats = await api.get(f"{JOBS}/stats")
     assert [stats[name] for name in ("queued", "running", "failed", "completed")] == [3, 1, 1, 2]
 
@@ -51,7 +51,7 @@ async def test_stats(api: Api) -> None:
 async def test_listing(api: Api) -> None:
     first = await enqueued(api.app, *range(5), priority=7)
     later = await enqueued(api.app, 9, delay="1h", key="nine", queue="mail")
-    await api.app.set_status(first[0], "success")
+    await api.app.jobs.set_status(first[0], "success")
     running = await claimed(api.app)
     page = await api.get(JOBS)
     assert [job["id"] for job in page["jobs"]] == sorted([*first, *later], reverse=True)
@@ -123,7 +123,7 @@ async def test_progress_is_seen_while_it_runs(api: Api) -> None:
     await enqueued(api.app, 1)
     job_id, connected = await claimed(api.app), await api.app.connected()
     assert (await api.get(f"{JOBS}/{job_id}"))["progress"] is None
-    claim_no = (await api.app.job(job_id)).claim_no
+    claim_no = (await api.app.jobs.get(job_id)).claim_no
     await connected.store.report_progress([Progress(job_id, claim_no, 0.4, "page 4 of 10", connected.now())])
     job = await api.get(f"{JOBS}/{job_id}")
     assert (job["progress"], job["progress_note"]) == (0.4, "page 4 of 10")
@@ -183,7 +183,7 @@ async def test_priority_and_boost(api: Api) -> None:
     for wrong in (101, -1, 1.5, "9", None, True, 10**400):
         reply = await api("PUT", f"{JOBS}/{job}/priority", {"priority": wrong})
         assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "priority"), wrong
-    await api.app.set_status(job, "failed")
+    await api.app.jobs.set_status(job, "failed")
     reply = await api("PUT", f"{JOBS}/{job}/priority", {"priority": 1})
     assert (reply.status_code, reply.json()["job_id"]) == (409, job)
 
@@ -192,7 +192,7 @@ async def test_priority_and_boost(api: Api) -> None:
 async def test_retry_and_cancel(api: Api) -> None:
     (job,) = await enqueued(api.app, 1, key="one")
     assert (await api("POST", f"{JOBS}/{job}/retry")).status_code == 409
-    await api.app.set_status(job, "failed")
+    await api.app.jobs.set_status(job, "failed")
     again = (await api("POST", f"{JOBS}/{job}/retry", {})).json()
     assert (again["id"], again["status"], again["retry_count"]) == (job, "queued", 0)
     assert (await api("POST", f"{JOBS}/{job}/cancel")).json()["status"] == "cancelled"
@@ -210,8 +210,8 @@ async def test_retry_and_cancel(api: Api) -> None:
 @pytest.mark.contract("QUE-15", "QUE-17")
 async def test_many_at_once(api: Api) -> None:
     first, second, third = await enqueued(api.app, 1, 2, 3)
-    uid = str((await api.app.job(second)).uid)
-    await api.app.cancel(third)
+    uid = str((await api.app.jobs.get(second)).uid)
+    await api.app.jobs.cancel(third)
     body = (await api("PUT", f"{JOBS}/bulk/status", {"job_ids": [first, uid, third, 99], "status": "success"})).json()
     told = [(result["id"], result["outcome"], result["status"]) for result in body["results"]]
     assert told == [

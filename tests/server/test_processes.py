@@ -78,7 +78,7 @@ def test_bound_elsewhere_only_health_answers_without_a_token(start: Any, sqlite_
     for path in ("/health/ready", "/metrics", "/openapi.json", "/api/admin/jobs", "/nowhere"):
         code, problem = ask(where, "GET", path)
         assert (code, "oncue token create" in problem["detail"]) == (401, True), path
-    _, token = on_database(sqlite_url, lambda app: app.create_token("ci", ["read", "enqueue"]))
+    _, token = on_database(sqlite_url, lambda app: app.tokens.create("ci", ["read", "enqueue"]))
     authorized = {"Authorization": f"Bearer {token}"}
     assert ask(where, "GET", "/api/admin/jobs", **authorized) == (200, {"jobs": [], "next": None})
     code, receipt = ask(where, "POST", "/api/admin/jobs", '{"task": "add", "args": {"a": 2}}', **authorized)

@@ -12,6 +12,7 @@ from oncue import cron
 from oncue.model import Decided, Step
 from oncue.server.api.problems import Problem
 from oncue.server.api.slots import _refuse_many
+from oncue.verbs.schedules.declaring import Declaring
 from tests.server.conftest import Api, MakeApi
 
 SCHEDULES = "/api/admin/scheduled-jobs"
@@ -149,7 +150,7 @@ async def test_what_code_declares_is_changed_there(make_api: MakeApi, sqlite_url
     @api.app.task(schedule=cron("@daily"))
     async def declared() -> None: ...
 
-    await api.app.synchronise(await api.app.connected())
+    await Declaring(api.app).synchronise(await api.app.connected())
     assert (await api("PUT", f"{SCHEDULES}/declared", {"priority": 1})).status_code == 409
     assert (await api("DELETE", f"{SCHEDULES}/declared")).status_code == 409
     assert (await api("PUT", f"{SCHEDULES}/declared", {"enabled": False})).json()["enabled"] is False
@@ -227,7 +228,7 @@ async def test_a_run_of_slots_is_on_one_page(api: Api) -> None:
     """It reaches into the pages after its own: there it is not shown again, and they come to an end."""
     schedule = await made(api, cron_expression="0 * * * *")
     connected = await api.app.connected()
-    found, now = await api.app.schedule("nightly"), connected.now().replace(minute=0, second=0, microsecond=0)
+    found, now = await api.app.schedules.get("nightly"), connected.now().replace(minute=0, second=0, microsecond=0)
     starts = [now - timedelta(hours=hours) for hours in (30, 20, 9, 8)]
     decided = [
         Decided(starts[0], "missed", "late", until=now - timedelta(hours=10), slots=21),
@@ -251,7 +252,7 @@ async def test_an_audit_has_bounds(make_api: MakeApi, sqlite_url: str) -> None:
     api = make_api(sqlite_url)
     await made(api, cron_expression="* * * * * *")
     connected = await api.app.connected()
-    schedule = await api.app.schedule("nightly")
+    schedule = await api.app.schedules.get("nightly")
     old = dataclasses.replace(schedule, created_at=connected.now() - timedelta(days=9))
     with pytest.raises(Problem, match="take it in parts"):
         _refuse_many(old, connected.now() - timedelta(days=8), connected.now())

@@ -99,7 +99,7 @@ def aside() -> Iterator[Aside]:
 
 def test_a_client_addresses_them(aside: Aside, sqlite_url: str, tmp_path: Path) -> None:
     with Client(Shop(aside, a_shop(sqlite_url, tmp_path), Door.LOOPBACK).url) as client:
-        assert client.pause("a/pause").name == "a/pause"
-        assert client.queue("a/pause").paused_at is not None
-        assert client.create_schedule("x/slots", "0 3 * * *", "add", {"a": 1}).name == "x/slots"
-        assert client.schedule("x/slots").name == "x/slots"
+        assert client.queues.pause("a/pause").name == "a/pause"
+        assert client.queues.get("a/pause").paused_at is not None
+        assert client.schedules.create("x/slots", "0 3 * * *", "add", {"a": 1}).name == "x/slots"
+        assert client.schedules.get("x/slots").name == "x/slots"

@@ -30,9 +30,9 @@ async def test_a_real_worker_keeps_every_promise(tmp_path: Path) -> None:
         Recorder(app.telemetry, History(DatabaseClock(), file), "worker", timedelta(seconds=app.settings.lease))
         receipts = [*await fine.aenqueue_many([()] * 20), *await flaky.aenqueue_many([()] * 3)]
         async with app.worker(), asyncio.timeout(60):
-            while len(await app.jobs(["succeeded", "failed"])) < len(receipts):  # noqa: ASYNC110
+            while len(await app.jobs.list(["succeeded", "failed"])) < len(receipts):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-    jobs, queues = await app.jobs(limit=100), await app.queues()
+    jobs, queues = await app.jobs.list(limit=100), await app.queues.list()
     await app.aclose()
     totals = {state: sum(getattr(queue, state) for queue in queues) for state in TERMINAL}
     events = history.read(tmp_path / "worker.jsonl")

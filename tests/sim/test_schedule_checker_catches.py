@@ -120,7 +120,7 @@ def test_a_hand_in_the_ledger(statement: str, fate: str) -> None:
     execute(world, statement)
     found = [str(violation) for violation in check(world.history.events, world.final())]
     assert any(f"is {fate}:" in line for line in found), found
-    assert finish(world.operator.audit("often")).holds is False
+    assert finish(world.operator.schedules.audit("often")).holds is False
 
 
 def backfilled_after_an_edit() -> set[str]:
@@ -128,9 +128,9 @@ def backfilled_after_an_edit() -> set[str]:
     world = World(1)
     world.schedule("often", "*/3 * * * * *", max_instances=100)
     world.run(30.0)
-    finish(world.operator.change_schedule("often", rule="* * * * * *"))
+    finish(world.operator.schedules.change("often", rule="* * * * * *"))
     now = world.clock.now()
-    made = finish(world.operator.backfill("often", now - timedelta(seconds=20), now)).jobs
+    made = finish(world.operator.schedules.backfill("often", now - timedelta(seconds=20), now)).jobs
     assert made
     found = {violation.promise for violation in check(world.history.events, world.final())}
     world.close()

@@ -30,9 +30,9 @@ def a_cluster() -> World:
     world.run(0.8)
     world.schedule("often", "@every 1s", missed="each", max_instances=5)
     world.schedule("stale", "@every 2s", Act("hang", stubborn=True), options=ONCE, max_retries=0)
-    finish(world.operator.run_now("often"))
-    finish(world.operator.create_schedule("filled", "* * * * *", world.operator.task(), {"acts": [{}]}))
-    finish(world.operator.backfill("filled", world.clock.now().replace(hour=0, second=0), world.clock.now()))
+    finish(world.operator.schedules.run_now("often"))
+    finish(world.operator.schedules.create("filled", "* * * * *", world.operator.task(), {"acts": [{}]}))
+    finish(world.operator.schedules.backfill("filled", world.clock.now().replace(hour=0, second=0), world.clock.now()))
     return world
 
 
@@ -60,7 +60,7 @@ def settled(world: World) -> None:
     world.run(3 * world.pace.lease)
     world.calm()
     for schedule in finish(world.store.schedules()):
-        finish(world.operator.toggle_schedule(schedule.name, False))
+        finish(world.operator.schedules.toggle(schedule.name, False))
     world.run_until(world.drained, 60)
     world.run(1.0)
 

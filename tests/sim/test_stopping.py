@@ -1,4 +1,4 @@
-"""A simulated process stops as a real one does: what it holds is given back, its heart stops, and then it leaves."""
+"""A simulated process stops as a real one does: what it holds is given back, its heartbeat stops, then it leaves."""
 
 from __future__ import annotations
 

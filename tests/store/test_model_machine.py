@@ -156,7 +156,7 @@ class Model:
             None,
         )
 
-    def leave_word(self, batch: Batch, answers: list[tuple[int, bool]]) -> None:
+    def record_duplicates(self, batch: Batch, answers: list[tuple[int, bool]]) -> None:
         """In doubt, a job that another one stands for takes its id all the same."""
         for job_id, key, (_, created) in zip(batch.ids, batch.keys or batch.ids, answers, strict=True):
             if not created:
@@ -344,7 +344,7 @@ class Lives(RuleBasedStateMachine):
         told = [(receipt.id, receipt.created) for receipt in receipts]
         assert told == self.model.enqueue(batch)
         if again:
-            self.model.leave_word(batch, told)
+            self.model.record_duplicates(batch, told)
 
     def promote(self, data: st.DataObject) -> None:
         ties = Counter(row.visible_at for row in self.model.jobs.values() if row.state in ("scheduled", "retrying"))

@@ -249,9 +249,9 @@ def test_a_cancelled_job_does_not_run_and_a_revived_one_does(app: Oncue, kit: Ki
     def work() -> None: ...
 
     receipt = work.enqueue()
-    app.wait(app.cancel(receipt.id))
+    app.wait(app.jobs.cancel(receipt.id))
     assert kit.drain() == {}
-    app.wait(app.retry(receipt.id))
+    app.wait(app.jobs.retry(receipt.id))
     assert kit.drain() == {"succeeded": 1}
 
 
@@ -260,11 +260,11 @@ def test_a_paused_queue_stays_where_it_is(app: Oncue, kit: Kit) -> None:
     def work() -> None: ...
 
     work.enqueue()
-    app.wait(app.pause("default"))
+    app.wait(app.queues.pause("default"))
     assert kit.drain() == {}
     with pytest.raises(AssertionError, match=r"job work\(\) cannot run now: its queue is paused"):
         kit.perform(work)
-    app.wait(app.resume("default"))
+    app.wait(app.queues.resume("default"))
     assert kit.drain() == {"succeeded": 2}
 
 

@@ -48,7 +48,7 @@ def test_an_outage_is_a_clock_that_jumps(app: Oncue) -> None:
     with use(app, now=NOON) as oncue:
         oncue.clock.advance("5h10m")
         assert oncue.elapse("1m") == {"succeeded": 1}
-        found = app.wait(app.audit("hourly", NOON))
+        found = app.wait(app.schedules.audit("hourly", NOON))
     assert found.counts() == {"missed": 4, "fired": 1}
     assert found.holds
 
@@ -75,7 +75,7 @@ async def test_in_async_code(app: Oncue) -> None:
 
     with use(app, now=NOON) as oncue:
         assert await oncue.aelapse("90m") == {"succeeded": 1}
-        slot = await app.run_now("hourly")
+        slot = await app.schedules.run_now("hourly")
         assert await oncue.adrain() == {"succeeded": 1}
         assert slot.verdict == "manual"
 
@@ -87,10 +87,10 @@ def test_code_under_test_is_refused_what_production_refuses_and_a_handler_is_per
         return slot.isoformat()
 
     with use(app, now=NOON) as oncue:
-        with pytest.raises(InvalidJob, match=r"`app\.run_now\('nightly'\)`"):
+        with pytest.raises(InvalidJob, match=r"`app\.schedules\.run_now\('nightly'\)`"):
             nightly.enqueue(NOON)
         assert oncue.jobs() == []
         assert oncue.perform(nightly, NOON).result == NOON.isoformat()
         assert oncue.perform(nightly.using(priority=9), NOON).state == "succeeded"
-        app.wait(app.run_now("nightly"))
+        app.wait(app.schedules.run_now("nightly"))
         assert oncue.drain() == {"succeeded": 1}

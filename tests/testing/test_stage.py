@@ -38,7 +38,7 @@ def test_the_applications_own_database_is_untouched(tmp_path: Path) -> None:
         kit.drain()
     assert list(tmp_path.iterdir()) == []
     work.enqueue()
-    assert [job.id for job in app.wait(app.jobs())] == [1], "afterwards it is back in its place"
+    assert [job.id for job in app.wait(app.jobs.list())] == [1], "afterwards it is back in its place"
     app.close()
 
 

@@ -15,7 +15,7 @@ from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT, Moment
 from oncue.errors import ScheduleNotFound
 from oncue.policy.audit import Audit, Fate
-from oncue.server.records import audit_record, instant
+from oncue.records import audit_record, instant
 
 MOST_NAMED = 20
 PAGE = 1000
@@ -93,15 +93,15 @@ def audit_slots(
 
 async def _audited(app: Oncue, name: str, since: Moment, until: Moment) -> tuple[str, Audit]:
     now = (await app.connected()).now()
-    return await _zone(app, name), await app.audit(name, since.at(now), until.at(now))
+    return await _zone(app, name), await app.schedules.audit(name, since.at(now), until.at(now))
 
 
 async def _all_audited(app: Oncue, since: Moment, until: Moment) -> AsyncIterator[tuple[str, Audit]]:
     """Every schedule, one at a time: all their slots together may be more than fits."""
     now, last = (await app.connected()).now(), ""
-    while page := await app.schedules(after=last, limit=PAGE):
+    while page := await app.schedules.list(after=last, limit=PAGE):
         for schedule in page:
-            yield schedule.name, await app.audit(schedule.name, since.at(now), until.at(now))
+            yield schedule.name, await app.schedules.audit(schedule.name, since.at(now), until.at(now))
         last = page[-1].name
 
 
@@ -126,9 +126,9 @@ async def _judged(app: Oncue, since: Moment, until: Moment, findings: Findings) 
 async def _zone(app: Oncue, name: str) -> str:
     """The zone of its last revision: a removed schedule has one too."""
     try:
-        return (await app.schedule(name)).tz
+        return (await app.schedules.get(name)).tz
     except ScheduleNotFound:
-        return (await app.revisions(name))[-1].tz
+        return (await app.schedules.revisions(name))[-1].tz
 
 
 def _chosen(found: Audit, problems: bool) -> Sequence[Fate]:

@@ -12,7 +12,7 @@ from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.control import AuditEntry
-from oncue.server.records import audit_entry_record
+from oncue.records import audit_entry_record
 
 
 def show_audit_log(
@@ -33,7 +33,7 @@ def show_audit_log(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[list[AuditEntry], datetime]:
-        entries = await found.audit_log(actor=actor, subject=subject, before=before, limit=limit)
+        entries = await found.audit_log.list(actor=actor, subject=subject, before=before, limit=limit)
         return entries, (await found.connected()).now()
 
     entries, now = ask(found, work)

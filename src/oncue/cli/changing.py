@@ -16,7 +16,7 @@ from oncue.cli.jobs import Ref, complete_status
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import OncueError
 from oncue.model import Job
-from oncue.server.records import job_record
+from oncue.records import job_record
 
 Refs = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids or uids of jobs.", show_default=False)]
 
@@ -26,7 +26,7 @@ def retry_jobs(
 ) -> None:
     """Start finished jobs over, each with its whole budget of retries."""
     found = find(app, database_url=database_url)
-    _change(found, refs, as_json, lambda ref: found.retry(ref, by=actor()), _retried)
+    _change(found, refs, as_json, lambda ref: found.jobs.retry(ref, by=actor()), _retried)
 
 
 def _retried(job: Job) -> str:
@@ -40,7 +40,7 @@ def cancel_jobs(
 ) -> None:
     """Cancel jobs that wait, and ask those that run to stop."""
     found = find(app, database_url=database_url)
-    _change(found, refs, as_json, lambda ref: found.cancel(ref, by=actor()), _cancelled)
+    _change(found, refs, as_json, lambda ref: found.jobs.cancel(ref, by=actor()), _cancelled)
 
 
 def _cancelled(job: Job) -> str:
@@ -63,7 +63,7 @@ def set_status(
     queued again, as `oncue retry` does it.
     """
     wanted, found = values.state(status, "STATUS"), find(app, database_url=database_url)
-    _change(found, refs, as_json, lambda ref: found.set_status(ref, wanted, by=actor()), _stands)
+    _change(found, refs, as_json, lambda ref: found.jobs.set_status(ref, wanted, by=actor()), _stands)
 
 
 def _stands(job: Job) -> str:
@@ -116,7 +116,7 @@ def set_priority(
 ) -> None:
     """Set the priority of an unfinished job."""
     found = find(app, database_url=database_url)
-    _reprioritize(found, ref, as_json, lambda job_id: found.prioritize(job_id, priority, by=actor()))
+    _reprioritize(found, ref, as_json, lambda job_id: found.jobs.prioritize(job_id, priority, by=actor()))
 
 
 def boost_job(
@@ -128,14 +128,14 @@ def boost_job(
 ) -> None:
     """Raise the priority of an unfinished job."""
     found = find(app, database_url=database_url)
-    _reprioritize(found, ref, as_json, lambda job_id: found.boost(job_id, amount, by=actor()))
+    _reprioritize(found, ref, as_json, lambda job_id: found.jobs.boost(job_id, amount, by=actor()))
 
 
 def _reprioritize(app: Oncue, ref: str, as_json: bool, verb: Callable[[int], Awaitable[int]]) -> None:
     wanted = values.reference(ref)
 
     async def work() -> tuple[int, int]:
-        job = await app.job(wanted)
+        job = await app.jobs.get(wanted)
         return job.id, await verb(job.id)
 
     job_id, priority = ask(app, work)

@@ -10,7 +10,7 @@ from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.policy.explain import Explanation
-from oncue.server.records import explanation_record
+from oncue.records import explanation_record
 
 
 def explain(
@@ -35,8 +35,8 @@ def explain(
 
     async def work() -> Explanation:
         if moment is not None:
-            return await found.explain_slot(what, moment.at((await found.connected()).now()))
-        return await (found.explain_job(values.reference(what)) if _is_job(what) else found.explain_schedule(what))
+            return await found.schedules.explain_slot(what, moment.at((await found.connected()).now()))
+        return await (found.jobs.explain(values.reference(what)) if _is_job(what) else found.schedules.explain(what))
 
     with values.naming(at="--at"):
         explanation = ask(found, work)

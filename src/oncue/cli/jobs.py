@@ -15,10 +15,11 @@ from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import STATES, Attempt, Job
-from oncue.operations import LARGEST_OFFSET
 from oncue.policy import options, suspicion
+from oncue.policy.error_summary import error_summary
 from oncue.policy.statuses import ALIASES
-from oncue.server.records import attempt_record, job_record
+from oncue.records import attempt_record, job_record
+from oncue.verbs.jobs import LARGEST_OFFSET
 
 Ref = Annotated[str, typer.Argument(metavar="ID", help="The job's id or uid.", show_default=False)]
 
@@ -57,7 +58,7 @@ def list_jobs(
     states, found = values.states(status or []), find(app, database_url=database_url)
 
     async def work() -> tuple[list[Job], datetime]:
-        jobs = await found.jobs(
+        jobs = await found.jobs.list(
             states, queue=queue, task=task, key=key, before=before, limit=limit, offset=offset, whole=whole
         )
         return jobs, (await found.connected()).now()
@@ -141,8 +142,8 @@ class _Seen:
 
 
 async def _looked_at(app: Oncue, ref: int | UUID) -> _Seen:
-    connected, job = await app.connected(), await app.job(ref)
-    store, attempts = connected.store, await app.attempts(job.id)
+    connected, job = await app.connected(), await app.jobs.get(ref)
+    store, attempts = connected.store, await app.jobs.attempts(job.id)
     nodes = {node for node in (job.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
     schedule = None if job.schedule_id is None else await store.schedule_by_id(job.schedule_id)
     return _Seen(
@@ -230,10 +231,9 @@ def _attempts_table(seen: _Seen) -> Any:
     for attempt in seen.attempts:
         record = attempt_record(attempt)
         took = None if record["duration_ms"] is None else record["duration_ms"] / 1000
-        last_line = (attempt.error or "").rstrip().rsplit("\n", 1)[-1]
         table.add_row(
             str(attempt.attempt), attempt.outcome, output.when(attempt.started_at, seen.now), output.took(took),
-            escape(seen.worker(attempt.node_id) or ""), escape(last_line),
+            escape(seen.worker(attempt.node_id) or ""), escape(error_summary(attempt.error)),
         )  # fmt: skip
     return table
 

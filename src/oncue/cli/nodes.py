@@ -10,7 +10,7 @@ from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import Lease, Node
-from oncue.server.records import node_record
+from oncue.records import node_record
 from oncue.store.contract import EXCLUSIVE, LEADER
 
 
@@ -21,7 +21,7 @@ def list_nodes(as_json: JsonOption = False, app: AppOption = None, database_url:
     async def work() -> tuple[list[Node], list[Lease], datetime]:
         connection = await found.connected()
         leases = [await connection.store.lease(name) for name in (LEADER, EXCLUSIVE)]
-        return await found.nodes(), [lease for lease in leases if lease is not None], connection.now()
+        return await found.nodes.list(), [lease for lease in leases if lease is not None], connection.now()
 
     nodes, leases, now = ask(found, work)
     if as_json:

@@ -17,8 +17,8 @@ from oncue.cli.values import INSTANT
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
 from oncue.policy.triggers import DST_POLICIES, TICK, Rule, cron, swallowed, trigger
-from oncue.scheduling import MOST_PREVIEWED, Fire, fires
-from oncue.server.records import fire_record
+from oncue.records import fire_record
+from oncue.verbs.schedules import MOST_PREVIEWED, Fire, fires
 
 FIRST_OF_AN_EXPRESSION = "@*?0123456789"
 
@@ -90,9 +90,9 @@ def _of_schedule(
             raise typer.BadParameter(wanted, param_hint=option)
 
     async def work() -> tuple[Rule, list[Fire], datetime, str]:
-        schedule, now = await app.schedule(name), (await app.connected()).now()
+        schedule, now = await app.schedules.get(name), (await app.connected()).now()
         rule = Rule(schedule.expression, schedule.tz, schedule.dst)  # type: ignore[arg-type]
-        found = await app.preview(name, count, None if since is None else since.at(now))
+        found = await app.schedules.preview(name, count, None if since is None else since.at(now))
         reason = f" ({schedule.reason})" if schedule.reason else ""
         return rule, found, now, "" if schedule.enabled else f"It is disabled{reason}: it will not run."
 

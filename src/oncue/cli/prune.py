@@ -31,7 +31,7 @@ def prune_jobs(
     async def work() -> int:
         with output.progress(known=False) as bar:
             line = bar.add_task("deleting", total=None)
-            return await found.prune(age, lambda total: bar.update(line, completed=total), by=actor())
+            return await found.jobs.prune(age, lambda total: bar.update(line, completed=total), by=actor())
 
     total = ask(found, work)
     if as_json:

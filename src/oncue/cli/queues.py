@@ -14,7 +14,7 @@ from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.control import Limits
 from oncue.model import Queue
-from oncue.server.records import queue_record
+from oncue.records import queue_record
 from oncue.task import UNSET
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.", show_default=False)]
@@ -35,7 +35,7 @@ def list_queues(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[list[Queue], datetime]:
-        return await found.queues(), (await found.connected()).now()
+        return await found.queues.list(), (await found.connected()).now()
 
     queues, now = ask(found, work)
     if as_json:
@@ -79,7 +79,7 @@ def pause_queue(
 
     async def work() -> bool:
         used = await _is_used(found, name)
-        await found.pause(name, by=actor())
+        await found.queues.pause(name, by=actor())
         return used
 
     used = ask(found, work)
@@ -96,7 +96,7 @@ def resume_queue(
 ) -> None:
     """Let jobs of this queue start again."""
     found = find(app, database_url=database_url)
-    ask(found, lambda: found.resume(name, by=actor()))
+    ask(found, lambda: found.queues.resume(name, by=actor()))
     if as_json:
         output.show_json({"name": name, "paused": False})
     else:
@@ -122,7 +122,7 @@ def limit_queue(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Limits, bool]:
-        limits = await found.limit(name, globally=in_all, per_node=on_each, by=actor())
+        limits = await found.queues.limit(name, globally=in_all, per_node=on_each, by=actor())
         return limits, await _is_used(found, name)
 
     limits, used = ask(found, work)
@@ -136,12 +136,12 @@ def limit_queue(
 
 async def _is_used(app: Oncue, name: str) -> bool:
     """Whether anybody has to do with this queue: it had jobs, a node serves it, or a task or schedule names it."""
-    queues = [queue for queue in await app.queues() if queue.name == name]
+    queues = [queue for queue in await app.queues.list() if queue.name == name]
     if any(getattr(queue, count) for queue in queues for count in COLUMNS[1:]):
         return True
-    if any(name in node.queues for node in await app.nodes()) or any(t.queue == name for t in app.tasks.values()):
+    if any(name in node.queues for node in await app.nodes.list()) or any(t.queue == name for t in app.tasks.values()):
         return True
-    return any(schedule.queue == name for schedule in await app.schedules(limit=MOST_SCHEDULES))
+    return any(schedule.queue == name for schedule in await app.schedules.list(limit=MOST_SCHEDULES))
 
 
 def _warn_unused(name: str, used: bool) -> None:

@@ -166,7 +166,7 @@ def _measured(app: Oncue, tasks: Sequence[str]) -> dict[str, Spread]:
     async def work() -> dict[str, Spread]:
         found: dict[str, Spread] = {}
         for name in tasks:
-            jobs = await app.jobs(("succeeded", "failed"), task=name, limit=SAMPLE)
+            jobs = await app.jobs.list(("succeeded", "failed"), task=name, limit=SAMPLE)
             taken = [job.duration for job in jobs if job.duration is not None]
             if taken:
                 found[name] = spreads.measured(taken)

@@ -22,7 +22,7 @@ from oncue.model import Missed, Revision, Schedule, Slot
 from oncue.policy import durations
 from oncue.policy.schedules import UNDECLARED
 from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
-from oncue.server.records import revision_record, schedule_record, slot_record
+from oncue.records import revision_record, schedule_record, slot_record
 from oncue.task import Task
 
 DST_HELP = f"At clock changes: {', '.join(DST_POLICIES)}."
@@ -62,7 +62,7 @@ def list_schedules(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[list[Schedule], list[str], datetime]:
-        schedules = await found.schedules(after=after, limit=limit)
+        schedules = await found.schedules.list(after=after, limit=limit)
         return schedules, await _unmade(found), (await found.connected()).now()
 
     schedules, unmade, now = ask(found, work)
@@ -90,7 +90,7 @@ async def _unmade(app: Oncue) -> list[str]:
 
 async def _is_there(app: Oncue, name: str) -> bool:
     try:
-        await app.schedule(name)
+        await app.schedules.get(name)
     except ScheduleNotFound:
         return False
     return True
@@ -134,8 +134,8 @@ def show_schedule(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, list[Revision], list[Slot], datetime]:
-        schedule = await found.schedule(name)
-        revisions, last = await found.revisions(name), await found.latest_slots(name, count)
+        schedule = await found.schedules.get(name)
+        revisions, last = await found.schedules.revisions(name), await found.schedules.latest_slots(name, count)
         return schedule, revisions, last, (await found.connected()).now()
 
     schedule, revisions, last, now = ask(found, work)
@@ -225,7 +225,7 @@ def add_schedule(
     wanted, rule = found.find(task), cron(expression, tz=tz or "UTC", dst=_policy(dst) or "debian")
     made = ask(
         found,
-        lambda: found.create_schedule(
+        lambda: found.schedules.create(
             name,
             rule,
             wanted,
@@ -273,10 +273,10 @@ def edit_schedule(
     keeps_args = not pairs and args is None
 
     async def work() -> tuple[Schedule, Schedule]:
-        before = await found.schedule(name)
+        before = await found.schedules.get(name)
         target = found.find(task or before.task)
         given = {**(json.loads(before.args) if args is None else {}), **typed}
-        after = await found.change_schedule(
+        after = await found.schedules.change(
             name,
             rule=expression,
             tz=tz,
@@ -360,8 +360,8 @@ def _toggled(name: str, enabled: bool, app: str | None, database_url: str | None
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, Schedule]:
-        before = await found.schedule(name)
-        return before, await found.toggle_schedule(name, enabled, changed_by=actor())
+        before = await found.schedules.get(name)
+        return before, await found.schedules.toggle(name, enabled, changed_by=actor())
 
     return ask(found, work)
 
@@ -378,8 +378,8 @@ def remove_schedule(
     found = find(app, database_url=database_url)
 
     async def work() -> None:
-        await found.schedule(name)
-        await found.delete_schedule(name, changed_by=actor())
+        await found.schedules.get(name)
+        await found.schedules.delete(name, changed_by=actor())
 
     ask(found, work)
     if as_json:

@@ -10,7 +10,7 @@ from oncue.cli import output
 from oncue.cli.output import escape
 from oncue.model import Slot
 from oncue.policy.audit import Fate
-from oncue.server.records import slot_duration
+from oncue.records import slot_duration
 
 STYLES = {"fired": "green", "manual": "cyan", "coalesced": "dim", "missed": "yellow", "skipped": "yellow"}
 PENDING, PROBLEM = "dim", "bold red"

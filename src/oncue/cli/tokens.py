@@ -12,8 +12,8 @@ from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.control import SCOPES, Scope, Token
-from oncue.server.records import token_record
-from oncue.tokens import is_valid
+from oncue.records import token_record
+from oncue.verbs.tokens import is_valid
 
 Scopes = Annotated[
     list[str],
@@ -47,7 +47,7 @@ def create_token(
     lasts = None if expires is None else values.duration(expires, "--expires")
     scopes = [_scope(word) for text in scope for word in text.split(",")]
     found = find(app, may_create=True, database_url=database_url)
-    token, text = ask(found, lambda: found.create_token(name, scopes, expires=lasts, by=actor()))
+    token, text = ask(found, lambda: found.tokens.create(name, scopes, expires=lasts, by=actor()))
     if as_json:
         output.show_json({**token_record(token), "token": text})
         return
@@ -71,7 +71,7 @@ def list_tokens(as_json: JsonOption = False, app: AppOption = None, database_url
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[list[Token], datetime]:
-        return await found.tokens(), (await found.connected()).now()
+        return await found.tokens.list(), (await found.connected()).now()
 
     tokens, now = ask(found, work)
     if as_json:
@@ -108,7 +108,7 @@ def revoke_token(
 ) -> None:
     """Revoke a token. From the next request on it is refused."""
     found = find(app, database_url=database_url)
-    token = ask(found, lambda: found.revoke_token(ref, by=actor()))
+    token = ask(found, lambda: found.tokens.revoke(ref, by=actor()))
     if as_json:
         output.show_json(token_record(token))
     else:

@@ -15,8 +15,8 @@ from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.model import Schedule, Slot
 from oncue.policy.triggers import TICK, trigger_of
-from oncue.scheduling import Backfilled
-from oncue.server.records import instant, slot_record
+from oncue.records import instant, slot_record
+from oncue.verbs.schedules import Backfilled
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]
 From = Annotated[str, typer.Option("--from", metavar="INSTANT", help=f"The first slot: {INSTANT}.")]
@@ -42,10 +42,10 @@ def trigger_slot(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, Slot, bool]:
-        schedule, now = await found.schedule(name), (await found.connected()).now()
+        schedule, now = await found.schedules.get(name), (await found.connected()).now()
         if wanted is None:
-            return schedule, await found.run_now(name, by=actor()), False
-        slot = await found.trigger(name, wanted.at(now), by=actor())
+            return schedule, await found.schedules.run_now(name, by=actor()), False
+        slot = await found.schedules.trigger(name, wanted.at(now), by=actor())
         return schedule, slot, slot.scheduled_for > now
 
     with values.naming(at="--at"):
@@ -84,9 +84,10 @@ def backfill_slots(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, datetime, datetime, Backfilled | list[datetime]]:
-        schedule, now = await found.schedule(name), (await found.connected()).now()
+        schedule, now = await found.schedules.get(name), (await found.connected()).now()
         span = first.at(now), last.at(now)
-        return schedule, *span, await (found.absent(name, *span) if dry_run else _backfilled(found, name, *span))
+        undecided = found.schedules.undecided
+        return schedule, *span, await (undecided(name, *span) if dry_run else _backfilled(found, name, *span))
 
     with values.naming(start="--from", end="--to"):
         schedule, since, until, answer = ask(found, work)
@@ -99,7 +100,7 @@ def backfill_slots(
 async def _backfilled(app: Oncue, name: str, start: datetime, end: datetime) -> Backfilled:
     with output.progress(known=True) as bar:
         line = bar.add_task("backfilling", total=None)
-        return await app.backfill(
+        return await app.schedules.backfill(
             name, start, end, by=actor(), told=lambda seen, total: bar.update(line, completed=seen, total=total)
         )
 

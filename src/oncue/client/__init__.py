@@ -10,12 +10,13 @@ A verb is a function from its arguments to a Request, which also knows how to re
 Both clients have the same verbs and differ only in how they wait. Whatever loses its answer is asked again, under the
 same idempotency key: the server does it once.
 
-jobs, queues, schedules, control   the verbs, one file for each kind of thing
-verbs                              the list of them, and what makes a client's method of one
-plain, awaiting, caller            the clients, and what both are made of
-requests                           what is asked, in the words of the API
-records, reading                   what is answered, as values with real instants
-refusals                           problem documents as the exceptions of the Python API
-trying                             asking again, while that may help
-transport                          connections that are used more than once
+jobs, queues, schedules,
+nodes, tokens, audit_log   the verbs, a file for each noun
+verbs                      the list of them, and what makes a client's method of one
+plain, awaiting, caller    the clients, and what both are made of
+requests                   what is asked, in the words of the API
+records, reading           what is answered, as values with real instants
+refusals                   problem documents as the exceptions of the Python API
+trying                     asking again, while that may help
+transport                  connections that are used more than once
 """

@@ -170,7 +170,7 @@ def backfill(name: str | int, start: datetime | str, end: datetime | str = "now"
     return _backfill(name, start, end, dry_run=False)
 
 
-def absent(name: str | int, start: datetime | str, end: datetime | str = "now") -> Request[list[datetime]]:
+def undecided(name: str | int, start: datetime | str, end: datetime | str = "now") -> Request[list[datetime]]:
     """The slots from `start` to `end` that nobody has decided: what `backfill` would run."""
     asked = _backfill(name, start, end, dry_run=True)
     return Request("POST", asked.path, _instants, body=asked.body, about="schedule", is_long=True)

@@ -1,18 +1,20 @@
 """Everything that a client can do. The verbs are plain functions; these descriptors make methods of them.
 
 So there are no twins to keep in step: what a verb takes and gives is said once, and a type checker knows that
-`client.job(7)` is a JobDetail, or something to `await` if the client is an AsyncClient.
+`client.jobs.get(7)` is a JobDetail, or something to `await` if the client is an AsyncClient.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from oncue.client import control as on_control
+from oncue.client import audit_log as on_audit_log
 from oncue.client import jobs as on_jobs
+from oncue.client import nodes as on_nodes
 from oncue.client import queues as on_queues
 from oncue.client import schedules as on_schedules
+from oncue.client import tokens as on_tokens
 from oncue.client.requests import Page, Request
 
 if TYPE_CHECKING:
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C")
+
+
+class Noun(Generic[C]):
+    """The verbs of one noun, on one client."""
+
+    def __init__(self, client: C) -> None:
+        self._client = client
 
 
 class Verb(Generic[P, T]):
@@ -30,13 +40,16 @@ class Verb(Generic[P, T]):
         self._prepare = prepare
 
     @overload
-    def __get__(self, client: None, owner: type) -> Callable[P, Request[T]]: ...
+    def __get__(self, on: None, owner: type) -> Callable[P, Request[T]]: ...
     @overload
-    def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
+    def __get__(self, on: Client | Noun[Client], owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: Client | AsyncClient | None, owner: type) -> Callable[P, Any]:
-        return self._prepare if client is None else client._asking(self._prepare)
+    def __get__(self, on: AsyncClient | Noun[AsyncClient], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, on: Any, owner: type) -> Callable[P, Any]:
+        if on is None:
+            return self._prepare
+        asking: Callable[P, Any] = _client(on)._asking(self._prepare)
+        return asking
 
 
 class Listing(Generic[P, T]):
@@ -46,23 +59,26 @@ class Listing(Generic[P, T]):
         self._prepare = prepare
 
     @overload
-    def __get__(self, client: None, owner: type) -> Callable[P, Request[Page[T]]]: ...
+    def __get__(self, on: None, owner: type) -> Callable[P, Request[Page[T]]]: ...
     @overload
-    def __get__(self, client: Client, owner: type) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, on: Client | Noun[Client], owner: type) -> Callable[P, Iterator[T]]: ...
     @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, client: Client | AsyncClient | None, owner: type) -> Callable[P, Any]:
-        return self._prepare if client is None else client._walking(self._prepare)
+    def __get__(self, on: AsyncClient | Noun[AsyncClient], owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, on: Any, owner: type) -> Callable[P, Any]:
+        if on is None:
+            return self._prepare
+        walking: Callable[P, Any] = _client(on)._walking(self._prepare)
+        return walking
 
 
-class Verbs:
-    """The list."""
+def _client(on: Any) -> Any:
+    return on._client if isinstance(on, Noun) else on
 
-    enqueue = Verb(on_jobs.enqueue)
-    enqueue_many = Verb(on_jobs.enqueue_many)
-    job = Verb(on_jobs.job)
-    jobs = Verb(on_jobs.jobs)
-    all_jobs = Listing(on_jobs.all_jobs)
+
+class Jobs(Noun[C]):
+    list = Verb(on_jobs.jobs)
+    all = Listing(on_jobs.all_jobs)
+    get = Verb(on_jobs.job)
     stats = Verb(on_jobs.stats)
     cancel = Verb(on_jobs.cancel)
     retry = Verb(on_jobs.retry)
@@ -72,19 +88,23 @@ class Verbs:
     set_status_many = Verb(on_jobs.set_status_many)
     retry_many = Verb(on_jobs.retry_many)
 
-    queues = Verb(on_queues.queues)
-    queue = Verb(on_queues.queue)
+
+class Queues(Noun[C]):
+    list = Verb(on_queues.queues)
+    get = Verb(on_queues.queue)
     pause = Verb(on_queues.pause)
     resume = Verb(on_queues.resume)
     limit = Verb(on_queues.limit)
 
-    schedules = Verb(on_schedules.schedules)
-    all_schedules = Listing(on_schedules.all_schedules)
-    schedule = Verb(on_schedules.schedule)
-    create_schedule = Verb(on_schedules.create_schedule)
-    change_schedule = Verb(on_schedules.change_schedule)
-    toggle_schedule = Verb(on_schedules.toggle_schedule)
-    delete_schedule = Verb(on_schedules.delete_schedule)
+
+class Schedules(Noun[C]):
+    list = Verb(on_schedules.schedules)
+    all = Listing(on_schedules.all_schedules)
+    get = Verb(on_schedules.schedule)
+    create = Verb(on_schedules.create_schedule)
+    change = Verb(on_schedules.change_schedule)
+    toggle = Verb(on_schedules.toggle_schedule)
+    delete = Verb(on_schedules.delete_schedule)
     preview = Verb(on_schedules.preview)
     revisions = Verb(on_schedules.revisions)
     slots = Verb(on_schedules.slots)
@@ -94,14 +114,53 @@ class Verbs:
     trigger = Verb(on_schedules.trigger)
     run_now = Verb(on_schedules.run_now)
     backfill = Verb(on_schedules.backfill)
-    absent = Verb(on_schedules.absent)
+    undecided = Verb(on_schedules.undecided)
 
-    nodes = Verb(on_control.nodes)
-    leader = Verb(on_control.leader)
-    tokens = Verb(on_control.tokens)
-    create_token = Verb(on_control.create_token)
-    revoke_token = Verb(on_control.revoke_token)
-    audit_log = Verb(on_control.audit_log)
-    all_audit_log = Listing(on_control.all_audit_log)
-    health = Verb(on_control.health)
-    ready = Verb(on_control.ready)
+
+class Nodes(Noun[C]):
+    list = Verb(on_nodes.nodes)
+    leader = Verb(on_nodes.leader)
+
+
+class Tokens(Noun[C]):
+    list = Verb(on_tokens.tokens)
+    create = Verb(on_tokens.create_token)
+    revoke = Verb(on_tokens.revoke_token)
+
+
+class AuditLog(Noun[C]):
+    list = Verb(on_audit_log.audit_log)
+    all = Listing(on_audit_log.all_audit_log)
+
+
+class Verbs:
+    """What a client can do: enqueue, ask how the process is, and the verbs of each noun, as `Oncue` has them."""
+
+    enqueue = Verb(on_jobs.enqueue)
+    enqueue_many = Verb(on_jobs.enqueue_many)
+    health = Verb(on_nodes.health)
+    ready = Verb(on_nodes.ready)
+
+    @property
+    def jobs(self) -> Jobs[Self]:
+        return Jobs(self)
+
+    @property
+    def queues(self) -> Queues[Self]:
+        return Queues(self)
+
+    @property
+    def schedules(self) -> Schedules[Self]:
+        return Schedules(self)
+
+    @property
+    def nodes(self) -> Nodes[Self]:
+        return Nodes(self)
+
+    @property
+    def tokens(self) -> Tokens[Self]:
+        return Tokens(self)
+
+    @property
+    def audit_log(self) -> AuditLog[Self]:
+        return AuditLog(self)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
 
-from oncue.engine.messages import Place, Told
+from oncue.engine.execution import RunningAttempt
+from oncue.engine.messages import CodePlace, Told
 from oncue.model import Claim, Failed, Outcome
 
 
@@ -16,7 +17,7 @@ class Handler(Protocol):
     name: str
     is_async: bool
     process: bool
-    place: Place | None
+    place: CodePlace | None
     """Where a child process finds the function, if that is where it runs."""
     function: Callable[..., Any]
 
@@ -35,34 +36,17 @@ class Stoppable(Protocol):
     def cancel(self) -> object: ...
 
 
-class Attempt:
-    """An attempt that runs here, with what it said of itself and what the outside did to it."""
+class Attempt(RunningAttempt):
+    """An attempt that runs a handler, with what it said of itself."""
 
-    __slots__ = (
-        "cancel_requested",
-        "claim",
-        "cut",
-        "cut_at",
-        "deadline",
-        "marked",
-        "progress",
-        "reported",
-        "row_count",
-        "saved",
-        "started",
-        "task",
-    )
+    __slots__ = ("cut", "cut_at", "deadline", "progress", "row_count", "saved", "task")
 
     def __init__(self, claim: Claim, started: float, deadline: float | None) -> None:
-        self.claim = claim
-        self.started = started
+        super().__init__(claim, started)
         self.deadline = deadline
         self.task: Stoppable | None = None
         self.cut: Outcome | None = None
         self.cut_at = 0.0
-        self.cancel_requested = False
-        self.reported = False
-        self.marked = False
         self.row_count: int | None = None
         self.progress: Told | None = None
         self.saved: Told | None = None

@@ -28,7 +28,7 @@ from oncue.model import Failed
 
 START = """import sys
 if sys.argv[2] not in sys.path: sys.path.insert(0, sys.argv[2])
-from oncue.child import main
+from oncue.process_tasks.child import main
 main(int(sys.argv[1]))"""
 HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOOK_SECONDS = 0.25

@@ -11,11 +11,11 @@ from oncue.engine.service import Signal
 class Declarations:
     name = "declarations"
 
-    def __init__(self, disown: Callable[[], Awaitable[None]], *, interval: float) -> None:
+    def __init__(self, disable_undeclared: Callable[[], Awaitable[None]], *, interval: float) -> None:
         self.signal = Signal()
-        self._disown = disown
+        self._disable_undeclared = disable_undeclared
         self._interval = timedelta(seconds=interval)
 
     async def tick(self, now: datetime) -> datetime:
-        await self._disown()
+        await self._disable_undeclared()
         return now + self._interval

@@ -57,7 +57,7 @@ class Exclusivity:
 
     def may_work(self) -> bool:
         """Whether this node need not stand by, as far as it knows; the store has the last word."""
-        until = self.until  # read once: the heart's own thread may change it
+        until = self.until  # read once: the heartbeat thread may change it
         if self._node.exclusive:
             return until is not None and self._clock.latest() < until
         return self.holder is None

@@ -8,7 +8,7 @@ variables retires its seat, so that nothing leaks into the next job.
 Plain functions run in threads. A thread cannot be stopped: one that is over its time is reported and fenced at once,
 and keeps its seat until it really ends. Process tasks run in child processes, which can be stopped (`children`).
 
-Queues may be limited, and processes are: which claims may take a seat is for the `Line` to say.
+Queues may be limited, and processes are: which claims may take a seat is for `WaitingClaims` to say.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from oncue.engine.attempt import Attempt, Handler
 from oncue.engine.children import Child, Children
 from oncue.engine.clones import end_clone, generation
 from oncue.engine.context import current
-from oncue.engine.line import PROCESSES, Line
+from oncue.engine.execution import Execution
 from oncue.engine.messages import Begun, News, Setup, Work
-from oncue.engine.outcomes import SUCCESS, Limits, failure, kept
+from oncue.engine.outcomes import SUCCESS, SizeLimits, failure, kept
 from oncue.engine.pending_starts import PendingStarts
-from oncue.engine.service import Signal
-from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Started, Succeeded, TimedOut
+from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.policy.suspicion import is_recorded
@@ -50,16 +49,14 @@ LOOK_SECONDS = 0.05
 _log = logging.getLogger("oncue.job")
 
 
-class Executor:
-    name = "executor"
-
+class Executor(Execution[Attempt]):
     def __init__(
         self,
         handlers: Mapping[str, Handler],
         clock: Clock,
         telemetry: Telemetry,
         concurrency: int,
-        limits: Limits,
+        limits: SizeLimits,
         ended: Callable[[Ended], None],
         *,
         processes: int = 1,
@@ -72,24 +69,17 @@ class Executor:
                 "a child process of a worker cannot be a worker itself; in a program that declares process tasks, "
                 'start the worker under `if __name__ == "__main__":`'
             )
-        self.signal = Signal()
-        self.concurrency = concurrency
-        self.started_total = 0
+        in_processes = [name for name, handler in handlers.items() if handler.process]
+        super().__init__(
+            clock, concurrency, ended,
+            in_processes=in_processes, processes=processes, may_start=may_start, starts=starts,
+        )  # fmt: skip
         self._handlers = handlers
-        self._clock = clock
         self._telemetry = telemetry
         self._limits = limits
-        self._ended = ended
-        self._may_start = may_start
         self._look_at = float("-inf")
-        self._line = Line(frozenset(name for name, handler in handlers.items() if handler.process))
-        self._limited = self._line.allowed
-        self._starts = PendingStarts() if starts is None else starts
-        self._processes = processes
+        self._limited = self._claims.allowed
         self._children = Children(processes, setup or Setup())
-        if any(handler.process for handler in handlers.values()):
-            self._line.allow(PROCESSES, processes, 0)
-        self._running: dict[tuple[int, int], Attempt] = {}
         self._seats: set[asyncio.Task[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
         self._generation = generation()
@@ -100,61 +90,15 @@ class Executor:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    # --- what the worker asks -----------------------------------------------------------------------------------
-
-    @property
-    def busy(self) -> int:
-        """Jobs that are running, or wait for a seat or in one."""
-        return len(self._running) + self.waiting
-
-    @property
-    def running(self) -> int:
-        return len(self._running)
-
-    @property
-    def waiting(self) -> int:
-        return self._line.length + len(self._starts)
+    # --- what only handlers have --------------------------------------------------------------------------------
 
     def submit(self, claims: list[Claim]) -> None:
-        if not claims:
-            return
-        self._tells_starts = _log.isEnabledFor(logging.INFO) or self._telemetry.wants("job.start")
-        self._line.waiting.extend(claims)
-        self._idle.clear()
-        self._open_seats(1)
-
-    def claims(self) -> list[tuple[int, int]]:
-        """The (job, claim_no) of everything that runs or waits here and was not given up."""
-        running = [place for place, attempt in self._running.items() if not attempt.reported]
-        return running + [(claim.id, claim.claim_no) for claim in (*self._starts, *self._line)]
-
-    def allow(self, queue: str, most: int | None) -> None:
-        """From now on at most so many attempts of this queue run here at once; None for no limit.
-
-        A larger allowance starts what is held back. A smaller one stops nothing that runs.
-        """
-        self._line.allow(queue, most, self.running_in(queue))
-        self._open_seats(1)
-
-    def running_in(self, queue: str) -> int:
-        """How many attempts of a queue have a seat, those included that were given up and have not ended."""
-        counted = self._line.running_in(queue)
-        if counted is None:
-            seated = (*(attempt.claim for attempt in self._running.values()), *self._starts)
-            return sum(claim.queue == queue for claim in seated)
-        return counted
-
-    def held_in(self, queue: str) -> int:
-        """How many claims of a queue wait here."""
-        return self._line.waiting_in(queue)
-
-    def process_room(self) -> int:
-        """How many more jobs of process tasks could start if they were claimed now."""
-        taken = (self._line.running_in(PROCESSES) or 0) + self._line.waiting_in(PROCESSES)
-        return max(self._processes - taken, 0)
+        if claims:
+            self._tells_starts = _log.isEnabledFor(logging.INFO) or self._telemetry.wants("job.start")
+            self._idle.clear()
+            super().submit(claims)
 
     def progressed(self) -> list[Progress]:
-        """What attempts have said of their progress since it was last `saved`; only the latest counts."""
         now = self._clock.now()
         return [
             Progress(*place, *attempt.progress, now)
@@ -163,83 +107,27 @@ class Executor:
         ]
 
     def saved(self, progress: list[Progress]) -> None:
-        """The database shows this."""
         for told in progress:
             attempt = self._running.get((told.job_id, told.claim_no))
             if attempt is not None:
                 attempt.saved = (told.fraction, told.note)
 
-    def newly_started(self, before: float) -> list[Started]:
-        """Attempts that began before this reading of the monotonic clock and were not marked yet."""
-        fresh = [a for a in self._running.values() if not a.marked and not a.reported and a.started <= before]
-        return [Started(a.claim.id, a.claim.claim_no, self._clock.at(a.started)) for a in fresh]
-
-    def mark(self, started: list[Started]) -> None:
-        """The database knows that these have begun."""
-        for told in started:
-            attempt = self._running.get((told.id, told.claim_no))
-            if attempt is not None:
-                attempt.marked = True
-
-    def cancel(self, job_id: int, claim_no: int) -> None:
-        """An operator wants this claim to stop: a coroutine or a process is cut off, a thread is asked to stop.
-
-        What waits for a seat does not begin at all.
-        """
-        attempt = self._running.get((job_id, claim_no))
-        if attempt is not None and not attempt.cancel_requested:
-            attempt.cancel_requested = True
-            if attempt.task is not None:
-                self._cut(attempt, Cancelled())
-        for claim in self._removed(job_id, claim_no):
-            self._ended(Ended(claim, Cancelled(), None, self._clock.now()))
-        self._note_idle()
-
-    def fence(self, job_id: int, claim_no: int) -> None:
-        """Somebody else has taken this claim away: stop it. What is told of it from here on will be rejected."""
-        attempt = self._running.get((job_id, claim_no))
-        if attempt is not None:
-            attempt.cancel_requested = True
-            self._cut(attempt, Released("fenced"))
-        self.withdraw(job_id, claim_no, "fenced")
-
-    def withdraw(self, job_id: int, claim_no: int, cause: str) -> None:
-        """Give a claim back, if it has not started."""
-        for claim in self._removed(job_id, claim_no):
-            self._give_back(claim, cause)
-        self._note_idle()
-
-    def _removed(self, job_id: int, claim_no: int) -> list[Claim]:
-        return self._line.remove(job_id, claim_no) or self._starts.remove(job_id, claim_no)
-
-    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
-        """Give back what has not started: everything, or what was claimed too long ago."""
-        for claim in (*self._line.drop(claimed_before), *self._starts.drop(claimed_before)):
-            self._give_back(claim, cause)
-        self._note_idle()
-
-    def _give_back(self, claim: Claim, cause: str) -> None:
-        self._ended(Ended(claim, Released(cause), None, self._clock.now()))
-
-    def release_running(self, cause: str) -> None:
-        """Stop everything that has started and give it back; threads are given back and left behind."""
-        for attempt in list(self._running.values()):
-            attempt.cancel_requested = True
-            self._cut(attempt, Released(cause))
-
     async def idle(self) -> None:
-        """Wait until nothing runs and nothing waits."""
         await self._idle.wait()
 
     def close(self) -> None:
         self._closed = True
-        self._line.drop()  # a seat that is stopped must not take the next one
+        self._claims.drop()  # a seat that is stopped must not take the next one
         self._starts.drop()
         for seat in tuple(self._seats):
             seat.cancel()
         self._children.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _end_waiting(self, claims: list[Claim], outcome: Outcome) -> None:
+        super()._end_waiting(claims, outcome)
+        self._note_idle()
 
     # --- deadlines ----------------------------------------------------------------------------------------------
 
@@ -266,6 +154,10 @@ class Executor:
             self._cut(attempt, TimedOut(f"timed out: cut off after {allowed:g} s"))
         return attempt.deadline
 
+    def _can_be_cut(self, attempt: Attempt) -> bool:
+        """A coroutine or a process can, a thread cannot."""
+        return attempt.task is not None
+
     def _cut(self, attempt: Attempt, outcome: Outcome) -> None:
         if attempt.cut is not None:
             return
@@ -278,9 +170,12 @@ class Executor:
 
     # --- seats --------------------------------------------------------------------------------------------------
 
+    def _fill_seats(self) -> None:
+        self._open_seats(1)
+
     def _open_seats(self, count: int) -> None:
         """Open up to `count` seats, and look again when the loop comes round: twice as many each time."""
-        free, ready = self.concurrency - len(self._seats), self._line.ready()
+        free, ready = self.concurrency - len(self._seats), self._claims.ready()
         for _ in range(min(count, free, ready)):
             # An empty context of its own: nothing of whoever happened to wake us reaches a job.
             seat = asyncio.get_running_loop().create_task(self._sit(), context=contextvars.Context())
@@ -291,7 +186,7 @@ class Executor:
 
     def _left(self, seat: asyncio.Task[None]) -> None:
         self._seats.discard(seat)
-        if self._line.ready():
+        if self._claims.ready():
             self._open_seats(1)
         self._note_idle()
 
@@ -300,13 +195,13 @@ class Executor:
             self._idle.set()
 
     async def _sit(self) -> None:
-        line, task = self._line, asyncio.current_task()
-        waiting, limited = line.waiting, line.allowed
+        claims, task = self._claims, asyncio.current_task()
+        waiting, limited = claims.waiting, claims.allowed
         now = self._clock.monotonic()
         while waiting or limited:
             if now >= self._look_at and not self._still_ours(now):
                 return
-            claim = line.take() if limited else waiting.popleft()
+            claim = claims.take() if limited else waiting.popleft()
             if claim is None:
                 return
             if claim.crashes:
@@ -335,9 +230,9 @@ class Executor:
         if may and self._may_start():
             return True
         if may is not None:
-            self._give_back(claim, "lease_lost" if may else "fenced")
+            self._end_waiting([claim], Released("lease_lost" if may else "fenced"))
         if self._limited:
-            self._line.left(claim)
+            self._claims.left(claim)
         return False
 
     def _still_ours(self, now: float) -> bool:
@@ -385,7 +280,7 @@ class Executor:
             outcome = self._blocked(attempt, ended)
         del self._running[attempt.claim.id, attempt.claim.claim_no]
         if self._limited:
-            self._line.left(attempt.claim)
+            self._claims.left(attempt.claim)
         if not attempt.reported:
             self._report(attempt, outcome, ended)
         return ended
@@ -407,7 +302,7 @@ class Executor:
             if refused is not None:
                 self._ended(Ended(claim, refused, None, now))
                 if self._limited:
-                    self._line.left(claim)
+                    self._claims.left(claim)
                 return None
         deadline = self._deadline(claim, started)
         attempt = self._running[claim.id, claim.claim_no] = Attempt(claim, started, deadline)

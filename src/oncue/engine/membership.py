@@ -53,7 +53,7 @@ class Membership:
         self._cut_off = True
 
     def is_alive(self) -> bool:
-        expires_at = self.expires_at  # read once: the heart's own thread may change it
+        expires_at = self.expires_at  # read once: the heartbeat thread may change it
         return expires_at is not None and self._clock.latest() < expires_at
 
     @property

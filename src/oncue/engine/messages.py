@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from oncue.model import Claim, Outcome
 
 if TYPE_CHECKING:
-    from oncue.engine.outcomes import Limits
+    from oncue.engine.outcomes import SizeLimits
 
 Told: TypeAlias = "tuple[float, str | None]"
 """How far a handler says that it has come: a fraction and a note."""
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """Where a child finds a task: it imports the modules in this order until one of them has declared the task.
 
     `script` is the file of the program itself, if the task is declared in it. It is no module that could be imported.
@@ -42,9 +42,9 @@ class Setup(NamedTuple):
 
 
 class Work(NamedTuple):
-    place: Place
+    place: CodePlace
     claim: Claim
-    limits: Limits
+    limits: SizeLimits
 
 
 class Begun(NamedTuple):

@@ -4,7 +4,7 @@
     claimer, executor, settler                       the hot path
     recorded_starts                                  where jobs wait that may have killed their process
     seating                                          how many jobs of limited queues may run here
-    holdings                                         this node's books against the database's
+    reconciler                                       compares this node's claims with the database's
     leadership                                       who leads
     scheduler, backfilling, expiry, aging, pruning,
     folding, sampling                                on the leader only
@@ -22,32 +22,35 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from oncue.clock import Clock
 from oncue.engine.aging import Aging
 from oncue.engine.applying import listed
 from oncue.engine.attempt import Handler
 from oncue.engine.backfilling import Backfilling
+from oncue.engine.claimer import Claimer
 from oncue.engine.counting import DepthGauge, Folding, Sampling
 from oncue.engine.exclusivity import Exclusivity
+from oncue.engine.execution import Execution
 from oncue.engine.executor import Executor
 from oncue.engine.expiry import Expiry
-from oncue.engine.holdings import Attempts, Holdings
+from oncue.engine.in_flight import InFlight
 from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
 from oncue.engine.messages import Setup
-from oncue.engine.outcomes import Limits
+from oncue.engine.outcomes import SizeLimits
 from oncue.engine.pending_starts import PendingStarts, RecordedStarts
 from oncue.engine.pruning import Pruning
+from oncue.engine.reconciler import Reconciler
 from oncue.engine.recovery import Recovery
 from oncue.engine.rescue import Rescue
 from oncue.engine.runner import Runner
 from oncue.engine.scheduler import Scheduler, SlotWriter
-from oncue.engine.seating import Room, Seating
+from oncue.engine.seating import Seating
 from oncue.engine.service import Service
+from oncue.engine.settler import Settler
 from oncue.engine.survey import Surveying
-from oncue.engine.worker import Claimer, Hands, Seats, Settler
 from oncue.errors import StoreError
 from oncue.model import Node
 from oncue.policy.aging import Rules
@@ -85,19 +88,7 @@ class Pace:
         return max(self.lease / 6, min(1.0, self.lease / 2))
 
 
-class Runs(Seats, Room, Attempts, Service, Protocol):
-    """An executor: real, or scripted by the simulator."""
-
-    def withdraw(self, job_id: int, claim_no: int, cause: str) -> None: ...
-
-    def release_running(self, cause: str) -> None: ...
-
-    async def idle(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-ExecutorFactory = Callable[[Callable[[Ended], None], PendingStarts], Runs]
+ExecutorFactory = Callable[[Callable[[Ended], None], PendingStarts], Execution[Any]]
 
 
 class WorkerNode:
@@ -120,7 +111,7 @@ class WorkerNode:
         self.node = node
         self._lapses = self._abandoned = 0
         self._on_lapse = lapsed or self.abandon
-        self.hands = Hands()
+        self.in_flight = InFlight()
         self.starts = RecordedStarts(store, clock, lambda: self.executor.running, poll=pace.poll)
         self.executor = make_executor(self._ended, self.starts)
         self.membership = Membership(
@@ -135,29 +126,29 @@ class WorkerNode:
         self.seating = Seating(
             store, node.id, node.queues, node.tasks, self.executor, self.may_work,
             poll=pace.poll, in_processes=in_processes, lives=lambda: self.membership.lives,
-            closed=lambda: self.hands.closed,
+            closed=lambda: self.in_flight.closed,
         )  # fmt: skip
         self.claimer = Claimer(
-            store, node.id, node.queues, node.tasks, self.executor, self.hands, clock, telemetry,
+            store, node.id, node.queues, node.tasks, self.executor, self.in_flight, clock, telemetry,
             self.may_claim,
             self.seating.allowed, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
             lapses=lambda: self._lapses,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
-        self.settler = Settler(store, node.id, self.executor, self.hands, dice, telemetry, idle=60.0)
-        self.holdings = Holdings(
-            store, node.id, self.executor, self.hands, self.claimer, clock, dice, telemetry,
+        self.settler = Settler(store, node.id, self.executor, self.in_flight, dice, telemetry, idle=60.0)
+        self.reconciler = Reconciler(
+            store, node.id, self.executor, self.in_flight, self.claimer, clock, dice, telemetry,
             interval=pace.reconcile, patience=pace.lease / 2,
         )  # fmt: skip
-        self.hands.company_changed.listen(self.claimer.signal.set)
+        self.in_flight.isolation_changed.listen(self.claimer.signal.set)
         self.leadership = Leadership(store, node, clock, telemetry, self.may_work, lease=pace.lease, poll=pace.poll)
         self.scheduler = Scheduler(
             store, node.id, self.leadership, dice, telemetry, interval=pace.schedules, poll=pace.poll
         )
         self.scheduler.fired.listen(self.claimer.signal.set)
-        self.heart: list[Service] = [self.membership, self.recovery, self.exclusivity]
+        self.heartbeat: list[Service] = [self.membership, self.recovery, self.exclusivity]
         self.hot_path: list[Service] = [
-            self.seating, self.claimer, self.starts, self.executor, self.settler, self.holdings,
+            self.seating, self.claimer, self.starts, self.executor, self.settler, self.reconciler,
         ]  # fmt: skip
         self.upkeep: list[Service] = [
             Rescue(store, dice, telemetry, self.membership, interval=pace.lease / 3, grace=pace.lease),
@@ -199,12 +190,12 @@ class WorkerNode:
         return holds and self._abandoned == self._lapses and self.membership.is_alive()
 
     def _lapsed(self, why: str) -> None:
-        """Called in the heart's thread, before there is a new lease: from here on nothing begins that is in hand."""
+        """Called in the heartbeat thread, before there is a new lease: from here on nothing begins that is in hand."""
         self._lapses += 1
         self._on_lapse(why)
 
     def _ended(self, ended: Ended) -> None:
-        self.hands.end(ended)
+        self.in_flight.end(ended)
         self.starts.look()
         if self.claimer.more:
             self.claimer.signal.set()
@@ -219,7 +210,7 @@ class WorkerNode:
 
     def give_back_alone(self, cause: str) -> None:
         """What was to run alone here and has not begun is for another node: this one is about to stop."""
-        for claim in list(self.hands.claims.values()):
+        for claim in list(self.in_flight.claims.values()):
             if isolation_of(claim) == ALONE:
                 self.executor.withdraw(claim.id, claim.claim_no, cause)
 
@@ -232,7 +223,7 @@ class WorkerNode:
         (self.leadership if self.leadership.epoch is None else self.scheduler).signal.set()
 
     async def farewell(self) -> None:
-        """End the leases that the heart renews, so that nobody waits for them."""
+        """End the leases that the heartbeat thread renews, so that nobody waits for them."""
         await self.exclusivity.resign()
         await self.membership.leave()
 
@@ -280,19 +271,19 @@ class WorkerProcess:
             await self._node.leadership.resign()
 
     def _report_unwritten(self) -> None:
-        hands, trouble = self._node.hands, self._node.settler.trouble
+        in_flight, trouble = self._node.in_flight, self._node.settler.trouble
         for unwritten, why in (
-            (hands.ended, str(trouble or "the database was not asked in time")),
-            (hands.locked, "another session holds a lock on their rows"),
+            (in_flight.ended, str(trouble or "the database was not asked in time")),
+            (in_flight.locked, "another session holds a lock on their rows"),
         ):
             if unwritten:
                 jobs = listed([ended.claim.id for ended in unwritten])
                 _log.error("the outcome of %s could not be written, so it will be rescued: %s", jobs, why)
 
     async def _settled(self) -> None:
-        flushed, hands = asyncio.Event(), self._node.hands
-        hands.flushed.listen(flushed.set)
-        while hands.ended or hands.locked:
+        flushed, in_flight = asyncio.Event(), self._node.in_flight
+        in_flight.flushed.listen(flushed.set)
+        while in_flight.ended or in_flight.locked:
             flushed.clear()
             await flushed.wait()
 
@@ -315,7 +306,7 @@ def handlers_executor(
     clock: Clock,
     telemetry: Telemetry,
     concurrency: int,
-    limits: Limits,
+    limits: SizeLimits,
     processes: int = 1,
     setup: Setup | None = None,
     may_start: Callable[[], bool] = lambda: True,

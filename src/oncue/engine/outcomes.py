@@ -18,7 +18,7 @@ SUCCESS = Succeeded()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SizeLimits:
     """How much of a job the database keeps, in bytes."""
 
     args: int = 256 * 1024
@@ -30,7 +30,7 @@ class Decides(Protocol):
     def on_error(self, error: Exception, retry_count: int) -> Failed | None: ...
 
 
-def kept(result: object, limits: Limits) -> Succeeded:
+def kept(result: object, limits: SizeLimits) -> Succeeded:
     """The result as stored. The work is done, so one that cannot be kept does not fail the job."""
     try:
         text = to_json(result, inf_nan_mode="null")
@@ -51,7 +51,7 @@ def refuse_nan(value: object, text: bytes) -> None:
             raise ValueError("JSON has no NaN and no infinity") from None
 
 
-def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome | None, limits: Limits) -> Outcome:
+def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome | None, limits: SizeLimits) -> Outcome:
     """What a handler's exception means. One raised while it was being cut off means what the cut meant."""
     if cut is not None:
         return cut
@@ -71,11 +71,11 @@ def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome |
     return Failed(text)
 
 
-def _both(error: BaseException, link: str, second: Exception, limits: Limits) -> str:
+def _both(error: BaseException, link: str, second: Exception, limits: SizeLimits) -> str:
     return bounded(f"{described(error, limits)}\nand {link}: {described(second, limits)}", limits.error)
 
 
-def _signalled(signal: errors.Signal, limits: Limits) -> Outcome:
+def _signalled(signal: errors.Signal, limits: SizeLimits) -> Outcome:
     if isinstance(signal, errors.Retry):
         delay = None if signal.after is None else seconds(signal.after, "after")
         return Failed(bounded(signal.reason or "retry requested", limits.error), delay)
@@ -88,7 +88,7 @@ def _signalled(signal: errors.Signal, limits: Limits) -> Outcome:
     return Failed(described(signal, limits))
 
 
-def described(error: BaseException, limits: Limits) -> str:
+def described(error: BaseException, limits: SizeLimits) -> str:
     """The traceback; if it is long, its end, which says what happened."""
     try:
         lines = traceback.format_exception(error)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any
 from uuid import UUID
 
 from oncue import control
+from oncue.engine.execution import Execution
 from oncue.engine.service import Signal
 from oncue.errors import RowLocked, StoreError
 from oncue.policy import seats as policy
@@ -29,23 +30,6 @@ SOON, SOON_ENOUGH = timedelta(milliseconds=20), timedelta(milliseconds=250)
 _log = logging.getLogger("oncue.seating")
 
 
-class Room(Protocol):
-    """Where jobs run, and how many of a queue may do so at once."""
-
-    concurrency: int
-
-    @property
-    def busy(self) -> int: ...
-
-    def process_room(self) -> int: ...
-
-    def allow(self, queue: str, most: int | None) -> None: ...
-
-    def running_in(self, queue: str) -> int: ...
-
-    def held_in(self, queue: str) -> int: ...
-
-
 class Seating:
     name = "seating"
 
@@ -55,7 +39,7 @@ class Seating:
         node: UUID,
         queues: Sequence[str],
         tasks: Sequence[str],
-        room: Room,
+        executor: Execution[Any],
         alive: Callable[[], bool],
         *,
         poll: float,
@@ -76,7 +60,7 @@ class Seating:
         self._queues = list(queues)
         self._tasks = list(tasks)
         self._plain_tasks = [task for task in tasks if task not in in_processes]
-        self._room = room
+        self._executor = executor
         self._alive = alive
         self._lives = lives
         self._closed = closed
@@ -116,12 +100,12 @@ class Seating:
         if self._looked_at is not None and self._looked_at <= now < self._looked_at + soon:
             return self._looked_at + soon
         self._looked_at, life = None, self._life  # a look that fails is none
-        tasks = self._tasks if self._room.process_room() > 0 else self._plain_tasks
+        tasks = self._tasks if self._executor.process_room() > 0 else self._plain_tasks
         found = await self._store.seating(self._queues, tasks)
         self._looked_at = now
         for queue in set(self.allowed).difference(seating.queue for seating in found):
             del self.allowed[queue]
-            self._room.allow(queue, None)
+            self._executor.allow(queue, None)
             self.raised.set()
         for seating in sorted(found, key=lambda one: one.queue in self._locked):
             await self._seat(seating, now, life)
@@ -129,7 +113,7 @@ class Seating:
 
     async def _seat(self, seating: control.Seating, now: datetime, life: tuple[int, int]) -> None:
         queue, limits = seating.queue, seating.limits
-        most = min(self._room.concurrency, limits.per_node or self._room.concurrency)
+        most = min(self._executor.concurrency, limits.per_node or self._executor.concurrency)
         if limits.globally is None:
             self._allow(queue, most)
             return
@@ -137,7 +121,7 @@ class Seating:
         held, before = (0, 0) if own is None else (own.seats, own.wanted)
         aim, wanted = self._share(seating, limits.globally, held, most, now)
         self._allow(queue, min(aim, held, self.allowed.get(queue, 0)))  # first start no more, then give back
-        taken = max(aim, self._room.running_in(queue))
+        taken = max(aim, self._executor.running_in(queue))
         news = (taken, wanted) != (held, before) or (own is None and self._is_working()) or queue in self._in_doubt
         took = await self._taken(seating, taken, wanted) if news else True
         if took is None:
@@ -186,16 +170,16 @@ class Seating:
 
     def _needs(self, seating: control.Seating, most: int) -> int:
         """How many seats this node could fill: with what it has in hand, and with as many more as would find room."""
-        in_hand = self._room.running_in(seating.queue) + self._room.held_in(seating.queue)
+        in_hand = self._executor.running_in(seating.queue) + self._executor.held_in(seating.queue)
         more = seating.waiting and self._is_working()
-        return min(most, in_hand + (max(self._room.concurrency - self._room.busy, 0) if more else 0))
+        return min(most, in_hand + (max(self._executor.concurrency - self._executor.busy, 0) if more else 0))
 
     def _allow(self, queue: str, most: int) -> None:
         before = self.allowed.get(queue, 0)
         if queue in self.allowed and before == most:
             return
         self.allowed[queue] = most
-        self._room.allow(queue, most)
+        self._executor.allow(queue, most)
         _log.debug("%d jobs of queue %s may run here at once", most, queue)
         if most > before:
             self.raised.set()

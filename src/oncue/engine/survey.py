@@ -55,7 +55,7 @@ class Surveying:
 
 
 async def survey(store: Store, now: datetime) -> Survey:
-    queues, nodes = await store.queues(), await store.nodes()
+    queues, nodes = await store.queues(peek=True), await store.nodes()
     leader, exclusive = await store.lease(LEADER), await store.lease(EXCLUSIVE)
     return Survey(
         now, queues, _serving(nodes, exclusive, now), await store.ages(now, HEADS), _stands(leader, now),

@@ -13,16 +13,17 @@ from datetime import timedelta
 from itertools import count, islice
 
 from oncue.app import Oncue
+from oncue.connecting import Connection
 from oncue.model import UNFINISHED, Batch, Claim, Decided, Job, JobFilter
 from oncue.planning.notes import ARRIVAL, Notes, identity
 from oncue.planning.records import Run
 from oncue.planning.scenario import Scenario
 from oncue.policy.triggers import TICK, Rule, trigger
-from oncue.reach import Connection
 from oncue.sim.driver import finish
 from oncue.sim.member import Crew
 from oncue.sim.script import Act
 from oncue.sim.world import World
+from oncue.verbs.schedules.declaring import Declaring
 
 WARM_UP = timedelta(minutes=1)
 """Nodes start, and schedules are made, so long before the simulated time begins. Its first instant may be a slot."""
@@ -58,11 +59,11 @@ class Simulation:
     def _run(self, told: Callable[[float], None]) -> Run:
         scenario, world = self._scenario, self._world
         for queue, limits in scenario.limits.items():
-            finish(world.operator.limit(queue, globally=limits.globally, per_node=limits.per_node))
-        finish(self._app.synchronise(self._connection, only=lambda rule: not _counts_from_now(rule)))
+            finish(world.operator.queues.limit(queue, globally=limits.globally, per_node=limits.per_node))
+        finish(Declaring(self._app).synchronise(self._connection, only=lambda rule: not _counts_from_now(rule)))
         self._start_nodes()
         world.run(WARM_UP.total_seconds())
-        finish(self._app.synchronise(self._connection))
+        finish(Declaring(self._app).synchronise(self._connection))
         world.hint()
         for number, stream in enumerate(scenario.streams):
             batches = stream.batches(scenario.start, scenario.length, scenario.dice("arrivals", number, stream.task))

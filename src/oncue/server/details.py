@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from oncue.explaining import Explaining
-from oncue.server.records import attempt_record, explanation_record, job_record
+from oncue.app import Oncue
+from oncue.records import attempt_record, explanation_record, job_record
 
 
-async def job(app: Explaining, ref: int | UUID) -> dict[str, Any]:
+async def job(app: Oncue, ref: int | UUID) -> dict[str, Any]:
     """A job with everything that belongs to it. Raises JobNotFound."""
-    store, found = (await app.connected()).store, await app.job(ref)
-    attempts, retries = await app.attempts(found.id), await store.retries(found.id)
+    store, found = (await app.connected()).store, await app.jobs.get(ref)
+    attempts, retries = await app.jobs.attempts(found.id), await store.retries(found.id)
     nodes = {node for node in (found.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
     names = await store.node_names(sorted(nodes))
     schedule = None if found.schedule_id is None else await store.schedule_by_id(found.schedule_id)
@@ -27,5 +27,5 @@ async def job(app: Explaining, ref: int | UUID) -> dict[str, Any]:
         "schedule": None if schedule is None else schedule.name,
         "retried_as": [{"id": retry.id, "status": retry.state} for retry in retries],
         "attempt_list": [{**attempt_record(attempt), "worker": worker(attempt.node_id)} for attempt in attempts],
-        "explanation": explanation_record(await app.explain_job(found.id)),
+        "explanation": explanation_record(await app.jobs.explain(found.id)),
     }

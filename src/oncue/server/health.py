@@ -11,16 +11,16 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from oncue.app import Oncue
 from oncue.engine.node import WorkerNode
 from oncue.errors import StoreError
 from oncue.model import Lease, Queue
 from oncue.observe.labels import OTHER, busiest
-from oncue.operations import Operations
+from oncue.records import instant
 from oncue.server.api.documents import PROBLEM, REASONS
 from oncue.server.api.models.control import Health, Ready
 from oncue.server.api.problems import MEDIA_TYPE
 from oncue.server.api.routing import PUBLIC, Routes
-from oncue.server.records import instant
 from oncue.store.contract import EXCLUSIVE, LEADER
 
 STATES = ("queued", "running", "later")
@@ -49,7 +49,7 @@ class Silence:
 class Readiness:
     """What is known of this process. Counting a long backlog takes a while, so that an answer serves for a moment."""
 
-    def __init__(self, app: Operations, node: WorkerNode | None = None) -> None:
+    def __init__(self, app: Oncue, node: WorkerNode | None = None) -> None:
         self._app = app
         self.node = node
         self.draining = False

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from oncue.app import Oncue
 from oncue.clock import DatabaseClock
+from oncue.connecting import Connected
 from oncue.engine.counting import DepthGauge, Sampling
 from oncue.engine.runner import Runner
 from oncue.engine.service import Signal
 from oncue.engine.survey import NAME, Surveying
-from oncue.operations import Operations
-from oncue.reach import Connected
 from oncue.telemetry import Telemetry
 
 INTERVAL = timedelta(seconds=15)
@@ -25,7 +25,7 @@ STALE = timedelta(seconds=15)
 class Sampler:
     """Looks every quarter of a minute, from `start` to `close`; while the database is away, every other second."""
 
-    def __init__(self, app: Operations, telemetry: Telemetry) -> None:
+    def __init__(self, app: Oncue, telemetry: Telemetry) -> None:
         # The services are told the database's time; this clock is only waited by.
         self._runner = Runner(DatabaseClock(), telemetry)
         self._look = Look(app, telemetry)
@@ -42,7 +42,7 @@ class Look:
 
     name = NAME
 
-    def __init__(self, app: Operations, telemetry: Telemetry) -> None:
+    def __init__(self, app: Oncue, telemetry: Telemetry) -> None:
         self.signal = Signal()
         self._app = app
         self._telemetry = telemetry

@@ -71,11 +71,11 @@ class Member:
         """How many of its services are in the middle of a step, or failed at their last."""
         self.frozen: frozenset[str] = frozenset()
         self.missed: list[Callable[[], None]] = []
-        self.slots = [Slot(self, service) for service in (*more, *worker.heart, *worker.hot_path, *worker.upkeep)]
+        self.slots = [Slot(self, service) for service in (*more, *worker.heartbeat, *worker.hot_path, *worker.upkeep)]
         self.named = {slot.service.name: slot for slot in self.slots}
 
     def freeze_all_but(self, *names: str) -> None:
-        """The loop is stuck, as under a handler that never suspends; the heart has a thread of its own."""
+        """The loop is stuck, as under a handler that never suspends; the heartbeat has a thread of its own."""
         self.frozen = frozenset(slot.service.name for slot in self.slots) - set(names)
 
     @property

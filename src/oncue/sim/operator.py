@@ -6,30 +6,36 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from oncue.operations import Operations
+from oncue.policy.aging import Rules
 from oncue.policy.options import Options
 from oncue.policy.retry import Exponential
-from oncue.scheduling import Scheduling
 from oncue.sim.wire import Delay
 from oncue.store.contract import Store
 from oncue.task import Task
+from oncue.telemetry import Telemetry
+from oncue.verbs.jobs import Jobs
+from oncue.verbs.queues import Queues
+from oncue.verbs.schedules import Schedules
 
 OPTIONS = Options(timeout=6.0, max_runtime=20.0, retry=Exponential("1s", cap="8s"))
 TASK = "scripted"
 
 
-class Operator(Operations, Scheduling):
+class Operator:
     name = "sim"
 
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
         self.store = store
         self.now = now
-        self.tasks = {}
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.telemetry = Telemetry()
+        self.aging = Rules()
+        self.jobs, self.queues, self.schedules = Jobs(self), Queues(self), Schedules(self)
 
     async def connected(self) -> Operator:
         return self
 
-    async def _rest(self, seconds: float) -> None:
+    async def pause_before_retry(self, seconds: float) -> None:
         await Delay(seconds)
 
     async def ids(self, count: int) -> list[int]:

@@ -149,7 +149,7 @@ class Quiet:
         self._seats_changed = 0
         pace = world.pace
         pauses = {
-            "claimer": pace.poll, "holdings": pace.reconcile, "membership": pace.beat, "exclusivity": pace.beat,
+            "claimer": pace.poll, "reconciler": pace.reconcile, "membership": pace.beat, "exclusivity": pace.beat,
             "leadership": pace.lease / 3, "rescue": pace.lease / 3, "scheduler": pace.schedules, "expiry": 5.0,
         }  # fmt: skip
         self._pauses = [(name, timedelta(seconds=pause) + SLACK) for name, pause in pauses.items()]
@@ -309,7 +309,7 @@ def _held(member: Member) -> list[tuple[str, int]]:
 
 def _is_astray(seen: Situation, members: Sequence[Member]) -> bool:
     """Whether the database and the processes differ about what runs, or something that runs has no owner any more."""
-    in_hand = {member.id: member.worker.hands.claims for member in members}
+    in_hand = {member.id: member.worker.in_flight.claims for member in members}
     if not in_hand.keys() <= seen.nodes.keys():
         return True
     ours = 0
@@ -349,8 +349,8 @@ def _is_well(member: Member) -> bool:
         member.wire.is_sound
         and not member.frozen
         and worker.membership.is_alive()
-        and not worker.hands.ended
-        and not worker.hands.locked
+        and not worker.in_flight.ended
+        and not worker.in_flight.locked
         and not member.executor.waiting
         and not worker.scheduler.backlog
         and not member.restless
@@ -358,4 +358,4 @@ def _is_well(member: Member) -> bool:
 
 
 def _has_room(member: Member) -> bool:
-    return member.executor.running < member.executor.concurrency and not member.worker.hands.closed
+    return member.executor.running < member.executor.concurrency and not member.worker.in_flight.closed

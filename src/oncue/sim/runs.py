@@ -68,7 +68,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     heal(world)
     world.run(NOTICED)  # what operators did last is still on its way
     for queue in QUEUES:
-        finish(world.operator.resume(queue))  # perhaps a pause arrived after its resume
+        finish(world.operator.queues.resume(queue))  # perhaps a pause arrived after its resume
     _in_peace(world, dice)
     world.run_until(world.drained, RECOVERY)
     world.run(1.0)
@@ -165,17 +165,17 @@ def _operate(world: World, dice: Random) -> None:
 def _handle(world: World, dice: Random, job: Job) -> None:
     colleague = world.colleague
     deeds: list[Callable[[], Coroutine[Any, Any, Any]]] = [
-        lambda: colleague.retry(job.id) if job.finished else colleague.cancel(job.id),
-        lambda: colleague.retry(job.id) if job.finished else colleague.cancel(job.id),
-        lambda: colleague.set_status(job.id, "queued" if job.finished else dice.choice(HAND_MADE)),
-        lambda: colleague.boost(job.id, dice.choice((-50, 50))),
+        lambda: colleague.jobs.retry(job.id) if job.finished else colleague.jobs.cancel(job.id),
+        lambda: colleague.jobs.retry(job.id) if job.finished else colleague.jobs.cancel(job.id),
+        lambda: colleague.jobs.set_status(job.id, "queued" if job.finished else dice.choice(HAND_MADE)),
+        lambda: colleague.jobs.boost(job.id, dice.choice((-50, 50))),
     ]
     world.errand(dice.choice(deeds)())
 
 
 def _pause_the_queue(world: World, queue: str, at: float, length: float) -> None:
-    world.after(at, lambda: world.errand(world.colleague.pause(queue)))
-    world.after(at + length, lambda: world.errand(_insisting(lambda: world.colleague.resume(queue))))
+    world.after(at, lambda: world.errand(world.colleague.queues.pause(queue)))
+    world.after(at + length, lambda: world.errand(_insisting(lambda: world.colleague.queues.resume(queue))))
 
 
 async def _insisting(deed: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -223,7 +223,7 @@ def simulate_schedules(seed: int, *, nodes: int = 3) -> tuple[World, list[Violat
     world.run(3 * world.pace.lease + world.pace.schedules)
     world.calm()
     for schedule in finish(world.store.schedules()):
-        finish(world.operator.toggle_schedule(schedule.name, False))
+        finish(world.operator.schedules.toggle(schedule.name, False))
     world.run_until(world.drained, RECOVERY)
     world.run(1.0)
     return world, verdict(world)
@@ -254,15 +254,15 @@ def _meddle(world: World, dice: Random) -> None:
     if not found:
         return
     name, colleague, now = dice.choice(found).name, world.colleague, world.server.now()
-    coming = finish(world.operator.preview(name, 3))
+    coming = finish(world.operator.schedules.preview(name, 3))
     deeds: list[Callable[[], Coroutine[Any, Any, Any]]] = [
-        lambda: colleague.run_now(name),
-        lambda: colleague.trigger(name, dice.choice(coming).scheduled_for),
-        lambda: colleague.toggle_schedule(name, dice.random() < 0.6),
-        lambda: colleague.change_schedule(name, rule=dice.choice(RULES)),
-        lambda: colleague.change_schedule(name, max_instances=dice.choice((1, 3)), description="changed"),
-        lambda: colleague.backfill(name, now - timedelta(seconds=dice.choice((3, 9))), now),
-        lambda: colleague.delete_schedule(name),
+        lambda: colleague.schedules.run_now(name),
+        lambda: colleague.schedules.trigger(name, dice.choice(coming).scheduled_for),
+        lambda: colleague.schedules.toggle(name, dice.random() < 0.6),
+        lambda: colleague.schedules.change(name, rule=dice.choice(RULES)),
+        lambda: colleague.schedules.change(name, max_instances=dice.choice((1, 3)), description="changed"),
+        lambda: colleague.schedules.backfill(name, now - timedelta(seconds=dice.choice((3, 9))), now),
+        lambda: colleague.schedules.delete(name),
     ]
     made = [job for job in world.jobs() if job.schedule_id is not None]
     if made and dice.random() < 0.3:

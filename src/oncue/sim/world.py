@@ -163,15 +163,15 @@ class World:
         def lapsed(why: str) -> None:
             self.driver.later_on(member, self._delay(), lambda: worker.abandon(why))
 
-        store, heart = wire.as_store(), Hurried(wire, self.pace.patience).as_store()
+        store, beats = wire.as_store(), Hurried(wire, self.pace.patience).as_store()
         node = self._node(known_as or name, exclusive)
         self._labels[node.id] = label
         worker = WorkerNode(
-            store, heart, node, clock, self.dice, telemetry, self.pace, executor,
+            store, beats, node, clock, self.dice, telemetry, self.pace, executor,
             lapsed=lapsed, is_gone=lambda other: self.one_host and other.id in self._gone,
             in_processes=self.crew.in_processes,
         )  # fmt: skip
-        keepers: list[Service] = [Timekeeper(heart, clock)] if isinstance(clock, DatabaseClock) else []
+        keepers: list[Service] = [Timekeeper(beats, clock)] if isinstance(clock, DatabaseClock) else []
         member = self.members[name] = Member(label, wire, self._recorded(label), worker, clock, telemetry, keepers)
         self.history.add(label, "boot", concurrency=self._concurrency)
         self.driver.take_on(member)
@@ -179,7 +179,7 @@ class World:
         return member
 
     def _delay(self) -> timedelta:
-        """How long it takes until the loop of a process hears what its heart has found out."""
+        """How long it takes until the loop of a process hears what its heartbeat thread has found out."""
         return timedelta(seconds=round(self.dice.uniform(0, self.latency), 6) if self.latency else 0.0)
 
     def _new_clock(self) -> Clock:
@@ -239,7 +239,7 @@ class World:
         self.driver.later_on(member, timedelta(seconds=within), lambda: self._leave(member))
 
     def _leave(self, member: Member) -> None:
-        member.freeze_all_but()  # its heart stops before it says farewell: it must not beat once more
+        member.freeze_all_but()  # its heartbeat stops before it leaves: it must not beat once more
 
         def gone(_: object) -> None:
             member.alive = False
@@ -354,12 +354,12 @@ class World:
 
     def limit(self, globally: int) -> None:
         """From here on at most so many jobs run at once, on all nodes together."""
-        finish(self.operator.limit("default", globally=globally))
+        finish(self.operator.queues.limit("default", globally=globally))
         self.history.add(WORLD, "limit", queue="default", globally=globally)
         self.disturbed(NOTICED)
 
     def job(self, job_id: int) -> Job:
-        return finish(self.operator.job(job_id))
+        return finish(self.operator.jobs.get(job_id))
 
     def attempts(self, job_id: int) -> list[Attempt]:
         """The ended attempts before the latest."""
@@ -382,7 +382,7 @@ class World:
         """Make a schedule, as an operator does. Each of its jobs follows the same script."""
         arguments = {"acts": [asdict(act) for act in acts or (Act(),)]}
         task = self.operator.task(options, max_retries)
-        made = finish(self.operator.create_schedule(name, rule, task, arguments, **terms))
+        made = finish(self.operator.schedules.create(name, rule, task, arguments, **terms))
         self.disturbed(NOTICED)
         self.hint()
         return made

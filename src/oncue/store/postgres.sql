@@ -52,9 +52,9 @@ update oncue_jobs set updated_at = greatest(updated_at, $2)
  where id = any($1::bigint[]) and task = $3 and created_at = $2
 returning id, case when state = 'skipped' and reason = 'duplicate' and claim_no = 0 then result::text end;
 
--- name: leave_word
--- A job for which another one stands takes its id all the same: a call that was given up cannot write it any more.
-with left_here as (
+-- name: record_duplicates
+-- The id of a duplicate is taken too: a call that was given up and arrives late cannot write its job any more.
+with recorded as (
     insert into oncue_jobs (id, args, key, result, task, queue, priority, state, reason, options, max_retries,
                             max_runtime, created_at, updated_at, order_at, visible_at, deadline_at, finished_at,
                             enqueued_by, retry_of)
@@ -64,7 +64,7 @@ with left_here as (
     returning queue, task
 )
 insert into oncue_counter_deltas (queue, task, state, jobs)
-select queue, task, 'skipped', count(*) from left_here group by queue, task;
+select queue, task, 'skipped', count(*) from recorded group by queue, task;
 
 -- name: standing
 select id, created_at, key from oncue_jobs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncue.errors import StoreUnavailable
 from oncue.model import Batch, Receipt
 from oncue.store import statements
-from oncue.store.tables import found_word, word_left
+from oncue.store.tables import duplicate_record, recorded_receipt
 
 if TYPE_CHECKING:
     from oncue.store.connections import Connection
@@ -70,7 +70,7 @@ async def write_all(connection: Asked, batches: Sequence[Batch], *, in_doubt: bo
         own = written.intersection(batch.ids)
         told = await receipts_of(Written(connection), batch, own, answered=answered)
         if in_doubt and not all(receipt.created for receipt in told):
-            await leave_word(connection, batch, told, answered)
+            await record_duplicates(connection, batch, told, answered)
         receipts += told
     return receipts
 
@@ -79,7 +79,7 @@ async def _touched(connection: Asked, batch: Batch) -> dict[int, Receipt | None]
     """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
     sql = statements.load("postgres")["touch"]
     rows = await connection.fetch(sql, batch.ids, batch.created_at, batch.task)
-    return {job_id: None if word is None else found_word(word) for job_id, word in rows}
+    return {job_id: None if record is None else recorded_receipt(record) for job_id, record in rows}
 
 
 async def _inserted(connection: Asked, rows: Sequence[tuple[Any, ...]]) -> set[int]:
@@ -150,16 +150,18 @@ async def _receipts_of_duplicates(
     return [receipt(n, job_id) for n, job_id in enumerate(batch.ids)]
 
 
-async def leave_word(connection: Asked, batch: Batch, receipts: Sequence[Receipt], answered: Container[int]) -> None:
+async def record_duplicates(
+    connection: Asked, batch: Batch, receipts: Sequence[Receipt], answered: Container[int]
+) -> None:
     """Take the ids of the jobs for which others stand, unless that was done before."""
     rows = [
-        (job_id, args, key, word_left(receipt))
+        (job_id, args, key, duplicate_record(receipt))
         for job_id, args, key, receipt in zip(batch.ids, batch.args, batch.keys or (), receipts, strict=True)
         if not receipt.created and job_id not in answered
     ]
     if rows:
         columns = (list(column) for column in zip(*rows, strict=True))
-        await connection.fetch(statements.load("postgres")["leave_word"], *columns, *_unwaiting(batch))
+        await connection.fetch(statements.load("postgres")["record_duplicates"], *columns, *_unwaiting(batch))
 
 
 def _unwaiting(batch: Batch) -> tuple[Any, ...]:

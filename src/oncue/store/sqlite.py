@@ -40,7 +40,7 @@ from oncue.store.lanes import InlineLane, Lane, ThreadLane
 from oncue.store.sqlite_desk import SqliteDesk
 from oncue.store.sqlite_identity import MEMORY, check_files
 from oncue.store.sqlite_ledger import array_of, rows_of
-from oncue.store.tables import LARGEST_ID, NAMED_FOR, found_word, is_plain, listing, queue_rows, sizes
+from oncue.store.tables import LARGEST_ID, NAMED_FOR, is_plain, listing, queue_rows, recorded_receipt, sizes
 
 OLDEST_SQLITE = (3, 38, 0)
 BUSY_SECONDS = 30.0
@@ -154,15 +154,15 @@ class SqliteStore(SqliteDesk):
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         standing = rows_of(connection, self._sql["standing"], values.keys(batch))
         receipts = values.receipts(batch, self._written(connection, batch), standing)
-        if in_doubt and (words := values.words_left(batch, receipts, there)) is not None:
-            connection.execute(self._sql["leave_word"], words)
-            connection.execute(self._sql["count_left"], words)
+        if in_doubt and (duplicates := values.unrecorded_duplicates(batch, receipts, there)) is not None:
+            connection.execute(self._sql["record_duplicates"], duplicates)
+            connection.execute(self._sql["count_duplicates"], duplicates)
         return receipts
 
     def _written(self, connection: sqlite3.Connection, batch: Batch) -> dict[int, Receipt | None]:
         """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
         found = rows_of(connection, self._sql["written"], values.identity(batch))
-        return {job_id: None if word is None else found_word(word) for job_id, word in found}
+        return {job_id: None if record is None else recorded_receipt(record) for job_id, record in found}
 
     async def job(self, job_id: int) -> Job | None:
         rows = await self._rows("job", job_id=job_id)

@@ -22,8 +22,8 @@ select json_group_array(json_array(id, case when state = 'skipped' and reason = 
   from oncue_jobs
  where id in (select value from json_each(:ids)) and task = :task and created_at = :created_at;
 
--- name: leave_word
--- A job for which another one stands takes its id all the same: a call that was given up cannot write it any more.
+-- name: record_duplicates
+-- The id of a duplicate is taken too: a call that was given up and arrives late cannot write its job any more.
 insert into oncue_jobs (id, args, key, result, task, queue, priority, state, reason, options, max_retries, max_runtime,
                         created_at, updated_at, order_at, visible_at, deadline_at, finished_at, enqueued_by, retry_of)
 select n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, :task, :queue, :priority, 'skipped', 'duplicate',
@@ -31,7 +31,7 @@ select n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, :task, :queue
        :created_at, :enqueued_by, :retry_of
   from json_each(:jobs) as n where true;
 
--- name: count_left
+-- name: count_duplicates
 insert into oncue_counter_deltas (queue, task, state, jobs) values (:queue, :task, 'skipped', json_array_length(:jobs));
 
 -- name: touch

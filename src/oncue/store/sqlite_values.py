@@ -10,7 +10,7 @@ from uuid import UUID
 
 from oncue.model import Batch, Change, Claim, Due, Job, Lease, Node, Receipt, Revision, Schedule, Slot
 from oncue.store import statements
-from oncue.store.tables import loaded, word_left
+from oncue.store.tables import duplicate_record, loaded
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -76,10 +76,10 @@ def receipts(
     ]
 
 
-def words_left(batch_: Batch, receipts: Sequence[Receipt], known: Container[int]) -> dict[str, Any] | None:
+def unrecorded_duplicates(batch_: Batch, receipts: Sequence[Receipt], known: Container[int]) -> dict[str, Any] | None:
     """The parameters that take the ids of jobs for which others stand, if there are any that are not taken yet."""
     rows = [
-        (job_id, args, key, word_left(receipt))
+        (job_id, args, key, duplicate_record(receipt))
         for job_id, args, key, receipt in zip(batch_.ids, batch_.args, batch_.keys or (), receipts, strict=True)
         if not receipt.created and job_id not in known
     ]

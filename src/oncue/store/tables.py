@@ -83,12 +83,12 @@ def _number(digits: str) -> int | str:
         return digits
 
 
-def word_left(receipt: Receipt) -> str:
-    """What is kept in place of a job for which another one stands: whoever asks again is told the same."""
+def duplicate_record(receipt: Receipt) -> str:
+    """What is stored under the id of a duplicate: a caller that asks again gets the same receipt."""
     return json.dumps({"duplicate_of": receipt.id, "created_at": receipt.created_at.isoformat()})
 
 
-def found_word(text: str) -> Receipt:
+def recorded_receipt(text: str) -> Receipt:
     told = json.loads(text)
     return Receipt(told["duplicate_of"], datetime.fromisoformat(told["created_at"]), False)
 

@@ -20,6 +20,7 @@ from oncue.testing.clock import Clock
 from oncue.testing.matching import Expected, called, listing
 from oncue.testing.stage import Stage
 from oncue.testing.worker import PAGE, InlineWorker
+from oncue.verbs.schedules.declaring import Declaring
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -37,7 +38,7 @@ def use(app: Oncue, *, now: datetime | None = None) -> Iterator[Kit]:
     at_once(stage.store.open())
     kit = Kit(app, stage)
     try:
-        with app.reaching(stage):
+        with app.connecting_through(stage):
             yield kit
     finally:
         kit.end()
@@ -62,7 +63,7 @@ class Kit:
         self._worker = InlineWorker(app, stage)
         at_once(self._worker.start())
         if any(task.schedule is not None for task in app.tasks.values()):
-            at_once(app.synchronise(stage.connection))
+            at_once(Declaring(app).synchronise(stage.connection))
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ class Kit:
 
     def job(self, ref: int | UUID | Receipt | Job) -> Job:
         """One job as it is now. Raises JobNotFound."""
-        return at_once(self.app.job(ref.id if isinstance(ref, Receipt | Job) else ref))
+        return at_once(self.app.jobs.get(ref.id if isinstance(ref, Receipt | Job) else ref))
 
     def assert_enqueued(self, what: Task[Any, Any] | Call[Any], *args: Any, **kwargs: Any) -> Job:
         """The first job of this task with these arguments; arguments that are left out may be anything.
@@ -141,7 +142,7 @@ class Kit:
                 raise AssertionError(await self._endless(ran, limit))
 
     async def _states(self, ran: list[int]) -> Counter[State]:
-        return Counter([(await self.app.job(job_id)).state for job_id in dict.fromkeys(ran)])
+        return Counter([(await self.app.jobs.get(job_id)).state for job_id in dict.fromkeys(ran)])
 
     def perform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue one job, run it at once, before all others, and return what became of it.
@@ -155,16 +156,16 @@ class Kit:
         (receipt,) = await self.app.write(call, [(args, kwargs)], outside_slots=True)
         if receipt.created:
             self._performed.add(receipt.id)
-        before = await self.app.job(receipt.id)
+        before = await self.app.jobs.get(receipt.id)
         await self._worker.run_this(before)
-        after = await self.app.job(receipt.id)
+        after = await self.app.jobs.get(receipt.id)
         if after.claim_no == before.claim_no:
             why = "its queue is paused" if after.state == "queued" else f"it is {after.state}"
             raise AssertionError(f"job {called(after.task, after.args)} cannot run now: {why}")
         return after
 
     async def _endless(self, ran: list[int], limit: int) -> str:
-        last = [(await self.app.job(job_id)).task for job_id in ran[-20:]]
+        last = [(await self.app.jobs.get(job_id)).task for job_id in ran[-20:]]
         names = ", ".join(f"{name} ({count} times)" for name, count in Counter(last).most_common())
         return (
             f"{limit} attempts and still something is due: do jobs enqueue each other without end? "

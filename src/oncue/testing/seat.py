@@ -10,14 +10,14 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeVar
 
 from oncue.clock import Clock
 from oncue.control import Progress
 from oncue.engine.attempt import Handler
 from oncue.engine.context import current
-from oncue.engine.outcomes import Limits, failure, kept
+from oncue.engine.execution import Execution, RunningAttempt
+from oncue.engine.outcomes import SizeLimits, failure, kept
 from oncue.model import Claim, Failed, Outcome, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
@@ -37,34 +37,14 @@ class Running:
     cancel_requested: bool = False
 
 
-class Seat:
-    concurrency = 1
-
-    def __init__(self, handlers: Mapping[str, Handler], clock: Clock, telemetry: Telemetry, limits: Limits) -> None:
-        self.started_total = 0
-        self.busy = self.running = self.waiting = 0
+class Seat(Execution[RunningAttempt]):
+    def __init__(self, handlers: Mapping[str, Handler], clock: Clock, telemetry: Telemetry, limits: SizeLimits) -> None:
+        super().__init__(clock, 1, lambda _: None)
         self.progress: Progress | None = None
         """What the latest attempt has told of itself."""
         self._handlers = handlers
-        self._clock = clock
         self._telemetry = telemetry
         self._limits = limits
-
-    def submit(self, claims: list[Claim]) -> None:
-        raise NotImplementedError("a test hands its jobs over one by one, with `attempt`")
-
-    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
-        """Nothing waits here."""
-
-    def running_in(self, queue: str) -> int:
-        return 0
-
-    def held_in(self, queue: str) -> int:
-        return 0
-
-    def process_room(self) -> int:
-        """A process task runs here like any other."""
-        return 1
 
     async def attempt(self, claim: Claim) -> Ended:
         started_at, self.progress = self._clock.now(), None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from oncue.connecting import Connection
 from oncue.portal import at_once, refuse_inside_loop
-from oncue.reach import Connection
 from oncue.store import SqliteStore
 from oncue.testing.clock import Clock
 

@@ -7,7 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from oncue.engine.worker import PROMOTE_LIMIT, Hands, Settler
+from oncue.engine.claimer import PROMOTE_LIMIT
+from oncue.engine.in_flight import InFlight
+from oncue.engine.settler import Settler
 from oncue.model import Claim, Job, JobFilter, Node, Released
 from oncue.policy.lifecycle import Ended
 from oncue.testing.seat import Seat
@@ -29,9 +31,9 @@ class InlineWorker:
         self._queues: set[str] = set()
         self._seen = 0
         self._seat = Seat(app.tasks, stage.clock, app.telemetry, app.settings.limits)
-        self._hands = Hands()
+        self._in_flight = InFlight()
         # Fixed dice: the jitter of a retry is the same in every run of a test.
-        self._settler = Settler(stage.store, NODE, self._seat, self._hands, Random(1), app.telemetry, idle=60.0)
+        self._settler = Settler(stage.store, NODE, self._seat, self._in_flight, Random(1), app.telemetry, idle=60.0)
 
     async def start(self) -> None:
         now = self._clock.now()
@@ -66,8 +68,8 @@ class InlineWorker:
         await self._settle(ended)
 
     async def _settle(self, ended: Ended) -> None:
-        self._hands.take([ended.claim])
-        self._hands.end(ended)
+        self._in_flight.add([ended.claim])
+        self._in_flight.end(ended)
         await self._settler.tick(self._clock.now())
 
     async def _promote(self) -> None:

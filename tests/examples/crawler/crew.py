@@ -133,12 +133,12 @@ class Crew:
         return id_of(self.engine, self.site_url, name)
 
     def jobs(self) -> list[Job]:
-        return self.app.wait(self.app.jobs(task="crawl", limit=10_000))
+        return self.app.wait(self.app.jobs.list(task="crawl", limit=10_000))
 
     def is_done(self) -> bool:
         """Whether there was something to do, and nothing is left."""
-        some = self.app.wait(self.app.jobs(limit=1))
-        return bool(some) and not self.app.wait(self.app.jobs(tuple(UNFINISHED), limit=1))
+        some = self.app.wait(self.app.jobs.list(limit=1))
+        return bool(some) and not self.app.wait(self.app.jobs.list(tuple(UNFINISHED), limit=1))
 
     def until(self, condition: Callable[[], T], wanted: str) -> T:
         return until(condition, wanted, self._situation, PATIENCE)

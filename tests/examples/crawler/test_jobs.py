@@ -92,11 +92,11 @@ async def test_a_page_and_the_jobs_for_what_it_leads_to_are_written_together(cra
     page = Page("", "", None, ("a", "b"))
     with pytest.raises(RuntimeError, match="killed"):
         communities.keep(jobs.engine(), found, page, None, NOW, killed)
-    assert (statuses(), await jobs.app.jobs()) == ({"here": "new"}, [])
+    assert (statuses(), await jobs.app.jobs.list()) == ({"here": "new"}, [])
     assert communities.keep(jobs.engine(), found, page, None, NOW, jobs.enqueue_discovered) == 2
     assert statuses() == {"here": "known", "a": "new", "b": "new"}
     numbers = [communities.id_of(jobs.engine(), found.origin, name) for name in ("a", "b")]
-    assert sorted(job.args["subreddit_id"] for job in await jobs.app.jobs()) == numbers
+    assert sorted(job.args["subreddit_id"] for job in await jobs.app.jobs.list()) == numbers
     await jobs.app.aclose()
     jobs.forget()
 
@@ -237,7 +237,7 @@ async def test_a_schedule_crawls_at_its_own_priority_what_nobody_crawls_already(
     harbour, other = await added(here), await added(here, here.some("dead").name)
     for number, name in ((harbour, "daily-harbour"), (other, "daily-other")):
         options = {"subreddit_id": number}
-        made = await jobs.app.create_schedule(name, "@daily", jobs.crawl, options, priority=30, max_retries=10)
+        made = await jobs.app.schedules.create(name, "@daily", jobs.crawl, options, priority=30, max_retries=10)
         assert made.key == jobs.key_of(number)
     waiting = await kit.aperform(jobs.crawl, other)
     assert waiting.state == "retrying"
@@ -247,7 +247,7 @@ async def test_a_schedule_crawls_at_its_own_priority_what_nobody_crawls_already(
     assert (asked.priority, asked.max_retries) == (30, 10)
     assert (asked.enqueued_by, asked.state) == ("schedule", "succeeded")
     assert [job.id for job in kit.jobs(jobs.crawl) if job.key == jobs.key_of(other)] == [waiting.id]
-    (slot,) = await jobs.app.latest_slots("daily-other")
+    (slot,) = await jobs.app.schedules.latest_slots("daily-other")
     assert (slot.verdict, slot.reason, slot.blocked_by) == ("skipped", "key_held", waiting.id)
 
 
@@ -259,9 +259,9 @@ async def test_a_community_has_one_unfinished_crawl_by_any_way_in(kit: Kit, here
         jobs.enqueue_discovered(connection, [number])
     assert not (await jobs.request(number)).created
     assert not any(receipt.created for receipt in await jobs.crawl.aenqueue_many([number, number]))
-    await jobs.app.create_schedule("now", "@every 1s", jobs.crawl, {"subreddit_id": number})
+    await jobs.app.schedules.create("now", "@every 1s", jobs.crawl, {"subreddit_id": number})
     with pytest.raises(Conflict, match=f"job {stands.id} is not finished and has the key"):
-        await jobs.app.run_now("now")
+        await jobs.app.schedules.run_now("now")
     with pytest.raises(InvalidJob, match="key: expected none"):
         jobs.crawl.using(key="another")
     assert [job.id for job in kit.jobs(jobs.crawl)] == [stands.id]
@@ -270,7 +270,7 @@ async def test_a_community_has_one_unfinished_crawl_by_any_way_in(kit: Kit, here
 @pytest.mark.contract("QUE-18", "QUE-21")
 async def test_what_was_not_refreshed_for_a_month_is_crawled_again(kit: Kit, here: Served) -> None:
     """STALE_DAYS, looked for every six hours; a page that has not changed costs a 304."""
-    (schedule,) = await jobs.app.schedules()
+    (schedule,) = await jobs.app.schedules.list()
     assert (schedule.name, schedule.expression) == ("recrawl_stale", "@every 6h")
     for name in ("a", "b"):
         here.say(f"/r/{name}", "a page", headers={"ETag": '"1"'})

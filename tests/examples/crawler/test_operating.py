@@ -114,11 +114,11 @@ async def test_crawl_jobs_is_a_view_with_the_origins_columns(crawler: str) -> No
 @pytest.mark.contract("QUE-7")
 async def test_scheduled_jobs_is_a_view_with_the_origins_columns(crawler: str) -> None:
     number = added("harbour")
-    await jobs.app.create_schedule(
+    await jobs.app.schedules.create(
         "daily", "@daily", jobs.crawl, {"subreddit_id": number}, description="Daily", priority=20, created_by="ada"
     )
-    await jobs.app.create_schedule("gone", "@daily", jobs.crawl, {"subreddit_id": number})
-    await jobs.app.delete_schedule("gone")
+    await jobs.app.schedules.create("gone", "@daily", jobs.crawl, {"subreddit_id": number})
+    await jobs.app.schedules.delete("gone")
     (row,) = rows("scheduled_jobs")
     assert tuple(row) == SCHEDULED_JOBS
     wanted = {"name": "daily", "description": "Daily", "subreddit_id": number, "cron_expression": "@daily",
@@ -142,7 +142,7 @@ async def test_not_processing(crawler: str, capsys: pytest.CaptureFixture[str]) 
     told = await explained(str(receipt.id), capsys=capsys, url=crawler)
     assert "no_node_alive" in [remark["code"] for remark in told["remarks"]]
     async with a_worker():
-        await jobs.app.pause("crawl")
+        await jobs.app.queues.pause("crawl")
         told = await explained(str(receipt.id), capsys=capsys, url=crawler)
         assert "paused_queue" in [remark["code"] for remark in told["remarks"]]
         assert any("oncue queues resume crawl" in (remark["suggestion"] or "") for remark in told["remarks"])
@@ -165,13 +165,13 @@ async def test_not_retrying(crawler: str, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.contract("QUE-22")
 async def test_a_schedule_that_does_not_run(crawler: str, capsys: pytest.CaptureFixture[str]) -> None:
-    await jobs.app.create_schedule("daily", "@daily", jobs.crawl, {"subreddit_id": added("harbour")})
+    await jobs.app.schedules.create("daily", "@daily", jobs.crawl, {"subreddit_id": added("harbour")})
     told = await explained("daily", capsys=capsys, url=crawler)
     assert "no_leader" in [remark["code"] for remark in told["remarks"]]
     held = await jobs.crawl.aenqueue(added("harbour"))
     told = await explained("daily", capsys=capsys, url=crawler)
     assert f"Job {held.id} is not finished and has the key of its jobs" in json.dumps(told["remarks"])
-    await jobs.app.toggle_schedule("daily", False, changed_by="ada")
+    await jobs.app.schedules.toggle("daily", False, changed_by="ada")
     told = await explained("daily", capsys=capsys, url=crawler)
     assert "by ada" in json.dumps(told["remarks"])
     assert "oncue schedules enable daily" in json.dumps(told["remarks"])

@@ -296,8 +296,8 @@ async def test_whoever_comes_in_is_up_to_oncue(web: httpx.AsyncClient) -> None:
     assert (await world.post("/api/crawl", json={"name": "a"})).status_code == 401
     assert (await world.get("/health")).status_code == 200
 
-    _, secret = await jobs.app.create_token("reader", ["read"])
-    _, other = await jobs.app.create_token("asker", ["enqueue"])
+    _, secret = await jobs.app.tokens.create("reader", ["read"])
+    _, other = await jobs.app.tokens.create("asker", ["enqueue"])
     again = client(create(on_loopback=True))
     for token, asking, listing in ((None, 401, 401), (secret, 403, 200), (other, 201, 403), (other + "x", 401, 401)):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -312,7 +312,7 @@ async def test_whoever_comes_in_is_up_to_oncue(web: httpx.AsyncClient) -> None:
                 401,
                 403,
             )
-    (written,) = await jobs.app.jobs()
+    (written,) = await jobs.app.jobs.list()
     assert written.enqueued_by.startswith("token:asker")
     assert communities.id_of(jobs.engine(), settings.load().site, "never-added") is None
     assert (await world.get("/")).status_code == 200

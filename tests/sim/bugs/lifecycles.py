@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from oncue.engine import worker
+from oncue.engine import claimer
+from oncue.engine.in_flight import InFlight
 from oncue.engine.pending_starts import PendingStarts, RecordedStarts
 from oncue.engine.rescue import Rescue
-from oncue.engine.worker import Hands
 from oncue.model import Batch, Change, Failed, Lost, Receipt, Released
 from oncue.policy import lifecycle, options, suspicion
 from oncue.policy.lifecycle import Ended
@@ -78,7 +78,7 @@ def poison_for_ever(patch: Patch) -> None:
     caught_by="cohorts are small",
 )
 def suspects_together(patch: Patch) -> None:
-    patch.replace(worker, "COHORT", 1000)
+    patch.replace(claimer, "COHORT", 1000)
 
 
 @bug(
@@ -90,7 +90,7 @@ def suspects_together(patch: Patch) -> None:
 )
 def alone_in_company(patch: Patch) -> None:
     patch.replace(RecordedStarts, "_ready", lambda self: list(self))
-    patch.replace(Hands, "closed", False)
+    patch.replace(InFlight, "closed", False)
 
 
 @bug(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from oncue.engine.holdings import Holdings
-from oncue.engine.worker import Settler
+from oncue.engine.reconciler import Reconciler
+from oncue.engine.settler import Settler
 from oncue.errors import StoreUnavailable
 from oncue.model import Batch, Receipt
 from oncue.policy.lifecycle import Ended
@@ -72,8 +72,8 @@ def outcome_dropped(patch: Patch) -> None:
             locked: list[Ended] = await settle(self, batch, now, **options)
             return locked
         except StoreUnavailable:
-            del self._hands.ended[: len(batch)]
-            self._hands.put_down([ended.claim for ended in batch])
+            del self._in_flight.ended[: len(batch)]
+            self._in_flight.remove([ended.claim for ended in batch])
             raise
 
     settle = patch.replace(Settler, "_settle", forgetful)
@@ -88,7 +88,7 @@ def outcome_dropped(patch: Patch) -> None:
 def locked_outcome_dropped(patch: Patch) -> None:
     async def forgetful(self: Settler, batch: list[Ended], now: datetime, **options: bool) -> list[Ended]:
         locked: list[Ended] = await settle(self, batch, now, **options)
-        self._hands.put_down([ended.claim for ended in locked])
+        self._in_flight.remove([ended.claim for ended in locked])
         return []
 
     settle = patch.replace(Settler, "_settle", forgetful)
@@ -102,10 +102,10 @@ def locked_outcome_dropped(patch: Patch) -> None:
     caught_by="once faults stop, everything ends in time",
 )
 def claim_lost(patch: Patch) -> None:
-    async def trusting(self: Holdings, rows: Any, now: datetime) -> None:
+    async def trusting(self: Reconciler, rows: Any, now: datetime) -> None:
         return None
 
-    patch.replace(Holdings, "_give_back_strays", trusting)
+    patch.replace(Reconciler, "_give_back_strays", trusting)
 
 
 @bug(
@@ -133,7 +133,7 @@ def sent_again_as_another(patch: Patch) -> None:
     caught_by="an answer tells the truth",
 )
 def duplicate_written_late(patch: Patch) -> None:
-    patch.replace(values, "words_left", lambda *_: None)
+    patch.replace(values, "unrecorded_duplicates", lambda *_: None)
 
 
 @bug(

@@ -339,8 +339,8 @@ def pauses(seed: int) -> list[Violation]:
     for _ in range(20):
         _submit(world, dice.uniform(0, 8), [[Act(seconds=dice.choice((0.1, 1.0)))] * 2])
     for number in range(3):
-        world.after(2.0 + 2 * number, lambda: world.errand(world.colleague.pause("default")))
-        world.after(3.0 + 2 * number, lambda: world.errand(world.colleague.resume("default")))
+        world.after(2.0 + 2 * number, lambda: world.errand(world.colleague.queues.pause("default")))
+        world.after(3.0 + 2 * number, lambda: world.errand(world.colleague.queues.resume("default")))
     return _recovered(world, 10.0)
 
 
@@ -351,9 +351,9 @@ def limited_pauses(seed: int) -> list[Violation]:
     world.limit(3)
     for _ in range(20):
         _submit(world, dice.uniform(0, 6), [[Act(seconds=0.3)] * 2])
-    world.after(3.0, lambda: world.errand(world.colleague.pause("default")))
+    world.after(3.0, lambda: world.errand(world.colleague.queues.pause("default")))
     world.after(4.0, lambda: world.limit(4))
-    world.after(7.0, lambda: world.errand(world.colleague.resume("default")))
+    world.after(7.0, lambda: world.errand(world.colleague.queues.resume("default")))
     return _recovered(world, 8.0)
 
 
@@ -430,12 +430,12 @@ def _closed(world: World, violations: list[Violation]) -> list[Violation]:
 def _cancel_one(world: World, dice: Random) -> None:
     unfinished = [job for job in world.jobs() if not job.finished]
     if unfinished:
-        world.errand(world.colleague.cancel(dice.choice(unfinished).id))
+        world.errand(world.colleague.jobs.cancel(dice.choice(unfinished).id))
 
 
 def _cancel_or_retry_one(world: World, dice: Random) -> None:
     job = dice.choice(world.jobs())
     if not job.finished:
-        world.errand(world.colleague.cancel(job.id))
+        world.errand(world.colleague.jobs.cancel(job.id))
     elif job.state == "cancelled":
-        world.errand(world.colleague.retry(job.id))
+        world.errand(world.colleague.jobs.retry(job.id))

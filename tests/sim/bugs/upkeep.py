@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from oncue.clock import DatabaseClock
-from oncue.engine.holdings import Holdings
+from oncue.engine.claimer import Claimer, Throughput
+from oncue.engine.reconciler import Reconciler
 from oncue.engine.rescue import Rescue
-from oncue.engine.worker import Claimer, Flow
 from oncue.errors import StoreError
 from oncue.policy.lifecycle import lost
 from oncue.sim import driver
@@ -126,11 +126,11 @@ def rescued_late(patch: Patch) -> None:
     caught_by="a claim is begun in time",
 )
 def hoarded(patch: Patch) -> None:
-    def patient(self: Holdings, *rest: Any, patience: float, **kept: Any) -> None:
+    def patient(self: Reconciler, *rest: Any, patience: float, **kept: Any) -> None:
         make(self, *rest, patience=HOUR, **kept)
 
-    make = patch.replace(Holdings, "__init__", patient)
-    patch.replace(Flow, "target", lambda self, ended, now, seats=0: 50)
+    make = patch.replace(Reconciler, "__init__", patient)
+    patch.replace(Throughput, "target", lambda self, ended, now, seats=0: 50)
 
 
 @bug(

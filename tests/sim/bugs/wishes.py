@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncue.engine.line import Line
+from oncue.engine.waiting_claims import WaitingClaims
 from oncue.model import Claim
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
@@ -27,10 +27,10 @@ def forgotten_cancel(patch: Patch) -> None:
     caught_by="what is to be cancelled does not begin",
 )
 def cancel_beside_the_line(patch: Patch) -> None:
-    def nobody(self: Line, job_id: int, claim_no: int) -> list[Claim]:
+    def nobody(self: WaitingClaims, job_id: int, claim_no: int) -> list[Claim]:
         return []
 
-    patch.replace(Line, "remove", nobody)
+    patch.replace(WaitingClaims, "remove", nobody)
 
 
 @bug(

@@ -148,8 +148,8 @@ async def request(subreddit_id: int, priority: int = USER_REQUESTED, by: str = "
 async def hurry(job_id: int, priority: int) -> None:
     """Make a crawl that is asked for already at least as urgent as this."""
     with suppress(Conflict, JobNotFound):  # it has ended meanwhile: a moment ago is recent enough
-        if (await app.job(job_id)).priority < priority:
-            await app.prioritize(job_id, priority)
+        if (await app.jobs.get(job_id)).priority < priority:
+            await app.jobs.prioritize(job_id, priority)
 
 
 async def add_community(name: str) -> int:

@@ -71,7 +71,7 @@ async def _witnessed(console: Console, app: Oncue, path: Path, url: str, duratio
         with screen.shown(console) as show:
             await story.run(show)
         exit_codes = crew.stop()
-        found = replace(facts.account(story.acknowledged), slots=await app.audit(SCHEDULE))
+        found = replace(facts.account(story.acknowledged), slots=await app.schedules.audit(SCHEDULE))
         console.print(screen.account(found, exit_codes, min(screen.WIDTH, console.width)))
         return found
     finally:

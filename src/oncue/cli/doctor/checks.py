@@ -21,7 +21,7 @@ from oncue.store import PostgresStore, SqliteStore, sqlite_identity
 from oncue.store.connections import IDLE_SECONDS, LOCK_SECONDS, POOLER_ADVICE
 from oncue.store.contract import LEADER
 from oncue.store.statements import migrations
-from oncue.tokens import is_valid
+from oncue.verbs.tokens import is_valid
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
 

@@ -2,8 +2,9 @@
 
     facts of a job, a slot or a schedule --explain--> remarks, each with a code and perhaps a suggestion
 
-The facts are gathered by `oncue/gathering.py`. Nothing here asks a database or a clock, so that the same facts always
-give the same answer, and a test can write down any of them. What is in the way comes first, what has been comes last.
+The facts are gathered by `oncue/verbs/explaining.py`. Nothing here asks a database or a clock, so that the same facts
+always give the same answer, and a test can write down any of them. What is in the way comes first, what has been comes
+last.
 
     remarks    what an answer is made of
     cluster    who is alive, who leads, and who could run a job

@@ -285,7 +285,8 @@ def _succeeded(facts: JobFacts) -> list[Remark]:
 
 def _failed(facts: JobFacts) -> list[Remark]:
     job = facts.job
-    settled = Remark("settled", f"It failed{_ending(facts)}{error_line(job.error)}")
+    error = "." if job.reason == "poison" else error_line(job.error)  # of poison the next remark tells
+    settled = Remark("settled", f"It failed{_ending(facts)}{error}")
     return [settled, Remark(*_why_not_retried(job), _again(facts, "start it over"))]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from oncue.policy.durations import describe
+from oncue.policy.error_summary import error_summary
 
 LONGEST_ERROR = 200
 
@@ -58,9 +59,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def error_line(error: str | None) -> str:
-    """`: ` and the last line of an error, which says what it was; nothing without one."""
-    lines = (error or "").strip().splitlines()
-    if not lines:
+    """`: ` and the line that says what an error was; nothing without one."""
+    line = error_summary(error)
+    if not line:
         return ""
-    line = lines[-1].strip()
     return f": {line}" if len(line) <= LONGEST_ERROR else f": {line[: LONGEST_ERROR - 1]}…"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Query
 from starlette.requests import Request
 
+from oncue import records
 from oncue.control import AuditEntry
-from oncue.server import records
 from oncue.server.api import pages
 from oncue.server.api.documents import looking
 from oncue.server.api.models.control import AuditPage
@@ -33,7 +33,7 @@ def add(routes: Routes, app: Oncue) -> None:
 
         async def read(last: AuditEntry | None, most: int) -> list[AuditEntry]:
             reached = before if last is None else last.id
-            return await app.audit_log(actor=actor, subject=subject, before=reached, limit=most)
+            return await app.audit_log.list(actor=actor, subject=subject, before=reached, limit=most)
 
         return await pages.in_parts(
             request, "entries", read, limit, records.audit_entry_record, before=lambda entry: entry.id

@@ -144,7 +144,7 @@ class Gate:
 
     async def _authenticated(self, credential: str, needs: str) -> Identity:
         kind, _, secret = credential.partition(" ")
-        token = await self._app.authenticate(secret.strip()) if kind.lower() == "bearer" else None
+        token = await self._app.tokens.authenticate(secret.strip()) if kind.lower() == "bearer" else None
         if token is None:
             raise _unauthorized("The token is unknown, expired or revoked.", needs, error="invalid_token")
         return Identity(f"token:{token.name[:100]}#{token.id}", token.scopes)

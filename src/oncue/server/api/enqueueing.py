@@ -11,7 +11,6 @@ from starlette.requests import Request
 from oncue.enqueueing import FURTHEST
 from oncue.errors import InvalidJob, UnknownTask
 from oncue.model import Receipt
-from oncue.operations import MOST_AT_ONCE
 from oncue.server.api import moments
 from oncue.server.api.documents import changing
 from oncue.server.api.idempotency import Keeping, kept_of
@@ -21,6 +20,7 @@ from oncue.server.api.models.jobs import Enqueue, EnqueueMany, ReceiptRecord, Re
 from oncue.server.api.problems import UNKNOWN_TASK, Answer, FieldError, Problem
 from oncue.server.api.routing import LONG_SECONDS, Routes
 from oncue.task import Call
+from oncue.verbs.jobs import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from oncue.app import Oncue

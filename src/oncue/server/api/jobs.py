@@ -9,11 +9,11 @@ from uuid import UUID
 from fastapi import Query
 from starlette.requests import Request
 
+from oncue import records
 from oncue.errors import JobNotFound
 from oncue.model import Job, State
-from oncue.operations import Handled
 from oncue.policy.statuses import state_named
-from oncue.server import details, records
+from oncue.server import details
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import IN_PARTS
@@ -35,6 +35,7 @@ from oncue.server.api.pages import Before, Limit, Offset
 from oncue.server.api.problems import Answer, invalid
 from oncue.server.api.references import JobRef, job_ref
 from oncue.server.api.routing import LONG_SECONDS, Routes
+from oncue.verbs.jobs import Handled
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -70,7 +71,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
     @routes.get(f"{PREFIX}/stats", **looking(TAG, "How many jobs there are", Stats))
     async def job_stats() -> Answer:
         """By what the jobs are doing. Where many wait they are not counted anew: then it is as of `counted_at`."""
-        return Answer(records.stats_record(await app.stats()))
+        return Answer(records.stats_record(await app.jobs.stats()))
 
     @routes.get(PREFIX, **looking(TAG, "List jobs", JobPage))
     async def list_jobs(
@@ -85,7 +86,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         whole: Whole = False,
     ) -> Answer:
         """Newest first. Go on with `next`, which stays fast however far you go. A page ends early at 8 MB."""
-        found = await app.jobs(
+        found = await app.jobs.list(
             _states(status), queue=queue, task=task, key=key, before=before, limit=limit + 1, offset=offset, whole=False
         )
         if whole:
@@ -103,35 +104,35 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
     async def set_job_status(id: JobRef, body: StatusChange, by: Caller) -> Answer:
         """A waiting job becomes succeeded or failed; a running one queued, succeeded or failed, and its attempt is
         fenced; a finished one queued. Only a worker makes a job running: that is refused."""
-        return Answer(records.job_record(await app.set_status(job_ref(id), body.status, by=by)))
+        return Answer(records.job_record(await app.jobs.set_status(job_ref(id), body.status, by=by)))
 
     @routes.put(
         f"{PREFIX}/{{id}}/priority", needs="operate", **changing(TAG, "Set a job's priority", JobRecord, 404, 409)
     )
     async def set_job_priority(id: JobRef, body: PriorityChange, by: Caller) -> Answer:
-        job = await app.job(job_ref(id))
-        await app.prioritize(job.id, body.priority, by=by)
-        return Answer(records.job_record(await app.job(job.id)))
+        job = await app.jobs.get(job_ref(id))
+        await app.jobs.prioritize(job.id, body.priority, by=by)
+        return Answer(records.job_record(await app.jobs.get(job.id)))
 
     @routes.post(
         f"{PREFIX}/{{id}}/boost", needs="operate", **changing(TAG, "Raise a job's priority", JobRecord, 404, 409)
     )
     async def boost_job(id: JobRef, by: Caller, body: Boost | None = None) -> Answer:
         """Adds to the priority; it stays between 0 and 100."""
-        job = await app.job(job_ref(id))
-        await app.boost(job.id, (body or Boost()).boost, by=by)
-        return Answer(records.job_record(await app.job(job.id)))
+        job = await app.jobs.get(job_ref(id))
+        await app.jobs.boost(job.id, (body or Boost()).boost, by=by)
+        return Answer(records.job_record(await app.jobs.get(job.id)))
 
     @routes.post(f"{PREFIX}/{{id}}/retry", needs="operate", **changing(TAG, "Retry a job", JobRecord, 404, 409))
     async def retry_job(id: JobRef, by: Caller) -> Answer:
         """A finished job starts over with its whole budget of retries. The run of an at-most-once slot stays as it is:
         the answer is a new job, with `retry_of`."""
-        return Answer(records.job_record(await app.retry(job_ref(id), by=by)))
+        return Answer(records.job_record(await app.jobs.retry(job_ref(id), by=by)))
 
     @routes.post(f"{PREFIX}/{{id}}/cancel", needs="operate", **changing(TAG, "Cancel a job", JobRecord, 404, 409))
     async def cancel_job(id: JobRef, by: Caller) -> Answer:
         """A job that waits is cancelled; one that runs is asked to stop, and has `cancel_requested_at` from then on."""
-        return Answer(records.job_record(await app.cancel(job_ref(id), by=by)))
+        return Answer(records.job_record(await app.jobs.cancel(job_ref(id), by=by)))
 
 
 def _add_bulk(routes: Routes, app: Oncue) -> None:
@@ -141,7 +142,7 @@ def _add_bulk(routes: Routes, app: Oncue) -> None:
     )  # fmt: skip
     async def bulk_set_status(body: BulkStatus, by: Caller) -> Answer:
         """Each job for itself; the answer tells what happened to each."""
-        return _handled(await app.set_status_many(_distinct(body.job_ids), body.status, by=by))
+        return _handled(await app.jobs.set_status_many(_distinct(body.job_ids), body.status, by=by))
 
     @routes.post(
         f"{PREFIX}/bulk/retry",
@@ -152,7 +153,7 @@ def _add_bulk(routes: Routes, app: Oncue) -> None:
     )
     async def bulk_retry(body: BulkRetry, by: Caller) -> Answer:
         """Each job for itself; the answer tells what happened to each."""
-        return _handled(await app.retry_many(_distinct(body.job_ids), by=by))
+        return _handled(await app.jobs.retry_many(_distinct(body.job_ids), by=by))
 
 
 async def _whole(app: Oncue, found: list[Job], limit: int) -> tuple[list[Job], int]:
@@ -169,7 +170,7 @@ async def _whole(app: Oncue, found: list[Job], limit: int) -> tuple[list[Job], i
 
 async def _fetched(app: Oncue, job: Job) -> Job:
     try:
-        return await app.job(job.id)
+        return await app.jobs.get(job.id)
     except JobNotFound:  # it was pruned a moment ago
         return job
 

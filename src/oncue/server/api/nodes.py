@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncue.server import records
+from oncue import records
 from oncue.server.api.documents import looking
 from oncue.server.api.models.control import LeaderRecord, Nodes
 from oncue.server.api.problems import Answer
@@ -24,7 +24,7 @@ def add(routes: Routes, app: Oncue) -> None:
         """The worker processes that are alive, or whose lease is over and that nobody has buried yet."""
         connected = await app.connected()
         leases = [lease for name in (LEADER, EXCLUSIVE) if (lease := await connected.store.lease(name)) is not None]
-        nodes, now = await app.nodes(), connected.now()
+        nodes, now = await app.nodes.list(), connected.now()
         return Answer({"nodes": [records.node_record(node, now, leases) for node in nodes]})
 
     @routes.get("/api/admin/leader", **looking(TAG, "Who leads", LeaderRecord))

@@ -10,9 +10,9 @@ from urllib.parse import quote, urlencode
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue.operations import LARGEST_OFFSET
 from oncue.server.api.models.base import LARGEST_ID
 from oncue.server.api.problems import Answer, rendered
+from oncue.verbs.jobs import LARGEST_OFFSET
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Path
 
+from oncue import records
 from oncue.checks import checked_queue
 from oncue.errors import InvalidJob
-from oncue.server import records
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
 from oncue.server.api.identity import Caller
@@ -30,7 +30,7 @@ def add(routes: Routes, app: Oncue) -> None:
     @routes.get(PREFIX, **looking(TAG, "List the queues", Queues))
     async def list_queues() -> Answer:
         """Every queue that has had a job, or that something was set for."""
-        found = await app.queues(peek=True)
+        found = await app.queues.list(peek=True)
         return await made(lambda: {"queues": [records.queue_record(queue) for queue in found]})
 
     @routes.get(f"{PREFIX}/{{name:path}}", **looking(TAG, "Show a queue", QueueRecord, 404))
@@ -43,7 +43,7 @@ def add(routes: Routes, app: Oncue) -> None:
     )  # fmt: skip
     async def pause_queue(name: Name, by: Caller) -> Answer:
         """No more of its jobs start, on any node. Those that run go on. A queue may be paused before its first job."""
-        await app.pause(_checked(name), by=by)
+        await app.queues.pause(_checked(name), by=by)
         return await _shown(app, name)
 
     @routes.post(
@@ -51,7 +51,7 @@ def add(routes: Routes, app: Oncue) -> None:
         **changing(TAG, "Resume a queue", QueueRecord, 404),
     )  # fmt: skip
     async def resume_queue(name: Name, by: Caller) -> Answer:
-        await app.resume(_checked(name), by=by)
+        await app.queues.resume(_checked(name), by=by)
         return await _shown(app, name)
 
     @routes.put(f"{PREFIX}/{{name:path}}/limits", needs="operate", **changing(TAG, "Limit a queue", QueueRecord, 404))
@@ -59,7 +59,7 @@ def add(routes: Routes, app: Oncue) -> None:
         """How many of its jobs may run at once. A field that is absent stays; null lifts the limit."""
         given = body.model_fields_set
         try:
-            await app.limit(
+            await app.queues.limit(
                 _checked(name),
                 globally=body.globally if "globally" in given else UNSET,
                 per_node=body.per_node if "per_node" in given else UNSET,
@@ -81,7 +81,7 @@ def _checked(name: str) -> str:
 
 
 async def _shown(app: Oncue, name: str) -> Answer:
-    for queue in await app.queues(peek=True):
+    for queue in await app.queues.list(peek=True):
         if queue.name == name:
             return Answer(records.queue_record(queue))
     raise Problem(NOT_FOUND, f"There is no queue {name!r:.200} yet: a queue begins with its first job.")

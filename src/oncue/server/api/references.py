@@ -35,7 +35,7 @@ async def schedule_named(app: Oncue, text: str, *, deleted: bool = False) -> Sch
     store = (await app.connected()).store
     found = await (store.schedule_by_id(int(text)) if _is_number(text) else store.schedule(text))
     if found is None or (found.deleted_at is not None and not deleted):
-        raise app.no_schedule(text)
+        raise app.schedules.no_schedule(text)
     return found
 
 

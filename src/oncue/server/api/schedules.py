@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
+from oncue import records
 from oncue.checks import DEFAULT_GRACE
 from oncue.model import Schedule
 from oncue.policy.triggers import Rule
-from oncue.server import records
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
@@ -40,7 +40,7 @@ LARGEST_OFFSET = 10_000
 async def _left_out(app: Oncue, after: str, count: int) -> str:
     """The name of the last of so many schedules. They are read in parts: in between, the event loop serves others."""
     while count > 0:
-        part = await app.schedules(after=after, limit=min(count, 4 * pages.RECORDS_A_TURN))
+        part = await app.schedules.list(after=after, limit=min(count, 4 * pages.RECORDS_A_TURN))
         count -= len(part) or count
         after = part[-1].name if part else after
     return after
@@ -63,7 +63,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         first = await _left_out(app, after, offset)
 
         async def read(last: Schedule | None, most: int) -> list[Schedule]:
-            return await app.schedules(after=first if last is None else last.name, limit=most)
+            return await app.schedules.list(after=first if last is None else last.name, limit=most)
 
         return await pages.in_parts(
             request, "scheduled_jobs", read, limit, records.schedule_record, after=lambda schedule: schedule.name
@@ -82,7 +82,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         if task is None:
             raise invalid("task", "expected, and not there")
         with naming():
-            made = await app.create_schedule(
+            made = await app.schedules.create(
                 body.name,
                 Rule(body.cron_expression, body.tz or "UTC", body.dst or "debian"),
                 task,
@@ -112,9 +112,9 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
             terms["new_name"] = body.name
         with naming():
             if terms:
-                schedule = await app.change_schedule(schedule.name, **terms, enabled=body.enabled, changed_by=by)
+                schedule = await app.schedules.change(schedule.name, **terms, enabled=body.enabled, changed_by=by)
             elif body.enabled is not None:  # of a schedule that code declares this much may be changed
-                schedule = await app.toggle_schedule(schedule.name, body.enabled, changed_by=by)
+                schedule = await app.schedules.toggle(schedule.name, body.enabled, changed_by=by)
         return Answer(records.schedule_record(schedule))
 
     @routes.delete(
@@ -124,7 +124,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         """Its slots stay in the ledger, so that no later schedule of its name runs them again; jobs that it has made
         stay too. The answer is the schedule as it was."""
         schedule = await schedule_named(app, id)
-        await app.delete_schedule(schedule.name, changed_by=by)
+        await app.schedules.delete(schedule.name, changed_by=by)
         return Answer(records.schedule_record(schedule))
 
     @routes.post(
@@ -134,7 +134,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
     async def toggle_schedule(id: ScheduleRef, body: Toggle, by: Caller) -> Answer:
         """What comes due while it is disabled is not made up for."""
         schedule = await schedule_named(app, id)
-        return Answer(records.schedule_record(await app.toggle_schedule(schedule.name, body.enabled, changed_by=by)))
+        return Answer(records.schedule_record(await app.schedules.toggle(schedule.name, body.enabled, changed_by=by)))
 
 
 def _task(body: Terms) -> str | None:

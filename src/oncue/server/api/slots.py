@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
+from oncue import records
 from oncue.checks import EARLIEST
 from oncue.model import Schedule
 from oncue.policy.triggers import TICK, trigger_of
-from oncue.scheduling.looking import AUDITED
-from oncue.server import records
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
@@ -34,6 +33,7 @@ from oncue.server.api.problems import Answer, invalid, made
 from oncue.server.api.references import ScheduleRef, schedule_named
 from oncue.server.api.routing import LONG_SECONDS, Routes
 from oncue.server.api.schedules import PREFIX, TAG
+from oncue.verbs.schedules.reading import AUDITED
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -62,14 +62,14 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         """The slots to come, whether the schedule is enabled or not, with what a change of the clocks does to them."""
         schedule = await schedule_named(app, id)
         with naming():
-            fires = await app.preview(schedule.name, count, await _moment(app, start, "from"))
+            fires = await app.schedules.preview(schedule.name, count, await _moment(app, start, "from"))
         return Answer({"schedule": schedule.name, "fires": [records.fire_record(fire, schedule.tz) for fire in fires]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/revisions", **looking(TAG, "Show what a schedule has been", Revisions, 404))
     async def list_revisions(id: ScheduleRef) -> Answer:
         """Everything that it has been, oldest first; of a deleted one too."""
         schedule = await schedule_named(app, id, deleted=True)
-        found = await app.revisions(schedule.name)
+        found = await app.schedules.revisions(schedule.name)
         return await made(lambda: {"revisions": [records.revision_record(revision) for revision in found]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))
@@ -79,13 +79,13 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         """The ledger's rows, oldest first: the last ones, or those of a span of time."""
         schedule = await schedule_named(app, id, deleted=True)
         if start is None and end is None and after is None:
-            latest = await app.latest_slots(schedule.name, limit)
+            latest = await app.schedules.latest_slots(schedule.name, limit)
             return await pages.answer(request, "slots", latest, limit, records.slot_record)
         now = (await app.connected()).now()
         first, last = moment(start or "-24h", "from", now), moment(end or "now", "to", now)
         seen = EARLIEST if after is None else moment(after, "after", now)
         with naming():
-            found = await app.slots(schedule.name, max(first, seen + TICK), last, limit + 2)
+            found = await app.schedules.slots(schedule.name, max(first, seen + TICK), last, limit + 2)
         # A run of slots that began on the page before may reach into this one: it was shown there.
         rows = [row for row in found if row.scheduled_for > seen]
         return await pages.answer(
@@ -106,7 +106,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         first = last - AUDITED if start is None else moment(start, "from", now)
         _refuse_many(schedule, first, min(last, now))
         with naming():
-            evidence = await app.evidence(schedule.name, first, last)
+            evidence = await app.schedules.evidence(schedule.name, first, last)
 
         def document() -> Any:
             found = evidence()
@@ -126,7 +126,11 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
         schedule = await schedule_named(app, id)
         at = await _moment(app, None if body is None else body.at, "at")
         with naming():
-            slot = await (app.run_now(schedule.name, by=by) if at is None else app.trigger(schedule.name, at, by=by))
+            slot = await (
+                app.schedules.run_now(schedule.name, by=by)
+                if at is None
+                else app.schedules.trigger(schedule.name, at, by=by)
+            )
         place = f"{request.scope.get('root_path', '')}/api/admin/jobs/{slot.job_id}"
         return Answer({"schedule": schedule.name, **records.slot_record(slot)}, 201, headers={"Location": place})
 
@@ -144,11 +148,11 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
         }  # fmt: skip
         with naming():
             if body.dry_run:
-                absent = await app.absent(schedule.name, first, last)
+                absent = await app.schedules.undecided(schedule.name, first, last)
                 present = trigger_of(schedule).count(first - TICK, last) - len(absent)
                 would = {"made": 0, "present": present, "jobs": [], "would_make": len(absent)}
                 return await made(lambda: {**said, **would, "slots": [records.instant(slot) for slot in absent]})
-            done = await app.backfill(schedule.name, first, last, by=by)
+            done = await app.schedules.backfill(schedule.name, first, last, by=by)
         written = {"made": len(done.jobs), "present": done.present, "skipped": done.skipped, "jobs": list(done.jobs)}
         return Answer({**said, **written})
 

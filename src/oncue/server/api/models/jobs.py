@@ -8,7 +8,6 @@ from uuid import UUID
 from pydantic import ConfigDict, FailFast, Field, PlainValidator, StrictInt, StrictStr, WithJsonSchema
 
 from oncue.checks import LONGEST_KEY, LONGEST_NAME, MOST_RETRIES
-from oncue.operations import MOST_AT_ONCE
 from oncue.server.api.models.base import (
     LARGEST_ID,
     WHOLE,
@@ -22,6 +21,7 @@ from oncue.server.api.models.base import (
     Status,
     WantedStatus,
 )
+from oncue.verbs.jobs import MOST_AT_ONCE
 
 JOB_EXAMPLE: dict[str, Any] = {
     "id": 42,

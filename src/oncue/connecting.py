@@ -1,0 +1,190 @@
+"""How an application reaches its database: a store per event loop, and a way in for plain code.
+
+The test kit is the other `Connector`: one store in memory, and nothing to wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from oncue.clock import Clock, DatabaseClock
+from oncue.errors import StoreUnavailable
+from oncue.model import Declaration
+from oncue.policy.schedules import declaration_of
+from oncue.portal import Portal
+from oncue.store.contract import Store
+
+T = TypeVar("T")
+
+CLOCK_REFRESH_SECONDS = 30.0
+LARGEST_BLOCK = 512
+TRUSTED_SECONDS = 30.0
+
+
+class Connected(Protocol):
+    """What a verb needs: a store that is open, the database's time, and numbers for new jobs."""
+
+    store: Store
+
+    def now(self) -> datetime: ...
+
+    async def ids(self, count: int) -> list[int]: ...
+
+
+class Connection:
+    """A store that is open, and the database's time."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self._spare_ids: list[int] = []
+        self._block = 1
+        self._declarations: dict[str, tuple[float, Declaration | None]] = {}
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def spare_ids(self, count: int) -> list[int] | None:
+        """Numbers for new jobs, if there are enough in hand."""
+        if len(self._spare_ids) < count:
+            return None
+        taken = self._spare_ids[:count]
+        del self._spare_ids[:count]
+        return taken
+
+    def forget_ids(self) -> None:
+        """The numbers in hand are no good."""
+        self._spare_ids.clear()
+
+    async def declaration(self, name: str) -> Declaration | None:
+        """What is stored of the schedule that code declares under this name; what was read lately is believed."""
+        now = self.clock.monotonic()
+        read_at, found = self._declarations.get(name, (float("-inf"), None))
+        if now - read_at > TRUSTED_SECONDS:
+            found = declaration_of(await self.store.schedule(name))
+            self._declarations[name] = now, found
+        return found
+
+    async def ids(self, count: int) -> list[int]:
+        """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""
+        while (taken := self.spare_ids(count)) is None:
+            missing = count - len(self._spare_ids)
+            self._spare_ids += await self.store.reserve(max(missing, self._block))
+            self._block = min(self._block * 2, LARGEST_BLOCK)
+        return taken
+
+
+class Connector(Protocol):
+    works: bool
+    """Whether a worker of this application runs jobs; in a test it is the test that says when."""
+
+    async def connected(self) -> Connection:
+        """The store for the running event loop, opened on first use."""
+        ...
+
+    def wait(self, awaitable: Awaitable[T]) -> T:
+        """Run an asynchronous verb from plain code."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the store of the running event loop."""
+
+    def close(self) -> None:
+        """Close what plain code has opened."""
+
+
+class _Live(Connection):
+    def __init__(self, store: Store, clock: DatabaseClock) -> None:
+        super().__init__(store, clock)
+        self._clock = clock
+        self._learned = float("-inf")
+        self.life: AsyncGenerator[None, None] | None = None
+
+    async def fresh(self) -> None:
+        """Learn the database's time again, now and then. While it is away, what was learned must do."""
+        if self._clock.monotonic() - self._learned > CLOCK_REFRESH_SECONDS:
+            sent = self._clock.sent()
+            try:
+                self._clock.learn(await self.store.time(), sent)
+            except StoreUnavailable:
+                if self._learned == float("-inf"):
+                    raise
+            else:
+                self._learned = self._clock.monotonic()
+
+
+class DatabaseConnector:
+    """The way of production. A forked child begins anew: its parent's sockets and threads are not its own."""
+
+    works = True
+
+    def __init__(self, make_store: Callable[[], Store]) -> None:
+        self._make_store = make_store
+        self._portal = Portal()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._connections: dict[asyncio.AbstractEventLoop, _Live] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    def wait(self, awaitable: Awaitable[T]) -> T:
+        return self._portal.wait(awaitable)
+
+    async def connected(self) -> Connection:
+        if self._pid != os.getpid():
+            self._begin()
+        loop = asyncio.get_running_loop()
+        connection = self._connections.get(loop) or await self._opened(loop)
+        await connection.fresh()
+        return connection
+
+    async def _opened(self, loop: asyncio.AbstractEventLoop) -> _Live:
+        async with self._opening.setdefault(loop, asyncio.Lock()):
+            connection = self._connections.get(loop)
+            if connection is None:
+                self._forget_closed_loops()
+                store = await self._new_store()
+                connection = self._connections[loop] = _Live(store, DatabaseClock())
+                connection.life = self._lasting(loop, store)
+                await anext(connection.life)
+            return connection
+
+    async def _new_store(self) -> Store:
+        store = self._make_store()
+        try:
+            await store.open()
+        except BaseException:
+            await store.close()  # it may have connected before it was refused
+            raise
+        return store
+
+    async def _lasting(self, loop: asyncio.AbstractEventLoop, store: Store) -> AsyncGenerator[None, None]:
+        """A loop that ends in good order, as `asyncio.run` ends it, closes its open generators first: this one too.
+
+        Whoever calls `asyncio.run` again and again would otherwise leave threads or sockets behind each time.
+        """
+        try:
+            yield
+        finally:
+            self._connections.pop(loop, None)
+            self._opening.pop(loop, None)
+            await store.close()
+
+    def _forget_closed_loops(self) -> None:
+        for loop in [loop for loop in self._connections if loop.is_closed()]:
+            del self._connections[loop]
+            self._opening.pop(loop, None)
+
+    async def aclose(self) -> None:
+        connection = self._connections.get(asyncio.get_running_loop())
+        if connection is not None and connection.life is not None:
+            await connection.life.aclose()
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            self._portal.close(self.aclose)

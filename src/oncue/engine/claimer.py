@@ -1,0 +1,207 @@
+"""Claims jobs for the free seats, in batches, while the last batch runs and is settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from oncue.clock import Clock
+from oncue.engine.execution import Execution
+from oncue.engine.in_flight import InFlight
+from oncue.engine.service import Signal
+from oncue.model import Claim, Released
+from oncue.policy import prefetch
+from oncue.policy.lifecycle import Ended
+from oncue.policy.suspicion import COHORT, IN_COHORT, OthersTurn, alone_before
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+PROMOTE_LIMIT = 1000
+CLAIM_LIMIT = 1000
+SEATED_WITHIN = timedelta(seconds=2.0)
+"""How long it takes until a node that had given up its seats of limited queues has some again."""
+
+
+class Throughput:
+    """How fast jobs have been ending, and so how many of them to hold ready: a burst of long ones needs none.
+
+    With few seats the rate jumps: then the window is wide, and a queue that ends no more jobs in it than it has seats
+    has long jobs.
+    """
+
+    def __init__(self, most: int, window: float = prefetch.AHEAD_SECONDS / 5) -> None:
+        self._most = most
+        self._window = window
+        self._measured_at: datetime | None = None
+        self._measured_ends = 0
+        self._target = 0
+
+    def target(self, ended: int, now: datetime, seats: int = 0) -> int:
+        elapsed = 0.0 if self._measured_at is None else (now - self._measured_at).total_seconds()
+        if self._measured_at is None or not 0 <= elapsed < self._window:
+            if elapsed > 0:
+                ends = ended - self._measured_ends
+                per_window = ends * self._window / elapsed
+                self._target = prefetch.buffer_target(ends, elapsed, self._most) if per_window > seats else 0
+            self._measured_at, self._measured_ends = now, ended
+        return self._target
+
+
+class Claimer:
+    name = "claimer"
+
+    def __init__(
+        self,
+        store: Store,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        executor: Execution[Any],
+        in_flight: InFlight,
+        clock: Clock,
+        telemetry: Telemetry,
+        alive: Callable[[], bool],
+        allowed: Mapping[str, int],
+        *,
+        poll: float,
+        buffer: int,
+        in_processes: Collection[str] = (),
+        lapses: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.signal = Signal()
+        self._clock = clock
+        self._alive = alive
+        self._lapses = lapses
+        self._allowed = allowed
+        self.asked = 0
+        """How often it has asked for jobs."""
+        self.asking = False
+        self._store = store
+        self._node = node
+        self._queues = list(queues)
+        self._tasks = [task for task in tasks if task not in in_processes]
+        self._process_tasks = [task for task in tasks if task in in_processes]
+        self._executor = executor
+        self._in_flight = in_flight
+        self._telemetry = telemetry
+        self._poll = timedelta(seconds=poll)
+        self._buffer = buffer
+        self._promote_at: datetime | None = None
+        self._throughput = Throughput(buffer)
+        self._throughputs: dict[str, Throughput] = {}
+        self._taken: Counter[str] = Counter()
+        self._turn: OthersTurn | None = None
+        self.more = True
+        """Whether the last claim found all that it asked for: then a free seat is worth another."""
+
+    async def tick(self, now: datetime) -> datetime:
+        next_due = await self._promoted(now)
+        target = self._throughput.target(self._executor.started_total - self._executor.running, now)
+        wanted = min(prefetch.shortage(self._executor.concurrency, self._executor.busy, target), CLAIM_LIMIT)
+        if wanted <= 0 or self._in_flight.closed or not self._alive():
+            self.more = True  # whatever woke us up is still to be looked at
+            return now + self._poll
+        self.more = again = False
+        self._begin_turn(now)
+        for tasks, most in self._kinds(wanted):
+            # The looks before this one may have taken their time, and the runtime of what is claimed counts from here.
+            taken, all_of_it = await self._claim(tasks, min(most, wanted), self._clock.now())
+            wanted, again = wanted - taken, again or all_of_it
+        self._end_turn(now)
+        self.more |= again
+        return now if again else min(now + self._poll, next_due)
+
+    def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
+        """What to claim, and how much of it. One claim takes the most urgent of all that there is.
+
+        Jobs that run in processes of their own may have fewer seats than are wanted. Then these are claimed apart, and
+        first: something is left for the others, and this node holds no job that cannot begin.
+        """
+        if not self._process_tasks:
+            return [(self._tasks, wanted)]
+        room = self._executor.process_room()
+        if room >= wanted:
+            return [([*self._tasks, *self._process_tasks], wanted)]
+        return [(self._process_tasks, room), (self._tasks, wanted)]
+
+    async def _claim(self, tasks: list[str], wanted: int, now: datetime) -> tuple[int, bool]:
+        """Claim what there is room for. How much, and whether that is all that it asked for, in some queue at least."""
+        rooms = {queue: self._room(queue, most, now) for queue, most in self._allowed.items()}
+        queues = [queue for queue in self._queues if rooms.get(queue, 1) > 0] if rooms else self._queues
+        if len(queues) < len(self._queues) or wanted <= 0:
+            self.more = True  # there may be more, once there is room again
+        if not tasks or not queues or wanted <= 0 or self._in_flight.closed:
+            return 0, False
+        claims = await self._claimed(queues, tasks, wanted, rooms, now)
+        taken: Mapping[str, int] = Counter(claim.queue for claim in claims) if rooms else {}
+        self._taken.update(taken)
+        full = len(claims) >= wanted or any(taken[queue] >= rooms.get(queue, wanted) for queue in taken)
+        return len(claims), full
+
+    def _room(self, queue: str, most: int, now: datetime) -> int:
+        """How many jobs to claim from a limited queue: it has a buffer of its own."""
+        in_hand = self._executor.running_in(queue) + self._executor.held_in(queue)
+        throughput = self._throughputs.setdefault(queue, Throughput(self._buffer, prefetch.AHEAD_SECONDS))
+        return (
+            prefetch.shortage(most, in_hand, throughput.target(self._taken[queue] - in_hand, now, most)) if most else 0
+        )
+
+    def look_again(self) -> None:
+        """What is known of the next due job may be out of date."""
+        self._promote_at = None
+
+    async def _promoted(self, now: datetime) -> datetime:
+        """Queue what is due, and remember when the next is; another node may make that earlier, so look anyway."""
+        known = self._promote_at
+        if known is None or not now < known <= now + self._poll:  # no further ahead, unless the clock was set back
+            due = await self._store.promote(now, PROMOTE_LIMIT)
+            self._promote_at = known = now + self._poll if due is None else min(max(due, now), now + self._poll)
+        return known
+
+    async def _claimed(
+        self, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime
+    ) -> list[Claim]:
+        self.asked, self.asking, lapses = self.asked + 1, True, self._lapses()
+        try:
+            few = min(COHORT - self._in_flight.isolated[IN_COHORT], wanted)
+            claims = await self._store.claim(
+                self._node, queues, tasks, wanted, now, few=few, alone=self._alone_before(now), rooms=rooms
+            )
+        finally:
+            self.asking = False
+        if claims:
+            self._in_flight.add(claims)
+            self._telemetry.emit("claim", {"jobs": len(claims)}, node=self._node, claims=claims)
+            self._start(claims, now, lapses)
+        return claims
+
+    def _alone_before(self, now: datetime) -> datetime | None:
+        """A job that must run alone is for a node that is idle, or for any if it has waited, in its turn."""
+        return alone_before(now, idle=not self._executor.busy, turn=self._turn)
+
+    def _begin_turn(self, now: datetime) -> None:
+        if self._in_flight.closed_since is not None:
+            self._turn = OthersTurn.after(self._in_flight.closed_since, now)
+            self._in_flight.closed_since = None
+
+    def _end_turn(self, now: datetime) -> None:
+        """The others' turn is over early if there are none. Those of limited queues may wait for seats first."""
+        turn = self._turn
+        if turn is not None and not self._executor.busy and (not self.more or now >= turn.since + SEATED_WITHIN):
+            self._turn = None
+
+    def _start(self, claims: list[Claim], now: datetime, lapses: int) -> None:
+        """Hand claims to the seats, unless the lease ended while they were on their way.
+
+        It may have ended and a new one have begun: what was claimed under the old one belongs to others by now.
+        """
+        if self._alive() and self._lapses() == lapses:
+            if self._in_flight.closed:
+                self._executor.release_waiting("made_room")
+            self._executor.submit(claims)
+        else:
+            for claim in claims:
+                self._in_flight.end(Ended(claim, Released("lease_lost"), None, now))

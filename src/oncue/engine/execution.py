@@ -1,0 +1,205 @@
+"""The books that every executor keeps: the claims that wait here for a seat, and the attempts that run.
+
+The engine's executor runs handlers, the simulator's follows a script, and the test kit's runs one attempt at a time.
+The other services of a node ask all of them the same questions, which are answered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from oncue.clock import Clock
+from oncue.control import Progress
+from oncue.engine.pending_starts import PendingStarts
+from oncue.engine.service import Signal
+from oncue.engine.waiting_claims import PROCESSES, WaitingClaims
+from oncue.model import Cancelled, Claim, Outcome, Released, Started
+from oncue.policy.lifecycle import Ended
+
+
+class RunningAttempt:
+    """An attempt that runs here, with what was done to it from outside."""
+
+    __slots__ = ("cancel_requested", "claim", "marked", "reported", "started")
+
+    def __init__(self, claim: Claim, started: float) -> None:
+        self.claim = claim
+        self.started = started
+        self.cancel_requested = False
+        self.reported = False
+        """Whether its outcome is known to the settler: it may run on, in a thread that cannot be stopped."""
+        self.marked = False
+        """Whether the database knows that it has begun."""
+
+
+A = TypeVar("A", bound=RunningAttempt)
+
+
+class Execution(Generic[A]):
+    name = "executor"
+
+    def __init__(
+        self,
+        clock: Clock,
+        concurrency: int,
+        ended: Callable[[Ended], None],
+        *,
+        in_processes: Collection[str] = (),
+        processes: int = 1,
+        may_start: Callable[[], bool] = lambda: True,
+        starts: PendingStarts | None = None,
+    ) -> None:
+        self.signal = Signal()
+        self.concurrency = concurrency
+        self.started_total = 0
+        self._clock = clock
+        self._ended = ended
+        self._may_start = may_start
+        self._processes = processes
+        self._claims = WaitingClaims(frozenset(in_processes))
+        self._starts = PendingStarts() if starts is None else starts
+        if in_processes:
+            self._claims.allow(PROCESSES, processes, 0)
+        self._running: dict[tuple[int, int], A] = {}
+
+    # --- what runs, and what waits ------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> int:
+        """Jobs that are running, or wait for a seat or in one."""
+        return len(self._running) + self.waiting
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return self._claims.length + len(self._starts)
+
+    def submit(self, claims: list[Claim]) -> None:
+        self._claims.waiting.extend(claims)
+        self._fill_seats()
+
+    def claims(self) -> list[tuple[int, int]]:
+        """The (job, claim_no) of everything that runs or waits here and was not given up."""
+        running = [place for place, attempt in self._running.items() if not attempt.reported]
+        return running + [(claim.id, claim.claim_no) for claim in (*self._starts, *self._claims)]
+
+    # --- limits -------------------------------------------------------------------------------------------------
+
+    def allow(self, queue: str, most: int | None) -> None:
+        """From now on at most so many attempts of this queue run here at once; None for no limit.
+
+        A larger allowance starts what is held back. A smaller one stops nothing that runs.
+        """
+        self._claims.allow(queue, most, self.running_in(queue))
+        self._fill_seats()
+
+    def running_in(self, queue: str) -> int:
+        """How many attempts of a queue have a seat, those included that were given up and have not ended."""
+        counted = self._claims.running_in(queue)
+        if counted is None:
+            seated = (*(attempt.claim for attempt in self._running.values()), *self._starts)
+            return sum(claim.queue == queue for claim in seated)
+        return counted
+
+    def held_in(self, queue: str) -> int:
+        """How many claims of a queue wait here."""
+        return self._claims.waiting_in(queue)
+
+    def process_room(self) -> int:
+        """How many more jobs of process tasks could start if they were claimed now."""
+        taken = (self._claims.running_in(PROCESSES) or 0) + self._claims.waiting_in(PROCESSES)
+        return max(self._processes - taken, 0)
+
+    # --- what the database is told ------------------------------------------------------------------------------
+
+    def newly_started(self, before: float) -> list[Started]:
+        """Attempts that began before this reading of the monotonic clock and were not marked yet."""
+        fresh = [a for a in self._running.values() if not a.marked and not a.reported and a.started <= before]
+        return [Started(a.claim.id, a.claim.claim_no, self._clock.at(a.started)) for a in fresh]
+
+    def mark(self, started: list[Started]) -> None:
+        """The database knows that these have begun."""
+        for told in started:
+            attempt = self._running.get((told.id, told.claim_no))
+            if attempt is not None:
+                attempt.marked = True
+
+    def progressed(self) -> list[Progress]:
+        """What attempts have said of their progress since it was last `saved`; only the latest counts."""
+        return []
+
+    def saved(self, progress: list[Progress]) -> None:
+        """The database shows this."""
+
+    # --- stopping -----------------------------------------------------------------------------------------------
+
+    def cancel(self, job_id: int, claim_no: int) -> None:
+        """An operator wants this claim to stop: an attempt that can be cut off is, any other is asked to stop.
+
+        What waits for a seat does not begin at all.
+        """
+        attempt = self._running.get((job_id, claim_no))
+        if attempt is not None and not attempt.cancel_requested:
+            attempt.cancel_requested = True
+            if self._can_be_cut(attempt):
+                self._cut(attempt, Cancelled())
+        self._end_waiting(self._removed(job_id, claim_no), Cancelled())
+
+    def fence(self, job_id: int, claim_no: int) -> None:
+        """Another node has this job now: stop the attempt. What is told of it from here on will be rejected."""
+        attempt = self._running.get((job_id, claim_no))
+        if attempt is not None:
+            attempt.cancel_requested = True
+            self._cut(attempt, Released("fenced"))
+        self.withdraw(job_id, claim_no, "fenced")
+
+    def withdraw(self, job_id: int, claim_no: int, cause: str) -> None:
+        """Give a claim back, if it has not started."""
+        self._end_waiting(self._removed(job_id, claim_no), Released(cause))
+
+    def release_waiting(self, cause: str, claimed_before: datetime | None = None) -> None:
+        """Give back what has not started: everything, or what was claimed too long ago."""
+        self._end_waiting([*self._claims.drop(claimed_before), *self._starts.drop(claimed_before)], Released(cause))
+
+    def release_running(self, cause: str) -> None:
+        """Stop everything that has started and give it back; threads are given back and left behind."""
+        for attempt in list(self._running.values()):
+            attempt.cancel_requested = True
+            self._cut(attempt, Released(cause))
+
+    def _removed(self, job_id: int, claim_no: int) -> list[Claim]:
+        return self._claims.remove(job_id, claim_no) or self._starts.remove(job_id, claim_no)
+
+    def _end_waiting(self, claims: list[Claim], outcome: Outcome) -> None:
+        """What waited here will not begin."""
+        for claim in claims:
+            self._ended(Ended(claim, outcome, None, self._clock.now()))
+
+    # --- what an executor does in its own way -------------------------------------------------------------------
+
+    async def tick(self, now: datetime) -> datetime:
+        raise NotImplementedError
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and nothing waits."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Start nothing any more, and stop what can be stopped."""
+        raise NotImplementedError
+
+    def _fill_seats(self) -> None:
+        """Start what waits, as far as there is room for it."""
+        raise NotImplementedError
+
+    def _can_be_cut(self, attempt: A) -> bool:
+        raise NotImplementedError
+
+    def _cut(self, attempt: A, outcome: Outcome) -> None:
+        """Stop an attempt with this outcome."""
+        raise NotImplementedError

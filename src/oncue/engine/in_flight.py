@@ -1,0 +1,58 @@
+"""The claims of this node that are not settled yet, and the outcomes that wait to be written.
+
+A claim is in flight from the reply that brought it until its outcome is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from oncue.engine.service import Signal
+from oncue.model import Claim
+from oncue.policy.lifecycle import Ended
+from oncue.policy.suspicion import ALONE, isolation_of
+
+
+class InFlight:
+    def __init__(self) -> None:
+        self.claims: dict[tuple[int, int], Claim] = {}
+        """By job and claim number: a node may claim a job again before it has settled its last claim of it."""
+        self.refused: set[tuple[int, int]] = set()
+        """Claims whose outcomes the database refuses. They have ended; their maximum runtime ends them there too."""
+        self.ended: list[Ended] = []
+        self.locked: list[Ended] = []
+        """Outcomes that cannot be written yet: another session holds the rows."""
+        self.isolated: Counter[int] = Counter()
+        """How many of the claims run in a cohort or alone, by their isolation."""
+        self.closed_since: datetime | None = None
+        """When the job was claimed that had this node for itself and was settled last: now others have their turn."""
+        self.has_ended = Signal()
+        self.isolation_changed = Signal()
+        self.flushed = Signal()
+
+    def add(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.claims[claim.id, claim.claim_no] = claim
+            if claim.crashes:
+                self.isolated[isolation_of(claim)] += 1
+
+    def remove(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            self.claims.pop((claim.id, claim.claim_no), None)
+            if claim.crashes:
+                self.isolated[isolation_of(claim)] -= 1
+                if isolation_of(claim) == ALONE:
+                    self.closed_since = claim.claimed_at
+                self.isolation_changed.set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing else begins here: there is a job that must run alone."""
+        return self.isolated[ALONE] > 0
+
+    def end(self, ended: Ended) -> None:
+        if not self.ended:
+            self.has_ended.set()
+        self.ended.append(ended)

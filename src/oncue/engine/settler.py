@@ -1,0 +1,201 @@
+"""Writes the outcomes of attempts, in batches. While one write is on its way, the next batch gathers by itself."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, cast
+from uuid import UUID
+
+from oncue.engine.applying import listed
+from oncue.engine.execution import Execution
+from oncue.engine.in_flight import InFlight
+from oncue.engine.texts import bounded
+from oncue.errors import StoreError, StoreRefused, StoreUnavailable
+from oncue.model import TERMINAL, Change, Failed
+from oncue.policy.error_summary import error_summary
+from oncue.policy.lifecycle import Ended, settle
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+SETTLE_LIMIT = 1000
+LONGEST_REFUSAL = 2000
+LOCKED_PAUSE = timedelta(seconds=0.5)
+"""How long a row that another session holds is left alone."""
+
+_log = logging.getLogger("oncue.job")
+
+
+class Settler:
+    name = "settler"
+
+    def __init__(
+        self,
+        store: Store,
+        node: UUID,
+        executor: Execution[Any],
+        in_flight: InFlight,
+        dice: Random,
+        telemetry: Telemetry,
+        *,
+        idle: float,
+    ) -> None:
+        self.signal = in_flight.has_ended
+        self._store = store
+        self._node = node
+        self._executor = executor
+        self._in_flight = in_flight
+        self._dice = dice
+        self._telemetry = telemetry
+        self._idle = timedelta(seconds=idle)
+        self._in_doubt: set[tuple[int, int]] = set()
+        self._tried_locked_at: datetime | None = None
+        self.trouble: StoreError | None = None
+        """What kept the last batch from being written, if anything did."""
+
+    async def tick(self, now: datetime) -> datetime:
+        batch = self._in_flight.ended[:SETTLE_LIMIT]
+        if batch:
+            size = len(batch)
+            self._in_flight.locked += await self._settle(batch, now)
+            del self._in_flight.ended[:size]
+        if self._in_flight.locked and self._may_try_locked(now):
+            await self._settle_locked(now)
+        if not self._in_flight.ended and not self._in_flight.locked:
+            self._in_flight.flushed.set()
+        if self._in_flight.ended:
+            return now
+        return now + (LOCKED_PAUSE if self._in_flight.locked else self._idle)
+
+    async def _settle_locked(self, now: datetime) -> None:
+        """Try those again that were locked, and wait for none of them: they must not hold up the others."""
+        self._tried_locked_at = now
+        batch, rest = self._in_flight.locked[:SETTLE_LIMIT], self._in_flight.locked[SETTLE_LIMIT:]
+        self._in_flight.locked = rest + await self._settle(batch, now, past_locks=True)
+
+    def _may_try_locked(self, now: datetime) -> bool:
+        tried_at = self._tried_locked_at
+        return tried_at is None or not tried_at <= now < tried_at + LOCKED_PAUSE
+
+    async def _settle(self, batch: list[Ended], now: datetime, *, past_locks: bool = False) -> list[Ended]:
+        """Write a batch; those whose rows are locked. It stays in hand until the database has answered: a lost reply
+        means doing it again."""
+        changes = [settle(ended, self._dice) for ended in batch]
+        try:
+            took = await (
+                self._store.apply(changes, now, past_locks=True) if past_locks else self._store.apply(changes, now)
+            )
+        except StoreRefused as error:
+            changes, took = await self._one_by_one(batch, now, error)
+        except StoreError as error:
+            self.trouble = error
+            if isinstance(error, StoreUnavailable):
+                self._in_doubt.update((change.id, change.claim_no) for change in changes)
+            raise
+        self.trouble = None
+        locked = [place for place, written in enumerate(took) if written is None] if None in took else []
+        kept = [batch[place] for place in locked]
+        if kept and not past_locks:
+            self._tried_locked_at = now
+            ids = [ended.claim.id for ended in kept]
+            _log.warning("%s: another session holds a lock there, so the outcome is kept for later", listed(ids))
+        for place in reversed(locked):
+            del batch[place], changes[place], took[place]
+        await self._forget(batch, changes, cast("list[bool]", took))
+        return kept
+
+    async def _forget(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
+        """The database has answered for these: they are in hand no more."""
+        took = await self._with_lost_replies(changes, took)
+        self._in_flight.remove([ended.claim for ended in batch])
+        if batch:
+            self._tell(batch, changes, took)
+
+    async def _with_lost_replies(self, changes: list[Change], took: list[bool]) -> list[bool]:
+        """A change that is rejected now may have been written before, by the call whose reply was lost."""
+        if self._in_doubt and not all(took):
+            for number, change in enumerate(changes):
+                if not took[number] and (change.id, change.claim_no) in self._in_doubt:
+                    job = await self._store.job(change.id)
+                    took[number] = job is not None and (job.state, job.claim_no) == (change.state, change.claim_no)
+        self._in_doubt.difference_update((change.id, change.claim_no) for change in changes)
+        return took
+
+    async def _one_by_one(
+        self, batch: list[Ended], now: datetime, error: StoreError
+    ) -> tuple[list[Change], list[bool | None]]:
+        """One outcome that the database refuses must not keep the others from being written."""
+        _log.error("a batch of outcomes was refused, so they are written one by one: %s", error)
+        changes: list[Change] = []
+        took: list[bool | None] = []
+        for ended in batch:
+            change, written = await self._one(ended, now)
+            changes.append(change)
+            took.append(written)
+        return changes, took
+
+    async def _one(self, ended: Ended, now: datetime) -> tuple[Change, bool | None]:
+        """Write an outcome; if it is refused, that it was; if even that is refused, leave the job to its limits."""
+        change = settle(ended, self._dice)
+        try:
+            return change, (await self._store.apply([change], now))[0]
+        except StoreRefused as refused:
+            reason = bounded(f"its outcome was refused: {refused}", LONGEST_REFUSAL)
+        change = settle(ended._replace(outcome=Failed(reason)), self._dice)
+        try:
+            return change, (await self._store.apply([change], now))[0]
+        except StoreRefused:
+            _log.exception("job %d: neither its outcome nor its refusal can be written", change.id)
+            self._in_flight.refused.add((change.id, change.claim_no))
+            return change, False
+
+    def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
+        rejected = len(took) - sum(took)
+        emit, wants = self._telemetry.emit, self._telemetry.wants
+        emit("settle", {"jobs": len(batch) - rejected, "rejected": rejected}, node=self._node)
+        emit(
+            "in_flight",
+            {
+                "in_flight": self._executor.running,
+                "buffered": self._executor.waiting,
+                "concurrency": self._executor.concurrency,
+            },
+            node=self._node,
+        )
+        logs = _log.isEnabledFor(logging.INFO)
+        failed = any(change.state == "failed" for change in changes)
+        if not (logs or rejected or failed or wants("job.stop") or wants("job.retry") or wants("release")):
+            return
+        for ended, change, written in zip(batch, changes, took, strict=True):
+            if not written:
+                _log.warning("job %d: a late outcome was rejected (%s), the job had moved on", change.id, change.state)
+                emit("settle.rejected", {}, change=change, node=self._node)
+            elif change.outcome is None and change.state not in TERMINAL:
+                emit("release", {"jobs": 1}, change=change, node=self._node)
+            else:
+                self._tell_one(ended, change, logs)
+
+    def _tell_one(self, ended: Ended, change: Change, logs: bool) -> None:
+        started_at = ended.started_at or ended.ended_at
+        duration = (ended.ended_at - started_at).total_seconds()
+        if logs or change.state == "failed":
+            _log_end(ended, change, duration)
+        measurements = {"duration": duration} if ended.rows is None else {"duration": duration, "rows": ended.rows}
+        self._telemetry.emit("job.stop", measurements, claim=ended.claim, change=change, outcome=ended.outcome)
+        if change.state == "retrying":
+            delay = (change.visible_at - ended.ended_at).total_seconds()
+            self._telemetry.emit("job.retry", {"delay": delay}, claim=ended.claim, change=change)
+
+
+def _log_end(ended: Ended, change: Change, duration: float) -> None:
+    claim = ended.claim
+    slot = "" if claim.scheduled_for is None else f" slot={claim.scheduled_for.isoformat()}"
+    rows = "" if ended.rows is None else f" rows={ended.rows}"
+    why = f" reason={change.reason}" if change.reason else ""
+    error = f" error={error_summary(change.error)}" if change.error else ""
+    _log.log(
+        logging.WARNING if change.state == "failed" else logging.INFO,
+        "job %d %s task=%s queue=%s attempt=%d%s duration=%.3fs%s%s%s",
+        claim.id, change.state, claim.task, claim.queue, change.attempt, slot, duration, rows, why, error,
+    )  # fmt: skip

@@ -1,0 +1,15 @@
+"""The verbs on the audit log: what was changed by hand."""
+
+from __future__ import annotations
+
+from oncue.control import AuditEntry
+from oncue.verbs.room import Room, checked_before, checked_limit
+
+
+class AuditLog(Room):
+    async def list(
+        self, *, actor: str | None = None, subject: str | None = None, before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        """What was changed by hand, newest first. `before` is the id of the entry to go on from."""
+        store, before = (await self._connected()).store, checked_before(before, "an entry")
+        return await store.audit_log(actor=actor, subject=subject, before=before, limit=checked_limit(limit))

@@ -1,0 +1,98 @@
+"""What jobs there are, and what became of them. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+from oncue.control import Stats
+from oncue.errors import InvalidJob, JobNotFound
+from oncue.identity import job_id_of
+from oncue.model import STATES, Attempt, Job, JobFilter, State
+from oncue.policy.statuses import listed
+from oncue.store.contract import Store
+from oncue.verbs.room import Room, checked_before, checked_limit, is_possible
+
+Attempts: TypeAlias = list[Attempt]
+Listing: TypeAlias = list[Job]
+
+LARGEST_OFFSET = 100_000
+"""A longer listing goes on from an id (`before`): to skip rows takes longer the more there are."""
+
+
+class Reading(Room):
+    async def get(self, ref: int | UUID) -> Job:
+        """One job with its result. Raises JobNotFound."""
+        ref = checked_ref(ref)
+        job_id = job_id_of(ref) if isinstance(ref, UUID) else ref
+        found = await (await self._connected()).store.job(job_id) if is_possible(job_id) else None
+        if found is None or (isinstance(ref, UUID) and found.uid != ref):
+            raise JobNotFound(f"there is no job {ref}")
+        return found
+
+    async def list(
+        self,
+        states: Sequence[State] = (),
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        key: str | None = None,
+        before: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        whole: bool = True,
+    ) -> Listing:
+        """Jobs, newest first. `before` is the id to go on from; `offset` says how many to leave out.
+
+        `queued` are all that wait, as in `stats`: those that are due later (`scheduled`, `retrying`) too.
+        Not `whole`, large arguments, results and errors are left out, and `Job.shortened` says which.
+        """
+        checked_limit(limit)
+        checked_before(before, "a job")
+        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= LARGEST_OFFSET:
+            raise ValueError(f"offset: expected a whole number from 0 to {LARGEST_OFFSET:,}, not {offset!r}")
+        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset, not whole)
+        return await (await self._connected()).store.jobs(wanted)
+
+    async def attempts(self, job_id: int) -> Attempts:
+        """Every attempt that has ended, oldest first, the latest included."""
+        job = await self.get(job_id)
+        return await attempts_of((await self._connected()).store, job)
+
+    async def stats(self) -> Stats:
+        """How many jobs there are, in all queues together. What finished is counted for good, pruned or not."""
+        queues = await (await self._connected()).store.queues(peek=True)
+        return Stats(
+            queued=sum(queue.queued + queue.later for queue in queues),
+            running=sum(queue.running for queue in queues),
+            completed=sum(queue.succeeded for queue in queues),
+            failed=sum(queue.failed for queue in queues),
+            cancelled=sum(queue.cancelled for queue in queues),
+            skipped=sum(queue.skipped for queue in queues),
+            counted_at=max((queue.counted_at for queue in queues if queue.counted_at is not None), default=None),
+        )
+
+
+def checked_ref(ref: int | UUID) -> int | UUID:
+    if isinstance(ref, bool) or not isinstance(ref, int | UUID):
+        raise InvalidJob("ref", f"expected a job's id (a number) or uid (a UUID), not {ref!r:.100}")
+    return ref
+
+
+def _checked_states(states: Sequence[State]) -> tuple[State, ...]:
+    if isinstance(states, str) or not set(states) <= set(STATES):
+        raise InvalidJob("states", f"expected a list of {', '.join(STATES)}, not {states!r}")
+    return tuple(states)
+
+
+async def attempts_of(store: Store, job: Job) -> list[Attempt]:
+    """Every attempt of a job that has ended: the latest is in its own row."""
+    earlier = await store.attempts(job.id)
+    if job.finished and job.started_at is not None and job.attempt:
+        latest = Attempt(
+            job.id, job.attempt, job.claim_no, job.node_id, job.started_at, job.finished_at, job.state, job.error
+        )
+        if all(attempt.claim_no != latest.claim_no for attempt in earlier):
+            return [*earlier, latest]
+    return earlier

@@ -1,0 +1,12 @@
+"""The verbs on nodes."""
+
+from __future__ import annotations
+
+from oncue.model import Node
+from oncue.verbs.room import Room
+
+
+class Nodes(Room):
+    async def list(self) -> list[Node]:
+        """Every node that is alive, or was lately."""
+        return await (await self._connected()).store.nodes()

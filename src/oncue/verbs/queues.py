@@ -1,0 +1,61 @@
+"""The verbs on queues."""
+
+from __future__ import annotations
+
+from oncue.checks import checked_limit, checked_name, checked_queue
+from oncue.control import Limits
+from oncue.model import Queue
+from oncue.policy import notes
+from oncue.task import UNSET, _Unset
+from oncue.verbs.room import Room, compare_and_set
+
+
+class Queues(Room):
+    """In plain code: `app.wait(app.queues.pause("mail"))`."""
+
+    async def list(self, *, peek: bool = False) -> list[Queue]:
+        """All queues. To `peek` costs little, however much waits: then much was counted at `counted_at`."""
+        return await (await self._connected()).store.queues(peek=peek)
+
+    async def pause(self, queue: str, *, by: str = "system") -> None:
+        """No more jobs of this queue start, on any node. Those that run go on."""
+        queue, by, connected = checked_queue(queue), checked_name(by, "by"), await self._connected()
+        await connected.store.pause(queue, connected.now(), note=notes.of_pause(by, queue, paused=True))
+
+    async def resume(self, queue: str, *, by: str = "system") -> None:
+        """Jobs of this queue start again."""
+        queue, by, connected = checked_queue(queue), checked_name(by, "by"), await self._connected()
+        await connected.store.resume(queue, connected.now(), note=notes.of_pause(by, queue, paused=False))
+
+    async def limit(
+        self,
+        queue: str,
+        *,
+        globally: int | _Unset | None = UNSET,
+        per_node: int | _Unset | None = UNSET,
+        by: str = "system",
+    ) -> Limits:
+        """Say how many jobs of a queue may run at once, on all nodes together and on each.
+
+        What is not given stays; None lifts a limit. The limits as they are afterwards.
+        """
+        queue, by, connected = checked_queue(queue), checked_name(by, "by"), await self._connected()
+        globally, per_node = _checked(globally, "globally"), _checked(per_node, "per_node")
+
+        async def limit() -> Limits | None:
+            known = await connected.store.limits(queue)
+            wanted = Limits(
+                known.globally if isinstance(globally, _Unset) else globally,
+                known.per_node if isinstance(per_node, _Unset) else per_node,
+            )
+            if wanted == known:
+                return known
+            note = notes.of_limits(by, queue, known, wanted)
+            took = await connected.store.limit(queue, known, wanted, connected.now(), note=note)
+            return wanted if took else None
+
+        return await compare_and_set(f"queue {queue}", limit)
+
+
+def _checked(limit: int | _Unset | None, field: str) -> int | _Unset | None:
+    return limit if limit is None or isinstance(limit, _Unset) else checked_limit(limit, field)

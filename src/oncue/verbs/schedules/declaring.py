@@ -1,0 +1,143 @@
+"""Makes the stored schedules what the code declares, with respect for what operators and other versions want."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from oncue.connecting import Connected
+from oncue.errors import Conflict
+from oncue.model import Schedule
+from oncue.policy import schedules as policy
+from oncue.policy.triggers import Rule
+from oncue.task import Task
+from oncue.verbs.room import compare_and_set
+from oncue.verbs.schedules.editing import Editing, changed, created_or_revived, written
+
+PAGE = 1000
+
+log = logging.getLogger("oncue.schedules")
+
+
+class Declaring(Editing):
+    async def synchronise(
+        self, connected: Connected | None = None, *, only: Callable[[Rule], bool] = lambda rule: True
+    ) -> None:
+        """Make the stored schedules what the code declares. Those that it no longer declares are disabled.
+
+        A worker does this when it starts. With `only`, schedules of other rules are left for later.
+        """
+        connected = connected or await self._connected()
+        declared = [task for task in self._app.tasks.values() if task.schedule is not None and only(task.schedule.rule)]
+        for task in declared:
+            try:
+                await self._declare(connected, task)
+            except Conflict as error:  # one schedule that cannot be declared does not keep a worker from working
+                log.error("schedule %s cannot be declared: %s", task.name, error)
+                self._app.telemetry.emit("schedule.error", {}, schedule=task.name, error=error)
+        await self._rekey(connected)
+        await self.disable_undeclared(connected)
+
+    async def _rekey(self, connected: Connected) -> None:
+        """Give the schedules that were made at run time the keys that their tasks declare by now."""
+        page = await connected.store.schedules(limit=PAGE)
+        while page:
+            for stored in page:
+                task = self._app.tasks.get(stored.task)
+                if task is not None and stored.declared_by is None and self._key_of(task, stored) != stored.key:
+                    await compare_and_set(
+                        f"schedule {stored.name!r}", partial(self._rekeyed, connected, task, stored.name)
+                    )
+            page = await connected.store.schedules(page[-1].name, PAGE) if len(page) == PAGE else []
+
+    async def _rekeyed(self, connected: Connected, task: Task[Any, Any], name: str) -> bool | None:
+        stored, now = await connected.store.schedule(name), connected.now()
+        if stored is None or stored.task != task.name:
+            return True
+        wanted = dataclasses.replace(stored, key=self._key_of(task, stored))
+        change = await changed(connected, stored, wanted, now, f"code:{self._app.name}")
+        return True if change is None or await written(connected, change, now) else None
+
+    def _key_of(self, task: Task[Any, Any], stored: Schedule) -> str | None:
+        """The key of its jobs. Arguments that the code of today refuses leave it as it is: its jobs will tell."""
+        try:
+            return None if task.own_key is None else task.own_key.of_slots(stored.args)
+        except ValueError as error:
+            log.error("schedule %s: the key of its jobs cannot be worked out: %s", stored.name, error)
+            return stored.key
+
+    async def disable_undeclared(self, connected: Connected | None = None) -> None:
+        """Disable what this application declared once and no live worker of any version declares now.
+
+        In a rolling deployment that is when the last worker of the old version is gone, so workers look again and
+        again.
+        """
+        connected = connected or await self._connected()
+        ours = {task.name for task in self._app.tasks.values() if task.schedule is not None}
+        stored = [
+            one.name for one in await connected.store.declared(self._app.name) if one.enabled and one.name not in ours
+        ]
+        if not stored:
+            return
+        now = connected.now()
+        living = {name for node in await connected.store.nodes() if node.expires_at > now for name in node.schedules}
+        for name in stored:
+            if name not in living:
+                await self._disable(connected, name)
+
+    async def _declare(self, connected: Connected, task: Task[Any, Any]) -> None:
+        assert task.schedule is not None
+        rule, missed, grace, max_instances, description = task.schedule
+        wanted = self._wanted(task.name, rule, task, {}, description, None, None, missed, grace, max_instances)
+        wanted = dataclasses.replace(wanted, declared_by=self._app.name)
+
+        async def declare() -> bool | None:
+            current, now = await connected.store.schedule(wanted.name), connected.now()
+            allowed = wanted if current is None else _as_operators_left_it(current, wanted)
+            change = await created_or_revived(connected, current, allowed, now, f"code:{self._app.name}")
+            if change is None:
+                return True
+            if not await written(connected, change, now):
+                return None
+            if change.revision is not None:
+                log.info("schedule %s: %s, revision %d", wanted.name, rule.expression, change.revision.revision)
+            return True
+
+        await compare_and_set(f"schedule {wanted.name!r}", declare)
+
+    async def _disable(self, connected: Connected, name: str) -> None:
+        """Disable a schedule that is ours and declared no more. It may fire all the while: try until it holds still."""
+
+        async def disable() -> bool | None:
+            stored, now = await connected.store.schedule(name), connected.now()
+            if stored is None or not stored.enabled or stored.declared_by != self._app.name:
+                return True
+            disabled = dataclasses.replace(stored, enabled=False, reason=policy.UNDECLARED)
+            change = await changed(connected, stored, disabled, now, f"code:{self._app.name}")
+            if change is None or not await written(connected, change, now):
+                return None
+            log.warning("schedule %s is disabled: the code of %r no longer declares it", name, self._app.name)
+            return True
+
+        await compare_and_set(f"schedule {name!r}", disable)
+
+
+def _as_operators_left_it(current: Schedule, wanted: Schedule) -> Schedule:
+    """A schedule that was disabled by hand stays so, whatever the code says."""
+    made_in_code = current.created_by.startswith("code:")
+    if current.deleted_at is None and current.declared_by is None and not made_in_code:
+        raise Conflict(
+            f"schedule {current.name!r} was made at run time by {current.created_by}, and the code declares one of the "
+            "same name: delete or rename one of them"
+        )
+    if current.declared_by not in (None, wanted.declared_by):
+        log.warning(
+            "schedule %s was declared by %s and is now declared by %s: if these are two applications, give one of the "
+            "tasks another name", current.name, current.declared_by, wanted.declared_by,
+        )  # fmt: skip
+    if current.deleted_at is None and not current.enabled and current.reason == policy.BY_HAND:
+        return dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
+    return wanted

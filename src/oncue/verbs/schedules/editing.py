@@ -1,0 +1,271 @@
+"""Making schedules and changing them, at run time. What an edit means is in `policy/schedules.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from oncue.checks import (
+    DEFAULT_GRACE,
+    checked_grace,
+    checked_max_instances,
+    checked_missed,
+    checked_name,
+    checked_priority,
+    checked_queue,
+    checked_retries,
+    checked_schedule_name,
+)
+from oncue.connecting import Connected
+from oncue.control import Note
+from oncue.errors import Conflict, InvalidSchedule, StoreRefused
+from oncue.model import Missed, Revised, Schedule
+from oncue.policy import notes, triggers
+from oncue.policy import schedules as policy
+from oncue.policy.durations import Duration
+from oncue.policy.triggers import TICK, DstPolicy, Rule
+from oncue.task import Task
+from oncue.verbs.room import compare_and_set
+from oncue.verbs.schedules.reading import Reading
+
+CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
+LONGEST_DESCRIPTION = 1000
+_LONG_AGO = datetime.min
+
+
+class Editing(Reading):
+    async def create(
+        self,
+        name: str,
+        rule: Rule | str,
+        task: Task[Any, Any] | str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        description: str = "",
+        queue: str | None = None,
+        priority: int | None = None,
+        missed: Missed = "latest",
+        grace: Duration = DEFAULT_GRACE,
+        max_instances: int = 1,
+        max_retries: int | None = None,
+        enabled: bool = True,
+        created_by: str = "system",
+    ) -> Schedule:
+        """Make a schedule. Its first slot is the first one after now. Raises Conflict if the name is taken."""
+        wanted = self._wanted(
+            checked_schedule_name(name), _rule(rule), self._target(task), _checked_args({} if args is None else args),
+            description, queue, priority, missed, grace, max_instances, max_retries,
+        )  # fmt: skip
+        if not _checked_enabled(enabled):
+            wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
+        connected = await self._connected()
+        by = checked_name(created_by, "created_by")
+
+        async def create() -> Schedule | None:
+            current, now = await connected.store.schedule(wanted.name), connected.now()
+            if current is not None and current.deleted_at is None:
+                raise Conflict(f"there is a schedule {wanted.name!r} already")
+            change = await created_or_revived(connected, current, wanted, now, by)
+            took = change is not None and await written(connected, change, now, _note(CREATE, by, None, change))
+            return await self.get(wanted.name) if took else None
+
+        return await compare_and_set(f"schedule {wanted.name!r}", create)
+
+    async def change(
+        self,
+        name: str,
+        *,
+        rule: Rule | str | None = None,
+        tz: str | None = None,
+        dst: DstPolicy | None = None,
+        task: Task[Any, Any] | str | None = None,
+        args: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        missed: Missed | None = None,
+        grace: Duration | None = None,
+        max_instances: int | None = None,
+        max_retries: int | None = None,
+        enabled: bool | None = None,
+        new_name: str | None = None,
+        changed_by: str = "system",
+    ) -> Schedule:
+        """Change what is given; the rest stays. The edit is a new revision and starts from now.
+
+        A rule that is only an expression keeps the time zone and the DST policy, unless they are given too. Under a new
+        name it stays the same schedule, with its revisions and its slots. Raises Conflict if that is another's.
+        """
+
+        def edit(current: Schedule) -> Schedule:
+            _refuse_code(current)
+            wanted = self._wanted(
+                current.name if new_name is None else new_name,
+                _changed_rule(current, rule, tz, dst),
+                self._target(current.task if task is None else task),
+                json.loads(current.args) if args is None else _checked_args(args),
+                current.description if description is None else description,
+                current.queue if queue is None else queue,
+                current.priority if priority is None else priority,
+                current.missed if missed is None else missed,
+                current.grace if grace is None else grace,
+                current.max_instances if max_instances is None else max_instances,
+                current.max_retries if max_retries is None and task is None else max_retries,
+            )
+            kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
+            edited = dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
+            return edited if enabled is None else _toggled(edited, enabled)
+
+        if new_name not in (None, name):
+            await self._refuse_taken(str(new_name))
+        return await self._edited(name, edit, changed_by, UPDATE)
+
+    async def _refuse_taken(self, name: str) -> None:
+        taken = await (await self._connected()).store.schedule(checked_schedule_name(name))
+        if taken is not None:
+            deleted = "" if taken.deleted_at is None else ", which was deleted: its slots keep its name"
+            raise Conflict(f"name: {name!r} is the name of schedule {taken.id}{deleted}")
+
+    async def toggle(self, name: str, enabled: bool, *, changed_by: str = "system") -> Schedule:
+        """Enable or disable a schedule, one declared in code too. What was due meanwhile is not fired later."""
+
+        return await self._edited(name, lambda current: _toggled(current, enabled), changed_by, TOGGLE)
+
+    async def delete(self, name: str, *, changed_by: str = "system") -> None:
+        """Delete a schedule. Its slots stay in the ledger, so that no later one of its name fires them again."""
+
+        def edit(current: Schedule) -> Schedule:
+            _refuse_code(current)
+            return policy.deleted(current, now())
+
+        now = (await self._connected()).now
+        await self._edited(name, edit, changed_by, DELETE)
+
+    async def _edited(self, name: str, edit: Callable[[Schedule], Schedule], changed_by: str, action: str) -> Schedule:
+        connected = await self._connected()
+        by = checked_name(changed_by, "changed_by")
+
+        async def change() -> Schedule | None:
+            current, now = await self.get(name), connected.now()
+            change = await changed(connected, current, edit(current), now, by)
+            if change is None:
+                return current
+            try:
+                took = await written(connected, change, now, _note(action, by, current, change))
+            except StoreRefused as error:
+                if change.schedule.name == current.name:
+                    raise
+                raise Conflict(f"name: {change.schedule.name!r} has just been taken") from error
+            return await self._any(change.schedule.name) if took else None
+
+        return await compare_and_set(f"schedule {name!r}", change)
+
+    def _target(self, task: Task[Any, Any] | str) -> Task[Any, Any]:
+        if not isinstance(task, Task | str):
+            raise InvalidSchedule("task", f"expected a task or the name of one, not {task!r}")
+        return self._app.find(task) if isinstance(task, str) else task
+
+    def _wanted(
+        self, name: str, rule: Rule, task: Task[Any, Any], args: dict[str, Any], description: str,
+        queue: str | None, priority: int | None, missed: Missed, grace: Duration, max_instances: int,
+        max_retries: int | None = None,
+    ) -> Schedule:  # fmt: skip
+        stored = task.arguments.dump_for_slots(args, self._app.carried(task)["max_args"])
+        return Schedule(
+            id=0, name=checked_name(name, "name"), description=_checked_description(description), task=task.name,
+            args=stored,
+            queue=task.queue if queue is None else checked_queue(queue),
+            priority=task.priority if priority is None else checked_priority(priority),
+            expression=rule.expression, tz=rule.tz, dst=rule.dst, missed=checked_missed(missed),
+            grace=checked_grace(grace), max_instances=checked_max_instances(max_instances), enabled=True,
+            options=self._app.carried(task)["options"],
+            max_retries=task.max_retries if max_retries is None else checked_retries(max_retries),
+            max_runtime=self._app.carried(task)["max_runtime"], deadline=task.deadline, declared_by=None, reason=None,
+            revision=0, started_at=_LONG_AGO, version=0, cursor=_LONG_AGO, next_run_at=None, last_run_at=None,
+            horizon=None, created_by="", created_at=_LONG_AGO, updated_at=_LONG_AGO, deleted_at=None,
+            key=None if task.own_key is None else task.own_key.of_slots(stored),
+        )  # fmt: skip
+
+
+def _toggled(current: Schedule, enabled: bool) -> Schedule:
+    if current.enabled == _checked_enabled(enabled):
+        return current
+    # What no code declares any more, and somebody enables, is theirs from now on.
+    declared_by = None if current.reason == policy.UNDECLARED else current.declared_by
+    reason = None if enabled else policy.BY_HAND
+    return dataclasses.replace(current, enabled=enabled, reason=reason, declared_by=declared_by)
+
+
+# --- the write ------------------------------------------------------------------------------------------------------
+
+
+async def created_or_revived(
+    connected: Connected, current: Schedule | None, wanted: Schedule, now: datetime, by: str
+) -> Revised | None:
+    """The write that makes a schedule, also where a deleted one had its name."""
+    if current is None:
+        return policy.created(wanted, now, by)
+    return await changed(connected, current, wanted, now, by)
+
+
+async def changed(connected: Connected, current: Schedule, wanted: Schedule, now: datetime, by: str) -> Revised | None:
+    """The write that makes a schedule what is wanted, or None if it is that already."""
+    taken = await connected.store.slots(current.id, current.cursor + TICK, max(now, current.cursor))
+    return policy.changed(current, wanted, now, by, [slot.scheduled_for for slot in taken])
+
+
+async def written(connected: Connected, change: Revised, now: datetime, note: Note | None = None) -> bool:
+    """Whether the change took: the schedule was not changed meanwhile. A change that code makes has no note."""
+    store = connected.store
+    (took,) = await (store.revise([change], now) if note is None else store.revise([change], now, [note]))
+    return took
+
+
+def _note(action: str, by: str, before: Schedule | None, change: Revised) -> Note:
+    return notes.of_schedule(action, by, before, None if action == DELETE else change.schedule)
+
+
+# --- what is handed in ----------------------------------------------------------------------------------------------
+
+
+def _checked_enabled(enabled: bool) -> bool:
+    if not isinstance(enabled, bool):
+        raise InvalidSchedule("enabled", f"expected True or False, not {enabled!r}")
+    return enabled
+
+
+def _checked_args(args: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(args, Mapping):
+        raise InvalidSchedule("args", f"expected the task's arguments by name, not {args!r:.100}")
+    return dict(args)
+
+
+def _checked_description(text: str) -> str:
+    fits = isinstance(text, str) and len(text) <= LONGEST_DESCRIPTION and "\x00" not in text
+    if not fits or text.encode(errors="ignore").decode() != text:  # half a surrogate pair cannot be stored
+        raise InvalidSchedule("description", f"expected a text of at most {LONGEST_DESCRIPTION} characters")
+    return text
+
+
+def _rule(rule: Rule | str) -> Rule:
+    if isinstance(rule, Rule):
+        return triggers.cron(rule.expression, tz=rule.tz, dst=rule.dst)
+    return triggers.cron(rule)
+
+
+def _changed_rule(current: Schedule, rule: Rule | str | None, tz: str | None, dst: DstPolicy | None) -> Rule:
+    stays = Rule(current.expression, current.tz, current.dst)  # type: ignore[arg-type]
+    given = rule if isinstance(rule, Rule) else stays if rule is None else dataclasses.replace(stays, expression=rule)
+    wanted = dataclasses.replace(given, tz=given.tz if tz is None else tz, dst=given.dst if dst is None else dst)
+    return stays if wanted == stays else _rule(wanted)
+
+
+def _refuse_code(schedule: Schedule) -> None:
+    if schedule.declared_by is not None and schedule.reason != policy.UNDECLARED:
+        raise Conflict(
+            f"schedule {schedule.name!r} is declared in the code of {schedule.declared_by!r}: change it there, or "
+            "disable it"
+        )

@@ -1,0 +1,136 @@
+"""What schedules there are, what they have been and done, and what they will do. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple, TypeAlias
+from zoneinfo import ZoneInfo
+
+from oncue.checks import checked_moment
+from oncue.errors import InvalidSchedule, ScheduleNotFound
+from oncue.model import Revision, Schedule, Slot
+from oncue.policy.audit import Audit, audit
+from oncue.policy.triggers import TICK, DstMark, Trigger, trigger_of
+from oncue.store.contract import Store
+from oncue.verbs.room import Room, checked_limit
+
+Listing: TypeAlias = list[Schedule]
+Revisions: TypeAlias = list[Revision]
+Ledger: TypeAlias = list[Slot]
+
+MOST_PREVIEWED = 10_000
+LEDGER_PAGE = 10_000
+AUDITED = timedelta(days=1)
+
+
+class Fire(NamedTuple):
+    """A slot to come, as a preview shows it."""
+
+    scheduled_for: datetime
+    local: datetime
+    mark: DstMark | None
+
+
+Fires: TypeAlias = list[Fire]
+
+
+class Reading(Room):
+    async def list(self, *, after: str = "", limit: int = 100) -> Listing:
+        """Schedules by name. `after` is the name to go on from."""
+        return await (await self._connected()).store.schedules(after, checked_limit(limit, "limit"))
+
+    async def get(self, name: str) -> Schedule:
+        """One schedule. Raises ScheduleNotFound."""
+        found = await self._any(name)
+        if found.deleted_at is not None:
+            raise self.no_schedule(name)
+        return found
+
+    async def _any(self, name: str) -> Schedule:
+        """One schedule, a deleted one too: its ledger is still there."""
+        found = await (await self._connected()).store.schedule(name)
+        if found is None:
+            raise self.no_schedule(name)
+        return found
+
+    def no_schedule(self, name: str) -> ScheduleNotFound:
+        """The error for a name that no schedule has. A schedule that only the code knows so far is told apart."""
+        task = self._app.tasks.get(name)
+        if task is None or task.schedule is None:
+            return ScheduleNotFound(f"there is no schedule {name!r:.200}")
+        return ScheduleNotFound(
+            f"there is no schedule {name!r} yet: the application declares it, and the next worker that starts makes it "
+            "so"
+        )
+
+    async def revisions(self, name: str) -> Revisions:
+        """Everything that a schedule has been, oldest first; of a deleted one too."""
+        return await (await self._connected()).store.revisions((await self._any(name)).id)
+
+    async def slots(self, name: str, start: datetime, end: datetime, limit: int = 1000) -> Ledger:
+        """The ledger's rows from `start` to `end`, oldest first."""
+        store = (await self._connected()).store
+        schedule = await self._any(name)
+        first, last = checked_moment(start, "start"), checked_moment(end, "end")
+        return await store.slots(schedule.id, first, last, checked_limit(limit, "limit"))
+
+    async def latest_slots(self, name: str, count: int = 10) -> Ledger:
+        """The ledger's last rows, oldest first; of slots to come that were taken by hand too."""
+        store, schedule = (await self._connected()).store, await self._any(name)
+        return await store.latest_slots(schedule.id, checked_limit(count, "count"))
+
+    async def preview(self, name: str, count: int = 10, start: datetime | None = None) -> Fires:
+        """The next slots of a schedule, or those from `start` on, whether it is enabled or not."""
+        schedule = await self.get(name)
+        now = (await self._connected()).now()
+        after = max(now, schedule.cursor) if start is None else checked_moment(start, "start") - TICK
+        return fires(trigger_of(schedule), schedule.tz, after, count)
+
+    async def audit(self, name: str, start: datetime | None = None, end: datetime | None = None) -> Audit:
+        """What became of every slot that the schedule should have had, by default in the last day."""
+        return (await self.evidence(name, start, end))()
+
+    async def evidence(
+        self, name: str, start: datetime | None = None, end: datetime | None = None
+    ) -> Callable[[], Audit]:
+        """All that an audit needs. Calling it works out every slot: of very many, do that in a thread."""
+        connected, schedule = await self._connected(), await self._any(name)
+        now = connected.now()
+        end = now if end is None else min(checked_moment(end, "end"), now)
+        start = end - AUDITED if start is None else checked_moment(start, "start")
+        if start > end:
+            raise InvalidSchedule("start", f"expected an instant before {end.isoformat()}, not {start.isoformat()}")
+        # The cursor was read first, so that what is decided meanwhile is pending at worst. Revisions are read after the
+        # rows that may be theirs, and the horizon last: nothing that was edited or pruned while we read is held against
+        # the ledger.
+        rows = [row async for page in pages(connected.store, schedule.id, start, end) for row in page]
+        doubled = await connected.store.doubled(schedule.id, start, end)
+        revisions = await connected.store.revisions(schedule.id)
+        horizon = (await self._any(name)).horizon
+        return partial(audit, revisions, rows, schedule.cursor, horizon, start, end, doubled=doubled)
+
+
+def fires(trigger: Trigger, tz: str, after: datetime, count: int) -> list[Fire]:
+    """The next slots after an instant, with their local time and what the time zone does to them."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PREVIEWED:
+        raise InvalidSchedule("count", f"expected a whole number from 1 to {MOST_PREVIEWED:,}, not {count!r}")
+    found: list[Fire] = []
+    slot = trigger.after(after)
+    while slot is not None and len(found) < count:
+        found.append(Fire(slot, slot.astimezone(ZoneInfo(tz)), trigger.mark(slot)))
+        slot = trigger.after(slot)
+    return found
+
+
+async def pages(store: Store, schedule_id: int, start: datetime, end: datetime) -> AsyncIterator[list[Slot]]:
+    """All rows of the ledger that touch this span, however many."""
+    seen: datetime | None = None
+    while True:
+        page = await store.slots(schedule_id, start, end, LEDGER_PAGE)
+        yield [row for row in page if seen is None or row.scheduled_for > seen]
+        if len(page) < LEDGER_PAGE:
+            return
+        seen = page[-1].scheduled_for
+        start = seen + TICK
