@@ -42,7 +42,15 @@ class Judge:
             return  # it has no body
         if reply.status >= 400:
             _check_problem(request, reply)
-        scope = {"type": "http", "method": request.method, "path": request.path, "root_path": "", "headers": []}
+        sent = request.target.partition("?")[0].encode("ascii")
+        scope = {
+            "type": "http",
+            "method": request.method,
+            "path": request.path,
+            "raw_path": sent,
+            "root_path": "",
+            "headers": [],
+        }
         route = routing.find(self._routes, scope).route
         if isinstance(route, DeclaredRoute) and route.include_in_schema:
             self._check_declared(route, request, reply)

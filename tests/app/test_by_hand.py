@@ -15,6 +15,7 @@ from oncue.control import Limits
 from oncue.model import TERMINAL, Claim, Failed, Outcome, Succeeded
 from oncue.policy import lifecycle
 from oncue.policy.lifecycle import Ended
+from oncue.verbs.room import MOST_TRIES
 from oncue.verbs.schedules.declaring import Declaring
 from tests.store.scene import a_node
 
@@ -408,3 +409,26 @@ async def test_whoever_changes_something_has_a_name(app: Oncue, work: Task[[int]
             await verb
     assert (await app.jobs.get(receipt.id)).state not in TERMINAL
     assert await app.audit_log.list() == []
+
+
+@pytest.mark.parametrize("verb", ["prioritize", "cancel", "limit"])
+async def test_a_verb_gives_up_when_others_change_the_same_again_and_again(
+    app: Oncue, work: Task[[int], None], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    job = (await work.aenqueue(1)).id
+    store = (await app.connected()).store
+    tries: list[object] = []
+
+    async def somebody_was_quicker(*wanted: Any, **_: Any) -> Any:
+        tries.append(wanted)
+        return [False] if verb == "cancel" else False
+
+    monkeypatch.setattr(store, "apply" if verb == "cancel" else verb, somebody_was_quicker)
+    calls = {
+        "prioritize": lambda: app.jobs.prioritize(job, 7),
+        "cancel": lambda: app.jobs.cancel(job),
+        "limit": lambda: app.queues.limit("mail", globally=3),
+    }
+    with pytest.raises(Conflict, match="is being changed by others at this moment: try again"):
+        await calls[verb]()
+    assert len(tries) == MOST_TRIES

@@ -10,7 +10,7 @@ from oncue.client.requests import Request
 
 
 def nodes() -> Request[list[NodeRecord]]:
-    """The worker processes that are alive, or whose lease is over and that nobody has buried yet."""
+    """The worker processes that are alive, or whose lease is over and that were not declared lost yet."""
     return Request("GET", "/api/admin/nodes", requests.rows(reading.record(NodeRecord), "nodes"))
 
 

@@ -223,7 +223,7 @@ class WorkerNode:
         (self.leadership if self.leadership.epoch is None else self.scheduler).signal.set()
 
     async def farewell(self) -> None:
-        """End the leases that the heartbeat thread renews, so that nobody waits for them."""
+        """End the leases that the heartbeat thread renews: the other nodes need not wait for their end."""
         await self.exclusivity.resign()
         await self.membership.leave()
 

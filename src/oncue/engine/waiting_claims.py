@@ -117,7 +117,7 @@ class WaitingClaims:
     def drop(self, claimed_before: datetime | None = None) -> list[Claim]:
         """Take everything out, or what was claimed by then. Each part of it is in the order of age.
 
-        One that is to run alone may have to wait for long: it is late much later.
+        A claim that is to run alone may wait much longer before it is late.
         """
         dropped: list[Claim] = []
         for pools, held in tuple(self._held.items()):

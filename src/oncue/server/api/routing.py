@@ -7,7 +7,7 @@ answers within its time, and whatever goes wrong becomes a problem document.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -53,6 +53,9 @@ class Declared:
 class DeclaredRoute(APIRoute):
     """A route of the API. It is made from an endpoint that carries its declaration."""
 
+    verbs: Collection[str] = ()
+    """The last parts of longer paths: `…/{name}` leaves `…/a/pause` to them, whatever the method."""
+
     @property
     def declared(self) -> Declared | None:
         found = getattr(self.endpoint, DECLARED, None)
@@ -61,11 +64,19 @@ class DeclaredRoute(APIRoute):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         path = slashes.guarded(scope) if ":path" in self.path else None
         if path is None:
-            return super().matches(scope)
+            return self._unless_verb(*super().matches(scope))
         begins = len(scope.get("root_path", "")) + self.path.index("{")  # a slash before the name is no part of it
-        match, child = super().matches({**scope, "path": scope["path"][:begins] + path[begins:]})
+        match, child = self._unless_verb(*super().matches({**scope, "path": scope["path"][:begins] + path[begins:]}))
         if "path_params" in child:
             child["path_params"] = slashes.restored(child["path_params"])
+        return match, child
+
+    def _unless_verb(self, match: Match, child: Scope) -> tuple[Match, Scope]:
+        if self.verbs and match is not Match.NONE:
+            (name,) = child["path_params"].values()
+            rest, _, last = str(name).rpartition("/")
+            if rest and last in self.verbs:
+                return Match.NONE, {}
         return match, child
 
     def get_route_handler(self) -> Handler:
@@ -118,6 +129,7 @@ class Routes:
     def __init__(self, api: FastAPI, requests: Requests | None = None) -> None:
         self.api = api
         self._requests = requests
+        self._verbs: dict[str, set[str]] = {}
         api.router.route_class = DeclaredRoute
 
     def get(
@@ -168,6 +180,11 @@ class Routes:
         def add(endpoint: Endpoint) -> Endpoint:
             setattr(endpoint, DECLARED, declared)
             self.api.add_api_route(path, endpoint, methods=methods, **said)
+            route, (place, _, last) = self.api.router.routes[-1], path.rpartition("/")
+            if place.endswith(":path}"):
+                self._verbs.setdefault(place, set()).add(last)
+            elif path.endswith(":path}") and isinstance(route, DeclaredRoute):
+                route.verbs = self._verbs.setdefault(path, set())
             return endpoint
 
         return add

@@ -1,7 +1,8 @@
 """Names with a slash in an address. `a%2Fb` is one part of a path, `a/b` are two, and servers decode both to the same.
 
-So a route is found by the address as it was sent. Where a proxy has decoded it on the way, the last words of the path
-decide: `POST …/queues/a/pause/pause` pauses the queue `a/pause`.
+So a route is found by the address as it was sent. Where a proxy has decoded it on the way, the last part of the path
+decides, for every method: `POST …/queues/a/pause/pause` pauses the queue `a/pause`, and `GET …/queues/a/pause` is a
+method that the path of the verb does not take.
 """
 
 from __future__ import annotations
