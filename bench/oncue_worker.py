@@ -13,6 +13,7 @@ import asyncpg
 
 from bench import child, timing
 from oncue import Oncue
+from oncue.cli.process import switch_threads_often
 
 QUEUE = "default"
 
@@ -72,6 +73,7 @@ async def watch(url: str) -> AsyncIterator[Callable[[], Awaitable[bool]]]:
 
 
 async def drain(url: str, warm: int) -> None:
+    switch_threads_often()  # as `oncue worker` does
     app, account = make_app(url), Account(warm)
     app.telemetry.subscribe(account, "settle")
     await app.connected()
@@ -90,6 +92,7 @@ async def drain(url: str, warm: int) -> None:
 
 async def pickup(url: str, samples: int) -> None:
     global stopwatch
+    switch_threads_often()
     finished = asyncio.Event()
     stopwatch = child.Stopwatch(samples, finished.set)
     async with make_app(url).worker():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from oncue.engine.claimer import WINDOWS, Throughput
 from oncue.model import Claim
 from oncue.sim.driver import finish
 from oncue.sim.member import Crew
@@ -147,3 +148,13 @@ def test_the_most_urgent_job_comes_first_whatever_it_runs_in() -> None:
     assert world.run_until(world.drained, 30)
     started = [event.fields["id"] for event in world.history.events if event.kind == "start"]
     assert started == jobs[::-1]
+
+
+def test_what_short_jobs_need_is_held_ready_between_two_bursts_of_them() -> None:
+    """A batch ends in a few milliseconds, and the next is on its way: a window without ends is no sign of long jobs."""
+    throughput, start, window = Throughput(2000), datetime(2026, 1, 1, tzinfo=UTC), timedelta(milliseconds=12)
+    targets = [throughput.target(ended, start + number * window) for number, ended in enumerate([0, 1000, 1000, 2000])]
+    assert targets[0] == 0
+    assert min(targets[1:]) > 1000
+    quiet = [throughput.target(2000, start + (4 + number) * window) for number in range(WINDOWS)]
+    assert quiet[-1] == 0, "nothing has ended for a while: what runs now is long"

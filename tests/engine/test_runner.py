@@ -67,6 +67,27 @@ async def test_a_signal_that_comes_before_the_wait_is_not_lost() -> None:
     await runner.stop()
 
 
+async def test_a_step_that_is_due_follows_at_once_on_one_that_has_waited() -> None:
+    """A claimer asks for its next batch before the last one runs: what it has started by then comes after it."""
+    runner, _ = a_runner()
+    order: list[str] = []
+
+    def deed(service: Counter) -> Any:
+        order.append(f"step {service.steps}")
+        if service.steps == 2:
+            service.again = NEVER
+        return started_batch() if service.steps == 1 else None
+
+    async def started_batch() -> None:
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(order.append, "batch")
+
+    runner.start([Counter(deed, again=timedelta(0))])
+    await settle()
+    assert order == ["step 1", "step 2", "batch"]
+    await runner.stop()
+
+
 async def test_a_service_that_is_due_at_once_leaves_others_their_turn() -> None:
     runner, _ = a_runner()
     busy, other = Counter(again=timedelta(0)), Counter()

@@ -248,7 +248,6 @@ SQLITE_INDEXES = {
     "best": "oncue_jobs_claimable",
     "few": "oncue_jobs_restricted",
     "alone": "oncue_jobs_restricted",
-    "any_restricted": "oncue_jobs_restricted",
     "promote": "oncue_jobs_later",
     "next_due": "oncue_jobs_later",
     "held": "oncue_jobs_running",

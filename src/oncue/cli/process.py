@@ -34,6 +34,9 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_SECONDS = 1.0
 TOGETHER_SECONDS = 0.5
 LOOK_SECONDS = 5.0
+SWITCH_SECONDS = 0.0005
+"""How long a thread waits for the interpreter until it asks for it. SQLite's writer needs it after each statement:
+with the 5 ms of Python it would spend more time waiting for the event loop than writing."""
 
 SHUT = (
     "http: %s can be reached from elsewhere and there is no token yet: everything but /health is refused; "
@@ -95,7 +98,12 @@ def run_web(app: Oncue, listening: socket.socket) -> None:
     _run(_answer(app, front), front)
 
 
+def switch_threads_often() -> None:
+    sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
+
+
 def _run(life: Coroutine[Any, Any, None], front: Front | None) -> None:
+    switch_threads_often()
     threads = ThreadPoolExecutor(thread_name_prefix="oncue-default")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.get_loop().set_default_executor(threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +21,9 @@ from oncue.telemetry import Telemetry
 
 PROMOTE_LIMIT = 1000
 CLAIM_LIMIT = 1000
+LOOKS_APART = timedelta(seconds=0.1)
+"""How often to look for what has become due while claims find all that they ask for: a look lets a batch wait."""
+WINDOWS = 5
 SEATED_WITHIN = timedelta(seconds=2.0)
 """How long it takes until a node that had given up its seats of limited queues has some again."""
 
@@ -28,26 +31,32 @@ SEATED_WITHIN = timedelta(seconds=2.0)
 class Throughput:
     """How fast jobs have been ending, and so how many of them to hold ready: a burst of long ones needs none.
 
-    With few seats the rate jumps: then the window is wide, and a queue that ends no more jobs in it than it has seats
-    has long jobs.
+    Short jobs end in bursts, a batch at a time, and a window may lie between two of them: what counts is the higher
+    rate of the last window and of the last few. With few seats the rate jumps: then the window is wide, and a queue
+    that ends no more jobs in it than it has seats has long jobs.
     """
 
     def __init__(self, most: int, window: float = prefetch.AHEAD_SECONDS / 5) -> None:
         self._most = most
         self._window = window
-        self._measured_at: datetime | None = None
-        self._measured_ends = 0
+        self._measured: deque[tuple[datetime, int]] = deque(maxlen=WINDOWS)
         self._target = 0
 
     def target(self, ended: int, now: datetime, seats: int = 0) -> int:
-        elapsed = 0.0 if self._measured_at is None else (now - self._measured_at).total_seconds()
-        if self._measured_at is None or not 0 <= elapsed < self._window:
-            if elapsed > 0:
-                ends = ended - self._measured_ends
-                per_window = ends * self._window / elapsed
-                self._target = prefetch.buffer_target(ends, elapsed, self._most) if per_window > seats else 0
-            self._measured_at, self._measured_ends = now, ended
+        measured = self._measured
+        if measured and now < measured[-1][0]:  # the clock was set back
+            measured.clear()
+        if measured and (now - measured[-1][0]).total_seconds() < self._window:
+            return self._target
+        if measured:
+            first, last = (self._ahead(ended - ends, now - at, seats) for at, ends in (measured[0], measured[-1]))
+            self._target = max(first, last)
+        measured.append((now, ended))
         return self._target
+
+    def _ahead(self, ends: int, elapsed: timedelta, seats: int) -> int:
+        took = elapsed.total_seconds()
+        return prefetch.buffer_target(ends, took, self._most) if ends * self._window / took > seats else 0
 
 
 class Claimer:
@@ -90,6 +99,8 @@ class Claimer:
         self._poll = timedelta(seconds=poll)
         self._buffer = buffer
         self._promote_at: datetime | None = None
+        self._looked_at: datetime | None = None
+        self._is_flowing = False
         self._throughput = Throughput(buffer)
         self._throughputs: dict[str, Throughput] = {}
         self._taken: Counter[str] = Counter()
@@ -112,6 +123,7 @@ class Claimer:
             wanted, again = wanted - taken, again or all_of_it
         self._end_turn(now)
         self.more |= again
+        self._is_flowing = again
         return now if again else min(now + self._poll, next_due)
 
     def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
@@ -155,8 +167,11 @@ class Claimer:
 
     async def _promoted(self, now: datetime) -> datetime:
         """Queue what is due, and remember when the next is; another node may make that earlier, so look anyway."""
-        known = self._promote_at
+        known, looked_at = self._promote_at, self._looked_at
+        if known is None and self._is_flowing and looked_at is not None and looked_at <= now < looked_at + LOOKS_APART:
+            return looked_at + LOOKS_APART
         if known is None or not now < known <= now + self._poll:  # no further ahead, unless the clock was set back
+            self._looked_at = now
             due = await self._store.promote(now, PROMOTE_LIMIT)
             self._promote_at = known = now + self._poll if due is None else min(max(due, now), now + self._poll)
         return known

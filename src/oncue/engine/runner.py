@@ -10,7 +10,6 @@ The simulator is the other driver: it calls the same steps in the order of a vir
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from datetime import datetime
@@ -66,7 +65,10 @@ class Runner:
 
     async def _drive(self, service: Service) -> None:
         failures, was_away = 0, False
+        loop = asyncio.get_running_loop()
         while service.name not in self._finishing:
+            turned: list[bool] = []
+            loop.call_soon(turned.append, True)
             try:
                 again_at = await service.tick(self._clock.now())
                 if was_away:
@@ -79,7 +81,7 @@ class Runner:
                 self._report(service, error, failures)
                 await asyncio.sleep(pause_after(failures))  # a wake-up must not cut it short, and is kept
             else:
-                await self._wait(service.signal, again_at)
+                await self._wait(service.signal, again_at, let_go=bool(turned))
 
     def _report(self, service: Service, error: Exception, failures: int) -> None:
         self._telemetry.emit("tick.error", {"failures": failures}, service=service.name, error=error)
@@ -90,21 +92,27 @@ class Runner:
         elif failures in (1, 10, 100, 1000):
             _log.warning("%s: %s (will try again, failure %d)", service.name, error, failures)
 
-    async def _wait(self, signal: Signal, until: datetime) -> None:
-        if signal.take():
-            await asyncio.sleep(0)
-            return
+    async def _wait(self, signal: Signal, until: datetime, *, let_go: bool) -> None:
+        """Wait for the next step. One that is due already follows at once: a claimer asks for the next batch before the
+        last one runs. Unless the step before it never let go of the loop: then the others come first."""
         delay = (until - self._clock.now()).total_seconds()
-        if delay <= 0:
-            await asyncio.sleep(0)
+        if signal.take() or delay <= 0:
+            if not let_go:
+                await asyncio.sleep(0)
             return
-        woken = asyncio.Event()
-        signal.listen(woken.set)
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        signal.listen(wake)
+        timer = loop.call_later(delay, wake)
         try:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await woken.wait()
+            await woken
         finally:
+            timer.cancel()
             signal.listen(None)
         signal.take()
 

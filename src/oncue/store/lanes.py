@@ -226,8 +226,11 @@ def _commit_together(connection: sqlite3.Connection, writes: list[Ask], rounds: 
     results: list[tuple[Future[Any], Any, BaseException | None]] = []
     try:
         _begin(connection, rounds)
-        for work, _, answer in writes:
-            results.append((answer, *_in_savepoint(connection, work)))
+        if len(writes) == 1:  # its savepoint would be the transaction
+            results.append((writes[0][2], writes[0][0](connection), None))
+        else:
+            for work, _, answer in writes:
+                results.append((answer, *_in_savepoint(connection, work)))
         connection.execute("commit")
         check(connection)
     except BaseException as error:

@@ -47,6 +47,10 @@ BUSY_SECONDS = 30.0
 NOTICE_SECONDS = 0.02
 
 
+class _Fenced(Exception):
+    """A change does not hold any more, so that nothing of its batch is written."""
+
+
 class SqliteStore(SqliteDesk):
     """One file, any number of processes on one host. `inline` keeps everything in the caller's thread."""
 
@@ -286,19 +290,23 @@ class SqliteStore(SqliteDesk):
         rooms: Mapping[str, int],
         few: int,
     ) -> list[int]:
-        queues = [name for (name,) in connection.execute(self._sql["open_queues"], lookup).fetchall()]
-        if any(connection.execute(self._sql["any_restricted"]).fetchone()):
-            if alone := self._ranked(connection, "alone", lookup, dict.fromkeys(queues, 1)):
+        found = connection.execute(self._sql["best"], {**lookup, "limit": limit}).fetchall()
+        apart: list[tuple[int, int, int, str]] = []
+        if any(restricted for *_, restricted in found):
+            if alone := self._ranked(connection, "alone", lookup, {queue: 1 for queue, *_ in found}):
                 return [job_id for _, _, job_id, _ in alone[:1]]
-            apart = self._ranked(connection, "few", lookup, {name: min(few, rooms.get(name, few)) for name in queues})
-        else:
-            apart = []
-        apart = apart[: min(few, limit)]
-        taken = Counter(name for *_, name in apart)
+            apart = self._ranked(
+                connection, "few", lookup, {queue: min(few, rooms.get(queue, few)) for queue, *_ in found}
+            )
+            apart = apart[: min(few, limit)]
+        taken = Counter(queue for *_, queue in apart)
         limit -= len(apart)
-        most = {name: min(limit, rooms[name] - taken[name]) if name in rooms else limit for name in queues}
-        best = self._ranked(connection, "best", lookup, most)[:limit]
-        return [job_id for _, _, job_id, _ in (sorted(apart + best) if apart else best)]
+        best: list[tuple[int, int, int]] = []
+        for queue, jobs, _ in found:
+            room = min(limit, rooms[queue] - taken[queue]) if queue in rooms else limit
+            best += map(tuple, json.loads(jobs)[: max(room, 0)])
+        ranked = sorted([job[:3] for job in apart] + sorted(best)[:limit])
+        return [job_id for _, _, job_id in ranked]
 
     def _ranked(
         self, connection: sqlite3.Connection, name: str, lookup: dict[str, Any], most: Mapping[str, int]
@@ -322,13 +330,14 @@ class SqliteStore(SqliteDesk):
         if not changes:
             return []
 
-        plain = values.plain_changes(changes, now) if all(map(is_plain, changes)) else None
+        if all(map(is_plain, changes)) and not notes:
+            plain = values.plain_changes(changes, now)
+            with contextlib.suppress(_Fenced):
+                await self._writer.write(lambda connection: self._apply_plain(connection, plain, len(changes)))
+                return [True] * len(changes)
 
         def work(connection: sqlite3.Connection) -> set[int]:
-            if plain is not None and self._applied_plain(connection, plain, len(changes)):
-                took = set(range(len(changes)))
-            else:
-                took = self._applied(connection, changes, now)
+            took = self._applied(connection, changes, now)
             if notes:
                 self._add_notes(connection, [notes[ordinal] for ordinal in sorted(took)], now)
             return took
@@ -341,16 +350,11 @@ class SqliteStore(SqliteDesk):
             raise
         return [ordinal in took for ordinal in range(len(changes))]
 
-    def _applied_plain(self, connection: sqlite3.Connection, parameters: dict[str, Any], count: int) -> bool:
-        """Write plain successes, all of them or, if one was fenced, none."""
-        connection.execute("savepoint plain")
-        took = connection.execute(self._sql["apply_plain"], parameters).rowcount
-        if took == count:
-            connection.execute(self._sql["count_plain"], parameters)
-        else:
-            connection.execute("rollback to plain")
-        connection.execute("release plain")
-        return took == count
+    def _apply_plain(self, connection: sqlite3.Connection, parameters: dict[str, Any], count: int) -> None:
+        """Write plain successes, all of them or, if one was fenced, none: which one it is, is told by the long way."""
+        if connection.execute(self._sql["apply_plain"], parameters).rowcount != count:
+            raise _Fenced
+        connection.execute(self._sql["count_plain"], parameters)
 
     def _applied(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
         connection.execute(self._sql["forget_changes"])

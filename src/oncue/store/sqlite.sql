@@ -134,23 +134,22 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and isolation = 0)
     or exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0);
 
--- name: any_restricted
-select exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0);
-
--- name: open_queues
-select value from json_each(:queues) as wanted
+-- name: best
+-- Of each queue that is open to this node: its best, and whether anything is to be kept apart.
+select wanted.value,
+       (select json_group_array(json_array(-priority, order_at, id)) from (
+            select priority, order_at, id from oncue_jobs indexed by oncue_jobs_claimable
+             where state = 'queued' and isolation = 0 and queue = wanted.value
+               and task in (select value from json_each(:tasks))
+             order by priority desc, order_at, id limit :limit)),
+       exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)
+  from json_each(:queues) as wanted
  where not exists (select 1 from oncue_queues
                      where name = wanted.value and (paused_at is not null or (
                            (global_limit is not null or node_limit is not null)
                            and name not in (select key from json_each(:rooms)))))
    and exists (select 1 from oncue_nodes where id = :node and expires_at > :now and lost_at is null)
    and not exists (select 1 from oncue_leases where name = 'exclusive' and holder <> :node and expires_at > :now);
-
--- name: best
-select json_group_array(json_array(-priority, order_at, id)) from (
-    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_claimable
-     where state = 'queued' and isolation = 0 and queue = :queue and task in (select value from json_each(:tasks))
-     order by priority desc, order_at, id limit :limit);
 
 -- name: few
 -- Both parts of the condition on `isolation` are wanted: the first is the index's.

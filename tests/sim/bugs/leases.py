@@ -103,7 +103,7 @@ def beat_of_a_zombie(patch: Patch) -> None:
     caught_by="nobody works beside an exclusive node",
 )
 def lock_by_error(patch: Patch) -> None:
-    patch.sql("open_queues", "and holder <> :node and expires_at > :now", "and false")
+    patch.sql("best", "and holder <> :node and expires_at > :now", "and false")
 
     async def careless(self: Exclusivity, now: datetime) -> datetime:
         try:

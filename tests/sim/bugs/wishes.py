@@ -52,7 +52,7 @@ def unheard_cancel(patch: Patch) -> None:
     caught_by="a paused queue hands out nothing",
 )
 def pause_unseen(patch: Patch) -> None:
-    patch.sql("open_queues", "paused_at is not null or", "")
+    patch.sql("best", "paused_at is not null or", "")
 
 
 @bug(
