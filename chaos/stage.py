@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from oncue import StoreUnavailable
-from oncue.model import Holding
+from oncue.model import HeldClaim
 from oncue.policy.options import DEFAULTS
 from tests.process.cluster import TOLERANCE, Cluster, Process
 from tests.process.processes import Refused
@@ -55,7 +55,7 @@ class Watch:
         self.waiting: dict[tuple[int, int], float] = {}
         """The claims, and since when."""
 
-    def add(self, held: list[Holding]) -> None:
+    def add(self, held: list[HeldClaim]) -> None:
         self.waiting.update({(row.id, row.claim_no): time.monotonic() for row in held})
 
     def look(self) -> None:
@@ -102,7 +102,7 @@ class Stage:
         """The nodes that are not declared lost, by name."""
         return {node.name: node.id for node in self.cluster.app.wait(self.cluster.app.nodes.list())}
 
-    def held(self, node: UUID) -> list[Holding]:
+    def held(self, node: UUID) -> list[HeldClaim]:
         return self.cluster.ask(lambda store: store.held(node))
 
     def finish(self, crew: list[Process]) -> None:

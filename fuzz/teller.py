@@ -16,7 +16,7 @@ from urllib.parse import quote
 from fuzz.calls import bearer
 from fuzz.site import Site
 from fuzz.wire import Header, Reply, Request
-from oncue.control import AuditEntry
+from oncue.model import AuditEntry
 
 BROKEN = "broken_stories"
 MOST_ENTRIES = 20

@@ -12,8 +12,21 @@ from typing import Any
 from uuid import UUID
 
 from oncue import Oncue, cron
-from oncue.control import SCOPES, Progress, Sample
-from oncue.model import Cancelled, Claim, Decided, Failed, Lost, Outcome, Skipped, Started, Step, Succeeded
+from oncue.model import (
+    SCOPES,
+    Cancelled,
+    Claim,
+    Decided,
+    Failed,
+    Lost,
+    Outcome,
+    Progress,
+    Sample,
+    Skipped,
+    Started,
+    Step,
+    Succeeded,
+)
 from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.triggers import trigger_of
 from oncue.settings import load

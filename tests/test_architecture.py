@@ -15,13 +15,12 @@ import oncue
 ROOT = Path(oncue.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 
-BASE = {"model", "control", "errors", "identity"}
+BASE = {"model", "errors", "identity"}
 OUTER = {"server", "cli", "testing", "sim", "planning"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "identity": set(),
-    "model": {"identity"},
-    "control": set(),
+    "model": {"identity", "model"},
     "clock": set(),
     "telemetry": set(),
     "policy": BASE | {"policy"},

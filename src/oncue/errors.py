@@ -132,11 +132,11 @@ class NotAllowed(ApiError):
         self.needed_scope = needed_scope
 
 
-class Signal(Exception):
+class HandlerDecision(Exception):
     """Raised by a handler to decide what becomes of its job."""
 
 
-class Retry(Signal):
+class Retry(HandlerDecision):
     """Try again, after a delay of the handler's choosing or its policy's. Uses up a retry."""
 
     def __init__(self, reason: str = "", *, after: str | float | timedelta | None = None) -> None:
@@ -145,7 +145,7 @@ class Retry(Signal):
         self.after = after
 
 
-class Snooze(Signal):
+class Snooze(HandlerDecision):
     """Not yet: come back later. Costs no retry."""
 
     def __init__(self, after: str | float | timedelta, reason: str = "") -> None:
@@ -154,7 +154,7 @@ class Snooze(Signal):
         self.after = after
 
 
-class Skip(Signal):
+class Skip(HandlerDecision):
     """There is nothing to do: end the job as skipped."""
 
     def __init__(self, reason: str = "skipped") -> None:
@@ -162,7 +162,7 @@ class Skip(Signal):
         self.reason = reason
 
 
-class Cancel(Signal):
+class Cancel(HandlerDecision):
     """Give up for good: end the job as cancelled, whatever retries are left."""
 
     def __init__(self, reason: str = "cancelled") -> None:

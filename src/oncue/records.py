@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from oncue.control import AuditEntry, Stats, Token
-from oncue.model import Attempt, Job, Lease, Node, Queue, Revision, Schedule, Slot
+from oncue.model import Attempt, AuditEntry, Job, Lease, Node, Queue, Revision, Schedule, Slot, Stats, Token
 from oncue.policy import options, suspicion
 from oncue.policy.audit import Audit, Fate
 from oncue.policy.explain import Explanation

@@ -11,8 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from oncue import Conflict, InvalidJob, JobNotFound, Oncue, Task, cron
-from oncue.control import Limits
-from oncue.model import TERMINAL, Claim, Failed, Outcome, Succeeded
+from oncue.model import TERMINAL, Claim, Failed, Limits, Outcome, Succeeded
 from oncue.policy import lifecycle
 from oncue.policy.lifecycle import Ended
 from oncue.verbs.room import MOST_TRIES

@@ -14,8 +14,7 @@ import pytest
 from oncue import Oncue
 from oncue.cli.doctor import checks
 from oncue.cli.doctor.checks import Scene
-from oncue.control import Token
-from oncue.model import Job, Lease, Queue
+from oncue.model import Job, Lease, Queue, Token
 from oncue.store import SqliteStore
 from tests.cli.conftest import Shell, on_database
 from tests.store.scene import NOW, a_node, put, see

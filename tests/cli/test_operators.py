@@ -13,7 +13,7 @@ import pytest
 
 from oncue import Oncue
 from oncue.cli.actor import actor
-from oncue.control import Progress
+from oncue.model import Progress
 from tests.cli.conftest import Shell, on_database
 from tests.store.scene import a_node
 

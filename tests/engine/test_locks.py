@@ -14,7 +14,6 @@ import asyncpg
 import pytest
 
 from oncue.clock import VirtualClock
-from oncue.control import Limits
 from oncue.engine import node as node_module
 from oncue.engine.executor import Executor
 from oncue.engine.leadership import Leadership
@@ -23,6 +22,7 @@ from oncue.engine.recovery import Recovery
 from oncue.engine.scheduler import Scheduler
 from oncue.engine.seating import Seating
 from oncue.errors import RowLocked
+from oncue.model import Limits
 from oncue.store import PostgresStore, connections
 from oncue.store.contract import LEADER
 from oncue.telemetry import Telemetry

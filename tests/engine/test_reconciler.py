@@ -12,7 +12,7 @@ import pytest
 
 from oncue.clock import VirtualClock
 from oncue.engine.reconciler import Reconciler
-from oncue.model import Claim, Holding, Started, Succeeded
+from oncue.model import Claim, HeldClaim, Started, Succeeded
 from oncue.policy.lifecycle import Ended, lost, settle
 from oncue.policy.options import Options
 from oncue.sim.driver import finish
@@ -103,7 +103,7 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
         def __getattr__(self, verb: str) -> Any:
             return getattr(world.store, verb)
 
-        async def held(self, node: UUID) -> list[Holding]:
+        async def held(self, node: UUID) -> list[HeldClaim]:
             if not worker.claimer.asking and world.job(job).state == "queued":
                 clock.advance(SECOND)
                 worker.claimer.asked, worker.claimer.asking = worker.claimer.asked + 1, True

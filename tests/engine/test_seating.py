@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from oncue.control import Limits
 from oncue.engine.seating import Seating
 from oncue.errors import StoreUnavailable
+from oncue.model import Limits
 from oncue.policy.options import Options
 from oncue.policy.seats import TURN_SECONDS
 from oncue.sim.driver import finish

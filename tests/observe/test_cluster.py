@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from oncue import Oncue
-from oncue.control import Count, Limits, Sample
 from oncue.engine.counting import Sampling
 from oncue.errors import StoreUnavailable
+from oncue.model import Count, Limits, Sample
 from oncue.observe.cluster import MOST_FAILURES
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server.sampling import Sampler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 
-from oncue.control import Limits
+from oncue.model import Limits
 from oncue.observe import labels
 from oncue.observe.labels import MOST, OTHER
 from oncue.store import SqliteStore, Store

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncue.control import Limits
+from oncue.model import Limits
 from oncue.planning.capacity import PROCESSES, Demand, needed, waits
 from oncue.planning.charts import chart, columns, marks, nice, room
 from oncue.planning.scenario import Scenario

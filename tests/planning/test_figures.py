@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from oncue.control import Limits
+from oncue.model import Limits
 from oncue.planning import plots, report
 from oncue.planning.arrivals import stream
 from oncue.planning.documents import document

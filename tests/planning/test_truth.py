@@ -10,7 +10,7 @@ import pytest
 
 from oncue import Oncue, cron
 from oncue.cli.scenarios import in_processes, queues
-from oncue.control import Limits
+from oncue.model import Limits
 from oncue.planning import running
 from oncue.planning.arrivals import stream
 from oncue.planning.figures import Figures, ScheduleFigures, figures

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncue.control import Limits
+from oncue.model import Limits
 from oncue.planning import reading, volume
 from oncue.planning.arrivals import check_apart, stream
 from oncue.planning.spans import DAY, Span, outages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oncue.control import Limits, Note
+from oncue.model import Limits, Note
 from oncue.policy import notes
 from tests.policy.test_lifecycle import NOW, a_job
 from tests.store.scene import a_schedule

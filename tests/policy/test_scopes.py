@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncue.control import SCOPES, Scope
+from oncue.model import SCOPES, Scope
 from oncue.policy.scopes import INCLUDED, allows
 
 MATRIX: dict[Scope, str] = {

@@ -14,7 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from oncue import Oncue
-from oncue.control import Scope
+from oncue.model import Scope
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import health
 from oncue.server.api import Door, Gate, admin_api, auth, routing

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from oncue import Oncue
-from oncue.control import SCOPES
+from oncue.model import SCOPES
 from oncue.server.api import Door
 from oncue.server.api.routing import DeclaredRoute
 from tests.server.conftest import Api, MakeApi, World, a_shop, a_token, bearer, expired_token, revoked_token

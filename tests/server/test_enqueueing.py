@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from oncue import cron
-from oncue.control import KeptRequest
+from oncue.model import KeptRequest
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.proxy import Proxy
 from tests.server.conftest import Api, MakeApi, a_token, bearer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
-from oncue.control import Progress
+from oncue.model import Progress
 from oncue.server.api.pages import LARGEST_PAGE
 from tests.app.watching import Watcher
 from tests.server.conftest import Api

@@ -5,8 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from oncue.control import Limits
-from oncue.model import Released, Started
+from oncue.model import Limits, Released, Started
 from oncue.store import Store
 from tests.store.scene import (
     BROKEN,

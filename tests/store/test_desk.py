@@ -7,8 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from oncue.control import PEEK_LIMIT, Count, KeptRequest, Limits, Note, Progress, Sample, Token
-from oncue.model import STATES, JobFilter
+from oncue.model import PEEK_LIMIT, STATES, Count, JobFilter, KeptRequest, Limits, Note, Progress, Sample, Token
 from oncue.store import Store
 from tests.store.scene import BROKEN, DONE, NOW, a_node, after, enter, put, query, settle, take
 

@@ -12,9 +12,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from oncue.control import Limits, Note, Progress
 from oncue.errors import RowLocked, StoreUnavailable
-from oncue.model import Decided, Revised, Schedule, Started, Step
+from oncue.model import Decided, Limits, Note, Progress, Revised, Schedule, Started, Step
 from oncue.policy import lifecycle
 from oncue.store import PostgresStore, connections, postgres_batches
 from tests.middleman import CHUNK, End, Middleman

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from oncue.control import Note
 from oncue.errors import Conflict, StoreError
-from oncue.model import Decided, Revised
+from oncue.model import Decided, Note, Revised
 from oncue.policy import lifecycle
 from oncue.store import Store
 from tests.store.scene import (

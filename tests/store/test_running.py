@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from oncue.model import Holding, JobFilter, Started, Succeeded
+from oncue.model import HeldClaim, JobFilter, Started, Succeeded
 from oncue.store import Store
 from tests.store.scene import NOW, after, enter, put, see, settle, states, take
 
@@ -16,7 +16,7 @@ async def test_a_node_holds_what_it_claimed_and_nothing_else(store: Store) -> No
     await put(store, 4)
     mine = await take(store, alpha, 2)
     await take(store, beta, 2)
-    assert sorted(await store.held(alpha)) == sorted(Holding(claim.id, 1, False) for claim in mine)
+    assert sorted(await store.held(alpha)) == sorted(HeldClaim(claim.id, 1, False) for claim in mine)
     assert await store.held(uuid4()) == []
 
 
@@ -32,7 +32,7 @@ async def test_a_holding_tells_of_a_request_to_cancel(store: Store) -> None:
     await put(store)
     (claim,) = await take(store, node)
     assert await store.request_cancel(claim.id, claim.claim_no, NOW)
-    assert await store.held(node) == [Holding(claim.id, claim.claim_no, True)]
+    assert await store.held(node) == [HeldClaim(claim.id, claim.claim_no, True)]
 
 
 async def test_running_jobs_are_found_by_id_whoever_holds_them(store: Store) -> None:

@@ -21,7 +21,7 @@ MOST_NAMED = 20
 PAGE = 1000
 
 
-class Line(NamedTuple):
+class SummaryRow(NamedTuple):
     """What a table of all schedules tells of one."""
 
     name: str
@@ -112,13 +112,13 @@ async def _print_all(app: Oncue, since: Moment, until: Moment, problems: bool, f
             printed.add(audit_record(name, found, _chosen(found, problems)))
 
 
-async def _judged(app: Oncue, since: Moment, until: Moment, findings: Findings) -> list[Line]:
+async def _judged(app: Oncue, since: Moment, until: Moment, findings: Findings) -> list[SummaryRow]:
     """A line for each schedule; a table is as wide as its widest, so it waits for the last."""
-    lines: list[Line] = []
+    lines: list[SummaryRow] = []
     with output.progress(known=False) as bar:
         progress = bar.add_task("auditing", total=None)
         async for name, found in _all_audited(app, since, until):
-            lines.append(Line(name, _total(found), _totals(found), findings.take(name, found)))
+            lines.append(SummaryRow(name, _total(found), _totals(found), findings.take(name, found)))
             bar.update(progress, completed=len(lines))
     return lines
 
@@ -156,7 +156,7 @@ def _show_one(name: str, tz: str, found: Audit, problems: bool, as_json: bool) -
         output.show("[green]Every slot is accounted for, once.[/]")
 
 
-def _show_all(lines: Sequence[Line]) -> None:
+def _show_all(lines: Sequence[SummaryRow]) -> None:
     if not lines:
         output.show("There are no schedules to audit. `oncue schedules add NAME EXPRESSION TASK` makes one.")
         return

@@ -11,7 +11,7 @@ import typer
 from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.control import AuditEntry
+from oncue.model import AuditEntry
 from oncue.records import audit_entry_record
 
 

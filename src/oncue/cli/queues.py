@@ -12,8 +12,7 @@ from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.control import Limits
-from oncue.model import Queue
+from oncue.model import Limits, Queue
 from oncue.records import queue_record
 from oncue.task import UNSET
 

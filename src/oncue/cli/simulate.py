@@ -16,7 +16,7 @@ from oncue.app import Oncue
 from oncue.cli import output, scenarios
 from oncue.cli.finding import AppOption, find
 from oncue.cli.output import JsonOption, escape
-from oncue.cli.places import Place
+from oncue.cli.output_file import OutputFile
 from oncue.cli.scenarios import LONGEST_DAYS, Typed
 from oncue.errors import OncueError
 from oncue.planning import charts, report, running
@@ -127,18 +127,18 @@ def simulate(
         raise OncueError(f"--report: {page} could not be written: {trouble.strerror or trouble}")
 
 
-def _place(page: str) -> Place:
+def _place(page: str) -> OutputFile:
     """Where to write a page. It is tried before anything takes its time."""
     try:
         if not page.strip():
             raise OSError("its name is empty")
-        return Place(Path(page))
+        return OutputFile(Path(page))
     except OSError as error:
         said = f"expected a file that can be written, not {page!r}: {error.strerror or error}"
         raise typer.BadParameter(said, param_hint="--report") from None
 
 
-def _written(place: Place, text: str) -> OSError | None:
+def _written(place: OutputFile, text: str) -> OSError | None:
     """What went wrong with it. That is no reason to keep the figures, which took their time, from anybody."""
     try:
         place.write(text)

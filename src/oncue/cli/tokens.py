@@ -11,7 +11,7 @@ from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.control import SCOPES, Scope, Token
+from oncue.model import SCOPES, Scope, Token
 from oncue.records import token_record
 from oncue.verbs.tokens import is_valid
 

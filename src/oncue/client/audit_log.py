@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncue.client import reading, requests
 from oncue.client.requests import Page, Request, query
-from oncue.control import AuditEntry
+from oncue.model import AuditEntry
 
 PREFIX = "/api/admin/audit-log"
 

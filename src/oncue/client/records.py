@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from oncue.control import Scope
-from oncue.model import TERMINAL, Missed, State
+from oncue.model import TERMINAL, Missed, Scope, State
 
 TOLD_AS = "told_as"
 

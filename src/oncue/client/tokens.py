@@ -8,7 +8,7 @@ from typing import Any
 from oncue.client import reading, requests
 from oncue.client.records import TokenRecord
 from oncue.client.requests import Request, given, seconds, segment
-from oncue.control import Scope
+from oncue.model import Scope
 from oncue.policy.durations import Duration
 
 PREFIX = "/api/admin/tokens"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from oncue.engine.service import Signal
-from oncue.model import Lane
+from oncue.model import PriorityLevel
 from oncue.policy import aging
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -25,7 +25,7 @@ class Aging:
         self._store = store
         self._telemetry = telemetry
         self._rules = rules
-        self._lanes: list[Lane] = []
+        self._lanes: list[PriorityLevel] = []
 
     async def tick(self, now: datetime) -> datetime:
         """One bounded step of a round: some of a lane, or the next lane."""
@@ -37,7 +37,7 @@ class Aging:
             self._lanes.pop(0)
         return now if self._lanes else aging.next_round(now, self._rules)
 
-    async def _raised(self, lane: Lane, now: datetime) -> int:
+    async def _raised(self, lane: PriorityLevel, now: datetime) -> int:
         rules = self._rules
         since, round_no = now - timedelta(seconds=rules.after), aging.round_of(now, rules)
         raised = await self._store.age(lane, round_no, since, rules.gain, LIMIT, now)

@@ -6,8 +6,8 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from itertools import islice
 
-from oncue.control import PEEK_LIMIT, Sample, cut_off
 from oncue.engine.service import Signal
+from oncue.model import PEEK_LIMIT, Sample, cut_off
 from oncue.store.contract import DEPTH_LIMIT, Store
 from oncue.telemetry import Telemetry
 

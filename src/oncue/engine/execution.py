@@ -11,11 +11,10 @@ from datetime import datetime
 from typing import Generic, TypeVar
 
 from oncue.clock import Clock
-from oncue.control import Progress
 from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Signal
 from oncue.engine.waiting_claims import PROCESSES, WaitingClaims
-from oncue.model import Cancelled, Claim, Outcome, Released, Started
+from oncue.model import Cancelled, Claim, Outcome, Progress, Released, Started
 from oncue.policy.lifecycle import Ended
 
 

@@ -24,7 +24,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from oncue.clock import Clock
-from oncue.control import Progress
 from oncue.engine import children
 from oncue.engine.attempt import Attempt, Handler
 from oncue.engine.children import Child, Children
@@ -34,7 +33,7 @@ from oncue.engine.execution import Execution
 from oncue.engine.messages import Begun, News, Setup, Work
 from oncue.engine.outcomes import SUCCESS, SizeLimits, failure, kept
 from oncue.engine.pending_starts import PendingStarts
-from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, Succeeded, TimedOut
+from oncue.model import Cancelled, Claim, Failed, Outcome, Progress, Released, Snoozed, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.policy.suspicion import is_recorded

@@ -55,9 +55,9 @@ def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome |
     """What a handler's exception means. One raised while it was being cut off means what the cut meant."""
     if cut is not None:
         return cut
-    if isinstance(error, errors.Signal):
+    if isinstance(error, errors.HandlerDecision):
         try:
-            return _signalled(error, limits)
+            return _decided(error, limits)
         except Exception as wrong:
             return Failed(_both(error, "it does not say what to do", wrong, limits))
     text = described(error, limits)
@@ -75,17 +75,17 @@ def _both(error: BaseException, link: str, second: Exception, limits: SizeLimits
     return bounded(f"{described(error, limits)}\nand {link}: {described(second, limits)}", limits.error)
 
 
-def _signalled(signal: errors.Signal, limits: SizeLimits) -> Outcome:
-    if isinstance(signal, errors.Retry):
-        delay = None if signal.after is None else seconds(signal.after, "after")
-        return Failed(bounded(signal.reason or "retry requested", limits.error), delay)
-    if isinstance(signal, errors.Snooze):
-        return Snoozed(seconds(signal.after, "after"), bounded(signal.reason, limits.error))
-    if isinstance(signal, errors.Skip):
-        return Skipped(bounded(signal.reason, 200))
-    if isinstance(signal, errors.Cancel):
-        return Cancelled(bounded(signal.reason, 200))
-    return Failed(described(signal, limits))
+def _decided(decision: errors.HandlerDecision, limits: SizeLimits) -> Outcome:
+    if isinstance(decision, errors.Retry):
+        delay = None if decision.after is None else seconds(decision.after, "after")
+        return Failed(bounded(decision.reason or "retry requested", limits.error), delay)
+    if isinstance(decision, errors.Snooze):
+        return Snoozed(seconds(decision.after, "after"), bounded(decision.reason, limits.error))
+    if isinstance(decision, errors.Skip):
+        return Skipped(bounded(decision.reason, 200))
+    if isinstance(decision, errors.Cancel):
+        return Cancelled(bounded(decision.reason, 200))
+    return Failed(described(decision, limits))
 
 
 def described(error: BaseException, limits: SizeLimits) -> str:

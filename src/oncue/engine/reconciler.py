@@ -18,7 +18,7 @@ from oncue.engine.claimer import Claimer
 from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
 from oncue.engine.service import Signal
-from oncue.model import Holding, Released
+from oncue.model import HeldClaim, Released
 from oncue.policy.lifecycle import Ended, settle
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -76,7 +76,7 @@ class Reconciler:
         await self._save_progress()
         return now + self._interval
 
-    async def _give_back_strays(self, rows: list[Holding]) -> None:
+    async def _give_back_strays(self, rows: list[HeldClaim]) -> None:
         """Release rows of this node without a claim here, once it is certain that no reply is still under way."""
         before, asked = self._strange, self._claimer.asked
         ours = ((row.id, row.claim_no) for row in rows)

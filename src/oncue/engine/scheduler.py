@@ -27,7 +27,7 @@ from oncue.engine.expiry import end_expired
 from oncue.engine.leadership import Leadership
 from oncue.engine.outages import Outage, described
 from oncue.engine.service import Signal
-from oncue.model import Claim, Due, Place, Step
+from oncue.model import Claim, Due, DuePosition, Step
 from oncue.policy import options, slots
 from oncue.policy.lifecycle import overran, settle
 from oncue.policy.slots import Plan
@@ -81,7 +81,7 @@ class Scheduler:
         self._known_next: datetime | None = None
         self._looked_at: datetime | None = None
         self._more = False
-        self._read_until: Place | None = None
+        self._read_until: DuePosition | None = None
         self._outage: Outage | None = None
         self._locked: set[int] = set()
         """The schedules that another session held when they were last asked for."""

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from oncue import control
+from oncue import model
 from oncue.engine.execution import Execution
 from oncue.engine.service import Signal
 from oncue.errors import RowLocked, StoreError
@@ -111,7 +111,7 @@ class Seating:
             await self._seat(seating, now, life)
         return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
 
-    async def _seat(self, seating: control.Seating, now: datetime, life: tuple[int, int]) -> None:
+    async def _seat(self, seating: model.LimitedQueue, now: datetime, life: tuple[int, int]) -> None:
         queue, limits = seating.queue, seating.limits
         most = min(self._executor.concurrency, limits.per_node or self._executor.concurrency)
         if limits.globally is None:
@@ -131,7 +131,7 @@ class Seating:
         elif self._life == life and self._alive():  # else they are no longer ours
             self._allow(queue, aim)
 
-    async def _taken(self, seating: control.Seating, seats: int, wanted: int) -> bool | None:
+    async def _taken(self, seating: model.LimitedQueue, seats: int, wanted: int) -> bool | None:
         """Write how many seats this node has; None if the queue is locked. A write that takes makes void whatever was
         written before and is late."""
         try:
@@ -149,7 +149,7 @@ class Seating:
             self._in_doubt.discard(seating.queue)
         return took
 
-    def _share(self, seating: control.Seating, limit: int, held: int, most: int, now: datetime) -> tuple[int, int]:
+    def _share(self, seating: model.LimitedQueue, limit: int, held: int, most: int, now: datetime) -> tuple[int, int]:
         """How many seats this node should hold, and how many it should be known to want."""
         needs = self._needs(seating, most)
         if not self._alive():
@@ -168,7 +168,7 @@ class Seating:
         """Whether more may be claimed here. Who holds nothing must be known too: its turn comes."""
         return self._alive() and not self._resting and not self._closed()
 
-    def _needs(self, seating: control.Seating, most: int) -> int:
+    def _needs(self, seating: model.LimitedQueue, most: int) -> int:
         """How many seats this node could fill: with what it has in hand, and with as many more as would find room."""
         in_hand = self._executor.running_in(seating.queue) + self._executor.held_in(seating.queue)
         more = seating.waiting and self._is_working()

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from oncue.control import Age
 from oncue.engine.service import Signal
-from oncue.model import Lease, Node, Queue
+from oncue.model import Age, Lease, Node, Queue
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 from oncue.telemetry import Telemetry
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
-from oncue.control import Limits
+from oncue.model import Limits
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from oncue.control import Limits
+from oncue.model import Limits
 from oncue.planning.figures import Figures
 from oncue.planning.scenario import Scenario
 from oncue.planning.spans import moment

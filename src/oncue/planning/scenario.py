@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 
-from oncue.control import Limits
+from oncue.model import Limits
 from oncue.planning.arrivals import Stream
 from oncue.planning.spans import Span, moment
 from oncue.planning.spreads import Spread

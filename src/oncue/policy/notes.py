@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from oncue.control import Limits, Note
-from oncue.model import Job, Schedule
+from oncue.model import Job, Limits, Note, Schedule
 from oncue.policy.schedules import CARRIED, TERMS
 
 

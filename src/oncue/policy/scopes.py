@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncue.control import SCOPES, Scope
+from oncue.model import SCOPES, Scope
 
 INCLUDED: dict[Scope, frozenset[Scope]] = {
     "read": frozenset({"read"}),

@@ -7,7 +7,20 @@ from datetime import datetime
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
-from oncue.model import Change, Claim, Decided, Job, Lane, Lease, Node, Receipt, Revised, Schedule, Started, Step
+from oncue.model import (
+    Change,
+    Claim,
+    Decided,
+    Job,
+    Lease,
+    Node,
+    PriorityLevel,
+    Receipt,
+    Revised,
+    Schedule,
+    Started,
+    Step,
+)
 from oncue.sim.history import (
     History,
     change_event,
@@ -123,7 +136,7 @@ class Recorded(Layer):
         if took:
             self._add("priority", id=job_id, priority=priority)
 
-    async def _note_age(self, raised: int, lane: Lane, *_: Any, **__: Any) -> None:
+    async def _note_age(self, raised: int, lane: PriorityLevel, *_: Any, **__: Any) -> None:
         if raised:
             self._add("age", queue=lane.queue, priority=lane.priority, jobs=raised)
 

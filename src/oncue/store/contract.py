@@ -19,18 +19,18 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
-from oncue.control import Note
 from oncue.model import (
     Attempt,
     Batch,
     Change,
     Claim,
     Depth,
-    Holding,
+    HeldClaim,
     Job,
     JobFilter,
-    Lane,
     Node,
+    Note,
+    PriorityLevel,
     Queue,
     Receipt,
     Started,
@@ -153,7 +153,7 @@ class Store(Ledger, Desk, Protocol):
         """
         ...
 
-    async def held(self, node: UUID) -> list[Holding]:
+    async def held(self, node: UUID) -> list[HeldClaim]:
         """What the database believes that this node is running."""
         ...
 
@@ -178,12 +178,12 @@ class Store(Ledger, Desk, Protocol):
         """
         ...
 
-    async def lanes(self) -> list[Lane]:
+    async def lanes(self) -> list[PriorityLevel]:
         """The (queue, priority) pairs in which something is queued, highest priority first, below the highest."""
         ...
 
     async def age(
-        self, lane: Lane, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+        self, lane: PriorityLevel, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
     ) -> int:
         """Raise up to `limit` jobs of a lane that have waited since then, once per round. How many were raised."""
         ...

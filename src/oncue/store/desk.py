@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.control import Age, AuditEntry, Count, KeptRequest, Limits, Note, Progress, Sample, Seating, Token
+from oncue.model import Age, AuditEntry, Count, KeptRequest, LimitedQueue, Limits, Note, Progress, Sample, Token
 
 
 class Desk(Protocol):
@@ -27,7 +27,7 @@ class Desk(Protocol):
         """Set the limits of a queue that still has those that are known."""
         ...
 
-    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[Seating]:
+    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
         """Those of these queues that have a limit, who holds their seats, and whether one of these tasks waits."""
         ...
 

@@ -12,8 +12,21 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.control import Note
-from oncue.model import LONGEST_LISTING, Change, Due, Job, Lease, Node, Place, Revised, Revision, Schedule, Slot, Step
+from oncue.model import (
+    LONGEST_LISTING,
+    Change,
+    Due,
+    DuePosition,
+    Job,
+    Lease,
+    Node,
+    Note,
+    Revised,
+    Revision,
+    Schedule,
+    Slot,
+    Step,
+)
 
 
 class Ledger(Protocol):
@@ -49,7 +62,7 @@ class Ledger(Protocol):
 
     # --- slots --------------------------------------------------------------------------------------------------
 
-    async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
+    async def due(self, now: datetime, limit: int, after: DuePosition | None = None) -> list[Due]:
         """Schedules whose next slot has come, the longest waiting first; `after` is the place to go on from."""
         ...
 

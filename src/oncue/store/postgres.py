@@ -11,20 +11,21 @@ from uuid import UUID
 
 import asyncpg
 
-from oncue.control import PEEK_LIMIT, Note
 from oncue.errors import Conflict, IdTaken, RowLocked, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
+    PEEK_LIMIT,
     STATES,
     Attempt,
     Batch,
     Change,
     Claim,
     Depth,
-    Holding,
+    HeldClaim,
     Job,
     JobFilter,
-    Lane,
     Node,
+    Note,
+    PriorityLevel,
     Queue,
     Receipt,
     Started,
@@ -292,8 +293,8 @@ class PostgresStore(PostgresDesk):
         begun = {(job_id, claim_no): None if locked else True for job_id, claim_no, locked in rows}
         return [begun.get((told.id, told.claim_no), False) for told in started]
 
-    async def held(self, node: UUID) -> list[Holding]:
-        return [Holding(*row) for row in await self._fetch("held", node)]
+    async def held(self, node: UUID) -> list[HeldClaim]:
+        return [HeldClaim(*row) for row in await self._fetch("held", node)]
 
     async def running(self, ids: Sequence[int]) -> list[Claim]:
         return [Claim(*row) for row in await self._fetch("running", ids)]
@@ -310,11 +311,11 @@ class PostgresStore(PostgresDesk):
         name, few = ("expired", []) if among is None else ("expired_among", [list(among)])
         return [job_of(row) for row in await self._fetch(name, now, limit, *few)]
 
-    async def lanes(self) -> list[Lane]:
-        return [Lane(*row) for row in await self._fetch("lanes")]
+    async def lanes(self) -> list[PriorityLevel]:
+        return [PriorityLevel(*row) for row in await self._fetch("lanes")]
 
     async def age(
-        self, lane: Lane, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+        self, lane: PriorityLevel, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
     ) -> int:
         async with self._connections.use() as connection:
             status = await connection.execute(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from oncue.control import Age, AuditEntry, Count, KeptRequest, Limits, Note, Progress, Sample, Seating, Token
+from oncue.model import Age, AuditEntry, Count, KeptRequest, LimitedQueue, Limits, Note, Progress, Sample, Token
 from oncue.store.postgres_ledger import PostgresLedger
 from oncue.store.tables import seatings
 
@@ -41,7 +41,7 @@ class PostgresDesk(PostgresLedger):
         self._hints.send()
         return took
 
-    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[Seating]:
+    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
         return seatings(tuple(row) for row in await self._fetch("seating", queues, tasks))
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:

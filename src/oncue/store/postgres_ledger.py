@@ -10,7 +10,6 @@ from uuid import UUID
 
 import asyncpg
 
-from oncue.control import Note
 from oncue.errors import Conflict, NameClash, RowLocked, StoreRefused, StoreUnavailable
 from oncue.model import (
     LONGEST_LISTING,
@@ -18,10 +17,11 @@ from oncue.model import (
     STATES,
     Change,
     Due,
+    DuePosition,
     Job,
     Lease,
     Node,
-    Place,
+    Note,
     Revised,
     Revision,
     Schedule,
@@ -86,7 +86,7 @@ class PostgresLedger:
 
     # --- slots --------------------------------------------------------------------------------------------------
 
-    async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
+    async def due(self, now: datetime, limit: int, after: DuePosition | None = None) -> list[Due]:
         rows = await self._fetch("due", now, limit, PARKED, *(after or BEGINNING))
         return [Due._make((*row[:12], row[12] or (), row[13] or (), *row[14:])) for row in rows]
 

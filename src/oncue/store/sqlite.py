@@ -16,19 +16,20 @@ from uuid import UUID
 
 from oncue import model
 from oncue.clock import wall
-from oncue.control import PEEK_LIMIT, Note
 from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused
 from oncue.model import (
+    PEEK_LIMIT,
     STATES,
     Attempt,
     Batch,
     Change,
     Claim,
     Depth,
-    Holding,
+    HeldClaim,
     Job,
     JobFilter,
     Node,
+    Note,
     Queue,
     Receipt,
     Started,
@@ -381,8 +382,8 @@ class SqliteStore(SqliteDesk):
         begun = await self._writer.write(work)
         return [(told.id, told.claim_no) in begun for told in started]
 
-    async def held(self, node: UUID) -> list[Holding]:
-        return [Holding(row[0], row[1], bool(row[2])) for row in await self._rows("held", node=str(node))]
+    async def held(self, node: UUID) -> list[HeldClaim]:
+        return [HeldClaim(row[0], row[1], bool(row[2])) for row in await self._rows("held", node=str(node))]
 
     async def running(self, ids: Sequence[int]) -> list[Claim]:
         return await self._claims("running", ids=json.dumps(list(ids)))
@@ -403,11 +404,11 @@ class SqliteStore(SqliteDesk):
         rows = await self._reader.read(lambda connection: rows_of(connection, self._sql[name], parameters))
         return values.claims(rows)
 
-    async def lanes(self) -> list[model.Lane]:
-        return [model.Lane(*row) for row in await self._rows("lanes")]
+    async def lanes(self) -> list[model.PriorityLevel]:
+        return [model.PriorityLevel(*row) for row in await self._rows("lanes")]
 
     async def age(
-        self, lane: model.Lane, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+        self, lane: model.PriorityLevel, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
     ) -> int:
         return await self._write(
             "age",

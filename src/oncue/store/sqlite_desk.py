@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from oncue.control import Age, AuditEntry, Count, KeptRequest, Limits, Note, Progress, Sample, Seating, Token
+from oncue.model import Age, AuditEntry, Count, KeptRequest, LimitedQueue, Limits, Note, Progress, Sample, Token
 from oncue.store import sqlite_values as values
 from oncue.store.sqlite_ledger import SqliteLedger
 from oncue.store.tables import note_row, seatings
@@ -49,7 +49,7 @@ class SqliteDesk(SqliteLedger):
             known_globally=known.globally, known_per_node=known.per_node,
         )  # fmt: skip
 
-    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[Seating]:
+    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
         rows = await self._rows("seating", queues=json.dumps(list(queues)), tasks=json.dumps(list(tasks)))
         return seatings((*row[:4], bool(row[4]), values.uuid(row[5]), *row[6:]) for row in rows)
 

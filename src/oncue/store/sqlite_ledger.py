@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from oncue.control import Note
 from oncue.errors import Conflict, NameClash, StoreRefused
 from oncue.model import (
     LONGEST_LISTING,
@@ -17,10 +16,11 @@ from oncue.model import (
     Change,
     Decided,
     Due,
+    DuePosition,
     Job,
     Lease,
     Node,
-    Place,
+    Note,
     Revised,
     Revision,
     Schedule,
@@ -86,7 +86,7 @@ class SqliteLedger:
 
     # --- slots --------------------------------------------------------------------------------------------------
 
-    async def due(self, now: datetime, limit: int, after: Place | None = None) -> list[Due]:
+    async def due(self, now: datetime, limit: int, after: DuePosition | None = None) -> list[Due]:
         instant, number = after or BEGINNING
         rows = await self._rows(
             "due", now=values.micros(now), limit=limit, parked=_PARKED, instant=values.micros(instant), number=number

@@ -7,15 +7,30 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from oncue.control import KINDS, Count, Limits, Note, Sample, Seat, Seating, known
-from oncue.model import UNFINISHED, Change, JobFilter, Place, Queue, Receipt, Step
+from oncue.model import (
+    KINDS,
+    UNFINISHED,
+    Change,
+    Count,
+    DuePosition,
+    JobFilter,
+    LimitedQueue,
+    Limits,
+    NodeSeats,
+    Note,
+    Queue,
+    Receipt,
+    Sample,
+    Step,
+    known,
+)
 
 LARGEST_ID = 2**63 - 1
 
 NAMED_FOR = timedelta(days=1)
 """How much longer than finished jobs a node is kept that is gone: its last jobs may have been settled after its end."""
 
-BEGINNING: Place = (datetime(1970, 1, 1, tzinfo=UTC), 0)
+BEGINNING: DuePosition = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 
 
 def queue_rows(
@@ -56,13 +71,13 @@ def _kind_of(wanted: JobFilter) -> str:
     return "jobs_of_kinds" if wanted.states or wanted.queue or wanted.task else "jobs"
 
 
-def seatings(rows: Iterable[Sequence[Any]]) -> list[Seating]:
+def seatings(rows: Iterable[Sequence[Any]]) -> list[LimitedQueue]:
     """Limited queues with their seats, from rows that come queue by queue."""
-    found: dict[str, Seating] = {}
+    found: dict[str, LimitedQueue] = {}
     for name, globally, per_node, version, waiting, node, seats, wanted in rows:
-        known = found.get(name) or Seating(name, Limits(globally, per_node), version, (), waiting)
-        held = known.seats if node is None else (*known.seats, Seat(node, seats, wanted))
-        found[name] = Seating(name, known.limits, version, held, waiting)
+        known = found.get(name) or LimitedQueue(name, Limits(globally, per_node), version, (), waiting)
+        held = known.seats if node is None else (*known.seats, NodeSeats(node, seats, wanted))
+        found[name] = LimitedQueue(name, known.limits, version, held, waiting)
     return list(found.values())
 
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oncue.clock import Clock
-from oncue.control import Progress
 from oncue.engine.attempt import Handler
 from oncue.engine.context import current
 from oncue.engine.execution import Execution, RunningAttempt
 from oncue.engine.outcomes import SizeLimits, failure, kept
-from oncue.model import Claim, Failed, Outcome, Succeeded, TimedOut
+from oncue.model import Claim, Failed, Outcome, Progress, Succeeded, TimedOut
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.policy.waiting import waiting_since

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncue.control import AuditEntry
+from oncue.model import AuditEntry
 from oncue.verbs.room import Room, checked_before, checked_limit
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from oncue.checks import checked_limit, checked_name, checked_queue
-from oncue.control import Limits
-from oncue.model import Queue
+from oncue.model import Limits, Queue
 from oncue.policy import notes
 from oncue.task import UNSET, _Unset
 from oncue.verbs.room import Room, compare_and_set

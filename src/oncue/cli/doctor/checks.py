@@ -14,9 +14,8 @@ from oncue.app import Oncue
 from oncue.cli.migrate import unmigrated
 from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
-from oncue.control import Token
 from oncue.errors import OncueError, SchemaMismatch
-from oncue.model import Job, JobFilter, Lease, Node, Queue, State
+from oncue.model import Job, JobFilter, Lease, Node, Queue, State, Token
 from oncue.store import PostgresStore, SqliteStore, sqlite_identity
 from oncue.store.connections import IDLE_SECONDS, LOCK_SECONDS, POOLER_ADVICE
 from oncue.store.contract import LEADER

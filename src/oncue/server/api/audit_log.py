@@ -8,7 +8,7 @@ from fastapi import Query
 from starlette.requests import Request
 
 from oncue import records
-from oncue.control import AuditEntry
+from oncue.model import AuditEntry
 from oncue.server.api import pages
 from oncue.server.api.documents import looking
 from oncue.server.api.models.control import AuditPage

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from oncue.control import KeptRequest
 from oncue.errors import RowLocked, StoreBusy, StoreError, StoreFull
+from oncue.model import KeptRequest
 from oncue.server.api import problems
 from oncue.server.api.identity import identity_of
 from oncue.server.api.problems import ANSWERING, KEY_REUSED, UNKNOWN_EFFECT, FieldError, Problem, invalid

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import Request
 
-from oncue.control import SCOPES, Scope
+from oncue.model import SCOPES, Scope
 
 SCOPE_KEY = "oncue.identity"
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
-from oncue.control import Scope as TokenScope
+from oncue.model import Scope as TokenScope
 from oncue.server.api import intake, problems, slashes
 from oncue.server.api.idempotency import HEADER, ONCE, Keeping, Requests
 

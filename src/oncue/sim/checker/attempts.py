@@ -10,8 +10,8 @@ from oncue.sim.checker.eras import when
 from oncue.sim.checker.evidence import (
     LEARNED_WITHIN,
     LOST,
-    Attempt,
     Evidence,
+    ObservedAttempt,
     Turn,
     claim_no,
     ends,
@@ -22,11 +22,11 @@ from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
 
-def _place(attempt: Attempt) -> int:
+def _place(attempt: ObservedAttempt) -> int:
     return attempt.place
 
 
-def _is_rightful(attempt: Attempt, evidence: Evidence) -> bool:
+def _is_rightful(attempt: ObservedAttempt, evidence: Evidence) -> bool:
     """Whether an attempt began under a valid lease, by a clock that its node knew."""
     return when(attempt.start) < attempt.lease.end and not evidence.is_unsure(attempt.start)
 

@@ -69,7 +69,7 @@ NO_LEASE = Lease(-1, closed=True)
 
 
 @dataclass(slots=True)
-class Attempt:
+class ObservedAttempt:
     """One execution of a job on a node, rightful until the first of its ends."""
 
     place: int
@@ -93,7 +93,7 @@ class Turn:
     number: int
     claims: list[Event] = field(default_factory=list)
     lease: Lease = NO_LEASE
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[ObservedAttempt] = field(default_factory=list)
     begins: list[Event] = field(default_factory=list)
     """When the database was told that its attempt begins."""
     outcomes: list[Event] = field(default_factory=list)
@@ -140,7 +140,7 @@ class JobStory:
         return [claim for turn in self.turns.values() for claim in turn.claims]
 
     @property
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[ObservedAttempt]:
         return [attempt for turn in self.turns.values() for attempt in turn.attempts]
 
 

@@ -8,11 +8,11 @@ from oncue.sim.checker.eras import in_era_of, in_eras, when
 from oncue.sim.checker.evidence import (
     FOREVER,
     NO_LEASE,
-    Attempt,
     Evidence,
     Final,
     JobStory,
     Lease,
+    ObservedAttempt,
     Operation,
     Turn,
     claim_no,
@@ -53,7 +53,7 @@ def _finish(story: JobStory, evidence: Evidence) -> None:
             attempt.end = min((when(event) for event in _ends_of(attempt, turn, evidence)), default=FOREVER)
 
 
-def _ends_of(attempt: Attempt, turn: Turn, evidence: Evidence) -> Iterator[Event]:
+def _ends_of(attempt: ObservedAttempt, turn: Turn, evidence: Evidence) -> Iterator[Event]:
     node = attempt.start.node
     yield from (outcome for outcome in turn.outcomes if outcome.node == node)
     yield from (change for change in turn.changes if is_taken_away(change))
@@ -123,7 +123,7 @@ class _Gathering:
         operation = self._operation_of(turn.claim)
         unanswered = operation is not None and (operation.answer is None or operation.answer.kind != "claim.ok")
         self._started += 1
-        turn.attempts.append(Attempt(self._started, event, self._leases.get(event.node, NO_LEASE), unanswered))
+        turn.attempts.append(ObservedAttempt(self._started, event, self._leases.get(event.node, NO_LEASE), unanswered))
 
     def _begin(self, event: Event) -> None:
         self._story(event).turn(claim_no(event)).begins.append(event)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from oncue.sim.checker.eras import when
-from oncue.sim.checker.evidence import FOREVER, LEARNED_WITHIN, Attempt, Evidence
+from oncue.sim.checker.evidence import FOREVER, LEARNED_WITHIN, Evidence, ObservedAttempt
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
@@ -144,7 +144,7 @@ class _Seated(NamedTuple):
 
     queue: str
     claimed: int
-    attempt: Attempt
+    attempt: ObservedAttempt
 
 
 @promise("a limited queue keeps its limit")

@@ -9,7 +9,7 @@ from oncue.policy import options
 from oncue.policy.suspicion import ALONE, COHORT, DEATHS_ALONE, FREE, IN_COHORT, isolation
 from oncue.sim.checker.attempts import is_alive
 from oncue.sim.checker.eras import when
-from oncue.sim.checker.evidence import LOST, Attempt, Evidence, JobStory, Turn, ends
+from oncue.sim.checker.evidence import LOST, Evidence, JobStory, ObservedAttempt, Turn, ends
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
@@ -25,9 +25,9 @@ def kept_apart(story: JobStory, event: Event) -> int:
     return isolation(crashes, max_crashes(story)) if crashes else FREE
 
 
-def _by_node(evidence: Evidence) -> dict[str, list[tuple[Attempt, int]]]:
+def _by_node(evidence: Evidence) -> dict[str, list[tuple[ObservedAttempt, int]]]:
     """The attempts of each node in the order of their starts, with the company that they may have."""
-    found: dict[str, list[tuple[Attempt, int]]] = defaultdict(list)
+    found: dict[str, list[tuple[ObservedAttempt, int]]] = defaultdict(list)
     for story in evidence.jobs.values():
         for attempt in story.attempts:
             found[attempt.start.node].append((attempt, kept_apart(story, attempt.start)))
@@ -40,7 +40,7 @@ def _by_node(evidence: Evidence) -> dict[str, list[tuple[Attempt, int]]]:
 def _cohorts(evidence: Evidence) -> Iterator[Broken]:
     """Of jobs whose process died under them more than once a node runs a few at once, so that the guilty is found."""
     for node, attempts in _by_node(evidence).items():
-        running: list[Attempt] = []
+        running: list[ObservedAttempt] = []
         for attempt, apart in attempts:
             if apart == IN_COHORT:
                 since = when(attempt.start) + evidence.tolerance

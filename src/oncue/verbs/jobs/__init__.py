@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncue.checks import checked_name
-from oncue.control import Note
+from oncue.model import Note
 from oncue.policy.durations import Duration, seconds
 from oncue.verbs.jobs.many import MOST_AT_ONCE, Handled, Many
 from oncue.verbs.jobs.reading import LARGEST_OFFSET

@@ -7,9 +7,8 @@ from datetime import datetime
 from uuid import UUID
 
 from oncue.checks import checked_name, checked_priority, checked_status
-from oncue.control import Note
 from oncue.errors import Conflict, InvalidJob, JobNotFound
-from oncue.model import MAX_PRIORITY, Change, Job, JobFilter, State
+from oncue.model import MAX_PRIORITY, Change, Job, JobFilter, Note, State
 from oncue.policy import lifecycle, notes
 from oncue.store.contract import Store
 from oncue.verbs.jobs.reading import Reading

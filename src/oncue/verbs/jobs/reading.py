@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 from uuid import UUID
 
-from oncue.control import Stats
 from oncue.errors import InvalidJob, JobNotFound
 from oncue.identity import job_id_of
-from oncue.model import STATES, Attempt, Job, JobFilter, State
+from oncue.model import STATES, Attempt, Job, JobFilter, State, Stats
 from oncue.policy.statuses import listed
 from oncue.store.contract import Store
 from oncue.verbs.room import Room, checked_before, checked_limit, is_possible

@@ -20,9 +20,8 @@ from oncue.checks import (
     checked_schedule_name,
 )
 from oncue.connecting import Connected
-from oncue.control import Note
 from oncue.errors import Conflict, InvalidSchedule, StoreRefused
-from oncue.model import Missed, Revised, Schedule
+from oncue.model import Missed, Note, Revised, Schedule
 from oncue.policy import notes, triggers
 from oncue.policy import schedules as policy
 from oncue.policy.durations import Duration

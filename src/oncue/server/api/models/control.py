@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
 from oncue.checks import LARGEST_LIMIT, LONGEST_NAME
-from oncue.control import Scope
+from oncue.model import Scope
 from oncue.server.api.models.base import WHOLE, Body, DurationValue, Instant, Record
 
 LimitValue: TypeAlias = Annotated[StrictInt, Field(ge=1, le=LARGEST_LIMIT), WHOLE]

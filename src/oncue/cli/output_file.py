@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 
-class Place:
+class OutputFile:
     """A file to be written in the end. What was there before stays until then."""
 
     def __init__(self, path: Path) -> None:

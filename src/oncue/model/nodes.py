@@ -1,0 +1,44 @@
+"""The node, and the leases that one node at a time holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One running process: a fresh UUID, alive while its lease is renewed. Names and hosts are labels."""
+
+    id: UUID
+    name: str
+    host: str
+    pid: int
+    boot_id: str
+    version: str
+    queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    concurrency: int
+    address: str | None
+    started_at: datetime
+    beat_at: datetime
+    expires_at: datetime
+    process_start: str = ""
+    exclusive: bool = False
+    schedules: tuple[str, ...] = ()
+    beat_no: int = 0
+    """Grows with every beat: one that was given up may reach the database after a later one, and must not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Something that one node at a time may hold. `epoch` grows with every new holder and is the fence."""
+
+    name: str
+    holder: UUID
+    holder_name: str
+    epoch: int
+    acquired_at: datetime
+    renewed_at: datetime
+    expires_at: datetime

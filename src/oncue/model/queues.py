@@ -1,0 +1,76 @@
+"""The queue with its limits, and the seats that nodes hold in a limited one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+DEFAULT_QUEUE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A name under which jobs wait: what an operator set for it, and what was last counted in it."""
+
+    name: str
+    paused_at: datetime | None
+    queued: int
+    running: int
+    later: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    skipped: int
+    global_limit: int | None = None
+    node_limit: int | None = None
+    counted_at: datetime | None = None
+    """When what waits was counted, if that was some time ago; None is just now."""
+
+
+class PriorityLevel(NamedTuple):
+    """The jobs of one queue that have the same priority."""
+
+    queue: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How many jobs wait in one queue at one priority. A sample, cut off at the store's counting limit."""
+
+    queue: str
+    priority: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many jobs of a queue may run at once: on all nodes together, and on each. None is no limit."""
+
+    globally: int | None = None
+    per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeats:
+    """How many seats of a limited queue a node holds, and how many it could use."""
+
+    node: UUID
+    seats: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedQueue:
+    """A limited queue, as a node that takes seats in it must know it. `version` is the guard of the next change."""
+
+    queue: str
+    limits: Limits
+    version: int
+    seats: Sequence[NodeSeats]
+    """Of the nodes that were not declared lost, and have not left."""
+    waiting: bool = False
+    """Whether a job waits that the node could run."""
