@@ -82,7 +82,7 @@ def test_who_lost_its_lease_starts_nothing_before_it_has_seats_again() -> None:
     world = limited(4, "a", jobs=20)
     worker = world.members["a"].worker
     assert worker.seating.allowed == {"default": 4}
-    worker._lapsed("its lease is over")
+    worker.membership.end_life("its lease is over")
     world.run(0.0)
     assert worker.seating.allowed == {"default": 0}
     assert world.run_until(world.drained, 60)
@@ -269,8 +269,10 @@ class Held:
         return 1
 
 
-async def seated(store: Store, room: Held, alive: Callable[[], bool] = lambda: True) -> Seating:
-    return Seating(store, await enter(store), ["default"], ["send"], room, alive, poll=0.5)
+async def seated(
+    store: Store, room: Held, alive: Callable[[], bool] = lambda: True, life: Callable[[], int | None] = lambda: 1
+) -> Seating:
+    return Seating(store, await enter(store), ["default"], ["send"], room, alive, poll=0.5, life=life)
 
 
 async def limited_store(store: Store) -> None:
@@ -293,13 +295,13 @@ async def test_nodes_that_look_at_the_same_time_do_not_all_take_the_same_seats(s
 async def test_what_was_read_before_the_lease_was_lost_counts_for_nothing(store: Store, verb: str) -> None:
     """Nor does what was taken: by the time that the node hears of it, it may have joined anew, without a seat."""
     await limited_store(store)
-    room = Held()
-    service = await seated(store, room)
+    lives = [1]
+    service = await seated(store, Held(), life=lambda: lives[0])
     real = getattr(store, verb)
 
     async def meanwhile(*asked: Any) -> Any:
         answer = await real(*asked)
-        service.forget()
+        lives[0] += 1
         return answer
 
     setattr(store, verb, meanwhile)
@@ -376,16 +378,15 @@ def test_who_stands_by_leaves_the_seats_to_the_exclusive_node() -> None:
 async def test_what_was_read_before_the_node_was_registered_anew_counts_for_nothing(store: Store) -> None:
     """Registering takes its seats away. A look that was on its way meanwhile still saw them."""
     await limited_store(store)
-    lives, real = [1], store.seating
-    service = Seating(
-        store, await enter(store), ["default"], ["send"], Held(), lambda: True, poll=0.5, lives=lambda: lives[0]
-    )
+    life, real = list[int | None]([1]), store.seating
+    service = await seated(store, Held(), life=lambda: life[0])
     await service.tick(NOW)
+    life[0] = None
     service.forget()
 
     async def meanwhile(*asked: Any) -> Any:
         found = await real(*asked)
-        lives[0] += 1
+        life[0] = 2
         return found
 
     store.seating = meanwhile  # type: ignore[method-assign]

@@ -78,12 +78,12 @@ class Claimer:
         poll: float,
         buffer: int,
         in_processes: Collection[str] = (),
-        lapses: Callable[[], int] = lambda: 0,
+        life: Callable[[], int | None] = lambda: 1,
     ) -> None:
         self.signal = Signal()
         self._clock = clock
         self._alive = alive
-        self._lapses = lapses
+        self._life = life
         self._allowed = allowed
         self.asked = 0
         """How often it has asked for jobs."""
@@ -179,7 +179,7 @@ class Claimer:
     async def _claimed(
         self, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime
     ) -> list[Claim]:
-        self.asked, self.asking, lapses = self.asked + 1, True, self._lapses()
+        self.asked, self.asking, life = self.asked + 1, True, self._life()
         try:
             few = min(COHORT - self._in_flight.isolated[IN_COHORT], wanted)
             claims = await self._store.claim(
@@ -190,7 +190,7 @@ class Claimer:
         if claims:
             self._in_flight.add(claims)
             self._telemetry.emit("claim", {"jobs": len(claims)}, node=self._node, claims=claims)
-            self._start(claims, now, lapses)
+            self._start(claims, now, life)
         return claims
 
     def _alone_before(self, now: datetime) -> datetime | None:
@@ -208,12 +208,12 @@ class Claimer:
         if turn is not None and not self._executor.busy and (not self.more or now >= turn.since + SEATED_WITHIN):
             self._turn = None
 
-    def _start(self, claims: list[Claim], now: datetime, lapses: int) -> None:
+    def _start(self, claims: list[Claim], now: datetime, life: int | None) -> None:
         """Hand claims to the seats, unless the lease ended while they were on their way.
 
         It may have ended and a new one have begun: what was claimed under the old one belongs to others by now.
         """
-        if self._alive() and self._lapses() == lapses:
+        if self._alive() and self._life() == life:
             if self._in_flight.closed:
                 self._executor.release_waiting("made_room")
             self._executor.submit(claims)

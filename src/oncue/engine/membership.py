@@ -3,6 +3,9 @@
 In production this service runs in a thread of its own, on a connection of its own, so that a busy event loop does not
 cost the lease. A node that cannot renew it stops its jobs before it ends, since from then on others may take them; a
 node that was declared lost stops them at once and joins anew.
+
+What the node read before it lost a lease is worth nothing afterwards. One number, counted here, says in which life the
+node is: claims and seats are kept with the life in which they were asked for, and dropped if that life is over.
 """
 
 from __future__ import annotations
@@ -40,14 +43,13 @@ class Membership:
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
-        self._lapsed = lapsed
+        self._on_lapse = lapsed
         self._lease = timedelta(seconds=lease)
         self._beat = timedelta(seconds=beat)
         self._patience = timedelta(seconds=patience)
         self.expires_at: datetime | None = None
         """Until when this node may hold jobs, as far as it knows."""
-        self.lives = 0
-        """How often it has become a member."""
+        self._lives = 1
         self._beat_no = 0
         # A node that is new knows nothing of how the others were until now: they may be coming back from an outage.
         self._cut_off = True
@@ -55,6 +57,24 @@ class Membership:
     def is_alive(self) -> bool:
         expires_at = self.expires_at  # read once: the heartbeat thread may change it
         return expires_at is not None and self._clock.latest() < expires_at
+
+    @property
+    def life(self) -> int | None:
+        """In which life this node is; None while it has no lease. The first life is 1."""
+        return self._lives if self.is_alive() else None
+
+    @property
+    def lives(self) -> int:
+        """The number of the present life, or of the next one while this node has no lease."""
+        return self._lives
+
+    def end_life(self, why: str) -> None:
+        """A lease is lost, this node's own or the exclusive one: from here on nothing begins that was claimed before.
+
+        Called in the heartbeat thread, before there is a new lease.
+        """
+        self._lives += 1
+        self._on_lapse(why)
 
     @property
     def lapsed(self) -> bool:
@@ -98,12 +118,11 @@ class Membership:
         if self.expires_at is not None and not await self._store.beat(self.node.id, now, expires_at, self._beat_no):
             self.expires_at = None
             self._lost_touch()
-            self._lapsed("this node was declared lost")
+            self.end_life("this node was declared lost")
         if self.expires_at is None:
             await self._store.register(
                 dataclasses.replace(self.node, beat_at=now, expires_at=expires_at, beat_no=self._beat_no)
             )
-            self.lives += 1  # before anybody can see the new lease
         self.expires_at = expires_at
 
     def _lost_touch(self) -> None:
@@ -117,5 +136,5 @@ class Membership:
         # The next try may take its whole patience, and must not end after the lease.
         if self.expires_at is not None and self._clock.latest() + self._beat / 4 + self._patience >= self.expires_at:
             self.expires_at = None
-            self._lapsed(f"this node's lease is about to end and could not be renewed ({error})")
+            self.end_life(f"this node's lease is about to end and could not be renewed ({error})")
         return retry_at

@@ -109,30 +109,30 @@ class WorkerNode:
         in_processes: Collection[str] = (),
     ) -> None:
         self.node = node
-        self._lapses = self._abandoned = 0
-        self._on_lapse = lapsed or self.abandon
         self.in_flight = InFlight()
         self.starts = RecordedStarts(store, clock, lambda: self.executor.running, poll=pace.poll)
         self.executor = make_executor(self._ended, self.starts)
         self.membership = Membership(
-            beat_store, node, clock, telemetry, self._lapsed,
+            beat_store, node, clock, telemetry, lapsed or self.abandon,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
         )  # fmt: skip
+        self._life = self.membership.lives
+        """The life in which everything that this node holds was claimed."""
         self.recovery = Recovery(beat_store, node, dice, telemetry, is_gone)
         self.exclusivity = Exclusivity(
-            beat_store, node, clock, telemetry, self._lapsed, self.recovery.recover,
+            beat_store, node, clock, telemetry, self.membership.end_life, self.recovery.recover,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
         )  # fmt: skip
         self.seating = Seating(
             store, node.id, node.queues, node.tasks, self.executor, self.may_work,
-            poll=pace.poll, in_processes=in_processes, lives=lambda: self.membership.lives,
+            poll=pace.poll, in_processes=in_processes, life=self.life,
             closed=lambda: self.in_flight.closed,
         )  # fmt: skip
         self.claimer = Claimer(
             store, node.id, node.queues, node.tasks, self.executor, self.in_flight, clock, telemetry,
             self.may_claim,
             self.seating.allowed, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
-            lapses=lambda: self._lapses,
+            life=self.life,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
         self.settler = Settler(store, node.id, self.executor, self.in_flight, dice, telemetry, idle=60.0)
@@ -176,23 +176,21 @@ class WorkerNode:
             ),
         ]
 
+    def life(self) -> int | None:
+        """In which life this node is; None while a lease is over that it needs for what it holds."""
+        return self.membership.life if not self.node.exclusive or self.exclusivity.may_work() else None
+
     def may_work(self) -> bool:
         """Whether this node is alive, and need not stand by."""
         return self.membership.is_alive() and self.exclusivity.may_work()
 
     def may_claim(self) -> bool:
         """Whether what is claimed now could begin: not before everything is stopped that an ended lease covered."""
-        return self._abandoned == self._lapses and self.may_work()
+        return self._life == self.life() and self.may_work()
 
     def may_start(self) -> bool:
         """Whether what this node holds is its own to begin: not if it was claimed under a lease that is over."""
-        holds = self.exclusivity.may_work() if self.node.exclusive else True
-        return holds and self._abandoned == self._lapses and self.membership.is_alive()
-
-    def _lapsed(self, why: str) -> None:
-        """Called in the heartbeat thread, before there is a new lease: from here on nothing begins that is in hand."""
-        self._lapses += 1
-        self._on_lapse(why)
+        return self._life == self.life()
 
     def _ended(self, ended: Ended) -> None:
         self.in_flight.end(ended)
@@ -202,11 +200,14 @@ class WorkerNode:
 
     def abandon(self, why: str) -> None:
         """The lease is over: stop everything; whoever holds the jobs next is not disturbed by us."""
+        life = self.membership.lives
+        if life == self._life:
+            return  # the last one stopped what was claimed before this lease was lost too
         _log.error("%s: all its jobs are stopped and given back", why)
         self.seating.forget()
         self.executor.release_waiting("lease_lost")
         self.executor.release_running("lease_lost")
-        self._abandoned += 1
+        self._life = life
 
     def give_back_alone(self, cause: str) -> None:
         """What was to run alone here and has not begun is for another node: this one is about to stop."""

@@ -44,10 +44,10 @@ class Seating:
         *,
         poll: float,
         in_processes: Collection[str] = (),
-        lives: Callable[[], int] = lambda: 0,
+        life: Callable[[], int | None] = lambda: 1,
         closed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`lives`: how often this node has become a member, each time without any seats.
+        """`life`: in which life this node is, None while it has no lease. It begins each life without any seats.
 
         `closed`: whether nothing is claimed here for now, since a job must run alone.
         """
@@ -62,11 +62,10 @@ class Seating:
         self._plain_tasks = [task for task in tasks if task not in in_processes]
         self._executor = executor
         self._alive = alive
-        self._lives = lives
+        self._life = life
         self._closed = closed
         self._poll = timedelta(seconds=poll)
         self._looked_at: datetime | None = None
-        self._forgotten = 0
         self._resting = False
         self._locked: set[str] = set()
         """The queues whose rows another session holds: the others come first."""
@@ -84,22 +83,16 @@ class Seating:
         self.signal.set()
 
     def forget(self) -> None:
-        """The lease is over, and the seats with it: whatever was read before this moment is out of date."""
-        self._forgotten += 1
+        """The lease is over, and the seats with it."""
         for queue in self.allowed:
             self._allow(queue, 0)
-
-    @property
-    def _life(self) -> tuple[int, int]:
-        """What is read in one life counts for nothing in the next."""
-        return self._forgotten, self._lives()
 
     async def tick(self, now: datetime) -> datetime:
         soon = SOON if self.allowed else SOON_ENOUGH
         # A look in what is the future by now was before the database's clock was set back.
         if self._looked_at is not None and self._looked_at <= now < self._looked_at + soon:
             return self._looked_at + soon
-        self._looked_at, life = None, self._life  # a look that fails is none
+        self._looked_at, life = None, self._life()  # a look that fails is none
         tasks = self._tasks if self._executor.process_room() > 0 else self._plain_tasks
         found = await self._store.seating(self._queues, tasks)
         self._looked_at = now
@@ -111,7 +104,7 @@ class Seating:
             await self._seat(seating, now, life)
         return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
 
-    async def _seat(self, seating: model.LimitedQueue, now: datetime, life: tuple[int, int]) -> None:
+    async def _seat(self, seating: model.LimitedQueue, now: datetime, life: int | None) -> None:
         queue, limits = seating.queue, seating.limits
         most = min(self._executor.concurrency, limits.per_node or self._executor.concurrency)
         if limits.globally is None:
@@ -128,7 +121,7 @@ class Seating:
             return  # it stays at what it has, and asks again with the next look
         if not took:
             self.signal.set()  # somebody was quicker: look again
-        elif self._life == life and self._alive():  # else they are no longer ours
+        elif life is not None and self._life() == life and self._alive():  # else they are no longer ours
             self._allow(queue, aim)
 
     async def _taken(self, seating: model.LimitedQueue, seats: int, wanted: int) -> bool | None:
