@@ -10,6 +10,7 @@ from uuid import NAMESPACE_DNS, UUID, uuid5
 from oncue import identity
 from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.leadership import Leadership
+from oncue.engine.membership import Membership
 from oncue.engine.node import WorkerNode
 from oncue.engine.recovery import Recovery
 from oncue.errors import StoreError
@@ -156,3 +157,14 @@ def leader_for_ever(patch: Patch) -> None:
 )
 def beat_out_of_turn(patch: Patch) -> None:
     patch.sql("beat", "and beat_no <= :number", "")
+
+
+@bug(
+    "seats from before a lost lease",
+    seen_in="oncue itself: a node that had joined anew went on with the seats that it had read of before it was lost",
+    run=runs.limited_sleepers,
+    caught_by="a limited queue keeps its limit",
+)
+def one_life_only(patch: Patch) -> None:
+    patch.replace(Membership, "life", property(lambda self: 1 if self.is_alive() else None))
+    patch.replace(Membership, "lives", property(lambda self: 1))
