@@ -39,7 +39,7 @@ class Stoppable(Protocol):
 class Attempt(RunningAttempt):
     """An attempt that runs a handler, with what it said of itself."""
 
-    __slots__ = ("cut", "cut_at", "deadline", "progress", "row_count", "saved", "task")
+    __slots__ = ("cut", "cut_at", "deadline", "progress", "saved", "task")
 
     def __init__(self, claim: Claim, started: float, deadline: float | None) -> None:
         super().__init__(claim, started)
@@ -47,6 +47,5 @@ class Attempt(RunningAttempt):
         self.task: Stoppable | None = None
         self.cut: Outcome | None = None
         self.cut_at = 0.0
-        self.row_count: int | None = None
         self.progress: Told | None = None
         self.saved: Told | None = None

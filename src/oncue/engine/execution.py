@@ -1,7 +1,7 @@
-"""The books that every executor keeps: the claims that wait here for a seat, and the attempts that run.
+"""What every executor is to the other services of a node: the claims that wait here, and the attempts that run.
 
-The engine's executor runs handlers, the simulator's follows a script, and the test kit's runs one attempt at a time.
-The other services of a node ask all of them the same questions, which are answered here.
+The engine's executor runs handlers, the simulator's follows a script. They differ in how an attempt is started and cut
+off, which are the last methods of this file. Everything else is written once, here.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from oncue.clock import Clock
 from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Signal
 from oncue.engine.waiting_claims import PROCESSES, WaitingClaims
-from oncue.model import Cancelled, Claim, Outcome, Progress, Released, Started
-from oncue.policy.lifecycle import Ended
+from oncue.model import Cancelled, Claim, Failed, Outcome, Progress, Released, Snoozed, Started
+from oncue.policy import options
+from oncue.policy.lifecycle import Ended, refusal
 
 
 class RunningAttempt:
     """An attempt that runs here, with what was done to it from outside."""
 
-    __slots__ = ("cancel_requested", "claim", "marked", "reported", "started")
+    __slots__ = ("cancel_requested", "claim", "marked", "reported", "row_count", "started")
 
     def __init__(self, claim: Claim, started: float) -> None:
         self.claim = claim
         self.started = started
+        self.row_count: int | None = None
         self.cancel_requested = False
         self.reported = False
         """Whether its outcome is known to the settler: it may run on, in a thread that cannot be stopped."""
@@ -178,6 +180,46 @@ class Execution(Generic[A]):
         """What waited here will not begin."""
         for claim in claims:
             self._ended(Ended(claim, outcome, None, self._clock.now()))
+
+    # --- from the start of an attempt to its outcome ------------------------------------------------------------
+
+    def _refused(self, claim: Claim, started: float) -> bool:
+        """Whether a job must not start after all: then this claim of it has ended."""
+        if not claim.cancel_requested and claim.deadline_at is None and claim.start_by is None:
+            return False
+        now = self._clock.at(started)
+        refused = refusal(claim, now)
+        if refused is None:
+            return False
+        self._ended(Ended(claim, refused, None, now))
+        self._claims.left(claim)
+        return True
+
+    def _answered(self, claim: Claim, may: bool | None) -> bool:
+        """Whether a claim whose start was requested begins now. Else it has ended, or was withdrawn (None)."""
+        if may and self._may_start():
+            return True
+        if may is not None:
+            self._end_waiting([claim], Released("lease_lost" if may else "fenced"))
+        self._claims.left(claim)
+        return False
+
+    def _deadline(self, claim: Claim, started: float) -> float | None:
+        """Until which reading of the monotonic clock an attempt may run that began at `started`."""
+        longest = options.longest(claim.options)
+        deadline = None if longest is None else started + longest
+        if claim.deadline_at is None:
+            return deadline
+        left = (claim.deadline_at - self._clock.at(started)).total_seconds()
+        return started + left if deadline is None else min(deadline, started + left)
+
+    def _report(self, attempt: A, outcome: Outcome, ended: float) -> None:
+        """Tell the settler what came of an attempt. A job that an operator stops is not tried again."""
+        attempt.reported = True
+        if attempt.cancel_requested and isinstance(outcome, Failed | Snoozed):
+            outcome = Cancelled()
+        at = self._clock.at
+        self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), attempt.row_count))
 
     # --- what an executor does in its own way -------------------------------------------------------------------
 

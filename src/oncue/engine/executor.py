@@ -33,9 +33,8 @@ from oncue.engine.execution import Execution
 from oncue.engine.messages import Begun, News, Setup, Work
 from oncue.engine.outcomes import SUCCESS, SizeLimits, failure, kept
 from oncue.engine.pending_starts import PendingStarts
-from oncue.model import Cancelled, Claim, Failed, Outcome, Progress, Released, Snoozed, Succeeded, TimedOut
-from oncue.policy import options
-from oncue.policy.lifecycle import Ended, refusal
+from oncue.model import Claim, Failed, Outcome, Progress, Released, Succeeded, TimedOut
+from oncue.policy.lifecycle import Ended
 from oncue.policy.suspicion import is_recorded
 from oncue.policy.waiting import waiting_since
 from oncue.telemetry import Telemetry
@@ -225,14 +224,7 @@ class Executor(Execution[Attempt]):
         """Wait in this seat until a job may begin whose process died before. The lease may end meanwhile."""
         answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         self._starts.request(claim, lambda may: None if answer.done() else answer.set_result(may))
-        may = await answer
-        if may and self._may_start():
-            return True
-        if may is not None:
-            self._end_waiting([claim], Released("lease_lost" if may else "fenced"))
-        if self._limited:
-            self._claims.left(claim)
-        return False
+        return self._answered(claim, await answer)
 
     def _still_ours(self, now: float) -> bool:
         """Whether what waits may begin. If this process stood still, others may have it: nobody has told us yet."""
@@ -295,14 +287,8 @@ class Executor(Execution[Attempt]):
 
     def _begin(self, claim: Claim, started: float) -> Attempt | None:
         """Enter an attempt into the books, unless the job must not start after all."""
-        if claim.cancel_requested or claim.deadline_at is not None or claim.start_by is not None:
-            now = self._clock.at(started)
-            refused = refusal(claim, now)
-            if refused is not None:
-                self._ended(Ended(claim, refused, None, now))
-                if self._limited:
-                    self._claims.left(claim)
-                return None
+        if self._refused(claim, started):
+            return None
         deadline = self._deadline(claim, started)
         attempt = self._running[claim.id, claim.claim_no] = Attempt(claim, started, deadline)
         attempt.marked = is_recorded(claim)
@@ -327,14 +313,6 @@ class Executor(Execution[Attempt]):
         if self._telemetry.wants("job.start"):
             wait = (self._clock.at(started) - waiting_since(claim)).total_seconds()
             self._telemetry.emit("job.start", {"wait": max(wait, 0.0)}, claim=claim)
-
-    def _deadline(self, claim: Claim, started: float) -> float | None:
-        longest = options.longest(claim.options)
-        deadline = None if longest is None else started + longest
-        if claim.deadline_at is None:
-            return deadline
-        left = (claim.deadline_at - self._clock.at(started)).total_seconds()
-        return started + left if deadline is None else min(deadline, started + left)
 
     async def _in_thread(self, function: Callable[..., Any], keyword_arguments: dict[str, Any]) -> Any:
         if self._threads is None:
@@ -384,13 +362,6 @@ class Executor(Execution[Attempt]):
         """The seat goes on after a cut. A handler that finished all the same did so too late only for a time-out."""
         _forget_cancelling()
         return cut if isinstance(cut, TimedOut) else outcome
-
-    def _report(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
-        attempt.reported = True
-        if attempt.cancel_requested and isinstance(outcome, Failed | Snoozed):
-            outcome = Cancelled()
-        at = self._clock.at
-        self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), attempt.row_count))
 
 
 def _forget_cancelling() -> None:

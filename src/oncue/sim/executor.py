@@ -9,9 +9,8 @@ from typing import TypeAlias
 from oncue.clock import Clock
 from oncue.engine.execution import Execution, RunningAttempt
 from oncue.engine.pending_starts import PendingStarts
-from oncue.model import Cancelled, Claim, Failed, Outcome, Released, Snoozed, TimedOut
-from oncue.policy import options
-from oncue.policy.lifecycle import Ended, refusal
+from oncue.model import Claim, Outcome, Released, TimedOut
+from oncue.policy.lifecycle import Ended
 from oncue.policy.suspicion import is_recorded
 from oncue.sim.history import History, outcome_event
 from oncue.sim.script import Act, Script
@@ -49,8 +48,13 @@ class ScriptedExecutor(Execution[_Attempt]):
         may_start: Callable[[], bool] = lambda: True,
         starts: PendingStarts | None = None,
     ) -> None:
+        def noted(one: Ended) -> None:
+            if one.started_at is not None:
+                history.add(label, "outcome", **outcome_event(one.claim, one.outcome))
+            ended(one)
+
         super().__init__(
-            clock, concurrency, ended,
+            clock, concurrency, noted,
             in_processes=in_processes, processes=processes, may_start=may_start, starts=starts,
         )  # fmt: skip
         self.most_running = 0
@@ -85,7 +89,7 @@ class ScriptedExecutor(Execution[_Attempt]):
             self.release_waiting("lease_lost")
         while self._free > 0 and (claim := self._claims.take()) is not None:
             if claim.crashes:
-                self._starts.request(claim, lambda may, claim=claim: self._answered(claim, may))  # type: ignore[misc]
+                self._starts.request(claim, lambda may, claim=claim: self._start_if(claim, may))  # type: ignore[misc]
             else:
                 self._start(claim)
 
@@ -93,21 +97,15 @@ class ScriptedExecutor(Execution[_Attempt]):
     def _free(self) -> int:
         return self.concurrency - len(self._running) - len(self._starts)
 
-    def _answered(self, claim: Claim, may: bool | None) -> None:
-        if may and self._may_start():
+    def _start_if(self, claim: Claim, may: bool | None) -> None:
+        if self._answered(claim, may):
             self._start(claim)
-            return
-        self._claims.left(claim)
-        if may is not None:
-            self._end_waiting([claim], Released("lease_lost" if may else "fenced"))
 
     def _start(self, claim: Claim) -> None:
-        refused = refusal(claim, self._clock.now())
-        if refused is not None:
-            self._claims.left(claim)
-            self._end_waiting([claim], refused)
+        started = self._clock.monotonic()
+        if self._refused(claim, started):
             return
-        attempt = _Attempt(claim, self._script(claim), self._clock.monotonic())
+        attempt = _Attempt(claim, self._script(claim), started)
         self._running[claim.id, claim.claim_no] = attempt
         attempt.marked = is_recorded(claim)
         self.started_total += 1
@@ -115,16 +113,10 @@ class ScriptedExecutor(Execution[_Attempt]):
         self._telemetry.emit("job.start", {"wait": 0.0}, claim=claim)
         if attempt.act.do != "hang":
             self._schedule(timedelta(seconds=attempt.act.seconds), lambda: self._perform(attempt))
-        limit = self._limit(claim)
-        if limit is not None and not attempt.act.is_stuck:
+        deadline = self._deadline(claim, started)
+        if deadline is not None and not attempt.act.is_stuck:
+            limit = deadline - started
             attempt.forget = self._schedule(timedelta(seconds=limit), lambda: self._time_out(attempt, limit))
-
-    def _limit(self, claim: Claim) -> float | None:
-        longest = options.longest(claim.options)
-        if claim.deadline_at is None:
-            return longest
-        left = (claim.deadline_at - self._clock.now()).total_seconds()
-        return left if longest is None else min(longest, left)
 
     def _perform(self, attempt: _Attempt) -> None:
         """The script's deed is due."""
@@ -134,7 +126,7 @@ class ScriptedExecutor(Execution[_Attempt]):
             self._crash()
             return
         outcome: Outcome = Released("stopped") if attempt.act.do == "crash" else attempt.act.outcome()
-        self._report(attempt, outcome)
+        self._tell(attempt, outcome)
         self._leave(attempt)
 
     def _time_out(self, attempt: _Attempt, limit: float) -> None:
@@ -146,18 +138,13 @@ class ScriptedExecutor(Execution[_Attempt]):
 
     def _cut(self, attempt: _Attempt, outcome: Outcome) -> None:
         """A stubborn attempt is reported at once too, but keeps its seat until it really ends."""
-        self._report(attempt, outcome)
+        self._tell(attempt, outcome)
         if not attempt.act.stubborn or attempt.act.do == "hang":
             self._leave(attempt)
 
-    def _report(self, attempt: _Attempt, outcome: Outcome) -> None:
-        if attempt.reported:
-            return
-        attempt.reported = True
-        if attempt.cancel_requested and isinstance(outcome, Failed | Snoozed):
-            outcome = Cancelled()
-        self._history.add(self._label, "outcome", **outcome_event(attempt.claim, outcome))
-        self._ended(Ended(attempt.claim, outcome, self._clock.at(attempt.started), self._clock.now()))
+    def _tell(self, attempt: _Attempt, outcome: Outcome) -> None:
+        if not attempt.reported:
+            self._report(attempt, outcome, self._clock.monotonic())
 
     def _leave(self, attempt: _Attempt) -> None:
         if not attempt.over:
