@@ -218,12 +218,12 @@ class Meddler:
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._real, verb)
 
-    async def apply(self, changes: Sequence[Change], now: datetime) -> list[bool]:
+    async def apply(self, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
         if not self._done:
             self._done = True
             state = "queued" if self._requeue else "succeeded"
             await self._real.apply([change._replace(state=state, outcome=None, reason=None) for change in changes], now)
-        took: list[bool] = await self._real.apply(changes, now)
+        took: list[bool] = await self._real.apply(changes, now, **options)
         return took
 
 

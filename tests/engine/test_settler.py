@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: type[StoreRefused], state: st
     """Have the database refuse changes to this state. The sizes of the batches that it was sent."""
     real, sizes = SqliteStore.apply, []
 
-    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime) -> list[bool]:
+    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
         sizes.append(len(changes))
         if len(sizes) <= times and any(change.state == state for change in changes):
             raise error("refused")
-        return await real(self, changes, now)
+        return await real(self, changes, now, **options)
 
     monkeypatch.setattr(SqliteStore, "apply", apply)
     return sizes
@@ -73,10 +74,10 @@ def test_an_outcome_whose_reply_was_lost_is_told_as_written() -> None:
 def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     real = SqliteStore.apply
 
-    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime) -> list[bool]:
+    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
         if any(change.id == bad for change in changes):
             raise StoreRefused("whatever it says")
-        return await real(self, changes, now)
+        return await real(self, changes, now, **options)
 
     world = World(1)
     world.boot("alone")
@@ -95,10 +96,10 @@ def test_a_job_whose_outcome_cannot_be_written_is_not_run_again_before_its_maxim
     """It was once taken for a stray, and given back: also one that may run only once, and again and again."""
     real = SqliteStore.apply
 
-    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime) -> list[bool]:
+    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
         if any(change.state in ("succeeded", "failed") for change in changes):
             raise StoreRefused("whatever it says")
-        return await real(self, changes, now)
+        return await real(self, changes, now, **options)
 
     monkeypatch.setattr(SqliteStore, "apply", apply)
     world = World(1)

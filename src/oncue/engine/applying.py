@@ -4,14 +4,18 @@ or another session holds its row."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from oncue.errors import StoreRefused
 from oncue.model import Change
 from oncue.store.contract import Store
 
 MOST_LISTED = 10
+
+Fallback: TypeAlias = Callable[[int, StoreRefused], Change | None]
+"""What to write instead of the change with this number, which the database has refused; None: nothing."""
 
 _log = logging.getLogger("oncue.applying")
 
@@ -21,12 +25,15 @@ async def apply_each(store: Store, changes: Sequence[Change], now: datetime) -> 
 
     None: it was refused, and would be again, or its row is locked. It is as it was, and so a later pass finds it.
     """
-    try:
-        took = await store.apply(changes, now)
-    except StoreRefused as error:
-        _log.error("a batch of changes was refused, so they are written one by one: %s", error)
-        return [await _applied(store, change, now) for change in changes]
-    locked = [change.id for change, written in zip(changes, took, strict=True) if written is None]
+    took, refused = await apply_past_refusals(store, list(changes), now)
+    for number, error in refused.items():
+        change = changes[number]
+        _log.error("job %d stays as it is: the database refuses to make it %s: %s", change.id, change.state, error)
+    locked = [
+        change.id
+        for number, (change, written) in enumerate(zip(changes, took, strict=True))
+        if written is None and number not in refused
+    ]
     if locked:
         _log.warning("another session holds a lock on %s: left for a later pass", listed(locked))
     return took
@@ -38,9 +45,40 @@ def listed(jobs: Sequence[int]) -> str:
     return f"job {numbers}" if len(jobs) == 1 else f"{len(jobs)} jobs ({numbers})"
 
 
-async def _applied(store: Store, change: Change, now: datetime) -> bool | None:
+async def apply_past_refusals(
+    store: Store,
+    changes: list[Change],
+    now: datetime,
+    fallback: Fallback = lambda number, error: None,
+    *,
+    past_locks: bool = False,
+) -> tuple[list[bool | None], dict[int, StoreRefused]]:
+    """Which of the changes took; and the numbers of those that the database refuses, with what it says.
+
+    If it refuses the batch, each change is written by itself, or else its `fallback`, which then stands in `changes`.
+    """
     try:
-        return (await store.apply([change], now))[0]
-    except StoreRefused:
-        _log.exception("job %d stays as it is, the database refuses to make it %s", change.id, change.state)
-        return None
+        return await store.apply(changes, now, past_locks=past_locks), {}
+    except StoreRefused as error:
+        _log.error("the database refused to write %d changes at once, so they are written one by one: %s",
+                   len(changes), error)  # fmt: skip
+    took: list[bool | None] = []
+    refused: dict[int, StoreRefused] = {}
+    for number in range(len(changes)):
+        try:
+            took.append(await _applied(store, changes, number, now, fallback))
+        except StoreRefused as error:
+            took.append(None)
+            refused[number] = error
+    return took, refused
+
+
+async def _applied(store: Store, changes: list[Change], number: int, now: datetime, fallback: Fallback) -> bool | None:
+    try:
+        return (await store.apply([changes[number]], now))[0]
+    except StoreRefused as error:
+        instead = fallback(number, error)
+        if instead is None:
+            raise
+    changes[number] = instead
+    return (await store.apply([instead], now))[0]

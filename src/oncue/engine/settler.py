@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, cast
 from uuid import UUID
 
-from oncue.engine.applying import listed
+from oncue.engine.applying import apply_past_refusals, listed
 from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
 from oncue.engine.texts import bounded
@@ -83,17 +83,19 @@ class Settler:
         means doing it again."""
         changes = [settle(ended, self._dice) for ended in batch]
         try:
-            took = await (
-                self._store.apply(changes, now, past_locks=True) if past_locks else self._store.apply(changes, now)
-            )
-        except StoreRefused as error:
-            changes, took = await self._one_by_one(batch, now, error)
+            took, refused = await apply_past_refusals(
+                self._store, changes, now, lambda number, error: self._failed(batch[number], error),
+                past_locks=past_locks,
+            )  # fmt: skip
         except StoreError as error:
             self.trouble = error
             if isinstance(error, StoreUnavailable):
                 self._in_doubt.update((change.id, change.claim_no) for change in changes)
             raise
         self.trouble = None
+        for number, refusal in refused.items():
+            took[number] = False
+            self._leave_to_its_limits(changes[number], refusal)
         locked = [place for place, written in enumerate(took) if written is None] if None in took else []
         kept = [batch[place] for place in locked]
         if kept and not past_locks:
@@ -122,33 +124,15 @@ class Settler:
         self._in_doubt.difference_update((change.id, change.claim_no) for change in changes)
         return took
 
-    async def _one_by_one(
-        self, batch: list[Ended], now: datetime, error: StoreError
-    ) -> tuple[list[Change], list[bool | None]]:
-        """One outcome that the database refuses must not keep the others from being written."""
-        _log.error("a batch of outcomes was refused, so they are written one by one: %s", error)
-        changes: list[Change] = []
-        took: list[bool | None] = []
-        for ended in batch:
-            change, written = await self._one(ended, now)
-            changes.append(change)
-            took.append(written)
-        return changes, took
+    def _failed(self, ended: Ended, refused: StoreRefused) -> Change:
+        """The database refuses this outcome: the attempt failed, and why is written instead."""
+        reason = bounded(f"its outcome was refused: {refused}", LONGEST_REFUSAL)
+        return settle(ended._replace(outcome=Failed(reason)), self._dice)
 
-    async def _one(self, ended: Ended, now: datetime) -> tuple[Change, bool | None]:
-        """Write an outcome; if it is refused, that it was; if even that is refused, leave the job to its limits."""
-        change = settle(ended, self._dice)
-        try:
-            return change, (await self._store.apply([change], now))[0]
-        except StoreRefused as refused:
-            reason = bounded(f"its outcome was refused: {refused}", LONGEST_REFUSAL)
-        change = settle(ended._replace(outcome=Failed(reason)), self._dice)
-        try:
-            return change, (await self._store.apply([change], now))[0]
-        except StoreRefused:
-            _log.exception("job %d: neither its outcome nor its refusal can be written", change.id)
-            self._in_flight.refused.add((change.id, change.claim_no))
-            return change, False
+    def _leave_to_its_limits(self, change: Change, refusal: StoreRefused) -> None:
+        """The job stays `running` in the database until its maximum runtime is over."""
+        _log.error("job %d: neither its outcome nor its refusal can be written: %s", change.id, refusal)
+        self._in_flight.refused.add((change.id, change.claim_no))
 
     def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
         rejected = len(took) - sum(took)

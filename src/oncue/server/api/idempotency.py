@@ -23,6 +23,7 @@ from oncue.model import KeptRequest
 from oncue.server.api import problems
 from oncue.server.api.identity import identity_of
 from oncue.server.api.problems import ANSWERING, KEY_REUSED, UNKNOWN_EFFECT, FieldError, Problem, invalid
+from oncue.verbs.room import compare_and_set
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -125,7 +126,7 @@ def kept_of(scope: Any) -> Kept | None:
 
 
 async def _begun(store: Store, actor: str, key: str, fresh: KeptRequest) -> Kept:
-    while True:
+    async def begin() -> Kept | None:
         found = await store.begin_request(actor, key, fresh)
         if found is None:
             return Kept(fresh, True)
@@ -133,6 +134,9 @@ async def _begun(store: Store, actor: str, key: str, fresh: KeptRequest) -> Kept
         if found.started_at >= oldest:
             return Kept(found, False)
         await store.prune_requests(oldest, PRUNED_AT_ONCE)  # nobody else has had the time to
+        return None
+
+    return await compare_and_set(f"request {key}", begin)
 
 
 def _check_key(key: str) -> None:
