@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncue.model import Limits
-from oncue.planning.capacity import PROCESSES, Demand, needed, waits
-from oncue.planning.charts import chart, columns, marks, nice, room
-from oncue.planning.scenario import Scenario
+from oncue.planning.capacity import PROCESSES, Demand, needed, served
+from oncue.planning.charts import chart, marks, nice, parts
+from oncue.planning.reading import constant
+from oncue.planning.scenario import DAY, Scenario, Span, joined, within
 from oncue.planning.series import Bucket, Series, percentiles
-from oncue.planning.spans import DAY, Span, joined, within
-from oncue.planning.spreads import Constant
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -23,7 +22,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 def a_scenario(**changed: Any) -> Scenario:
     usual: dict[str, Any] = {
         "start": START, "length": DAY, "nodes": 1, "concurrency": 2, "processes": 1, "queues": ("default",), "seed": 1,
-        "durations": {"work": Constant(1.0)}, "assumed": (), "failures": {}, "streams": (), "outages": (),
+        "durations": {"work": constant(1.0)}, "assumed": (), "failures": {}, "arrivals": (), "outages": (),
         "limits": {}, "target": 60.0,
     }  # fmt: skip
     return Scenario(**{**usual, **changed})
@@ -31,6 +30,10 @@ def a_scenario(**changed: Any) -> Scenario:
 
 def a_demand(*dues: float, seconds: float = 10.0, queue: str = "default", priority: int = 0) -> list[Demand]:
     return [Demand(due, priority, (due, number), seconds, (queue,)) for number, due in enumerate(dues)]
+
+
+def waits(demand: list[Demand], seats: int, limits: dict[str, int]) -> list[float]:
+    return [waited for _, waited in served(demand, seats, limits)]
 
 
 # --- series ---------------------------------------------------------------------------------------------------------
@@ -73,7 +76,7 @@ def test_spans_are_joined_and_measured() -> None:
 # --- seats ----------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_finds_no_seat_waits() -> None:
+def test_a_job_that_finds_no_seat_waits() -> None:
     assert waits(a_demand(0, 0, 0, 5), 2, {}) == [0, 0, 10, 5]
     assert waits(a_demand(0, 10, 20), 1, {}) == [0, 0, 0]
     assert waits([], 1, {}) == []
@@ -90,13 +93,13 @@ def test_among_equals_the_older_job_goes_first() -> None:
     assert waits([Demand(0, 0, (0, 0), 10, ("a",)), fresh, retry], 1, {}) == [0, 8, 19]
 
 
-def test_whoever_is_given_up_takes_no_seat() -> None:
-    """Five jobs of 100 s with the patience of 150 s, on a seat: two run, and three are gone by then."""
+def test_a_job_that_is_given_up_takes_no_seat() -> None:
+    """Five jobs of 100 s that wait for 150 s at most, on a seat: two run, and three are gone by then."""
     crowd = [Demand(0.0, 0, (0.0, number), 100.0, ("q",), 150.0) for number in range(5)]
     found = needed(a_scenario(concurrency=1, nodes=1, length=1000.0), crowd)
     one = found.choices[0]
     assert (one.nodes, one.waits.p50, one.waits.max, one.utilisation) == (1, 150.0, 150.0, 0.2)
-    assert found.for_all == 5
+    assert found.nodes_for_all == 5
 
 
 def test_a_limit_holds_back_its_queue_alone() -> None:
@@ -123,11 +126,11 @@ def test_seats_are_never_overbooked_and_never_idle(
     second = 0
     while left:
         running = [one for one in running if one[0] > second]
-        due = sorted((one for one in left if one[1].due <= second), key=lambda one: (-one[1].priority, one[1].job))
+        due = sorted((one for one in left if one[1].due <= second), key=lambda one: (-one[1].priority, one[1].order))
         for number, one in due:
-            full = one.lanes[0] == "a" and sum(queue == "a" for _, queue in running) >= limit
+            full = one.limits[0] == "a" and sum(queue == "a" for _, queue in running) >= limit
             if len(running) < seats and not full:
-                running.append((second + one.seconds, one.lanes[0]))
+                running.append((second + one.seconds, one.limits[0]))
                 expected.append(second - one.due)
                 left.remove((number, one))
         second += 1
@@ -141,9 +144,9 @@ def test_the_peak_says_how_many_nodes() -> None:
     """Forty jobs of 30 s at once; with two seats a node, 40 / (2 n) rounds of 30 s."""
     demand = a_demand(*[3600.0] * 40, seconds=30.0)
     found = needed(a_scenario(), demand)
-    assert (found.peak, found.peak_at) == (40, 3600.0)
-    assert found.for_all == 7  # three rounds: nobody waits for longer than 60 s
-    assert needed(a_scenario(target=0.0), demand).for_all == 20
+    assert (found.peak_seats, found.peak_at) == (40, START + timedelta(hours=1))
+    assert found.nodes_for_all == 7  # three rounds: nobody waits for longer than 60 s
+    assert needed(a_scenario(target=0.0), demand).nodes_for_all == 20
     assert [choice.nodes for choice in found.choices] == [1, 2, 6, 7, 8]
     assert [choice.waits.max for choice in found.choices] == [570, 270, 90, 60, 60]
 
@@ -153,46 +156,51 @@ def test_a_few_late_ones_may_be_worth_no_node() -> None:
         [*a_demand(*[float(n * 100) for n in range(995)], seconds=1.0), *a_demand(*[50.0] * 5, seconds=50.0)]
     )
     found = needed(a_scenario(concurrency=1, target=10.0), demand)
-    assert (found.for_all, found.for_most) == (5, 1)
+    assert (found.nodes_for_all, found.nodes_for_99_percent) == (5, 1)
 
 
 def test_where_a_limit_is_the_cause_no_node_helps() -> None:
     demand = a_demand(*[0.0] * 20, seconds=30.0, queue="mail")
     found = needed(a_scenario(limits={"mail": Limits(globally=2)}), demand)
-    assert (found.for_all, found.held_up_by) == (None, ("mail",))
-    assert needed(a_scenario(limits={"mail": Limits(per_node=1)}), demand).for_all == 7
+    assert (found.nodes_for_all, found.held_up_by) == (None, ("mail",))
+    assert needed(a_scenario(limits={"mail": Limits(per_node=1)}), demand).nodes_for_all == 7
 
 
 def test_what_piles_up_in_an_outage_is_counted_from_its_end_and_told_apart() -> None:
     """A job a minute for an hour in which nothing runs, then all of them at once: seven rounds of ten seats."""
     demand = a_demand(*[float(minute * 60) for minute in range(120)], seconds=10.0)
     found = needed(a_scenario(outages=(Span(0.0, 3600.0),)), demand)
-    assert (found.for_all, found.without_outages) == (5, 1)
-    assert (found.peak, found.peak_at, found.peak_after_outage) == (61, 3600.0, True)
+    assert (found.nodes_for_all, found.nodes_without_outages) == (5, 1)
+    assert (found.peak_seats, found.peak_at, found.peak_after_outage) == (61, START + timedelta(hours=1), True)
     usual = needed(a_scenario(), demand)
-    assert (usual.for_all, usual.without_outages, usual.peak, usual.peak_after_outage) == (1, 1, 1, False)
+    assert (usual.nodes_for_all, usual.nodes_without_outages, usual.peak_seats, usual.peak_after_outage) == (
+        1,
+        1,
+        1,
+        False,
+    )
 
 
 def test_process_seats_grow_with_the_nodes() -> None:
     demand = [Demand(0.0, 0, (0.0, number), 30.0, ("default", PROCESSES)) for number in range(8)]
     found = needed(a_scenario(concurrency=64, processes=2, target=1.0), demand)
-    assert (found.for_all, found.held_up_by, found.narrow) == (4, (), (PROCESSES,))
+    assert (found.nodes_for_all, found.held_up_by, found.bottlenecks) == (4, (), (PROCESSES,))
 
 
 # --- charts ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_chart_of_characters() -> None:
-    assert columns([0, 0.1, 4, 8], 8, height=2) == ["   █", " ▁██"]
+    assert chart([0, 0.1, 4, 8], START, DAY, height=2)[:2] == ["8 ┤   █", "4 ┤ ▁██"]
     lines = chart([0, 1, 3, 2] * 2, START, 2 * DAY, height=4)
     assert lines == ["  3 ┤  █   █", "    ┤  █▅  █▅", "1.5 ┤ ▃██ ▃██", "    ┤ ███ ███", "  0 └┬───────", "     Jan 01"]
 
 
-@pytest.mark.parametrize(("width", "parts"), [(200, 72), (77, 72), (60, 55), (5, 10)])
-def test_a_chart_fits_its_terminal(width: int, parts: int) -> None:
+@pytest.mark.parametrize(("width", "columns"), [(200, 72), (77, 72), (60, 55), (5, 10)])
+def test_a_chart_fits_its_terminal(width: int, columns: int) -> None:
     """Beside its labels, of which 1.5 is the longest."""
-    assert room(3, width) == parts
-    assert len(chart([3] * parts, START, 2 * DAY)[0]) == parts + 5
+    assert parts(3, width) == columns
+    assert len(chart([3] * columns, START, 2 * DAY)[0]) == columns + 5
 
 
 @pytest.mark.parametrize(
@@ -212,13 +220,13 @@ def test_scales_end_at_round_numbers() -> None:
     assert [nice(value) for value in (0, 1, 2.5, 7, 10, 276, 4100)] == [1, 1, 3, 8, 10, 300, 5000]
 
 
-def test_a_scenario_throws_the_same_dice_for_the_same_attempt() -> None:
-    scenario = a_scenario(durations={"work": Constant(2.0)}, failures={"work": 0.5})
-    fates = [scenario.fate("work", str(number), 0) for number in range(50)]
-    assert fates == [
-        a_scenario(nodes=9, durations={"work": Constant(2.0)}, failures={"work": 0.5}).fate("work", str(n), 0)
+def test_a_scenario_draws_the_same_for_the_same_attempt() -> None:
+    scenario = a_scenario(durations={"work": constant(2.0)}, failures={"work": 0.5})
+    drawn = [scenario.draw("work", str(number), 0) for number in range(50)]
+    assert drawn == [
+        a_scenario(nodes=9, durations={"work": constant(2.0)}, failures={"work": 0.5}).draw("work", str(n), 0)
         for n in range(50)
     ]
-    assert {fails for _, fails in fates} == {True, False}
-    assert a_scenario(durations={"work": Constant(0.0)}).fate("work", "1", 0) == (0.001, False)
-    assert fates != [a_scenario(seed=2, failures={"work": 0.5}).fate("work", str(number), 0) for number in range(50)]
+    assert {fails for _, fails in drawn} == {True, False}
+    assert a_scenario(durations={"work": constant(0.0)}).draw("work", "1", 0) == (0.001, False)
+    assert drawn != [a_scenario(seed=2, failures={"work": 0.5}).draw("work", str(number), 0) for number in range(50)]

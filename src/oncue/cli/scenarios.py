@@ -1,88 +1,64 @@
-"""From what was typed after `oncue simulate` to a scenario. A complaint names the option."""
+"""From the options of `oncue simulate` to a scenario. A complaint names the option."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import typer
 
 from oncue.app import Oncue
 from oncue.bypass import refuse_declared
-from oncue.cli import values
 from oncue.cli.finding import ask, has_database
-from oncue.planning import arrivals, reading, spans, spreads, volume
-from oncue.planning.arrivals import Stream
-from oncue.planning.scenario import Scenario
-from oncue.planning.spreads import Constant, Spread
+from oncue.planning import reading
+from oncue.planning.scenario import DAY, Scenario, Spread, Stream
 from oncue.policy import durations
-from oncue.policy.triggers import Rule
 
 MEASURED = "measured"
 SAMPLE = 1000
-ASSUMED = Constant(1.0)
-USUAL_DAYS = 7
-LONGEST_DAYS = 3660
+USUAL_DAYS, LONGEST_DAYS = 7, 3660
 USUAL_PROCESSES = 4
 """On every machine, lest the output depend on the one that it is made on."""
 FIRST_YEAR, LAST_YEAR = 1970, 2200
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What was typed, as it was typed."""
-
-    days: int | None
-    length: str | None
-    start: str
-    nodes: int
-    seed: int
-    target: str
-    durations: Sequence[str]
-    arrivals: Sequence[str]
-    failures: Sequence[str]
-    outages: Sequence[str]
-    limits: Sequence[str]
-    names_queues: bool = False
-    """Whether the queues to serve were typed too, over the settings."""
-
-
-def scenario(app: Oncue, typed: Typed) -> Scenario:
-    tasks, start, length = sorted(app.tasks), _start(typed.start), _length(typed.days, typed.length)
-    known = _durations(app, tasks, typed.durations)
-    used = sorted(set(queues(app).values()))
+def scenario(
+    app: Oncue, *, start: str, days: int | None, length: str | None, nodes: int, seed: int, target: str,
+    takes: Sequence[str], arrivals: Sequence[str], failures: Sequence[str], outages: Sequence[str],
+    limits: Sequence[str], names_queues: bool,
+) -> Scenario:  # fmt: skip
+    """`names_queues` says that the queues to serve were typed too, over the settings."""
+    tasks, used = sorted(app.tasks), sorted(set(queues(app).values()))
+    with _naming("--start"):
+        first = _start(start)
+    with _naming("--for"):
+        seconds = _length(days, length)
+    with _naming("--durations"):
+        known = _durations(app, takes)
     with _naming("--queues"):
-        for name in _served(app) if typed.names_queues else ():
+        for name in _served(app) if names_queues else ():
             reading.check_known(name, used, "queue")
     with _naming("--limit"):
-        limits = reading.limits(reading.pairs(_files(typed.limits), used, "queue"))
+        at_once = reading.limits(reading.pairs(_files(limits), used, "queue"))
     with _naming("--outage"):
-        outages = spans.outages(reading.entries(_files(typed.outages)), start, length)
-    failures, streams = _failures(app, typed.failures), _streams(app, typed.arrivals)
+        spans = reading.outages(reading.entries(_files(outages)), first, seconds)
+    with _naming("--failures"):
+        fails = reading.by_name([(name, reading.share(value)) for name, value in _pairs(app, failures)], tasks)
     with _naming("--arrivals"):
-        jobs = volume.arriving(streams, start, length)
-    with _naming("--days" if typed.length is None else "--for"):
-        volume.check_slots(_rules(app), jobs, start, length)
+        streams = _streams(app, arrivals)
+    with _naming("--arrivals, --days"):
+        rules = {name: task.schedule.rule for name, task in app.tasks.items() if task.schedule is not None}
+        reading.check_volume(streams, rules, first, first + timedelta(seconds=seconds))
+    with _naming("--target"):
+        late = durations.seconds(target)
     return Scenario(
-        start=start,
-        length=length,
-        nodes=typed.nodes,
-        concurrency=app.settings.concurrency,
-        processes=_processes(app),
-        queues=_served(app),
-        seed=typed.seed,
-        durations={name: known.get(name, ASSUMED) for name in tasks},
-        assumed=tuple(name for name in tasks if name not in known),
-        failures=failures,
-        streams=streams,
-        outages=outages,
-        limits=limits,
-        target=durations.seconds(values.duration(typed.target, "--target")),
-        patience=_patience(app),
-    )
+        start=first, length=seconds, nodes=nodes, concurrency=app.settings.concurrency, processes=_processes(app),
+        queues=_served(app), seed=seed, durations={name: known.get(name, reading.constant(1.0)) for name in tasks},
+        assumed=tuple(name for name in tasks if name not in known), failures=fails, arrivals=streams, outages=spans,
+        limits=at_once, target=late, longest_waits=_longest_waits(app),
+    )  # fmt: skip
 
 
 # --- the application ------------------------------------------------------------------------------------------------
@@ -104,11 +80,7 @@ def _served(app: Oncue) -> tuple[str, ...]:
     return app.settings.queues
 
 
-def _rules(app: Oncue) -> dict[str, Rule]:
-    return {name: task.schedule.rule for name, task in app.tasks.items() if task.schedule is not None}
-
-
-def _patience(app: Oncue) -> dict[str, float]:
+def _longest_waits(app: Oncue) -> dict[str, float]:
     """By task: after which time a job that has not begun is given up."""
     limits = {name: (task.deadline, task.schedule and task.schedule.grace) for name, task in app.tasks.items()}
     return {name: min(known) for name, limit in limits.items() if (known := [one for one in limit if one is not None])}
@@ -128,83 +100,67 @@ def _start(text: str) -> datetime:
         moment = None
     if moment is None or not FIRST_YEAR <= moment.year <= LAST_YEAR:
         wanted = "expected a date or an instant such as 2030-01-31 or 2030-01-31T09:00"
-        said = f"{wanted}, from {FIRST_YEAR} to {LAST_YEAR}, not {text!r}"
-        raise typer.BadParameter(said, param_hint="--start")
+        raise ValueError(f"{wanted}, from {FIRST_YEAR} to {LAST_YEAR}, not {text!r}")
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _length(days: int | None, length: str | None) -> float:
     if length is None:
-        return (days or USUAL_DAYS) * spans.DAY
+        return (days or USUAL_DAYS) * DAY
     if days is not None:
-        raise typer.BadParameter("expected either --days or --for, not both", param_hint="--for")
+        raise ValueError("expected either --days or --for, not both")
     try:
         seconds = durations.seconds(length)
     except ValueError:
         seconds = 0.0
-    if not 60 <= seconds <= LONGEST_DAYS * spans.DAY:
-        wanted = f"expected a duration such as 36h, from 1m to {LONGEST_DAYS}d, not {length!r:.100}"
-        raise typer.BadParameter(wanted, param_hint="--for")
+    if not 60 <= seconds <= LONGEST_DAYS * DAY:
+        raise ValueError(f"expected a duration such as 36h, from 1m to {LONGEST_DAYS}d, not {length!r:.100}")
     return seconds
 
 
-def _durations(app: Oncue, tasks: Sequence[str], texts: Sequence[str]) -> dict[str, Spread]:
-    with _naming("--durations"):
-        plain = [f"*={MEASURED}" if entry == MEASURED else entry for entry in reading.entries(_files(texts))]
-        written = reading.by_name(_pairs(app, plain), tasks)
-        told = {name: spreads.spread(value) for name, value in written.items() if value != MEASURED}
-        return {**told, **_measured(app, [name for name, value in written.items() if value == MEASURED])}
+def _durations(app: Oncue, texts: Sequence[str]) -> dict[str, Spread]:
+    plain = [f"*={MEASURED}" if entry == MEASURED else entry for entry in reading.entries(_files(texts))]
+    written = reading.by_name(_pairs(app, plain), sorted(app.tasks))
+    told = {name: reading.spread(value) for name, value in written.items() if value != MEASURED}
+    wanted = [name for name, value in written.items() if value == MEASURED]
+    if wanted and not has_database(app):
+        raise ValueError("there is no database yet in which anything was measured")
+    return {**told, **_measured(app, wanted)} if wanted else told
 
 
 def _measured(app: Oncue, tasks: Sequence[str]) -> dict[str, Spread]:
     """What the last finished attempts of these tasks took, in the application's own database."""
-    if not tasks:
-        return {}
-    if not has_database(app):
-        raise ValueError("there is no database yet in which anything was measured")
 
     async def work() -> dict[str, Spread]:
         found: dict[str, Spread] = {}
         for name in tasks:
             jobs = await app.jobs.list(("succeeded", "failed"), task=name, limit=SAMPLE)
-            taken = [job.duration for job in jobs if job.duration is not None]
-            if taken:
-                found[name] = spreads.measured(taken)
+            if taken := [job.duration for job in jobs if job.duration is not None]:
+                found[name] = reading.measured(taken)
         return found
 
     return ask(app, work)
 
 
 def _streams(app: Oncue, texts: Sequence[str]) -> tuple[Stream, ...]:
-    with _naming("--arrivals"):
-        written = _pairs(app, _files(texts))
-        if any(name == reading.EVERYTHING_ELSE for name, _ in written):
-            raise ValueError("expected the name of a task before the =, not *")
-        for name, _ in written:
-            refuse_declared(app.find(name))  # in production it would be refused too
-        streams = tuple(arrivals.stream(name, value) for name, value in written)
-        arrivals.check_apart(streams)
-        return streams
-
-
-def _failures(app: Oncue, texts: Sequence[str]) -> dict[str, float]:
-    with _naming("--failures"):
-        written = [(name, reading.share(value)) for name, value in _pairs(app, _files(texts))]
-        return reading.by_name(written, sorted(app.tasks))
+    written = _pairs(app, texts)
+    if any(name == reading.EVERYTHING_ELSE for name, _ in written):
+        raise ValueError("expected the name of a task before the =, not *")
+    for name, _ in written:
+        refuse_declared(app.find(name))  # in production it would be refused too
+    streams = tuple(reading.stream(name, value) for name, value in written)
+    reading.check_apart(streams)
+    return streams
 
 
 def _pairs(app: Oncue, texts: Sequence[str]) -> list[tuple[str, str]]:
-    return reading.pairs(texts, sorted(app.tasks), queues=queues(app))
+    return reading.pairs(_files(texts), sorted(app.tasks), queues=queues(app))
 
 
 def _files(texts: Sequence[str]) -> list[str]:
     """The same texts, with what is in the files for those that name one."""
-    return [_read(Path(text[1:])) if text.startswith("@") else text for text in texts]
-
-
-def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return [Path(text[1:]).read_text("utf-8") if text.startswith("@") else text for text in texts]
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"expected a file to read after the @; {error}") from None
 

@@ -1,40 +1,40 @@
-"""`oncue simulate`: how an application would do, on so many nodes, over so many days. Virtual ones."""
+"""`oncue simulate`: how an application would do on so many nodes over so many days, in virtual time."""
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.padding import Padding
 
 from oncue.app import Oncue
 from oncue.cli import output, scenarios
 from oncue.cli.finding import AppOption, find
 from oncue.cli.output import JsonOption, escape
-from oncue.cli.output_file import OutputFile
-from oncue.cli.scenarios import LONGEST_DAYS, Typed
 from oncue.errors import OncueError
-from oncue.planning import charts, report, running
-from oncue.planning.documents import document
-from oncue.planning.figures import Figures, figures
-from oncue.planning.remarks import asked, notes
+from oncue.planning import charts, running
+from oncue.planning.figures import Figures, figures, searched
+from oncue.planning.report import document, page, tables
 from oncue.planning.scenario import Scenario
-from oncue.planning.searching import tried
-from oncue.planning.tables import Table, fits, stacked, tables
-from oncue.planning.words import Tone, about, plural, sentences
+from oncue.planning.sentences import Tone, about, notes, plural, sentences
 from oncue.settings import app_name
 
 STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "note": "default"}
 
 
+def _list(name: str, metavar: str, says: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=f"{says}, or @FILE. Repeatable.")
+
+
 def simulate(
     days: Annotated[
-        int | None, typer.Option("--days", min=1, max=LONGEST_DAYS, help="How many to simulate. \\[default: 7]")
+        int | None,
+        typer.Option("--days", min=1, max=scenarios.LONGEST_DAYS, help="How many to simulate. \\[default: 7]"),
     ] = None,
     length: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="Instead of --days, such as 36h.")
@@ -50,51 +50,40 @@ def simulate(
         str | None,
         typer.Option("--queues", "-q", metavar="NAMES", help="Served by each. \\[default: its setting, or all]"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Other dice. The same seed gives the same output.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Other random numbers. The same seed, the same output.")] = 1,
     start: Annotated[
         str, typer.Option("--start", metavar="DATE", help="When it begins; UTC, or with an offset.")
     ] = "2030-01-01",
     durations: Annotated[
         list[str] | None,
-        typer.Option(
+        _list(
             "--durations",
-            metavar="TASK=TIME,...",
-            help="How long attempts take: 'mail=200ms, report=30s..5m, sync=~30s, *=1s', `measured` for what the "
-            "application's own database knows, or @FILE. Repeatable. \\[default: 1s]",
+            "TASK=TIME,...",
+            "How long attempts take (1s unless told): 'mail=200ms, report=30s..5m, sync=~30s, *=1s', `measured` for "
+            "what the application's own database knows",
         ),
     ] = None,
-    arriving: Annotated[
+    arrivals: Annotated[
         list[str] | None,
-        typer.Option(
+        _list(
             "--arrivals",
-            metavar="TASK=RATE,...",
-            help="What the application enqueues: 'mail=1500/d, thumbnail=20/m@09:00-17:00, letter=5000@09:00', or "
-            "@FILE. Repeatable.",
+            "TASK=RATE,...",
+            "What the application enqueues: 'mail=1500/d, thumbnail=20/m@09:00-17:00, letter=5000@09:00'",
         ),
     ] = None,
     failures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--failures", metavar="TASK=SHARE,...", help="Attempts that fail: 'mail=2%, *=0.1%', or @FILE. Repeatable."
-        ),
+        list[str] | None, _list("--failures", "TASK=SHARE,...", "Attempts that fail: 'mail=2%, *=0.1%'")
     ] = None,
     outages: Annotated[
         list[str] | None,
-        typer.Option(
-            "--outage",
-            metavar="WHEN+LONG,...",
-            help="No node runs: '08:00+30m' (every day), '2030-01-03T08:00+30m' (once), or @FILE. Repeatable.",
-        ),
+        _list("--outage", "WHEN+LONG,...", "No node runs: '08:00+30m' (every day), '2030-01-03T08:00+30m' (once)"),
     ] = None,
     limits: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--limit", metavar="QUEUE=N,...", help="Jobs at once: 'mail=5', 'mail=2/node', or @FILE. Repeatable."
-        ),
+        list[str] | None, _list("--limit", "QUEUE=N,...", "Jobs at once: 'mail=5', 'mail=2/node'")
     ] = None,
-    target: Annotated[str, typer.Option("--target", metavar="DURATION", help="So late may a job begin.")] = "1m",
-    page: Annotated[
-        str | None, typer.Option("--report", metavar="FILE", help="Also write an HTML page with plots.")
+    target: Annotated[str, typer.Option("--target", metavar="DURATION", help="How late a job may begin.")] = "1m",
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Also write an HTML page with plots.")
     ] = None,
     as_json: JsonOption = False,
     app: AppOption = None,
@@ -108,43 +97,33 @@ def simulate(
     """
     found = find(app, needs_tasks=True, may_create=True, concurrency=concurrency, processes=processes, queues=queues)
     name = app or app_name() or ""
-    place = None if page is None else _place(page)
-    typed = Typed(
-        days, length, start, nodes, seed, target, durations or (), arriving or (), failures or (), outages or (),
-        limits or (), queues is not None,
+    if report is not None:
+        _check_writable(report)
+    scenario = scenarios.scenario(
+        found, start=start, days=days, length=length, nodes=nodes, seed=seed, target=target, takes=durations or (),
+        arrivals=arrivals or (), failures=failures or (), outages=outages or (), limits=limits or (),
+        names_queues=queues is not None,
     )  # fmt: skip
-    result = _simulated(found, scenarios.scenario(found, typed))
+    result = _simulated(found, scenario)
     tasks = sorted(found.tasks.values(), key=lambda task: task.name)
     scheduled, ruled = [task.name for task in tasks if task.schedule], [task.name for task in tasks if task.has_rule]
     said = notes(result, scenarios.queues(found), scheduled, ruled)
-    html = report.page(f"oncue simulate: {name}", result, said, asked(result.scenario, name))
-    trouble = None if place is None else _written(place, html)
     if as_json:
         output.show_json(document(name, result, said))
     else:
         _show(name, result, said)
-    if trouble is not None:
-        raise OncueError(f"--report: {page} could not be written: {trouble.strerror or trouble}")
+    if report is not None:
+        try:
+            report.write_text(page(f"oncue simulate: {name}", result, said, name), "utf-8")
+        except OSError as error:
+            raise OncueError(f"--report: {report} could not be written: {error.strerror or error}") from None
 
 
-def _place(page: str) -> OutputFile:
-    """Where to write a page. It is tried before anything takes its time."""
-    try:
-        if not page.strip():
-            raise OSError("its name is empty")
-        return OutputFile(Path(page))
-    except OSError as error:
-        said = f"expected a file that can be written, not {page!r}: {error.strerror or error}"
-        raise typer.BadParameter(said, param_hint="--report") from None
-
-
-def _written(place: OutputFile, text: str) -> OSError | None:
-    """What went wrong with it. That is no reason to keep the figures, which took their time, from anybody."""
-    try:
-        place.write(text)
-    except OSError as error:
-        return error
-    return None
+def _check_writable(report: Path) -> None:
+    """Before the simulation takes its time."""
+    if report.is_dir() or not os.access(report if report.exists() else report.parent, os.W_OK):
+        wanted = f"expected a file that can be written, not {str(report)!r}"
+        raise typer.BadParameter(wanted, param_hint="--report")
 
 
 def _simulated(app: Oncue, scenario: Scenario) -> Figures:
@@ -157,22 +136,17 @@ def _simulated(app: Oncue, scenario: Scenario) -> Figures:
             found = running.run(app, one, lambda share: bar.update(progress, completed=int(share * 100)))
             return figures(one, found, scenarios.queues(app), scenarios.in_processes(app))
 
-        return tried(simulated(scenario.nodes), simulated)
+        return searched(simulated(scenario.nodes), simulated)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What simulated nodes have to say is not about real ones."""
-    logger = logging.getLogger("oncue")
-    usual = logger.level
-    logger.setLevel(logging.CRITICAL)
+    """Simulated nodes do not log."""
+    logging.disable()
     try:
         yield
     finally:
-        logger.setLevel(usual)
-
-
-# --- showing --------------------------------------------------------------------------------------------------------
+        logging.disable(logging.NOTSET)
 
 
 def _show(name: str, result: Figures, said: Sequence[str]) -> None:
@@ -186,32 +160,20 @@ def _show(name: str, result: Figures, said: Sequence[str]) -> None:
         _show_chart(result)
     for table in tables(result):
         output.show(f"\n[bold]{table.title}[/]")
-        _show_table(table)
+        shown = output.table(*table.columns, right=table.right)
+        for row in table.rows:
+            shown.add_row(*map(escape, row))
+        output.show(shown)
     for note in said:
         output.show(f"[yellow]Note: {escape(note)}[/]")
 
 
-def _show_table(table: Table) -> None:
-    """Row by row where its columns would be too narrow for their words."""
-    if not fits(table, output.console().width):
-        for name, rest in stacked(table):
-            output.show(f" [bold]{escape(name)}[/]")
-            output.console().print(Padding(escape(rest), (0, 0, 0, 3)))
-        return
-    shown = output.table(*table.columns, right=table.right)
-    for column in shown.columns[:-1]:
-        column.no_wrap = True
-    for row in table.rows:
-        shown.add_row(*(escape(cell) for cell in row))
-    output.show(shown)
-
-
 def _show_chart(result: Figures) -> None:
-    scenario = result.scenario
-    if not result.peak[0]:
+    scenario, highest = result.scenario, result.most_waiting.value
+    if not highest:
         output.show("\nNo job ever waited for a seat.")
         return
-    parts = charts.room(result.peak[0], output.console().width)
+    parts = charts.parts(highest, output.console().width)
     buckets = result.waiting.buckets(scenario.length, parts)
     output.show(f"\n[bold]Jobs that wait[/], the most at once in each {about(scenario.length / parts)}")
     for line in charts.chart([bucket.highest for bucket in buckets], scenario.start, scenario.length):

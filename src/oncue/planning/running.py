@@ -1,8 +1,8 @@
 """Runs a scenario: the application's own schedules and tasks on real nodes in virtual time. No handler is called.
 
 Schedules come in as a worker declares them, jobs carry their tasks' own options, and everything else is the engine's:
-who leads, who claims what, what is retried when, what becomes of slots that were missed. Only the work itself is
-drawn from the scenario's dice.
+leadership, claims, retries, what becomes of slots that were missed. Only the work itself is
+drawn from the scenario's random numbers.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from itertools import count, islice
 from oncue.app import Oncue
 from oncue.connecting import Connection
 from oncue.model import UNFINISHED, Batch, Claim, Decided, Job, JobFilter
-from oncue.planning.notes import ARRIVAL, Notes, identity
-from oncue.planning.records import Run
+from oncue.planning.recorder import ARRIVAL, Recorder, Run, identity
 from oncue.planning.scenario import Scenario
 from oncue.policy.triggers import TICK, Rule, trigger
 from oncue.sim.driver import finish
@@ -47,7 +46,7 @@ class Simulation:
         )  # fmt: skip
         self._connection = Connection(self._world.store, self._world.clock)
         self._in_threads = frozenset(name for name, task in app.tasks.items() if not (task.is_async or task.process))
-        self._notes = Notes(scenario, self._world.clock, self._in_threads)
+        self._recorder = Recorder(scenario, self._world.clock, self._in_threads)
         self._fired = 0
 
     def run(self, told: Callable[[float], None]) -> Run:
@@ -65,22 +64,22 @@ class Simulation:
         world.run(WARM_UP.total_seconds())
         finish(Declaring(self._app).synchronise(self._connection))
         world.hint()
-        for number, stream in enumerate(scenario.streams):
-            batches = stream.batches(scenario.start, scenario.length, scenario.dice("arrivals", number, stream.task))
+        for number, stream in enumerate(scenario.arrivals):
+            batches = stream.batches(scenario.start, scenario.length, scenario.rng("arrivals", number, stream.task))
             self._await(stream.task, batches, _numbered(number))
         for outage in scenario.outages:
             world.after(outage.start, self._stop_nodes)
             world.after(outage.end, self._start_nodes)
         self._pass(told)
         self._note_undecided()
-        return self._notes.conclude(self._unfinished())
+        return self._recorder.conclude(self._unfinished())
 
     def _pass(self, told: Callable[[float], None]) -> None:
         """Let the time go by, an hour at a step. What comes due in the last instant is not of this time any more."""
         left = self._scenario.length - TICK.total_seconds()
         while left > 0:
             self._world.run(min(left, STEP))
-            self._world.history.events.clear()  # nobody reads it, and it would grow with every job
+            self._world.history.events.clear()  # it is not read, and would grow with every job
             left -= STEP
             told(min(1 - left / self._scenario.length, 1.0))
 
@@ -89,20 +88,20 @@ class Simulation:
     def _start_nodes(self) -> None:
         for name in self._names:
             telemetry = self._world.boot(name).telemetry
-            self._notes.listen(telemetry)
+            self._recorder.subscribe(telemetry)
             telemetry.subscribe(lambda *event: self._fire(event[2]["decided"]), "slot")
 
     def _stop_nodes(self) -> None:
         """As a power cut does."""
         for name in self._names:
             self._world.crash(name)
-        self._notes.lose_all()
+        self._recorder.lose_all()
 
     # --- work ---------------------------------------------------------------------------------------------------
 
     def _act(self, claim: Claim) -> Act:
         job = identity(claim.scheduled_for, json.loads(claim.args))
-        seconds, fails = self._scenario.fate(claim.task, job, claim.attempt)
+        seconds, fails = self._scenario.draw(claim.task, job, claim.attempt)
         return Act("fail" if fails else "ok", seconds, stubborn=claim.task in self._in_threads)
 
     def _await(self, task: str, batches: Iterator[tuple[float, int]], names: Iterator[str]) -> None:
@@ -129,11 +128,11 @@ class Simulation:
             args=[json.dumps({ARRIVAL: job}) for job in jobs],
         )  # fmt: skip
         finish(world.store.enqueue([batch]))
-        self._notes.made(name, len(jobs))
+        self._recorder.made(name, len(jobs))
         self._hint(len(jobs))
 
     def _fire(self, decided: Decided) -> None:
-        """A slot has become a job. Whoever has a seat for it hears of it once all those of this instant are there."""
+        """A slot has become a job. Nodes with seats hear of it once all jobs of this instant are there."""
         if decided.verdict == "fired":
             if not self._fired:
                 self._world.after(0.0, self._hint_fired)
@@ -144,9 +143,9 @@ class Simulation:
         self._hint(jobs)
 
     def _hint(self, jobs: int) -> None:
-        """Wake those who have seats for new jobs, the emptiest first. All the others would find nothing left.
+        """Wake the nodes that have seats for new jobs, the emptiest first. All others would find no job left.
 
-        Where a node may take fewer jobs than it has seats, everybody is woken.
+        Where a node may take fewer jobs than it has seats, all nodes are woken.
         """
         alive = [member for member in self._world.members.values() if member.alive]
         narrow = self._scenario.limits or self._world.crew.in_processes
@@ -156,14 +155,14 @@ class Simulation:
                 jobs -= max(member.executor.concurrency - member.executor.busy, 0)
 
     def _note_undecided(self) -> None:
-        """Slots of which nobody knows what became of them: an outage was not over at the end."""
+        """Slots that no leader has decided: an outage was not over at the end."""
         end = self._world.clock.now()
         for name, rule in _rules(self._app):
             schedule = finish(self._world.store.schedule(name))
             if schedule is not None and schedule.next_run_at is not None and schedule.next_run_at <= end:
                 since = schedule.next_run_at
                 slots = trigger(rule, schedule.created_at).count(since - TICK, end)
-                self._notes.undecided(name, (since - self._scenario.start).total_seconds(), slots)
+                self._recorder.undecided(name, slots)
 
     def _unfinished(self) -> Iterator[Job]:
         states, before = tuple(sorted(UNFINISHED)), None
