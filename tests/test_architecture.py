@@ -22,7 +22,7 @@ ARROWS: dict[str, set[str]] = {
     "identity": set(),
     "model": {"identity", "model"},
     "clock": set(),
-    "telemetry": set(),
+    "telemetry": {"errors"},
     "policy": BASE | {"policy"},
     "store": BASE | {"clock", "store"},
     "engine": BASE | {"clock", "telemetry", "policy", "engine", "store.contract"},

@@ -98,6 +98,10 @@ class StoreFull(StoreError):
     """The database has no room left. Nothing of the refused write is there."""
 
 
+OUTAGES = (StoreUnavailable, StoreFull)
+"""While one of these lasts, no service of a process gets anything done: it is one outage, not an error of each."""
+
+
 class StoreRefused(StoreError):
     """The database did not take a value: asking again would not help."""
 

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from oncue.errors import StoreFull
+
 Subscriber: TypeAlias = Callable[[str, Mapping[str, float], Mapping[str, Any]], None]
 
 EVENTS: dict[str, str] = {
@@ -50,43 +52,51 @@ _database_log = logging.getLogger("oncue.database")
 
 
 class DatabaseOutages:
-    """What the log tells of the database being away: a line when it begins, one when it is over, few in between.
+    """What the log tells of a database that is away or full: a line at the beginning, one at the end, few in between.
 
     Every service notices it by itself, in two threads. The outage is over when all that failed work again.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._failing: set[str] = set()
+        self._failing: dict[str, Exception] = {}
         self._since = self._told_at = 0.0
 
     def failed(self, service: str, error: Exception, now: float) -> None:
-        """A service did not reach the database, at this reading of the monotonic clock."""
+        """A service did not reach the database, or found no room in it, at this reading of the monotonic clock."""
         with self._lock:
             is_new = not self._failing
-            self._failing.add(service)
+            self._failing[service] = error
             if not is_new and now - self._told_at < REPEAT_SECONDS:
                 return
             self._since, self._told_at = (now if is_new else self._since), now
         if is_new:
-            _database_log.warning("%s (everything is tried again until it answers)", error)
+            until = "there is room" if isinstance(error, StoreFull) else "it answers"
+            _database_log.warning("%s (everything is tried again until %s)", error, until)
         else:
             _database_log.warning("%s (for %.0f s now)", error, now - self._since)
 
     def works(self, service: str, now: float) -> None:
-        if service in self._failing and self.forget(service):
-            _database_log.warning("the database answers again, after %.1f s", now - self._since)
+        error = self._failing.get(service)
+        if error is not None and self.forget(service):
+            works = "has room" if isinstance(error, StoreFull) else "answers"
+            _database_log.warning("the database %s again, after %.1f s", works, now - self._since)
 
     def forget(self, service: str) -> bool:
         """A service works again, or asks no more: whether it was the last that failed."""
         with self._lock:
-            was_failing = service in self._failing
-            self._failing.discard(service)
+            was_failing = self._failing.pop(service, None) is not None
             return was_failing and not self._failing
 
     @property
     def is_known(self) -> bool:
         return bool(self._failing)
+
+    @property
+    def full(self) -> str | None:
+        """What the database says of having no room left, if some service cannot write because of that."""
+        with self._lock:
+            return next((str(error) for error in self._failing.values() if isinstance(error, StoreFull)), None)
 
 
 class Telemetry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from oncue import Oncue
+from oncue.errors import StoreFull
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import address
 from oncue.server.api import Door, process_api
@@ -162,3 +163,39 @@ async def test_elsewhere_a_probe_shows_a_token(sqlite_url: str) -> None:
         assert (await client.get("/health/ready")).json()["status"] == "ready"
         assert "oncue_is_leader" in (await client.get("/metrics")).text
     await app.aclose()
+
+
+async def test_a_worker_on_a_full_disk_is_not_ready_and_says_why(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can still read. It keeps no lease and ends no job, which is one outage and not an error of each service."""
+    app = an_app(sqlite_url, "alpha", lease="2s", beat="0.2s")
+    async with app.worker() as node:
+        readiness = Readiness(app, node)
+        assert (await ready_of(readiness))[0]
+        stores = {node.membership._store, (await app.connected()).store}
+
+        def full(work: Any) -> Any:
+            raise StoreFull("SQLite has no room left: database or disk is full")
+
+        with pytest.MonkeyPatch.context() as patch:
+            for store in stores:
+                patch.setattr(store._writer, "write", full)
+            body = await until(readiness, lambda body: body["status"] == "database_full")
+            assert body["database"] == {"status": "full", "error": "SQLite has no room left: database or disk is full"}
+            body = await until(readiness, lambda body: not body["node"]["alive"])
+            assert (body["status"], body["database"]["status"]) == ("database_full", "full")
+        await until(readiness, lambda body: body["status"] == "ready")
+    told = [record.getMessage() for record in caplog.records if "room" in record.getMessage()]
+    assert len([line for line in told if "everything is tried again until there is room" in line]) == 1
+    assert not [line for line in told if "will try again" in line]
+    await app.aclose()
+
+
+async def until(readiness: Readiness, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    async with asyncio.timeout(60):
+        while True:
+            _, body = await readiness.report()
+            if holds(body):
+                return body
+            await asyncio.sleep(0.05)

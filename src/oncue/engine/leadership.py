@@ -124,8 +124,8 @@ class Leadership:
             )
         except RowLocked:
             raise  # known not to be renewed: it leads up to the end that its lease has
-        except StoreError:
-            self._deposed(held, "the database does not answer")  # an unknown reply means: not the leader
+        except StoreError as error:
+            self._deposed(held, f"its lease could not be renewed ({error})")  # an unknown reply means: not the leader
             raise
         if renewed:
             self.until = expires_at

@@ -49,6 +49,8 @@ class Membership:
         self._patience = timedelta(seconds=patience)
         self.expires_at: datetime | None = None
         """Until when this node may hold jobs, as far as it knows."""
+        self.trouble: StoreError | None = None
+        """Why the last beat did not renew the lease, if it did not."""
         self._lives = 1
         self._beat_no = 0
         # A node that is new knows nothing of how the others were until now: they may be coming back from an outage.
@@ -100,6 +102,7 @@ class Membership:
             await self._renew(now)
         except StoreError as error:
             return self._not_renewed(now, error)
+        self.trouble = None
         self._telemetry.outages.works(self.name, self._clock.monotonic())
         self.connected_since = min(self.connected_since or now, now)  # the clock may have been set back
         self._telemetry.emit("node.beat", {"duration": self._clock.monotonic() - began}, node=self.node.id)
@@ -131,6 +134,7 @@ class Membership:
 
     def _not_renewed(self, now: datetime, error: StoreError) -> datetime:
         self._lost_touch()
+        self.trouble = error
         retry_at = now + self._beat / 4
         self._telemetry.outages.failed(self.name, error, self._clock.monotonic())
         # The next try may take its whole patience, and must not end after the lease.

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from oncue.clock import Clock
 from oncue.engine.service import Service, Signal
-from oncue.errors import StoreError, StoreUnavailable
+from oncue.errors import OUTAGES, StoreError
 from oncue.telemetry import Telemetry
 
 SHORTEST_PAUSE = 0.1
@@ -77,7 +77,7 @@ class Runner:
                     _log.warning("%s: works again, after %s", service.name, _times(failures))
                 failures, was_away = 0, False
             except Exception as error:
-                failures, was_away = failures + 1, was_away or isinstance(error, StoreUnavailable)
+                failures, was_away = failures + 1, was_away or isinstance(error, OUTAGES)
                 self._report(service, error, failures)
                 await asyncio.sleep(pause_after(failures))  # a wake-up must not cut it short, and is kept
             else:
@@ -85,7 +85,7 @@ class Runner:
 
     def _report(self, service: Service, error: Exception, failures: int) -> None:
         self._telemetry.emit("tick.error", {"failures": failures}, service=service.name, error=error)
-        if isinstance(error, StoreUnavailable):
+        if isinstance(error, OUTAGES):
             self._telemetry.outages.failed(service.name, error, self._clock.monotonic())
         elif not isinstance(error, StoreError):
             _log.error("%s: a step failed and will be repeated", service.name, exc_info=error)

@@ -60,6 +60,8 @@ class Readiness:
         answer = await self._answer()
         status = self._status(answer)
         body = {"status": status, **(_silent(answer) if isinstance(answer, Silence) else _told(answer))}
+        if status == "database_full":
+            body["database"] = {"status": "full", "error": self._full()}
         if self.node is not None:
             body["node"] = _node(self.node)
         if (holder := self._stands_by_for(answer)) is not None:
@@ -71,9 +73,15 @@ class Readiness:
             return "draining"
         if isinstance(answer, Silence):
             return "database_unavailable"
+        if self._full() is not None:
+            return "database_full"
         if self.node is not None and not self.node.membership.is_alive():
             return "lease_lost"
         return "ready" if self._stands_by_for(answer) is None else "standing_by"
+
+    def _full(self) -> str | None:
+        """Why the worker in this process cannot write. It can still read, but it keeps no lease and ends no job."""
+        return None if self.node is None else self._app.telemetry.outages.full
 
     def _stands_by_for(self, answer: Known | Silence) -> Lease | None:
         """Who keeps the worker in this process from working; a process without one works for nobody anyway."""
@@ -160,8 +168,8 @@ def _backlog(queues: Sequence[Queue]) -> dict[str, Any]:
 
 
 def _node(node: WorkerNode) -> dict[str, Any]:
-    executor = node.executor
-    return {
+    executor, trouble = node.executor, node.membership.trouble
+    told = {
         "id": str(node.node.id),
         "name": node.node.name,
         "alive": node.membership.is_alive(),
@@ -171,6 +179,7 @@ def _node(node: WorkerNode) -> dict[str, Any]:
         "buffered": executor.waiting,
         "concurrency": executor.concurrency,
     }
+    return told if trouble is None else {**told, "error": f"the lease could not be renewed: {trouble}"}
 
 
 def away(error: str) -> JSONResponse:

@@ -177,6 +177,7 @@ class Ready(Record):
     model_config = ConfigDict(extra="allow")
 
     status: str = Field(
-        examples=["ready"], description="ready, standing_by, draining, lease_lost or database_unavailable"
+        examples=["ready"],
+        description="ready, standing_by, draining, lease_lost, database_full or database_unavailable",
     )
     database: dict[str, Any]
