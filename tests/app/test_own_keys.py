@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from oncue import Conflict, InvalidJob, Oncue, Task, cron
-from oncue.testing.schedules import fire
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.conftest import MakeApp
+from tests.app.firing import fire
 
 HOURLY = cron("0 * * * *")
 

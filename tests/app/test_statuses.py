@@ -8,7 +8,7 @@ import pytest
 
 from oncue import Oncue, cron
 from oncue.model import Cancelled, Failed, Skipped, Snoozed, State, Succeeded
-from oncue.testing.schedules import fire
+from tests.app.firing import fire
 from tests.app.test_by_hand import a_worker, claimed, settled
 
 COUNTED: dict[str, State] = {

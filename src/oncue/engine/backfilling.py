@@ -21,6 +21,7 @@ class Backfilling:
 
     def __init__(self, store: Store, *, interval: float) -> None:
         self.signal = Signal()
+        self.released = Signal()
         self._store = store
         self._interval = timedelta(seconds=interval)
         self._brisk_until: datetime | None = None
@@ -29,5 +30,9 @@ class Backfilling:
         """While a backfill goes on its next job should not wait for long; else there is nothing to hurry for."""
         if await self._store.release_parked(now, LIMIT):
             self._brisk_until = now + FOR_A_WHILE
+            self.released.set()
         brisk = self._brisk_until is not None and now < self._brisk_until
         return now + (min(BRISK, self._interval) if brisk else self._interval)
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return None

@@ -90,9 +90,8 @@ class Claimer:
         self.asking = False
         self._store = store
         self._node = node
-        self._queues = list(queues)
-        self._tasks = [task for task in tasks if task not in in_processes]
-        self._process_tasks = [task for task in tasks if task in in_processes]
+        self._in_processes = frozenset(in_processes)
+        self.serve(queues, tasks)
         self._executor = executor
         self._in_flight = in_flight
         self._telemetry = telemetry
@@ -107,6 +106,12 @@ class Claimer:
         self._turn: OthersTurn | None = None
         self.more = True
         """Whether the last claim found all that it asked for: then a free seat is worth another."""
+
+    def serve(self, queues: Sequence[str], tasks: Sequence[str]) -> None:
+        """From now on claim jobs of these queues and tasks."""
+        self._queues = list(queues)
+        self._tasks = [task for task in tasks if task not in self._in_processes]
+        self._process_tasks = [task for task in tasks if task in self._in_processes]
 
     async def tick(self, now: datetime) -> datetime:
         next_due = await self._promoted(now)
@@ -125,6 +130,20 @@ class Claimer:
         self.more |= again
         self._is_flowing = again
         return now if again else min(now + self._poll, next_due)
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        if not self._alive():
+            return None
+        has_room = self._executor.busy < self._executor.concurrency and not self._in_flight.closed
+        if has_room and await self._is_wanted(store):
+            return now
+        return await store.promote(now, 0)
+
+    async def _is_wanted(self, store: Store) -> bool:
+        """Whether a job waits in a queue that is served here, or one that is kept apart from others in any queue."""
+        if any(level.queue in self._queues for level in await store.lanes()):
+            return True
+        return any((await store.kept_apart()).values())
 
     def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
         """What to claim, and how much of it. One claim takes the most urgent of all that there is.

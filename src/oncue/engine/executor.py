@@ -261,7 +261,7 @@ class Executor(Execution[Attempt]):
         except BaseException as error:
             if generation() != self._generation:
                 end_clone(error)
-            outcome = failure(error, handler, attempt.claim, attempt.cut, self._limits)
+            outcome = self._failed(attempt, handler, error)
         if generation() != self._generation:
             end_clone(None)
         if attempt.cut is not None:
@@ -275,6 +275,9 @@ class Executor(Execution[Attempt]):
         if not attempt.reported:
             self._report(attempt, outcome, ended)
         return ended
+
+    def _failed(self, attempt: Attempt, handler: Handler, error: BaseException) -> Outcome:
+        return failure(error, handler, attempt.claim, attempt.cut, self._limits)
 
     def _blocked(self, attempt: Attempt, ended: float) -> Outcome:
         """Nobody could cut it off, since it never let go of the event loop: it is over its time all the same."""
@@ -319,7 +322,7 @@ class Executor(Execution[Attempt]):
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="oncue-job")
         context = contextvars.copy_context()
         call = asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: context.run(_called, function, keyword_arguments)
+            self._threads, lambda: context.run(called, function, keyword_arguments)
         )
         return await call
 
@@ -371,7 +374,8 @@ def _forget_cancelling() -> None:
         task.uncancel()
 
 
-def _called(function: Callable[..., Any], keyword_arguments: dict[str, Any]) -> Any:
+def called(function: Callable[..., Any], keyword_arguments: dict[str, Any]) -> Any:
+    """Call a plain function, where no event loop is running."""
     worker = generation()
     try:
         return function(**keyword_arguments)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -146,6 +146,9 @@ class WorkerNode:
             store, node.id, self.leadership, dice, telemetry, interval=pace.schedules, poll=pace.poll
         )
         self.scheduler.fired.listen(self.claimer.signal.set)
+        self.slot_writer = SlotWriter(self.scheduler, interval=pace.schedules)
+        self.backfilling = Backfilling(store, interval=pace.poll)
+        self.backfilling.released.listen(self.claimer.signal.set)
         self.heartbeat: list[Service] = [self.membership, self.recovery, self.exclusivity]
         self.hot_path: list[Service] = [
             self.seating, self.claimer, self.starts, self.executor, self.settler, self.reconciler,
@@ -156,7 +159,7 @@ class WorkerNode:
             Surveying(store, telemetry),
             self.leadership,
             self.scheduler,
-            SlotWriter(self.scheduler, interval=pace.schedules),
+            self.slot_writer,
             *(
                 OnLeader(service, self.leadership)
                 for service in (
@@ -169,7 +172,7 @@ class WorkerNode:
                         ledger_retention=pace.ledger_retention,
                         interval=pace.maintenance,
                     ),
-                    Backfilling(store, interval=pace.poll),
+                    self.backfilling,
                     Folding(store),
                     Sampling(store),
                 )
@@ -179,6 +182,11 @@ class WorkerNode:
     def life(self) -> int | None:
         """In which life this node is; None while a lease is over that it needs for what it holds."""
         return self.membership.life if not self.node.exclusive or self.exclusivity.may_work() else None
+
+    def serve(self, queues: Sequence[str], tasks: Sequence[str]) -> None:
+        """From now on take jobs of these queues and tasks, whatever the database says of this node."""
+        self.claimer.serve(queues, tasks)
+        self.seating.serve(queues, tasks)
 
     def may_work(self) -> bool:
         """Whether this node is alive, and need not stand by."""

@@ -82,6 +82,9 @@ class RecordedStarts(PendingStarts):
             await self._record(ready)
         return now + (self._poll if self._waiting else timedelta(seconds=IDLE_SECONDS))
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return now if self._waiting else None
+
     def _ready(self) -> list[Claim]:
         """The jobs that may run beside others; or the job that must run alone, once nothing else runs."""
         in_company = [claim for claim in self if isolation_of(claim) < ALONE]

@@ -124,6 +124,11 @@ class Scheduler:
             self._report_outage()
         return self._next_tick(now, now + self._interval)
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        if self._leadership.epoch is None:
+            return None
+        return now if self.backlog else await store.next_run()
+
     def _waits_for_writer(self) -> bool:
         """What is still to be written is still due: reading from the beginning, one would only read it again."""
         return len(self.backlog) >= (MOST_PASSES if self._read_until is not None else 1)
@@ -284,6 +289,9 @@ class SlotWriter:
             return now + self._interval
         await self._scheduler.write_next()
         return now
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return now if self._scheduler.backlog else None
 
 
 def _in_the_way(due: Due) -> Sequence[int]:

@@ -57,9 +57,8 @@ class Seating:
         self.raised = Signal()
         self._store = store
         self._node = node
-        self._queues = list(queues)
-        self._tasks = list(tasks)
-        self._plain_tasks = [task for task in tasks if task not in in_processes]
+        self._in_processes = frozenset(in_processes)
+        self.serve(queues, tasks)
         self._executor = executor
         self._alive = alive
         self._life = life
@@ -71,6 +70,16 @@ class Seating:
         """The queues whose rows another session holds: the others come first."""
         self._in_doubt: set[str] = set()
         """The queues of which a write was not answered: it may still arrive, and give seats away that we use."""
+
+    def serve(self, queues: Sequence[str], tasks: Sequence[str]) -> None:
+        """From now on hold seats of these queues, for jobs of these tasks."""
+        self._queues = list(queues)
+        self._tasks = list(tasks)
+        self._plain_tasks = [task for task in tasks if task not in self._in_processes]
+
+    def look_again(self) -> None:
+        """What is known of the limits may be out of date, however lately it was read."""
+        self._looked_at = None
 
     def wake(self) -> None:
         """There may be work, or a new limit. While this node has seats, it looks often enough."""
@@ -103,6 +112,9 @@ class Seating:
         for seating in sorted(found, key=lambda one: one.queue in self._locked):
             await self._seat(seating, now, life)
         return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return None
 
     async def _seat(self, seating: model.LimitedQueue, now: datetime, life: int | None) -> None:
         queue, limits = seating.queue, seating.limits

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from oncue.store.contract import Store
 
 
 class Signal:
@@ -33,4 +36,18 @@ class Service(Protocol):
 
     async def tick(self, now: datetime) -> datetime:
         """Take one bounded step; the instant at which the next one is due, unless the signal comes first."""
+        ...
+
+
+class QuietService(Service, Protocol):
+    """A service that can say when it next has something to do. Under virtual time its polls may be left out."""
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        """When this service will next have something to do, if nobody else does anything: `now` if it has already,
+        None if it never will.
+
+        It changes nothing. The database is asked through `store`: the service's own may take its time. To renew a lease
+        of its own is nothing to do here: whoever lets time pass keeps the leases of the living. What only tidies up
+        may wait, and says None.
+        """
         ...

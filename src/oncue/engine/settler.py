@@ -68,6 +68,9 @@ class Settler:
             return now
         return now + (LOCKED_PAUSE if self._in_flight.locked else self._idle)
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return now if self._in_flight.ended or self._in_flight.locked else None
+
     async def _settle_locked(self, now: datetime) -> None:
         """Try those again that were locked, and wait for none of them: they must not hold up the others."""
         self._tried_locked_at = now

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from oncue.clock import wall
+from oncue.errors import ScheduleNotFound
 from oncue.model import Job, JobFilter, Receipt, State
 from oncue.policy.durations import Duration, seconds
 from oncue.portal import at_once
 from oncue.task import Call, Task
-from oncue.testing import schedules
 from oncue.testing.clock import Clock
 from oncue.testing.matching import Expected, called, listing
+from oncue.testing.node import Check, KitNode
 from oncue.testing.stage import Stage
-from oncue.testing.worker import PAGE, InlineWorker
 from oncue.verbs.schedules.declaring import Declaring
 
 if TYPE_CHECKING:
@@ -29,14 +29,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ENDLESS = 10_000
+PAGE = 1000
+FEW = 20
 
 
 @contextmanager
-def use(app: Oncue, *, now: datetime | None = None) -> Iterator[Kit]:
-    """Put an application on a store in memory for the length of a `with` block. `now` is where its clock begins."""
+def use(app: Oncue, *, now: datetime | None = None, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[Kit]:
+    """Put an application on a store in memory for the length of a `with` block. `now` is where its clock begins.
+
+    `loop`: where a plain test runs its handlers, if it has a loop. By default the kit has one of its own.
+    """
     stage = Stage(Clock(wall() if now is None else _checked_now(now)))
     at_once(stage.store.open())
-    kit = Kit(app, stage)
+    kit = Kit(app, stage, loop)
     try:
         with app.connecting_through(stage):
             yield kit
@@ -54,14 +59,15 @@ def _checked_now(now: datetime) -> datetime:
 class Kit:
     """A test's view of an application's jobs. Code under test enqueues as it always does."""
 
-    def __init__(self, app: Oncue, stage: Stage) -> None:
+    def __init__(self, app: Oncue, stage: Stage, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.app = app
         self.clock = stage.clock
         self._store = stage.store
         self._performed: set[int] = set()
-        self._loop: asyncio.Runner | None = None
-        self._worker = InlineWorker(app, stage)
-        at_once(self._worker.start())
+        self._loop = loop
+        self._own: asyncio.Runner | None = None
+        self._node = KitNode(app, stage)
+        at_once(self._node.start())
         if any(task.schedule is not None for task in app.tasks.values()):
             at_once(Declaring(app).synchronise(stage.connection))
 
@@ -104,45 +110,95 @@ class Kit:
 
     # --- running ------------------------------------------------------------------------------------------------
 
-    def drain(self, *, queue: str | None = None, limit: int = ENDLESS) -> Counter[State]:
+    def drain(self, *, queue: str | None = None, limit: int = ENDLESS, strict: bool = False) -> Counter[State]:
         """Run everything that is due, and what that enqueues, until nothing is due. In async code use `adrain`.
 
         Returns how many of the jobs that ran are now in which state. A retry that is due later stays where it is:
-        move the clock and drain again.
+        move the clock and drain again. `strict`: the first error of a handler is raised here, once its job is settled.
         """
-        return self._run(self.adrain(queue=queue, limit=limit), "adrain")
+        return self._run(self.adrain(queue=queue, limit=limit, strict=strict), "adrain")
 
-    async def adrain(self, *, queue: str | None = None, limit: int = ENDLESS) -> Counter[State]:
-        ran: list[int] = []
-        await self._drain(queue, limit, ran)
-        return await self._states(ran)
+    async def adrain(self, *, queue: str | None = None, limit: int = ENDLESS, strict: bool = False) -> Counter[State]:
+        begun = len(self._node.ran)
+        await self._node.drain(queue, self._checks(begun, limit, strict))
+        return await self._states(begun)
 
-    def elapse(self, duration: Duration, *, limit: int = ENDLESS) -> Counter[State]:
+    def elapse(
+        self,
+        duration: Duration,
+        *,
+        schedule: str | Task[Any, Any] | None = None,
+        limit: int = ENDLESS,
+        strict: bool = False,
+    ) -> Counter[State]:
         """Let time pass as it does in production: schedules fire at their slots, and jobs run when they are due.
 
-        Returns how many of the jobs that ran are now in which state. In async code use `aelapse`.
+        Returns how many of the jobs that ran are now in which state. In async code use `aelapse`. `schedule`: only this
+        one fires; the others are disabled meanwhile. `limit`: how many attempts there may be at one instant. `strict`:
+        the first error of a handler is raised here, once its job is settled.
         """
-        return self._run(self.aelapse(duration, limit=limit), "aelapse")
+        return self._run(self.aelapse(duration, schedule=schedule, limit=limit, strict=strict), "aelapse")
 
-    async def aelapse(self, duration: Duration, *, limit: int = ENDLESS) -> Counter[State]:
+    async def aelapse(
+        self,
+        duration: Duration,
+        *,
+        schedule: str | Task[Any, Any] | None = None,
+        limit: int = ENDLESS,
+        strict: bool = False,
+    ) -> Counter[State]:
         end = self.clock.now() + timedelta(seconds=seconds(duration, "duration"))
-        ran: list[int] = []
-        while True:
-            await schedules.fire(self._store, self.clock.now())
-            await self._drain(None, limit, ran)
-            later = await schedules.next_instant(self._store, self.clock.now())
-            self.clock.advance_to(end if later is None else min(later, end))
-            if later is None or later > end:
-                return await self._states(ran)
+        begun = len(self._node.ran)
+        async with self._alone(schedule):
+            await self._node.catch_up(self._checks(begun, limit, strict))
+            while await self._node.go_on(end, self._checks(len(self._node.ran), limit, strict)):
+                pass
+        self.clock.advance_to(max(end, self.clock.now()))
+        return await self._states(begun)
 
-    async def _drain(self, queue: str | None, limit: int, ran: list[int]) -> None:
-        while (job_id := await self._worker.run_next(queue)) is not None:
-            ran.append(job_id)
-            if len(ran) > limit:
-                raise AssertionError(await self._endless(ran, limit))
+    @asynccontextmanager
+    async def _alone(self, schedule: str | Task[Any, Any] | None) -> AsyncIterator[None]:
+        """Only this schedule fires inside the block, unless it is None."""
+        others: list[str] = []
+        if schedule is not None:
+            name = schedule.name if isinstance(schedule, Task) else schedule
+            await self.app.schedules.get(name)
+            after = ""
+            while page := await self._store.schedules(after):
+                others += [found.name for found in page if found.enabled and found.name != name]
+                after = page[-1].name
+        for other in others:
+            await self.app.schedules.toggle(other, False)
+        try:
+            yield
+        finally:
+            for other in others:
+                with suppress(ScheduleNotFound):  # somebody has deleted it
+                    await self.app.schedules.toggle(other, True)
 
-    async def _states(self, ran: list[int]) -> Counter[State]:
-        return Counter([(await self.app.jobs.get(job_id)).state for job_id in dict.fromkeys(ran)])
+    def _checks(self, begun: int, limit: int, strict: bool) -> Check:
+        """What is looked at after every attempt since `begun`."""
+        self._node.take_errors()
+
+        def check() -> None:
+            errors = self._node.take_errors()
+            if strict and errors:
+                raise errors[0]
+            if len(self._node.ran) - begun > limit:
+                raise AssertionError(self._endless(limit))
+
+        return check
+
+    async def _states(self, begun: int) -> Counter[State]:
+        ran = set(self._node.ran[begun:])
+        if len(ran) <= FEW:
+            return Counter([(await self.app.jobs.get(job_id)).state for job_id in sorted(ran)])
+        states: Counter[State] = Counter()
+        before, first = max(ran) + 1, min(ran)
+        while before > first and (page := await self._store.jobs(JobFilter(before=before, limit=PAGE))):
+            states.update(job.state for job in page if job.id in ran)
+            before = page[-1].id
+        return states
 
     def perform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue one job, run it at once, before all others, and return what became of it.
@@ -157,19 +213,19 @@ class Kit:
         if receipt.created:
             self._performed.add(receipt.id)
         before = await self.app.jobs.get(receipt.id)
-        await self._worker.run_this(before)
+        await self._node.run_this(before)
         after = await self.app.jobs.get(receipt.id)
         if after.claim_no == before.claim_no:
             why = "its queue is paused" if after.state == "queued" else f"it is {after.state}"
             raise AssertionError(f"job {called(after.task, after.args)} cannot run now: {why}")
         return after
 
-    async def _endless(self, ran: list[int], limit: int) -> str:
-        last = [(await self.app.jobs.get(job_id)).task for job_id in ran[-20:]]
+    def _endless(self, limit: int) -> str:
+        last = [at_once(self.app.jobs.get(job_id)).task for job_id in self._node.ran[-20:]]
         names = ", ".join(f"{name} ({count} times)" for name, count in Counter(last).most_common())
         return (
             f"{limit} attempts and still something is due: do jobs enqueue each other without end? "
-            f"The last {len(last)} were {names}. If that is meant, give drain a higher limit="
+            f"The last {len(last)} were {names}. If that is meant, give a higher limit="
         )
 
     def _run(self, work: Coroutine[Any, Any, T], name: str) -> T:
@@ -180,12 +236,14 @@ class Kit:
         else:
             work.close()
             raise RuntimeError(f"an event loop is running: use `await {name}(…)`")
-        if self._loop is None:
+        if self._loop is not None:
+            return self._loop.run_until_complete(work)
+        if self._own is None:
             # A loop of the kit's own, which is nobody's "current" one outside.
-            self._loop = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        return self._loop.run(work)
+            self._own = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        return self._own.run(work)
 
     def end(self) -> None:
-        """Stop whatever handlers left running."""
-        if self._loop is not None:
-            self._loop.close()
+        """Stop whatever handlers left running on the kit's own loop."""
+        if self._own is not None:
+            self._own.close()

@@ -1,0 +1,275 @@
+"""The kit runs the engine's own services: what they do in production they do in a test."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from oncue import Oncue, Retry, ScheduleNotFound, Skip, cron, current_job
+from oncue.testing import Kit, use
+
+NOON = datetime(2030, 6, 3, 12, tzinfo=UTC)
+
+
+# --- limits, backfills, cancelling ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limits", [{"globally": 1}, {"per_node": 1}])
+def test_a_limited_queue_is_served(app: Oncue, kit: Kit, limits: dict[str, int]) -> None:
+    @app.task(queue="mail")
+    def work() -> None: ...
+
+    app.wait(app.queues.limit("mail", **limits))
+    for _ in range(3):
+        work.enqueue()
+    assert kit.drain() == {"succeeded": 3}
+    assert kit.perform(work).state == "succeeded"
+
+
+def test_a_limit_that_a_job_sets_counts_at_once(app: Oncue, kit: Kit) -> None:
+    @app.task
+    def limit() -> None:
+        app.wait(app.queues.limit("mail", globally=2))
+        work.enqueue()
+
+    @app.task(queue="mail")
+    def work() -> None: ...
+
+    work.enqueue()
+    limit.enqueue()
+    assert kit.drain() == {"succeeded": 3}
+
+
+def test_a_backfill_runs_one_job_after_the_other(app: Oncue) -> None:
+    slots = []
+
+    @app.task(schedule=cron("0 * * * *"))
+    def hourly(slot: datetime) -> None:
+        slots.append(slot)
+
+    with use(app, now=NOON) as kit:
+        app.wait(app.schedules.toggle("hourly", False))
+        kit.clock.advance("5h")
+        app.wait(app.schedules.toggle("hourly", True))
+        app.wait(app.schedules.backfill("hourly", NOON + timedelta(minutes=30), NOON + timedelta(hours=4, minutes=30)))
+        assert kit.drain() == {"succeeded": 4}
+    assert slots == [NOON + timedelta(hours=n) for n in range(1, 5)]
+
+
+async def test_a_job_that_waits_can_be_cancelled(app: Oncue, kit: Kit) -> None:
+    begun = asyncio.Event()
+
+    @app.task
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    receipt = await wait.aenqueue()
+    draining = asyncio.create_task(kit.adrain())
+    await begun.wait()
+    await app.jobs.cancel(receipt.id)
+    assert await draining == {"cancelled": 1}
+
+
+async def test_a_job_that_waits_is_cut_off_when_its_time_is_over(app: Oncue, kit: Kit) -> None:
+    begun = asyncio.Event()
+
+    @app.task(timeout="30s", max_retries=0)
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    performing = asyncio.create_task(kit.aperform(wait))
+    await begun.wait()
+    kit.clock.advance("31s")
+    assert (await performing).error == "timed out: cut off after 30 s"
+
+
+async def test_a_drain_that_is_stopped_gives_back_what_it_ran(app: Oncue, kit: Kit) -> None:
+    begun = asyncio.Event()
+
+    @app.task
+    async def wait() -> None:
+        begun.set()
+        if current_job().attempt == 1 and not kit.jobs(state="succeeded"):
+            await asyncio.Event().wait()
+
+    @app.task
+    async def work() -> None: ...
+
+    receipt = await wait.aenqueue()
+    draining = asyncio.create_task(kit.adrain())
+    await begun.wait()
+    draining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await draining
+    await kit.aperform(work)
+    assert await kit.adrain() == {"succeeded": 1}
+    assert kit.job(receipt).state == "succeeded"
+
+
+# --- the loop ---------------------------------------------------------------------------------------------------
+
+
+async def test_handlers_run_on_the_loop_of_the_test(app: Oncue, kit: Kit) -> None:
+    loops = []
+
+    @app.task
+    async def work() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    await work.aenqueue()
+    await kit.adrain()
+    assert loops == [asyncio.get_running_loop()]
+
+
+def test_a_plain_test_may_say_which_loop(app: Oncue) -> None:
+    loops = []
+
+    @app.task
+    async def work() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    with asyncio.Runner() as runner:
+        with use(app, loop=runner.get_loop()) as kit:
+            kit.perform(work)
+        assert loops == [runner.get_loop()]
+        assert not loops[0].is_closed(), "it belongs to the test"
+
+
+def test_one_kit_may_be_drained_on_many_loops(app: Oncue, kit: Kit) -> None:
+    @app.task
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    for _ in range(3):
+        work.enqueue()
+        assert asyncio.run(kit.adrain()) == {"succeeded": 1}
+
+
+# --- strict -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_strict_drain_raises_what_a_handler_raised(app: Oncue, kit: Kit, kind: str) -> None:
+    error = ValueError("no such order")
+
+    def plain() -> None:
+        raise error
+
+    async def coroutine() -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    broken = app.task(name="broken", max_retries=2)(plain if kind == "def" else coroutine)
+    receipt, other = broken.enqueue(), broken.enqueue()
+    with pytest.raises(ValueError, match="no such order") as raised:
+        kit.drain(strict=True)
+    assert raised.value is error
+    assert (kit.job(receipt).state, kit.job(other).state) == ("retrying", "queued"), "the failed job is settled first"
+    assert kit.drain() == {"retrying": 1}
+
+
+def test_what_a_handler_decides_is_no_error(app: Oncue, kit: Kit) -> None:
+    @app.task
+    def skips() -> None:
+        raise Skip("nothing to do")
+
+    @app.task
+    def retries() -> None:
+        raise Retry(after="1m")
+
+    skips.enqueue()
+    retries.enqueue()
+    assert kit.drain(strict=True) == {"skipped": 1, "retrying": 1}
+
+
+def test_a_timeout_is_an_error_of_a_strict_drain(app: Oncue, kit: Kit) -> None:
+    @app.task(timeout="30s")
+    def slow() -> None:
+        kit.clock.advance("31s")
+
+    slow.enqueue()
+    with pytest.raises(TimeoutError, match="cut off after 30 s"):
+        kit.drain(strict=True)
+
+
+def test_a_strict_elapse_stops_at_the_error(app: Oncue) -> None:
+    @app.task(schedule=cron("0 * * * *"))
+    def hourly(slot: datetime) -> None:
+        if slot.hour == 15:
+            raise ValueError("three o'clock")
+
+    with use(app, now=NOON) as kit:
+        with pytest.raises(ValueError, match="three o'clock"):
+            kit.elapse("1d", strict=True)
+        assert kit.clock.now() == NOON + timedelta(hours=3)
+        assert kit.elapse("1h") == {"failed": 1, "succeeded": 1}, "its retries, and the next slot"
+
+
+# --- one schedule, and many slots -------------------------------------------------------------------------------
+
+
+def test_one_schedule_alone(app: Oncue) -> None:
+    @app.task(schedule=cron("0 * * * *"))
+    def hourly() -> None: ...
+
+    @app.task(schedule=cron("*/10 * * * *"))
+    def often() -> None: ...
+
+    @app.task
+    def later() -> None: ...
+
+    with use(app, now=NOON) as kit:
+        later.using(delay="90m").enqueue()
+        assert kit.elapse("2h", schedule=hourly) == {"succeeded": 3}
+        assert [job.task for job in kit.jobs(often)] == []
+        assert kit.elapse("1h", schedule="often") == {"succeeded": 6}
+        assert kit.elapse("1h") == {"succeeded": 7}, "the others fire again, and have missed nothing"
+        assert app.wait(app.schedules.audit("often", NOON)).counts() == {"fired": 12}
+        with pytest.raises(ScheduleNotFound):
+            kit.elapse("1h", schedule="unknown")
+
+
+def test_a_paused_queue_does_not_stop_the_time(app: Oncue) -> None:
+    @app.task(schedule=cron("0 * * * *"), queue="slow", max_instances=100)
+    def hourly() -> None: ...
+
+    with use(app, now=NOON) as kit:
+        app.wait(app.queues.pause("slow"))
+        assert kit.elapse("3h") == {}
+        assert len(kit.jobs(hourly, state="queued")) == 3
+
+
+def test_an_instant_without_end_is_stopped_and_a_long_time_is_not(app: Oncue) -> None:
+    @app.task(schedule=cron("@every 1m"))
+    def often() -> None: ...
+
+    @app.task
+    def ping() -> None:
+        ping.enqueue()
+
+    with use(app, now=NOON) as kit:
+        assert kit.elapse("1h", limit=10) == {"succeeded": 60}
+        ping.enqueue()
+        with pytest.raises(AssertionError, match="10 attempts and still something is due"):
+            kit.elapse("1h", limit=10)
+
+
+def test_the_time_that_an_elapse_takes_grows_with_its_slots_alone(app: Oncue) -> None:
+    @app.task(schedule=cron("@every 10s"))
+    def often() -> None: ...
+
+    def took(duration: str, kit: Kit) -> float:
+        began = time.process_time()
+        kit.elapse(duration)
+        return time.process_time() - began
+
+    with use(app, now=NOON) as kit:
+        took("10m", kit)
+        first = took("1h", kit)
+        took("4h", kit)
+        assert took("1h", kit) < 2.5 * first
