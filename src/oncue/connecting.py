@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -86,6 +86,10 @@ class Connector(Protocol):
         """The store for the running event loop, opened on first use."""
         ...
 
+    async def follow(self, on: object, ids: Sequence[int]) -> None:
+        """These jobs belong to the transaction of a caller's connection, and were not written on it."""
+        ...
+
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run an asynchronous verb from plain code."""
         ...
@@ -134,6 +138,9 @@ class DatabaseConnector:
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         return self._portal.wait(awaitable)
+
+    async def follow(self, on: object, ids: Sequence[int]) -> None:
+        raise NotImplementedError("jobs of a caller's transaction are written on its own connection")
 
     async def connected(self) -> Connection:
         if self._pid != os.getpid():

@@ -75,6 +75,8 @@ class Enqueueing:
             if not outside_slots:
                 await self._refuse_stored(connection, call.task.name)
             batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
+            if call.on is not None:
+                await self._connector.follow(call.on, [receipt.id for receipt in receipts if receipt.created])
         created = sum(receipt.created for receipt in receipts)
         self.telemetry.emit(
             "enqueue", {"jobs": created, "duplicates": len(receipts) - created},

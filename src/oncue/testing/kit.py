@@ -63,6 +63,7 @@ class Kit:
         self.app = app
         self.clock = stage.clock
         self._store = stage.store
+        self._transactions = stage.transactions
         self._performed: set[int] = set()
         self._loop = loop
         self._own: asyncio.Runner | None = None
@@ -75,6 +76,7 @@ class Kit:
 
     def jobs(self, task: Task[Any, Any] | None = None, *, state: State | None = None) -> list[Job]:
         """The jobs that were enqueued, oldest first, whatever became of them."""
+        at_once(self._transactions.look(plain=True))
         wanted = (() if state is None else (state,), None, None if task is None else task.name, None)
         found: list[Job] = []
         while page := at_once(self._store.jobs(JobFilter(*wanted, before=found[-1].id if found else None, limit=PAGE))):
@@ -83,6 +85,7 @@ class Kit:
 
     def job(self, ref: int | UUID | Receipt | Job) -> Job:
         """One job as it is now. Raises JobNotFound."""
+        at_once(self._transactions.look(plain=True))
         return at_once(self.app.jobs.get(ref.id if isinstance(ref, Receipt | Job) else ref))
 
     def assert_enqueued(self, what: Task[Any, Any] | Call[Any], *args: Any, **kwargs: Any) -> Job:
@@ -119,6 +122,7 @@ class Kit:
         return self._run(self.adrain(queue=queue, limit=limit, strict=strict), "adrain")
 
     async def adrain(self, *, queue: str | None = None, limit: int = ENDLESS, strict: bool = False) -> Counter[State]:
+        await self._transactions.look(plain=False)
         begun = len(self._node.ran)
         await self._node.drain(queue, self._checks(begun, limit, strict))
         return await self._states(begun)
@@ -148,6 +152,7 @@ class Kit:
         strict: bool = False,
     ) -> Counter[State]:
         end = self.clock.now() + timedelta(seconds=seconds(duration, "duration"))
+        await self._transactions.look(plain=False)
         begun = len(self._node.ran)
         async with self._alone(schedule):
             await self._node.catch_up(self._checks(begun, limit, strict))
@@ -208,6 +213,7 @@ class Kit:
         return self._run(self.aperform(what, *args, **kwargs), "aperform")
 
     async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
+        await self._transactions.look(plain=False)
         call = what if isinstance(what, Call) else Call(what)
         (receipt,) = await self.app.write(call, [(args, kwargs)], outside_slots=True)
         if receipt.created:

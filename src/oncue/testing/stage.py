@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import json
+from collections.abc import Awaitable, Collection, Sequence
 from typing import TypeVar
 
 from oncue.connecting import Connection
 from oncue.portal import at_once, refuse_inside_loop
 from oncue.store import SqliteStore
 from oncue.testing.clock import Clock
+from oncue.testing.transactions import Transactions
 
 T = TypeVar("T")
 
 ONLY_OURS = "inside the test kit `app.wait` runs oncue's own verbs only"
+
+
+FORGET = "delete from oncue_jobs where claim_no = 0 and id in (select value from json_each(?))"
+
+
+class StageStore(SqliteStore):
+    def forget(self, ids: Collection[int]) -> None:
+        """These jobs were never there, unless they were run."""
+        at_once(self._writer.write(lambda connection: connection.execute(FORGET, (json.dumps(list(ids)),))))
 
 
 class StageConnection(Connection):
@@ -29,11 +40,15 @@ class Stage:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.store = SqliteStore(":memory:", inline=True, wall=clock.now)
+        self.store = StageStore(":memory:", inline=True, wall=clock.now)
+        self.transactions = Transactions(self.store.forget)
         self.connection = StageConnection(self.store, clock)
 
     async def connected(self) -> Connection:
         return self.connection
+
+    async def follow(self, on: object, ids: Sequence[int]) -> None:
+        await self.transactions.follow(on, ids)
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         refuse_inside_loop(awaitable)

@@ -60,10 +60,10 @@ class SqliteLine:
     dialect = "sqlite"
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
-        cursor = self._connection.cursor()
+        cursor = self.connection.cursor()
         try:
             cursor.row_factory = None
             return cursor.execute(*named(query, args)).fetchall()
@@ -75,10 +75,10 @@ class AiosqliteLine:
     dialect = "sqlite"
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
-        cursor = await self._connection.cursor()
+        cursor = await self.connection.cursor()
         try:
             cursor.row_factory = None
             await cursor.execute(*named(query, args))
@@ -92,10 +92,10 @@ class AsyncpgLine:
     dialect = "postgres"
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
-        rows: Rows = await self._connection.fetch(query, *args)
+        rows: Rows = await self.connection.fetch(query, *args)
         return rows
 
 
@@ -105,11 +105,11 @@ class PsycopgLine:
     dialect = "postgres"
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
         psycopg: Any = sys.modules["psycopg"]
-        with psycopg.Cursor(self._connection, row_factory=psycopg.rows.tuple_row) as cursor:
+        with psycopg.Cursor(self.connection, row_factory=psycopg.rows.tuple_row) as cursor:
             cursor.execute(*pyformat(query, args))
             rows: Rows = cursor.fetchall()
         return rows
@@ -119,11 +119,11 @@ class AsyncPsycopgLine:
     dialect = "postgres"
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
         psycopg: Any = sys.modules["psycopg"]
-        async with psycopg.AsyncCursor(self._connection, row_factory=psycopg.rows.tuple_row) as cursor:
+        async with psycopg.AsyncCursor(self.connection, row_factory=psycopg.rows.tuple_row) as cursor:
             await cursor.execute(*pyformat(query, args))
             rows: Rows = await cursor.fetchall()
         return rows
@@ -133,11 +133,11 @@ class Psycopg2Line:
     dialect = "postgres"
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
         extensions: Any = sys.modules["psycopg2.extensions"]
-        with self._connection.cursor(cursor_factory=extensions.cursor) as cursor:
+        with self.connection.cursor(cursor_factory=extensions.cursor) as cursor:
             cursor.execute(*pyformat(query, args))
             rows: Rows = cursor.fetchall()
         return rows
@@ -168,21 +168,21 @@ def _spoken(dialect: Any) -> tuple[str, Translate]:
 
 class AlchemyLine:
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
         self.dialect, self._translate = _spoken(connection.dialect)
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
-        result = self._connection.exec_driver_sql(*self._translate(query, args), _ALL_AT_ONCE)
+        result = self.connection.exec_driver_sql(*self._translate(query, args), _ALL_AT_ONCE)
         return _rows_of(result)
 
 
 class AsyncAlchemyLine:
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self.connection = connection
         self.dialect, self._translate = _spoken(connection.dialect)
 
     async def fetch(self, query: str, /, *args: Any) -> Rows:
-        result = await self._connection.exec_driver_sql(*self._translate(query, args), _ALL_AT_ONCE)
+        result = await self.connection.exec_driver_sql(*self._translate(query, args), _ALL_AT_ONCE)
         return _rows_of(result)
 
 
