@@ -43,6 +43,21 @@ def test_a_limit_that_a_job_sets_counts_at_once(app: Oncue, kit: Kit) -> None:
     assert kit.drain() == {"succeeded": 3}
 
 
+def test_the_highest_priority_runs_too_in_whichever_queue(app: Oncue, kit: Kit) -> None:
+    order = []
+
+    @app.task
+    def note(name: str) -> None:
+        order.append(name)
+
+    note.enqueue("last")
+    note.using(priority=100, queue="urgent").enqueue("first")
+    assert kit.drain() == {"succeeded": 2}
+    note.using(priority=100, queue="alarm").enqueue("alone")
+    assert kit.drain() == {"succeeded": 1}
+    assert order == ["first", "last", "alone"]
+
+
 def test_a_backfill_runs_one_job_after_the_other(app: Oncue) -> None:
     slots = []
 

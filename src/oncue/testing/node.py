@@ -20,7 +20,7 @@ from oncue.model import Job, Node, Released
 from oncue.policy.lifecycle import Ended
 from oncue.store.contract import Store
 from oncue.testing.executor import InlineExecutor
-from oncue.testing.stage import Stage
+from oncue.testing.stage import Stage, StageStore
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -168,7 +168,7 @@ class EveryQueue:
 
     name = "claimer"
 
-    def __init__(self, app: Oncue, worker: WorkerNode, executor: InlineExecutor, store: Store) -> None:
+    def __init__(self, app: Oncue, worker: WorkerNode, executor: InlineExecutor, store: StageStore) -> None:
         self.signal = worker.claimer.signal
         self.queue: str | None = None
         """The only queue to serve, if there is one."""
@@ -190,7 +190,7 @@ class EveryQueue:
             return later if self._executor.only is None else await self._worker.claimer.tick(now)
         while (due := await self._store.promote(now, PROMOTE_LIMIT)) is not None and due <= now:
             pass
-        waiting = [level.queue for level in await self._store.lanes()]
+        waiting = await self._store.waiting()
         self.left = bool(waiting)
         if not waiting:
             return later
