@@ -101,9 +101,9 @@ async def test_a_web_process_counts_only_when_nobody_else_does(store: Store) -> 
 
 async def test_a_sampler_that_has_no_database_keeps_trying() -> None:
     app = Oncue("postgresql://nobody@127.0.0.1:1/nothing")
-    metrics, failed = PrometheusMetrics(app.telemetry), asyncio.Event()
-    app.telemetry.subscribe(lambda _, told, __: told["failures"] == 2 and failed.set(), "tick.error")
-    sampler = Sampler(app, app.telemetry)
+    metrics, failed = PrometheusMetrics(app.internals.telemetry), asyncio.Event()
+    app.internals.telemetry.subscribe(lambda _, told, __: told["failures"] == 2 and failed.set(), "tick.error")
+    sampler = Sampler(app, app.internals.telemetry)
     sampler.start()
     await asyncio.wait_for(failed.wait(), 60)
     await sampler.close()
