@@ -69,7 +69,7 @@ def enqueue_bulk(dsn: str, jobs: int) -> float:
     async def measure() -> float:
         app = await migrated(dsn)
         rows: list[Any] = [()] * jobs
-        await app.internals.connected()
+        await app.connected()
         started = time.perf_counter()
         await app.find("noop").aenqueue_many(rows)
         elapsed = time.perf_counter() - started
@@ -112,11 +112,11 @@ def claim_pages(dsn: str, seats: int, claims: int) -> list[int]:
     async def measure() -> list[int]:
         store, now, found = PostgresStore(dsn), datetime.now(UTC) + timedelta(hours=1), []
         tally = pages.counted(store)
-        await store.register(_node(now))
+        await store.nodes.register(_node(now))
         for _ in range(claims):
             before = tally.pages
-            await store.promote(now, 1000)
-            claimed = await store.claim(NODE, [QUEUE], ["noop"], seats, now)
+            await store.jobs.promote(now, 1000)
+            claimed = await store.jobs.claim(NODE, [QUEUE], ["noop"], seats, now)
             assert len(claimed) == seats, f"claimed {len(claimed)} of {seats}"
             found.append(tally.pages - before)
         await store.close()
@@ -146,7 +146,7 @@ def _draining(url: str, warm: int = WARM) -> Child:
 
 async def migrated(url: str) -> Oncue:
     app = make_app(url)
-    store = app.internals.make_store()
+    store = app.make_store()
     if store.dialect == "postgres":
         await store.migrate()
         await store.close()
@@ -166,7 +166,7 @@ async def _prepare_drain(url: str, jobs: int) -> None:
 async def _feed(dsn: str, samples: int) -> None:
     app = make_app(dsn)
     stamp = app.find("stamp")
-    await app.internals.connected()
+    await app.connected()
     for _ in range(samples):
         await asyncio.sleep(PAUSE)
         await stamp.aenqueue(time.monotonic_ns())

@@ -85,8 +85,8 @@ async def fire(url: str, slots: int) -> None:
             times["ended"] = time.monotonic_ns()
             finished.set()
 
-    app.internals.telemetry.subscribe(elected, "leader.elected")
-    app.internals.telemetry.subscribe(decided, "slot")
+    app.telemetry.subscribe(elected, "leader.elected")
+    app.telemetry.subscribe(decided, "slot")
     async with app.worker():
         await finished.wait()
     child.answer(rate=slots / ((times["ended"] - times["started"]) / 1e9))
@@ -116,7 +116,7 @@ class Silent:
 
 
 async def _leading(store: Store, now: datetime, telemetry: Telemetry) -> Scheduler:
-    await store.acquire(LEADER, NODE, "bench", now, FAR, respect=None)
+    await store.leases.acquire(LEADER, NODE, "bench", now, FAR, respect=None)
     leadership: Any = Silent()
     return Scheduler(store, NODE, leadership, Random(1), telemetry, interval=30.0, poll=0.0)
 
@@ -124,9 +124,9 @@ async def _leading(store: Store, now: datetime, telemetry: Telemetry) -> Schedul
 async def tick(url: str, ticks: int) -> None:
     """Passes of the scheduler, each of which finds a hundred schedules due; then those are made due again."""
     app = Oncue(url)
-    connected = await app.internals.connected()
+    connected = await app.connected()
     rewind = await asyncpg.connect(url)
-    scheduler = await _leading(connected.store, connected.now(), app.internals.telemetry)
+    scheduler = await _leading(connected.store, connected.now(), app.telemetry)
     await scheduler.tick(connected.now())
     times = []
     for _ in range(ticks):

@@ -50,7 +50,7 @@ class Counting:
 
 def counted(store: Any) -> Tally:
     """Count what this store sends from now on. It must not have connected yet."""
-    tally, connections = Tally(), store._connections
+    tally, connections = Tally(), store.database.connections
     connect = connections.connect
 
     async def counting() -> Any:

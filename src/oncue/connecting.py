@@ -65,7 +65,7 @@ class Connection:
         now = self.clock.monotonic()
         read_at, found = self._declarations.get(name, (float("-inf"), None))
         if now - read_at > TRUSTED_SECONDS:
-            found = declaration_of(await self.store.schedule(name))
+            found = declaration_of(await self.store.schedules.get(name))
             self._declarations[name] = now, found
         return found
 
@@ -73,7 +73,7 @@ class Connection:
         """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""
         while (taken := self.spare_ids(count)) is None:
             missing = count - len(self._spare_ids)
-            self._spare_ids += await self.store.reserve(max(missing, self._block))
+            self._spare_ids += await self.store.jobs.reserve(max(missing, self._block))
             self._block = min(self._block * 2, LARGEST_BLOCK)
         return taken
 

@@ -13,8 +13,8 @@ PUNCTUAL = timedelta(seconds=30)
 
 async def fire(store: Store, now: datetime) -> None:
     """Decide every slot that has come."""
-    while due := await store.due(now, LIMIT):
+    while due := await store.slots.due(now, LIMIT):
         plans = [slots.plan(one, now, PUNCTUAL) for one in due]
-        ids = (await store.reserve(sum(planned.fires for planned in plans)))[::-1]
+        ids = (await store.jobs.reserve(sum(planned.fires for planned in plans)))[::-1]
         for steps in slots.together([slots.step(planned, ids.pop) for planned in plans]):
-            await store.decide(steps, now, by="schedule")
+            await store.slots.decide(steps, now, by="schedule")

@@ -195,12 +195,12 @@ async def test_a_cancel_that_comes_too_late_for_the_attempt_still_ends_the_job(
 ) -> None:
     """Its handler failed before it could be told, so the job would wait for its retry, perhaps a day."""
     receipt = await work.using(max_retries=3).aenqueue(1)
-    connection = await app.internals.connected()
+    connection = await app.connected()
     store, now = connection.store, connection.now()
     node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
-    await store.register(node)
-    (claim,) = await store.claim(node.id, ["default"], ["work"], 1, now)
+    await store.nodes.register(node)
+    (claim,) = await store.jobs.claim(node.id, ["default"], ["work"], 1, now)
     await app.jobs.cancel(receipt.id)
-    await store.apply([lifecycle.settle(lifecycle.Ended(claim, Failed("it broke"), now, now), Random(1))], now)
+    await store.jobs.apply([lifecycle.settle(lifecycle.Ended(claim, Failed("it broke"), now, now), Random(1))], now)
     job = await app.jobs.get(receipt.id)
     assert (job.state, job.visible_at) == ("retrying", now)

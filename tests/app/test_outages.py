@@ -38,12 +38,12 @@ async def test_a_job_whose_reply_was_lost_is_written_once(
         proxy.doomed = b'{"n":3}'
         asking = asyncio.create_task(work.aenqueue(3))
         await proxy.swallowed.wait()
-        written = await postgres_store.jobs(JobFilter())
+        written = await postgres_store.jobs.find(JobFilter())
         assert written[0].args == {"n": 3}, "it is there; only the caller does not know"
         proxy.cut.set()
         receipt = await asking
         assert (receipt.created, receipt.uid) == (True, written[0].uid)
-        assert len(await postgres_store.jobs(JobFilter())) == 3
+        assert len(await postgres_store.jobs.find(JobFilter())) == 3
         await app.aclose()
 
 

@@ -13,6 +13,7 @@ from oncue import Conflict, Oncue, SlotTaken, StoreUnavailable, Task, cron
 from oncue.policy.schedules import BY_HAND, UNDECLARED
 from oncue.settings import load
 from oncue.verbs.schedules.declaring import Declaring
+from tests.answering import Answering
 from tests.app.test_scheduling import wired
 
 NIGHTLY = cron("30 2 * * *", tz="Europe/Berlin")
@@ -36,7 +37,7 @@ class Programs:
         app = self.program(name)
         for task, options in declared:
             declare(app, task, **options)
-        await Declaring(app.internals).synchronise()
+        await Declaring(app).synchronise()
         return app
 
 
@@ -77,7 +78,7 @@ async def test_the_same_declaration_again_changes_nothing(programs: Programs) ->
     first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedules.get("brief")
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
     assert await app.schedules.get("brief") == first
-    await asyncio.gather(*(Declaring(app.internals).synchronise() for _ in range(5)))
+    await asyncio.gather(*(Declaring(app).synchronise() for _ in range(5)))
     assert await app.schedules.get("brief") == first
     assert len(await app.schedules.revisions("brief")) == 1
 
@@ -110,7 +111,7 @@ async def test_what_is_declared_no_more_is_disabled_and_says_so(
     assert caplog.messages == ["schedule brief is disabled: the code of 'app' no longer declares it"]
     assert (await app.schedules.get("other")).enabled
     caplog.clear()
-    await Declaring(app.internals).synchronise()
+    await Declaring(app).synchronise()
     assert caplog.messages == [], "once"
 
 
@@ -138,7 +139,7 @@ async def test_what_was_disabled_by_hand_stays_so(programs: Programs) -> None:
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
     assert (await app.schedules.get("brief")).reason == BY_HAND, "nor does its absence for a while enable it"
     await app.schedules.toggle("brief", True)
-    await Declaring(app.internals).synchronise()
+    await Declaring(app).synchronise()
     assert (await app.schedules.get("brief")).enabled
 
 
@@ -210,24 +211,18 @@ async def test_a_schedule_that_fires_all_the_while_is_disabled_all_the_same(prog
     """Each slot that is decided changes the row: between look and write there may be one."""
     await programs.start(("brief", {"schedule": cron("* * * * *"), "max_instances": 9}))
     app = programs.program()
-    connection = await app.internals.connected()
+    connection = await app.connected()
     real, disturbed = connection.store, []
 
-    class Disturbed:
-        dialect = real.dialect
-
-        def __getattr__(self, verb: str) -> Any:
-            return getattr(real, verb)
-
-        async def revise(self, changes: Any, now: datetime) -> list[bool]:
-            if len(disturbed) < 3:
-                disturbed.append(await busy.schedules.run_now("brief"))
-            return await real.revise(changes, now)
+    async def revise(changes: Any, now: datetime) -> list[bool]:
+        if len(disturbed) < 3:
+            disturbed.append(await busy.schedules.run_now("brief"))
+        return await real.schedules.revise(changes, now)
 
     busy = programs.program()
     declare(busy, "brief")
-    connection.store = Disturbed()  # type: ignore[assignment]
-    await Declaring(app.internals).synchronise()
+    connection.store = Answering(real, schedules=Answering(real.schedules, revise=revise))  # type: ignore[assignment]
+    await Declaring(app).synchronise()
     found = await app.schedules.get("brief")
     assert (found.enabled, found.reason) == (False, UNDECLARED)
     assert len(disturbed) == 3
@@ -238,22 +233,16 @@ async def test_an_operator_who_enables_it_meanwhile_is_heard(programs: Programs)
     await app.schedules.toggle("brief", False)
     late = programs.program()
     declare(late, "brief", schedule=cron("0 4 * * *"))
-    connection = await late.internals.connected()
+    connection = await late.connected()
     real, done = connection.store, []
 
-    class Meddled:
-        dialect = real.dialect
+    async def revise(changes: Any, now: datetime) -> list[bool]:
+        if not done:
+            done.append(await app.schedules.toggle("brief", True))
+        return await real.schedules.revise(changes, now)
 
-        def __getattr__(self, verb: str) -> Any:
-            return getattr(real, verb)
-
-        async def revise(self, changes: Any, now: datetime) -> list[bool]:
-            if not done:
-                done.append(await app.schedules.toggle("brief", True))
-            return await real.revise(changes, now)
-
-    connection.store = Meddled()  # type: ignore[assignment]
-    await Declaring(late.internals).synchronise()
+    connection.store = Answering(real, schedules=Answering(real.schedules, revise=revise))  # type: ignore[assignment]
+    await Declaring(late).synchronise()
     found = await app.schedules.get("brief")
     assert (found.enabled, found.reason, found.expression) == (True, None, "0 4 * * *")
 
@@ -268,24 +257,24 @@ async def test_a_start_whose_reply_was_lost_is_repeated_without_harm(programs: P
     app = programs.program()
     declare(app, "brief", schedule=NIGHTLY)
     wire = await wired(app)
-    wire.lose_reply("revise")
+    wire.lose_reply("schedules.revise")
     with pytest.raises(StoreUnavailable):
-        await Declaring(app.internals).synchronise()
-    await Declaring(app.internals).synchronise()
+        await Declaring(app).synchronise()
+    await Declaring(app).synchronise()
     assert len(await app.schedules.revisions("brief")) == 1
 
 
 async def test_slots_overtaken_by_a_new_declaration_are_written_down(programs: Programs) -> None:
     app = programs.program()
     declare(app, "brief", schedule=cron("* * * * *"))
-    connection = await app.internals.connected()
+    connection = await app.connected()
     start = connection.now()
-    await Declaring(app.internals).synchronise()
+    await Declaring(app).synchronise()
     late = programs.program()
-    later = await late.internals.connected()
+    later = await late.connected()
     later.now = lambda: start + timedelta(minutes=5)  # type: ignore[method-assign]
     declare(late, "brief", schedule=cron("0 4 * * *"))
-    await Declaring(late.internals).synchronise()
+    await Declaring(late).synchronise()
     (row,) = await late.schedules.slots("brief", start, start + timedelta(minutes=5))
     assert (row.verdict, row.slots, row.revision) == ("missed", 5, 1)
     assert (await late.schedules.audit("brief", start)).holds
@@ -325,7 +314,7 @@ async def test_nothing_is_disabled_while_a_live_worker_declares_it(programs: Pro
     async with current.worker():
         app = await programs.start(old)
         assert (await app.schedules.get("new")).enabled
-    await Declaring(app.internals).disable_undeclared()
+    await Declaring(app).disable_undeclared()
     found = await app.schedules.get("new")
     assert (found.enabled, found.reason) == (False, UNDECLARED), "once nobody declares it any more"
     assert (await app.schedules.get("old")).enabled
@@ -337,7 +326,7 @@ async def test_a_schedule_that_somebody_takes_over_is_theirs(programs: Programs)
     await app.schedules.change("brief", description="for the archive")
     assert (await app.schedules.get("brief")).declared_by == "app"
     await app.schedules.toggle("brief", True)
-    await Declaring(app.internals).disable_undeclared()
+    await Declaring(app).disable_undeclared()
     found = await app.schedules.get("brief")
     assert (found.enabled, found.declared_by) == (True, None)
     app = await programs.start(("brief", {"schedule": cron("0 4 * * *")}))

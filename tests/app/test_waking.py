@@ -80,7 +80,7 @@ async def test_a_job_of_another_process_is_claimed_at_once(make_app: MakeApp, da
 async def test_the_interval_is_the_fallback_when_nothing_wakes(
     make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncue.store.sqlite.NOTICE_SECONDS", 3600.0)
+    monkeypatch.setattr("oncue.store.sqlite.database.NOTICE_SECONDS", 3600.0)
     app = make_app(database_url, poll_interval="100ms", pg_listen=False)
     declare(app)
     watcher = Watcher(app)
@@ -94,7 +94,7 @@ async def test_without_a_wake_up_an_idle_worker_waits_for_its_interval(
     make_app: MakeApp, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other tests of this file would pass without waking if this one did not hold."""
-    monkeypatch.setattr("oncue.store.sqlite.NOTICE_SECONDS", 3600.0)
+    monkeypatch.setattr("oncue.store.sqlite.database.NOTICE_SECONDS", 3600.0)
     app = make_app(database_url, poll_interval=NEVER, pg_listen=False)
     declare(app)
     watcher = Watcher(app)

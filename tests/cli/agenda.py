@@ -35,14 +35,14 @@ def on_diary(url: str, work: Callable[[Oncue], Awaitable[Any]]) -> Any:
 
 def synchronised(url: str) -> None:
     """Tell the database what the code declares, as a worker does when it starts."""
-    on_diary(url, lambda app: Declaring(app.internals).synchronise())
+    on_diary(url, lambda app: Declaring(app).synchronise())
 
 
 def made_ago(url: str, ago: timedelta, name: str, expression: str, task: str, **options: Any) -> None:
     """A schedule that somebody made a while ago, and that no leader has looked at since."""
 
     async def work(app: Oncue) -> None:
-        connection = await app.internals.connected()
+        connection = await app.connected()
         then = connection.now() - ago
         connection.now = lambda: then  # type: ignore[method-assign]
         await app.schedules.create(name, expression, task, **options)
@@ -81,19 +81,19 @@ def taken_by(url: str, worker: str, outcome: Outcome) -> None:
     """Let a worker of this name take that run, end it like this, and die."""
 
     async def work(app: Oncue) -> None:
-        connection = await app.internals.connected()
+        connection = await app.connected()
         store, now = connection.store, connection.now()
         node = a_node(worker, started_at=now, expires_at=now + timedelta(minutes=1))
-        await store.register(node)
-        claims = await store.claim(node.id, ["till"], ["charge"], 1, now)
+        await store.nodes.register(node)
+        claims = await store.jobs.claim(node.id, ["till"], ["charge"], 1, now)
         assert await settle(store, claims, outcome, at=now) == [True]
-        assert await store.declare_lost(node.id, now)
+        assert await store.nodes.declare_lost(node.id, now)
 
     on_diary(url, work)
 
 
 async def _is_idle(app: Oncue) -> bool:
-    now = await app.now()
+    now = (await app.connected()).now()
     decided = all(s.next_run_at is None or s.next_run_at > now for s in await app.schedules.list())
     return decided and all(job.state in TERMINAL for job in await app.jobs.list())
 

@@ -88,10 +88,10 @@ async def test_a_job_that_is_settled_twice_is_noticed(sqlite_store: SqliteStore,
     """Take the fence out of the store: a late outcome is then written over a final one, and the witness sees it."""
     (job_id,) = await put(sqlite_store)
     changes = await run_all(sqlite_store)
-    assert await sqlite_store.apply(changes, NOW) == [False]
+    assert await sqlite_store.jobs.apply(changes, NOW) == [False]
     assert facts.account([job_id]).holds
-    sqlite_store._sql = {**sqlite_store._sql, "drop_stale_changes": "select 1"}
-    assert await sqlite_store.apply(changes, NOW) == [True]
+    sqlite_store.database.sql = {**sqlite_store.database.sql, "drop_stale_changes": "select 1"}
+    assert await sqlite_store.jobs.apply(changes, NOW) == [True]
     account = facts.account([job_id])
     assert account.settled_twice == [job_id]
     assert not account.holds
@@ -99,7 +99,7 @@ async def test_a_job_that_is_settled_twice_is_noticed(sqlite_store: SqliteStore,
 
 async def run_all(store: SqliteStore) -> list[Change]:
     changes = [change(claim) for claim in await take(store, await enter(store))]
-    assert all(await store.apply(changes, NOW))
+    assert all(await store.jobs.apply(changes, NOW))
     return changes
 
 

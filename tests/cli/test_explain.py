@@ -39,13 +39,13 @@ def enter(url: str, name: str, *, lead: bool = False, exclusive: bool = False, *
     """A live node, as another process would be one."""
 
     async def entered(app: Oncue) -> None:
-        connected = await app.internals.connected()
+        connected = await app.connected()
         now, later = connected.now(), connected.now() + HOUR
         node = dataclasses.replace(a_node(name, started_at=now, expires_at=later), **{"tasks": ("add",), **fields})
-        await connected.store.register(node)
+        await connected.store.nodes.register(node)
         for lease, wanted in ((LEADER, lead), (EXCLUSIVE, exclusive)):
             if wanted:
-                await connected.store.acquire(lease, node.id, name, now, later, respect=None)
+                await connected.store.leases.acquire(lease, node.id, name, now, later, respect=None)
 
     on_database(url, entered)
 
@@ -86,11 +86,11 @@ def test_a_job_that_runs_on_a_node_that_fell_silent(oncue: Shell, shop: str) -> 
     oncue("enqueue", "add", "a=1")
 
     async def claim(app: Oncue) -> None:
-        connected = await app.internals.connected()
+        connected = await app.connected()
         now = connected.now()
         node = a_node("alpha", started_at=now, expires_at=now + timedelta(milliseconds=1))
-        await connected.store.register(node)
-        assert await connected.store.claim(node.id, ["default"], ["add"], 1, now)
+        await connected.store.nodes.register(node)
+        assert await connected.store.jobs.claim(node.id, ["default"], ["add"], 1, now)
 
     on_database(shop, claim)
     assert codes(oncue, "1") == ["node_lost"]
@@ -115,11 +115,11 @@ def test_when_a_job_is_retried(oncue: Shell, shop: str) -> None:
     oncue("enqueue", "add", "a=1")
 
     async def fail(app: Oncue) -> None:
-        connected = await app.internals.connected()
+        connected = await app.connected()
         now = connected.now()
         node = a_node("alpha", started_at=now, expires_at=now + HOUR)
-        await connected.store.register(node)
-        claims = await connected.store.claim(node.id, ["default"], ["add"], 1, now)
+        await connected.store.nodes.register(node)
+        claims = await connected.store.jobs.claim(node.id, ["default"], ["add"], 1, now)
         assert await settle(connected.store, claims, Failed("Traceback\nValueError: not yet"), at=now) == [True]
 
     on_database(shop, fail)
@@ -173,13 +173,13 @@ def test_priority_interrupts_nothing_that_runs(oncue: Shell, shop: str) -> None:
         oncue("enqueue", "add", "a=1")
 
     async def claim(app: Oncue) -> None:
-        connected = await app.internals.connected()
+        connected = await app.connected()
         now = connected.now()
         node = dataclasses.replace(
             a_node("alpha", started_at=now, expires_at=now + HOUR), tasks=("add",), concurrency=2
         )
-        await connected.store.register(node)
-        assert len(await connected.store.claim(node.id, ["default"], ["add"], 2, now)) == 2
+        await connected.store.nodes.register(node)
+        assert len(await connected.store.jobs.claim(node.id, ["default"], ["add"], 2, now)) == 2
 
     on_database(shop, claim)
     assert codes(oncue, "3")[:2] == ["seats_taken", "priority"]
@@ -192,16 +192,18 @@ def test_a_job_behind_one_that_runs_alone_does_not_hear_that_nothing_is_in_its_w
         oncue("enqueue", "add", "a=1")
 
     async def claim(app: Oncue) -> None:
-        connected = await app.internals.connected()
+        connected = await app.connected()
         now, store = connected.now(), connected.store
         node = dataclasses.replace(
             a_node("alpha", started_at=now, expires_at=now + HOUR), tasks=("add",), concurrency=2
         )
-        await store.register(node)
+        await store.nodes.register(node)
         for _ in range(3):
-            (claim,) = await store.claim(node.id, ["default"], ["add"], 1, now, few=1, alone=now + HOUR)
+            (claim,) = await store.jobs.claim(node.id, ["default"], ["add"], 1, now, few=1, alone=now + HOUR)
             assert await settle(store, [claim], CRASHED, at=now) == [True]
-        assert [job.id for job in await store.claim(node.id, ["default"], ["add"], 1, now, alone=now + HOUR)] == [1]
+        assert [job.id for job in await store.jobs.claim(node.id, ["default"], ["add"], 1, now, alone=now + HOUR)] == [
+            1
+        ]
 
     on_database(shop, claim)
     assert codes(oncue, "2")[0] == "behind_one_alone"
@@ -216,8 +218,8 @@ def hourly(url: str, **fields: Any) -> datetime:
     async def made(app: Oncue) -> datetime:
         from tests.cli.shop import app as shop
 
-        app.internals.tasks.update(shop.tasks)
-        last = ((await app.now()) - HOUR / 2).replace(second=0, microsecond=0)
+        app.tasks.update(shop.tasks)
+        last = ((await app.connected()).now() - HOUR / 2).replace(second=0, microsecond=0)
         await app.schedules.create("hourly", f"{last.minute} * * * *", "add", {"a": 1}, created_by="ada", **fields)
         return last
 
@@ -248,9 +250,9 @@ def test_a_schedule_that_code_no_longer_declares(oncue: Shell, shop: str) -> Non
         @app.task(schedule=cron("0 * * * *"))
         async def gone() -> None: ...
 
-        await Declaring(app.internals).synchronise()
-        app.internals.tasks.clear()
-        await Declaring(app.internals).synchronise()
+        await Declaring(app).synchronise()
+        app.tasks.clear()
+        await Declaring(app).synchronise()
 
     on_database(shop, declared_once)
     assert codes(oncue, "gone") == ["undeclared"]
@@ -270,10 +272,10 @@ def test_a_run_is_in_the_way_of_the_next(oncue: Shell, shop: str) -> None:
 
 async def decide(store: Store, now: datetime, *decided: Decided) -> None:
     """Write rows as a leader would have, some time ago."""
-    schedule = await store.schedule("hourly")
+    schedule = await store.schedules.get("hourly")
     assert schedule is not None
     step = Step(schedule.id, schedule.version, schedule.cursor, schedule.next_run_at, decided)
-    assert await store.decide([step], now, by="schedule") == [True]
+    assert await store.slots.decide([step], now, by="schedule") == [True]
 
 
 @pytest.mark.contract("QUE-22")
@@ -282,8 +284,8 @@ def test_what_became_of_a_slot(oncue: Shell, shop: str) -> None:
     enter(shop, "alpha", lead=True)
 
     async def write(app: Oncue) -> None:
-        connected = await app.internals.connected()
-        (job,) = await connected.store.reserve(1)
+        connected = await app.connected()
+        (job,) = await connected.store.jobs.reserve(1)
         await decide(
             connected.store,
             connected.now(),
@@ -337,7 +339,7 @@ def test_a_slot_that_a_worker_fired(oncue: Shell, shop: str) -> None:
             if metadata["decided"].verdict == "fired":
                 fired.append(metadata["decided"].scheduled_for)
 
-        app.internals.telemetry.subscribe(watch, "slot")
+        app.telemetry.subscribe(watch, "slot")
         await app.schedules.create("every second", "* * * * * *", tick)
         async with app.worker():
             await asyncio.wait_for(ran.wait(), 60)

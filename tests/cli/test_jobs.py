@@ -207,12 +207,12 @@ def test_prune_asks_first(oncue: Shell, sqlite_shop: str, monkeypatch: pytest.Mo
 
 def test_nodes(oncue: Shell, shop: str) -> None:
     async def register(app: Oncue) -> None:
-        connection = await app.internals.connected()
+        connection = await app.connected()
         now = connection.now()
         alive = a_node("alpha", started_at=now, expires_at=now + timedelta(minutes=1))
         silent = a_node("beta", started_at=now, expires_at=now - timedelta(minutes=1))
         for node in (alive, silent):
-            await connection.store.register(node)
+            await connection.store.nodes.register(node)
 
     on_database(shop, register)
     assert {node["name"]: node["alive"] for node in oncue("nodes", "--json").json} == {"alpha": True, "beta": False}

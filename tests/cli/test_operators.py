@@ -22,13 +22,13 @@ def a_running_job(url: str, fraction: float | None = None, note: str | None = No
     """Let a node take what waits, and say how far it has come."""
 
     async def take(app: Oncue) -> None:
-        connected = await app.internals.connected()
+        connected = await app.connected()
         store, now = connected.store, connected.now()
         node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
-        await store.register(node)
-        (claim,) = await store.claim(node.id, ["default"], ["add"], 1, now)
+        await store.nodes.register(node)
+        (claim,) = await store.jobs.claim(node.id, ["default"], ["add"], 1, now)
         if fraction is not None:
-            await store.report_progress([Progress(claim.id, claim.claim_no, fraction, note, now)])
+            await store.jobs.report_progress([Progress(claim.id, claim.claim_no, fraction, note, now)])
 
     on_database(url, take)
 
@@ -110,9 +110,9 @@ def test_a_queue_that_nobody_uses_is_remarked_upon(oncue: Shell, sqlite_shop: st
     assert "queue 'other' is not used" in oncue("queues", "limit", "other", "--node", "1").err
 
     async def serve(app: Oncue) -> None:
-        connected = await app.internals.connected()
+        connected = await app.connected()
         now = connected.now()
-        await connected.store.register(a_node(started_at=now, expires_at=now + timedelta(hours=1)))
+        await connected.store.nodes.register(a_node(started_at=now, expires_at=now + timedelta(hours=1)))
 
     oncue("queues", "resume", "mail")
     oncue("prune", "--older-than", "0s", "--yes")

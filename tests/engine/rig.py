@@ -54,8 +54,8 @@ class Leader:
 async def take_over(world: World, claim: Claim, node: UUID) -> None:
     """Rescue a job, and let another node claim it at once: what may happen between any two calls of its former one."""
     now = world.clock.now()
-    assert await world.store.apply([settle(lost(claim, now), world.dice)], now) == [True]
-    (again,) = await world.store.claim(node, ["default"], [claim.task], 1, now)
+    assert await world.store.jobs.apply([settle(lost(claim, now), world.dice)], now) == [True]
+    (again,) = await world.store.jobs.claim(node, ["default"], [claim.task], 1, now)
     assert (again.id, again.claim_no) == (claim.id, claim.claim_no + 1)
 
 
@@ -94,4 +94,4 @@ def audit_holds(world: World, name: str) -> bool:
 
 def execute(world: World, statement: str, **parameters: Any) -> None:
     """A hand in the database itself."""
-    finish(world.store._writer.write(lambda connection: connection.execute(statement, parameters)))
+    finish(world.store.database.write(lambda connection: connection.execute(statement, parameters)))

@@ -23,7 +23,7 @@ def refuse(world: World, job_id: int) -> None:
     def work(connection: sqlite3.Connection) -> None:
         connection.execute(text)
 
-    finish(world.store._writer.write(work))
+    finish(world.store.database.write(work))
 
 
 @pytest.mark.contract("QUE-9")

@@ -17,7 +17,7 @@ from oncue.sim.operator import OPTIONS, TASK
 from oncue.sim.script import Act
 from oncue.sim.wire import Delay
 from oncue.sim.world import PACE, World
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.jobs import SqliteJobs
 
 
 def test_a_node_without_a_lease_claims_nothing() -> None:
@@ -36,15 +36,15 @@ def test_a_claim_that_arrives_after_the_lease_has_ended_is_given_back_unstarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(1)
-    real = SqliteStore.claim
+    real = SqliteJobs.claim
 
-    async def claim(self: SqliteStore, *args: Any, **options: Any) -> list[Claim]:
+    async def claim(self: SqliteJobs, *args: Any, **options: Any) -> list[Claim]:
         claims = await real(self, *args, **options)
         if claims and claims[0].claim_no == 1:
             member.worker.membership.expires_at = None  # while the reply is on its way
         return claims
 
-    monkeypatch.setattr(SqliteStore, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
+    monkeypatch.setattr(SqliteJobs, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
     member = world.boot("alone")
     world.run(0.1)
     job = world.enqueue(Act())
@@ -63,20 +63,20 @@ def test_a_claim_under_an_old_lease_is_not_begun_under_a_new_one(monkeypatch: py
     The loop may have heard of it, and have stopped all that it knew of, before the reply comes.
     """
     world = World(1)
-    real = SqliteStore.claim
+    real = SqliteJobs.claim
 
-    async def claim(self: SqliteStore, *args: Any, **options: Any) -> list[Claim]:
+    async def claim(self: SqliteJobs, *args: Any, **options: Any) -> list[Claim]:
         claims = await real(self, *args, **options)
         if claims and claims[0].claim_no == 1:
             membership, now = member.worker.membership, world.clock.now()
-            await world.store.declare_lost(member.worker.node.id, now)
+            await world.store.nodes.declare_lost(member.worker.node.id, now)
             await membership.tick(now)
             assert membership.is_alive()
             if later:
                 await Delay(later)
         return claims
 
-    monkeypatch.setattr(SqliteStore, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
+    monkeypatch.setattr(SqliteJobs, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
     member = world.boot("alone")
     world.run(0.1)
     job = world.enqueue(Act())
@@ -94,7 +94,7 @@ def test_a_node_that_has_not_heard_yet_that_it_was_lost_does_not_claim_and_give_
     monkeypatch.setattr(world, "_delay", lambda: timedelta(seconds=5.0))
     member = world.boot("alone")
     world.run(0.1)
-    finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    finish(world.store.nodes.declare_lost(member.worker.node.id, world.clock.now()))
     assert world.run_until(lambda: member.worker.membership.is_alive() and not member.worker.may_start(), 30, look=0.1)
     for _ in range(20):
         world.enqueue(Act())
@@ -111,12 +111,12 @@ def test_a_due_job_that_nobody_can_promote_is_no_busy_loop(monkeypatch: pytest.M
     world.run(0.1)
     looks = 0
 
-    async def promote(self: SqliteStore, now: Any, limit: int) -> None:
+    async def promote(self: SqliteJobs, now: Any, limit: int) -> None:
         nonlocal looks
         looks += 1
 
     world.enqueue(Act(), delay=0.1)
-    monkeypatch.setattr(SqliteStore, "promote", promote)
+    monkeypatch.setattr(SqliteJobs, "promote", promote)
     world.run(5.0)
     assert looks <= 5.0 / PACE.poll + 10
 

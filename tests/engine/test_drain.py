@@ -17,8 +17,10 @@ from oncue.engine.node import Pace, WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.outcomes import SizeLimits
 from oncue.model import Batch, Claim, Job, Lease, Node
 from oncue.policy.options import Options
+from oncue.store import SqliteStore
 from oncue.store.contract import LEADER
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.jobs import SqliteJobs
+from oncue.store.sqlite.leases import SqliteLeases
 from oncue.telemetry import Telemetry
 from tests.engine.stage import PlainHandler, settle
 
@@ -48,14 +50,14 @@ class Plant:
         batch = Batch(
             task=task, queue="default", priority=0, state="queued", options=(options or Options()).stored(),
             max_retries=3, max_runtime=None, created_at=now, visible_at=now, deadline_at=None, enqueued_by="tests",
-            retry_of=None, ids=await self.store.reserve(count), args=["{}"] * count,
+            retry_of=None, ids=await self.store.jobs.reserve(count), args=["{}"] * count,
         )  # fmt: skip
-        receipts = await self.store.enqueue([batch])
+        receipts = await self.store.jobs.enqueue([batch])
         self.node.wake()
         return [receipt.id for receipt in receipts]
 
     async def job(self, job_id: int) -> Job:
-        job = await self.store.job(job_id)
+        job = await self.store.jobs.get(job_id)
         assert job is not None
         return job
 
@@ -112,15 +114,17 @@ async def test_what_does_not_finish_in_time_is_given_back_uncharged() -> None:
         for job_id in ids:
             job = await plant.job(job_id)
             assert (job.state, job.retry_count, job.crashes) == ("queued", 0, 0)
-            assert [attempt.outcome for attempt in await plant.store.attempts(job_id)] == ["shutdown"]
+            assert [attempt.outcome for attempt in await plant.store.jobs.attempts(job_id)] == ["shutdown"]
         assert (await plant.job(once[0])).state == "queued", "it never started, so it may start elsewhere"
 
 
-class SlowClaims(SqliteStore):
+class SlowClaims(SqliteJobs):
     """Answers a claim when it is told to; the claim itself has happened by then."""
 
-    answer: asyncio.Event
-    asked = 0
+    def __init__(self, store: SqliteStore) -> None:
+        super().__init__(store.database)
+        self.answer = asyncio.Event()
+        self.asked = 0
 
     async def claim(self, node: UUID, *rest: Any, **named: Any) -> list[Claim]:
         claims = await super().claim(node, *rest, **named)
@@ -137,24 +141,26 @@ async def test_a_claim_under_way_is_not_forgotten() -> None:
     async def work() -> None:
         done.append(1)
 
-    store = SlowClaims(":memory:", inline=True)
-    store.answer = asyncio.Event()
+    store = SqliteStore(":memory:", inline=True)
+    store.jobs = slow = SlowClaims(store)
     async with a_plant(work, store=store) as plant:
         (job_id,) = await plant.enqueue("work")
-        await until(lambda: store.asked == 1)
+        await until(lambda: slow.asked == 1)
         draining = asyncio.ensure_future(plant.process.drain(20))
         await settle()
-        store.answer.set()
+        slow.answer.set()
         await draining
         job = await plant.job(job_id)
         assert (job.state, job.crashes, done) == ("succeeded", 0, [1])
 
 
-class SlowElections(SqliteStore):
+class SlowElections(SqliteLeases):
     """Answers a node that stands for leader when it is told to; it is elected by then."""
 
-    answer: asyncio.Event
-    asked = 0
+    def __init__(self, store: SqliteStore) -> None:
+        super().__init__(store.database)
+        self.answer = asyncio.Event()
+        self.asked = 0
 
     async def acquire(self, name: str, *rest: Any, **named: Any) -> Lease | None:
         lease = await super().acquire(name, *rest, **named)
@@ -167,19 +173,19 @@ class SlowElections(SqliteStore):
 @pytest.mark.contract("HOOK-7", "SLOT-16")
 async def test_an_election_under_way_does_not_leave_the_lead_vacant() -> None:
     """Cut off in the middle, it would leave the lead to a node that is gone, and nobody could take it for a lease."""
-    store = SlowElections(":memory:", inline=True)
-    store.answer = asyncio.Event()
+    store = SqliteStore(":memory:", inline=True)
+    store.leases = slow = SlowElections(store)
     async with a_plant(store=store) as plant:
-        await until(lambda: store.asked == 1)
+        await until(lambda: slow.asked == 1)
         draining = asyncio.ensure_future(plant.process.drain(20))
         await settle()
         assert "scheduler" not in plant.process._runner._tasks, "it is the first to stop, and waits for nobody"
-        store.answer.set()
+        slow.answer.set()
         await draining
-        lease = await store.lease(LEADER)
+        lease = await store.leases.get(LEADER)
         assert lease is not None
         assert lease.expires_at <= plant.clock.now()
-        assert store.asked == 1
+        assert slow.asked == 1
 
 
 async def test_a_stopped_worker_starts_nothing_more() -> None:

@@ -72,7 +72,7 @@ def test_it_takes_over_when_the_lease_ends(moment: float, caplog: pytest.LogCapt
     world, _, standby = pair()
     world.schedule("often", "@every 1s")
     world.run(5.0 + moment)
-    lease = finish(world.store.lease(EXCLUSIVE))
+    lease = finish(world.store.leases.get(EXCLUSIVE))
     assert lease is not None
     world.crash("active")
     world.run((lease.expires_at - world.clock.now()).total_seconds() - 0.05)
@@ -122,13 +122,13 @@ def test_workers_that_do_not_ask_for_it_stand_by_as_well() -> None:
 
 
 @pytest.mark.contract("SLOT-2")
-@pytest.mark.parametrize("verb", ["acquire", "namesakes"])
+@pytest.mark.parametrize("verb", ["leases.acquire", "nodes.namesakes"])
 def test_a_lost_reply_does_not_make_a_worker_stand_by_for_itself(verb: str, caplog: pytest.LogCaptureFixture) -> None:
     """Neither that of the lease itself, nor of what it looks after before it works."""
     world = World(1)
     member = world.boot("active", exclusive=True)
     member.worker.recovery._store = member.wire.as_store()
-    if verb == "acquire":
+    if verb == "leases.acquire":
         member.wire.lose_reply(verb)
     else:
         failing = iter([True])
@@ -144,7 +144,7 @@ def test_a_lost_reply_does_not_make_a_worker_stand_by_for_itself(verb: str, capl
     assert working(world) == []
     member.wire.down = False
     assert world.run_until(lambda: working(world) == ["active"], PACE.beat, look=0.05)
-    lease = finish(world.store.lease(EXCLUSIVE))
+    lease = finish(world.store.leases.get(EXCLUSIVE))
     assert lease is not None
     assert (lease.epoch, lease.expires_at) == (1, member.worker.exclusivity.until)
     assert "stands by" not in caplog.text
@@ -152,7 +152,7 @@ def test_a_lost_reply_does_not_make_a_worker_stand_by_for_itself(verb: str, capl
 
 def finish_count(world: World) -> bool:
     """Whether the exclusive lease is taken in the database."""
-    return finish(world.store.lease(EXCLUSIVE)) is not None
+    return finish(world.store.leases.get(EXCLUSIVE)) is not None
 
 
 def test_one_that_cannot_renew_stops_its_jobs_before_its_lease_ends() -> None:
@@ -161,7 +161,7 @@ def test_one_that_cannot_renew_stops_its_jobs_before_its_lease_ends() -> None:
     job = world.enqueue(Act(seconds=60.0), options=Options())
     world.run(0.5)
     assert active.executor.busy == 1
-    lease = finish(world.store.lease(EXCLUSIVE))
+    lease = finish(world.store.leases.get(EXCLUSIVE))
     assert lease is not None
     active.wire.down = True
     while world.clock.now() < lease.expires_at:
@@ -240,10 +240,10 @@ def test_a_lease_that_was_found_after_a_lost_reply_lasts_no_longer_than_the_data
     member = world.boot("active", exclusive=True)
     world.run(0.5)
     execute(world, "update oncue_leases set expires_at = 0 where name = :name", name=EXCLUSIVE)
-    member.wire.lose_reply("acquire")
+    member.wire.lose_reply("leases.acquire")
     world.run(PACE.beat * 1.5)
     member.frozen = frozenset({"exclusivity"})
-    lease = finish(world.store.lease(EXCLUSIVE))
+    lease = finish(world.store.leases.get(EXCLUSIVE))
     assert lease is not None
     assert (lease.epoch, lease.acquired_at) == (2, lease.renewed_at), "a second look found what the first had taken"
     assert working(world) == ["active"]

@@ -116,7 +116,7 @@ def test_backfilled_slots_wait_for_their_turn_for_as_long_as_it_takes() -> None:
 def test_many_are_ended_in_steps_that_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "LIMIT", 10)
     world = jammed()
-    finish(world.operator.store.enqueue([world.batch([[Act()] for _ in range(35)], deadline=10.0)]))
+    finish(world.operator.store.jobs.enqueue([world.batch([[Act()] for _ in range(35)], deadline=10.0)]))
     world.run(12.0)
     late = [job for job in world.jobs() if job.deadline_at is not None]
     assert {job.state for job in late} == {"skipped"}
@@ -128,14 +128,14 @@ def test_a_claim_that_comes_in_between_is_no_harm() -> None:
     world = jammed(seconds=30.0)
     job = world.enqueue(Act(), deadline=27.9)
     leader = next(member for member in world.members.values() if member.leads)
-    (found,) = finish(world.store.expired(world.clock.now() + timedelta(hours=1), 10))
-    finish(leader.store.claim(leader.worker.node.id, ["default"], list(leader.worker.node.tasks), 1,
+    (found,) = finish(world.store.jobs.expired(world.clock.now() + timedelta(hours=1), 10))
+    finish(leader.store.jobs.claim(leader.worker.node.id, ["default"], list(leader.worker.node.tasks), 1,
                               world.clock.now()))  # fmt: skip
     assert world.job(job).state == "running"
     assert found.id == job
     change = expiry.expire(found, world.clock.now() + timedelta(hours=1))
     assert change is not None
-    assert finish(world.store.apply([change], world.clock.now())) == [False]
+    assert finish(world.store.jobs.apply([change], world.clock.now())) == [False]
     world.close()
 
 

@@ -17,7 +17,7 @@ from oncue.sim.script import Act
 from oncue.sim.wire import Wire
 from oncue.sim.world import PACE, World
 from oncue.store.contract import EXCLUSIVE, LEADER
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.leases import SqliteLeases
 from tests.engine.rig import Leader, audit_holds, execute, fired, since, take_turns, verdicts
 
 NAMES = ("one", "two", "three")
@@ -41,7 +41,7 @@ def leader(world: World) -> str:
 
 
 def epoch(world: World) -> int:
-    lease = finish(world.store.lease(LEADER))
+    lease = finish(world.store.leases.get(LEADER))
     assert lease is not None
     return lease.epoch
 
@@ -123,7 +123,7 @@ def test_a_leader_that_is_cut_off_stops_before_its_lease_ends_and_nobody_leads_b
         world.run(seed * 0.2)
         first = leader(world)
         world.members[first].wire.down = True
-        lease = finish(world.store.lease(LEADER))
+        lease = finish(world.store.leases.get(LEADER))
         assert lease is not None
         while world.clock.now() < lease.expires_at:
             assert leaders(world) in ([first], [])
@@ -201,11 +201,11 @@ def test_two_leaders_at_once_fire_nothing_twice(fenced: bool) -> None:
     assert len(steps) > 3, "the other one tried"
 
 
-@pytest.mark.parametrize("verb", ["renew", "acquire"])
+@pytest.mark.parametrize("verb", ["leases.renew", "leases.acquire"])
 def test_after_a_lost_reply_a_node_does_not_lead_until_it_knows(verb: str) -> None:
     world = World(1)
     member = world.boot("alone")
-    if verb == "renew":
+    if verb == "leases.renew":
         world.run(0.5)
         assert member.leads
     member.wire.lose_reply(verb)
@@ -216,7 +216,7 @@ def test_after_a_lost_reply_a_node_does_not_lead_until_it_knows(verb: str) -> No
     assert not member.leads
     leadership = member.worker.leadership
     assert world.run_until(lambda: member.leads, 1.0, look=0.05), "it does not wait for the end of its own lease"
-    lease = finish(world.store.lease(LEADER))
+    lease = finish(world.store.leases.get(LEADER))
     assert lease is not None
     assert (lease.epoch, lease.expires_at) == (1, leadership.until), "nor does it lead for longer than that lasts"
 
@@ -224,14 +224,14 @@ def test_after_a_lost_reply_a_node_does_not_lead_until_it_knows(verb: str) -> No
 @pytest.mark.parametrize("who", ["another", "itself"])
 def test_who_is_overtaken_while_it_stands_does_not_lead(monkeypatch: pytest.MonkeyPatch, who: str) -> None:
     """By another node, or by a call of its own that it gave up: then the lease is not as long as it asked for now."""
-    real, now = SqliteStore.acquire, World(1).clock.now()
+    real, now = SqliteLeases.acquire, World(1).clock.now()
 
-    async def acquire(self: SqliteStore, name: str, *asked: Any, **options: Any) -> Lease | None:
+    async def acquire(self: SqliteLeases, name: str, *asked: Any, **options: Any) -> Lease | None:
         holder = node.node.id if who == "itself" else uuid4()
         await real(self, name, holder, "first", now, now + timedelta(seconds=1), respect=None)
         return await real(self, name, *asked, **options)
 
-    monkeypatch.setattr(SqliteStore, "acquire", acquire)
+    monkeypatch.setattr(SqliteLeases, "acquire", acquire)
     node = Leader(World(1), "leader")
     finish(node.leadership.tick(now))
     assert node.leadership.epoch is None
@@ -240,7 +240,7 @@ def test_who_is_overtaken_while_it_stands_does_not_lead(monkeypatch: pytest.Monk
 def test_nobody_stands_beside_an_exclusive_node_that_it_has_not_heard_of() -> None:
     world = World(1)
     node, now = Leader(world, "leader"), world.clock.now()
-    finish(world.store.acquire(EXCLUSIVE, uuid4(), "other", now, now + timedelta(seconds=9), respect=None))
+    finish(world.store.leases.acquire(EXCLUSIVE, uuid4(), "other", now, now + timedelta(seconds=9), respect=None))
     node.tick()
     assert node.leadership.epoch is None
 
@@ -253,7 +253,7 @@ def test_a_leader_whose_own_lease_is_over_gives_up_the_lead() -> None:
     member.worker.membership.expires_at = None
     member.frozen = frozenset({"membership"})
     world.run(PACE.lease / 3)
-    lease = finish(world.store.lease(LEADER))
+    lease = finish(world.store.leases.get(LEADER))
     assert lease is not None
     assert not member.leads
     assert lease.expires_at <= world.clock.now(), "nobody has to wait for its end"
@@ -277,7 +277,7 @@ def test_a_node_without_a_lease_of_its_own_does_not_stand() -> None:
     member.worker.leadership._is_alive = lambda: False
     world.run(20.0)
     assert not member.leads
-    assert finish(world.store.lease(LEADER)) is None
+    assert finish(world.store.leases.get(LEADER)) is None
 
 
 def test_telemetry_tells_who_leads() -> None:
@@ -335,7 +335,7 @@ def test_only_the_leader_releases_parked_jobs() -> None:
         real = member.wire.pass_on
 
         async def noted(verb: str, *rest: object, name: str = name, real: object = real) -> object:
-            if verb == "release_parked":
+            if verb == "slots.release_parked":
                 seen.add(name)
             return await real(verb, *rest)  # type: ignore[operator]
 
@@ -348,7 +348,7 @@ def test_a_clock_that_steps_back_keeps_nobody_from_standing() -> None:
     world = World(1)
     one = Leader(world, "one")
     noon = world.clock.now()
-    finish(world.store.acquire(LEADER, one.node.id, "x", noon, noon, respect=None))
+    finish(world.store.leases.acquire(LEADER, one.node.id, "x", noon, noon, respect=None))
     stranger = "00000000-0000-4000-8000-000000000001"
     execute(world, "update oncue_leases set holder = :id, expires_at = :until", id=stranger, until=2**52)
     one.tick(noon)

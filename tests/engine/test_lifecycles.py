@@ -193,7 +193,7 @@ def test_a_claim_that_was_held_up_for_long_is_given_back_as_never_begun() -> Non
     slow.frozen = frozenset({"claimer"})
     job = world.enqueue(Act(), options=Options(max_runtime=5.0), max_retries=0)
     sent = world.clock.now() - timedelta(seconds=60)
-    claim = world.store.claim(slow.worker.node.id, ["default"], ["scripted"], 1, sent)
+    claim = world.store.jobs.claim(slow.worker.node.id, ["default"], ["scripted"], 1, sent)
     assert [taken.id for taken in finish(claim)] == [job]
     world.run(3 * PACE.lease)
     row = world.job(job)
@@ -244,7 +244,7 @@ def test_long_jobs_are_not_claimed_ahead_of_their_seats() -> None:
 
 def test_short_jobs_are_claimed_ahead_of_their_seats_in_few_claims() -> None:
     world = alone(concurrency=2)
-    finish(world.store.enqueue([world.batch([[Act(seconds=0.001)]] * 2000, options=DEFAULTS)]))
+    finish(world.store.jobs.enqueue([world.batch([[Act(seconds=0.001)]] * 2000, options=DEFAULTS)]))
     assert world.run_until(world.drained, 60.0)
     assert world.members["alone"].executor.most_running == 2
     claims = {event.at for event in world.history.events if event.kind == "claim"}

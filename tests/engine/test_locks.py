@@ -23,8 +23,9 @@ from oncue.engine.scheduler import Scheduler
 from oncue.engine.seating import Seating
 from oncue.errors import RowLocked
 from oncue.model import Limits
-from oncue.store import PostgresStore, connections
+from oncue.store import PostgresStore
 from oncue.store.contract import LEADER
+from oncue.store.postgres import connections
 from oncue.telemetry import Telemetry
 from tests.engine.rig import SteppingClock
 from tests.engine.test_drain import a_plant, until
@@ -117,16 +118,16 @@ async def test_a_leader_whose_lease_is_held_leads_up_to_its_end(store: PostgresS
     assert leadership.epoch == 1, "it is known that it was not renewed; it is not over yet"
     await holder.let_go()
     await leadership.tick(clock.now())
-    lease = await store.lease(LEADER)
+    lease = await store.leases.get(LEADER)
     assert lease is not None
     assert (lease.epoch, lease.expires_at) == (1, NOW + timedelta(seconds=20))
 
 
 async def test_seats_are_taken_in_the_queues_that_nobody_holds(store: PostgresStore, holder: Holder) -> None:
     node = a_node()
-    await store.register(node)
+    await store.nodes.register(node)
     for queue in ("a", "b"):
-        await store.limit(queue, Limits(), Limits(2), NOW)
+        await store.queues.set_limits(queue, Limits(), Limits(2), NOW)
         await put(store, 3, queue=queue)
     executor = Executor({}, VirtualClock(NOW), Telemetry(), 4, SizeLimits(), lambda _: None)
     seating = Seating(store, node.id, ["a", "b"], ["send"], executor, lambda: True, poll=0.5)
@@ -134,7 +135,7 @@ async def test_seats_are_taken_in_the_queues_that_nobody_holds(store: PostgresSt
     for seconds in range(3):
         await seating.tick(NOW + timedelta(seconds=seconds))
     assert (seating.allowed.get("a", 0), seating.allowed["b"]) == (0, 2)
-    claims = await store.claim(node.id, ["b"], ["send"], 9, NOW, rooms={"b": seating.allowed["b"]})
+    claims = await store.jobs.claim(node.id, ["b"], ["send"], 9, NOW, rooms={"b": seating.allowed["b"]})
     assert len(claims) == 2
     await holder.let_go()
     await seating.tick(NOW + timedelta(seconds=9))
@@ -143,13 +144,13 @@ async def test_seats_are_taken_in_the_queues_that_nobody_holds(store: PostgresSt
 
 async def test_a_worker_starts_though_the_row_of_its_predecessor_is_held(store: PostgresStore, holder: Holder) -> None:
     gone = a_node("same", expires_at=NOW + timedelta(seconds=1))
-    await store.register(gone)
+    await store.nodes.register(gone)
     (job_id,) = await put(store)
     assert await take(store, gone.id)
     await holder.hold("oncue_nodes where name = 'same'")
     recovery = Recovery(store, a_node("same"), Random(1), Telemetry(), lambda _: True)
     await recovery.tick(NOW)
-    job = await store.job(job_id)
+    job = await store.jobs.get(job_id)
     assert job is not None
     assert job.state == "running", "it waits for its lease's end, and a rescuer"
     await holder.let_go()
@@ -157,10 +158,10 @@ async def test_a_worker_starts_though_the_row_of_its_predecessor_is_held(store: 
 
 async def test_a_claim_waits_for_nothing_that_is_held(store: PostgresStore, holder: Holder) -> None:
     node = a_node()
-    await store.register(node)
+    await store.nodes.register(node)
     first, second = await put(store, 2)
-    await store.pause("other", NOW)
-    await store.acquire(LEADER, uuid4(), "x", NOW, NOW + timedelta(seconds=5), respect=None)
+    await store.queues.pause("other", NOW)
+    await store.leases.acquire(LEADER, uuid4(), "x", NOW, NOW + timedelta(seconds=5), respect=None)
     tables = f"oncue_nodes, oncue_queues, oncue_leases, (select * from oncue_jobs where id = {first}) as held"
     await holder.hold(tables)
     assert [claim.id for claim in await take(store, node.id)] == [second]

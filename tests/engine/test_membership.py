@@ -12,7 +12,7 @@ from oncue.errors import StoreUnavailable
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.nodes import SqliteNodes
 from oncue.telemetry import Telemetry
 
 LONG = Act(seconds=5.0)
@@ -132,7 +132,7 @@ def test_a_node_that_was_declared_lost_stops_before_anybody_else_has_its_jobs() 
     world.run(0.1)
     job = world.enqueue(LONG)
     world.run(0.1)
-    finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    finish(world.store.nodes.declare_lost(member.worker.node.id, world.clock.now()))
     world.run(PACE.beat)
     assert outcomes(world) == [("alone.1", "Released")]
     world.run(10.0)
@@ -141,19 +141,19 @@ def test_a_node_that_was_declared_lost_stops_before_anybody_else_has_its_jobs() 
 
 
 def test_a_beat_that_arrives_late_does_not_make_the_lease_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, beats = SqliteStore.beat, list[tuple[Any, ...]]()
+    real, beats = SqliteNodes.beat, list[tuple[Any, ...]]()
 
-    async def beat(self: SqliteStore, *told: Any) -> bool:
+    async def beat(self: SqliteNodes, *told: Any) -> bool:
         beats.append(told)
         return await real(self, *told)
 
-    monkeypatch.setattr(SqliteStore, "beat", beat)
+    monkeypatch.setattr(SqliteNodes, "beat", beat)
     world = World(1)
     world.boot("alone")
     world.run(3.5 * PACE.beat)
-    before = finish(world.store.nodes())
-    assert not finish(real(world.store, *beats[0])), "its caller gave it up, and has beaten since"
-    assert finish(world.store.nodes()) == before
+    before = finish(world.store.nodes.alive())
+    assert not finish(real(world.store.nodes, *beats[0])), "its caller gave it up, and has beaten since"
+    assert finish(world.store.nodes.alive()) == before
 
 
 def steady(world: World, name: str) -> bool:
@@ -226,7 +226,7 @@ def test_a_rescue_that_cannot_be_written_is_no_rescue() -> None:
     world.run(0.1)
     world.crash("gone")
     world.run(PACE.lease)
-    member.wire.lose_reply("apply")
+    member.wire.lose_reply("jobs.apply")
     rescue = Rescue(member.wire.as_store(), world.dice, Telemetry(), Judge(), interval=1.0, grace=PACE.lease)
     with pytest.raises(StoreUnavailable):
         finish(rescue.tick(world.clock.now()))

@@ -21,8 +21,9 @@ from oncue.sim.script import Act
 from oncue.sim.wire import Delay
 from oncue.sim.world import PACE, World
 from oncue.store.contract import Store
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.jobs import SqliteJobs
 from oncue.telemetry import Telemetry
+from tests.answering import Answering
 from tests.engine.rig import take_over
 
 SLOW = Act(seconds=30.0)
@@ -34,7 +35,7 @@ def test_a_claim_whose_reply_was_lost_is_given_back_uncharged() -> None:
     world = World(1)
     member = world.boot("alone")
     world.run(0.1)
-    member.wire.lose_reply("claim")
+    member.wire.lose_reply("jobs.claim")
     job = world.enqueue(Act(), options=UNLIMITED)
     world.run(0.1)
     assert world.job(job).state == "running"
@@ -48,7 +49,7 @@ def test_an_outcome_whose_reply_was_lost_is_written_once() -> None:
     world = World(1)
     member = world.boot("alone")
     world.run(0.1)
-    member.wire.lose_reply("apply")
+    member.wire.lose_reply("jobs.apply")
     job = world.enqueue(Act())
     world.run(5.0)
     assert world.job(job).state == "succeeded"
@@ -61,10 +62,10 @@ def test_a_stray_that_was_seen_to_start_is_not_started_again_if_it_may_run_only_
     world = World(1)
     member = world.boot("alone")
     world.run(0.1)
-    member.wire.lose_reply("claim")
+    member.wire.lose_reply("jobs.claim")
     job = world.enqueue(Act(), options=Options("at_most_once"))
     world.run(0.1)
-    finish(world.store.mark_started([Started(job, 1, world.clock.now())]))
+    finish(world.store.jobs.mark_started([Started(job, 1, world.clock.now())]))
     world.run(3 * PACE.reconcile + PACE.poll)
     row = world.job(job)
     assert (row.state, row.reason, row.claim_no) == ("skipped", "interrupted", 1)
@@ -72,15 +73,15 @@ def test_a_stray_that_was_seen_to_start_is_not_started_again_if_it_may_run_only_
 
 def test_a_claim_that_is_still_on_its_way_is_not_a_stray(monkeypatch: pytest.MonkeyPatch) -> None:
     """The database has it and the node does not know yet: nobody may give that back."""
-    real = SqliteStore.claim
+    real = SqliteJobs.claim
 
-    async def claim(self: SqliteStore, *args: Any, **options: Any) -> list[Claim]:
+    async def claim(self: SqliteJobs, *args: Any, **options: Any) -> list[Claim]:
         claims = await real(self, *args, **options)
         if claims:
             await Delay(4 * PACE.reconcile)
         return claims
 
-    monkeypatch.setattr(SqliteStore, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
+    monkeypatch.setattr(SqliteJobs, "claim", claim)  # before anybody has asked: a wire looks a verb up only once
     world = World(1)
     world.boot("slow")
     world.run(0.1)
@@ -97,22 +98,18 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
     world.run(0.1)
     job, clock = world.enqueue(Act()), VirtualClock(world.clock.now())
 
-    class Slow:
-        """A database whose first answer takes two seconds; after one of them the node asks for a claim."""
+    async def held(node: UUID) -> list[HeldClaim]:
+        """The first answer takes two seconds; after one of them the node asks for a claim."""
+        if not worker.claimer.asking and world.job(job).state == "queued":
+            clock.advance(SECOND)
+            worker.claimer.asked, worker.claimer.asking = worker.claimer.asked + 1, True
+            assert await world.store.jobs.claim(node, ["default"], [TASK], 1, clock.now())
+            clock.advance(SECOND)
+        return await world.store.jobs.held(node)
 
-        def __getattr__(self, verb: str) -> Any:
-            return getattr(world.store, verb)
-
-        async def held(self, node: UUID) -> list[HeldClaim]:
-            if not worker.claimer.asking and world.job(job).state == "queued":
-                clock.advance(SECOND)
-                worker.claimer.asked, worker.claimer.asking = worker.claimer.asked + 1, True
-                assert await world.store.claim(node, ["default"], [TASK], 1, clock.now())
-                clock.advance(SECOND)
-            return await world.store.held(node)
-
+    slow = Answering(world.store, jobs=Answering(world.store.jobs, held=held))
     books = Reconciler(
-        cast(Store, Slow()), worker.node.id, worker.executor, worker.in_flight, worker.claimer, clock, Random(1),
+        cast(Store, slow), worker.node.id, worker.executor, worker.in_flight, worker.claimer, clock, Random(1),
         Telemetry(), interval=1.0, patience=60.0,
     )  # fmt: skip
 
@@ -127,20 +124,20 @@ def test_a_claim_that_was_asked_for_while_the_books_were_on_their_way_is_not_a_s
 
 
 def test_a_stray_that_another_node_has_by_now_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = SqliteStore.running
+    real = SqliteJobs.running
 
-    async def running(self: SqliteStore, ids: Sequence[int]) -> list[Claim]:
+    async def running(self: SqliteJobs, ids: Sequence[int]) -> list[Claim]:
         for claim in await real(self, ids):
             if claim.claim_no == 1:
                 await take_over(world, claim, other.worker.node.id)
         return await real(self, ids)
 
-    monkeypatch.setattr(SqliteStore, "running", running)  # before anybody has asked: a wire looks a verb up only once
+    monkeypatch.setattr(SqliteJobs, "running", running)  # before anybody has asked: a wire looks a verb up only once
     world = World(1)
     member, other = world.boot("alone"), world.boot("other")
     other.executor.concurrency = 0
     world.run(0.1)
-    member.wire.lose_reply("claim")
+    member.wire.lose_reply("jobs.claim")
     job = world.enqueue(SLOW, options=UNLIMITED)
     assert world.run_until(lambda: world.job(job).claim_no == 2, 5.0, look=0.05)
     row = world.job(job)
@@ -188,7 +185,7 @@ def suspects(world: World, count: int, deaths: int = 1) -> list[int]:
         world.crash("rescuer")
     assert [world.job(job).crashes for job in jobs] == [deaths] * count
     world.run(0.0)
-    finish(world.store.leave(world.members["rescuer"].worker.node.id, world.clock.now()))
+    finish(world.store.nodes.leave(world.members["rescuer"].worker.node.id, world.clock.now()))
     return [job for job in jobs if world.job(job).state == "queued"]
 
 
@@ -199,10 +196,10 @@ def test_a_node_that_claims_its_own_job_again_runs_it_once() -> None:
     world.run(0.1)
     job = world.enqueue(SLOW, options=UNLIMITED)
     world.run(0.1)
-    (claim,) = finish(world.store.running([job]))
+    (claim,) = finish(world.store.jobs.running([job]))
     now, in_flight = world.clock.now(), member.worker.in_flight
-    assert finish(world.store.apply([settle(lost(claim, now), world.dice)], now)) == [True]
-    again = finish(world.store.claim(member.worker.node.id, ["default"], [TASK], 1, now))
+    assert finish(world.store.jobs.apply([settle(lost(claim, now), world.dice)], now)) == [True]
+    again = finish(world.store.jobs.claim(member.worker.node.id, ["default"], [TASK], 1, now))
     in_flight.add(again)
     member.executor.submit(again)
     assert member.executor.claims() == [(job, 1), (job, 2)]
@@ -214,9 +211,9 @@ def test_a_node_that_claims_its_own_job_again_runs_it_once() -> None:
 
 def take_away(world: World, job_id: int) -> None:
     """What an operator does who finishes a running job by hand."""
-    (claim,) = finish(world.store.running([job_id]))
+    (claim,) = finish(world.store.jobs.running([job_id]))
     change = settle(Ended(claim, Succeeded(), world.clock.now(), world.clock.now()), world.dice)
-    assert finish(world.operator.store.apply([change], world.clock.now())) == [True]
+    assert finish(world.operator.store.jobs.apply([change], world.clock.now())) == [True]
 
 
 def test_a_claim_that_was_taken_away_while_it_waited_never_starts() -> None:
@@ -236,7 +233,7 @@ def both_claimed(world: World) -> list[tuple[int, int]]:
     """Have the node claim more than it has seats, as it does ahead of short jobs."""
     member = world.members["alone"]
     now, node = world.clock.now(), member.worker.node
-    claims = finish(member.wire.as_store().claim(node.id, ["default"], ["scripted"], 5, now))
+    claims = finish(member.wire.as_store().jobs.claim(node.id, ["default"], ["scripted"], 5, now))
     member.worker.in_flight.add(claims)
     member.executor.submit(claims)
     return member.executor.claims()
@@ -249,7 +246,7 @@ def test_what_waits_here_is_not_begun_once_the_heart_knows_that_the_node_was_los
     world.run(0.1)
     first, second = world.enqueue(Act(seconds=PACE.beat - 0.05)), world.enqueue(Act())
     assert both_claimed(world) == [(first, 1), (second, 1)]
-    finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+    finish(world.store.nodes.declare_lost(member.worker.node.id, world.clock.now()))
     member.frozen = frozenset({"claimer"})
     world.latency = 2.0  # of what the heartbeat tells the loop
     world.run(PACE.beat + world.latency)
@@ -269,7 +266,7 @@ def test_what_was_claimed_under_a_lease_that_is_over_is_not_begun(stuck: str | N
     assert both_claimed(world) == [(first, 1), (second, 1)]
     member.frozen = frozenset({"claimer", "reconciler", stuck or ""})
     if not stuck:
-        finish(world.store.declare_lost(member.worker.node.id, world.clock.now()))
+        finish(world.store.nodes.declare_lost(member.worker.node.id, world.clock.now()))
     world.run(length + 0.1)
     assert member.worker.membership.is_alive() is not bool(stuck)
     assert [event.fields["id"] for event in world.history.events if event.kind == "start"] == [first]

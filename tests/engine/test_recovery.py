@@ -17,7 +17,7 @@ from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, Member, World
 from oncue.store.contract import EXCLUSIVE
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.jobs import SqliteJobs
 from oncue.telemetry import Telemetry
 from tests.engine.rig import take_over
 
@@ -136,8 +136,8 @@ def test_an_exclusive_lease_that_is_over_proves_nothing() -> None:
     world, once, often = with_runs(exclusive=True)
     now, heir = world.clock.now(), world._node("worker", exclusive=True)
     over = now + timedelta(seconds=0.5)
-    finish(world.store.yield_lease(EXCLUSIVE, world.members["worker"].worker.node.id, 1, now))
-    finish(world.store.acquire(EXCLUSIVE, heir.id, "worker", now, over, respect=None))
+    finish(world.store.leases.release(EXCLUSIVE, world.members["worker"].worker.node.id, 1, now))
+    finish(world.store.leases.acquire(EXCLUSIVE, heir.id, "worker", now, over, respect=None))
     recovery = Recovery(world.store, heir, world.dice, Telemetry(), lambda _: False)
     finish(recovery.recover(over))
     assert untouched(world, once, often)
@@ -158,7 +158,7 @@ def test_the_exclusive_lease_proves_nothing_of_one_that_never_asked_for_it() -> 
 @pytest.mark.contract("SLOT-9")
 def test_a_predecessor_on_another_host_is_left_to_its_lease() -> None:
     world, once, often = with_runs()
-    (dead,) = finish(world.store.nodes())
+    (dead,) = finish(world.store.nodes.alive())
     world.crash("worker")
     world.run((dead.expires_at - world.clock.now()).total_seconds() - 0.1)
     world.boot("worker")
@@ -281,15 +281,15 @@ def test_runs_that_were_taken_over_meanwhile_are_not_taken_again() -> None:
 
 
 def test_a_run_that_is_taken_over_while_recovery_looks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = SqliteStore.running
+    real = SqliteJobs.running
 
-    async def running(self: SqliteStore, ids: Sequence[int]) -> list[Claim]:
+    async def running(self: SqliteJobs, ids: Sequence[int]) -> list[Claim]:
         for claim in await real(self, [often]):
             if claim.claim_no == 1:
                 await take_over(world, claim, helper.worker.node.id)
         return await real(self, ids)
 
-    monkeypatch.setattr(SqliteStore, "running", running)  # before anybody has asked: a wire looks a verb up only once
+    monkeypatch.setattr(SqliteJobs, "running", running)  # before anybody has asked: a wire looks a verb up only once
     world, _, often = with_runs(one_host=True)
     helper = world.boot("helper")
     world.run(0.1)

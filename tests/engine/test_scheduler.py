@@ -21,6 +21,7 @@ from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
 from oncue.store.contract import LEADER
+from tests.answering import Answering
 from tests.engine.rig import Leader, audit_holds, execute, fired, since, verdicts
 
 ONCE = Options("at_most_once", None, 10.0)
@@ -102,7 +103,7 @@ def test_a_hundred_hints_a_second_are_one_look() -> None:
     for _ in range(100):
         world.hint()
         world.run(0.01)
-    assert calls.count("due") <= 3
+    assert calls.count("slots.due") <= 3
 
 
 @pytest.mark.contract("SLOT-16")
@@ -209,22 +210,19 @@ def test_a_run_within_its_time_is_left_alone() -> None:
     assert rows[0].state == "succeeded"
 
 
-class Meddler:
-    """A store on which somebody settles a run in the moment before the scheduler does."""
+def settled_meanwhile(real: Any, requeue: bool) -> Answering:
+    """A store on which another node settles a run in the moment before the scheduler does."""
+    done: list[bool] = []
 
-    def __init__(self, real: Any, requeue: bool) -> None:
-        self._real, self._requeue, self._done = real, requeue, False
-
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._real, verb)
-
-    async def apply(self, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
-        if not self._done:
-            self._done = True
-            state = "queued" if self._requeue else "succeeded"
-            await self._real.apply([change._replace(state=state, outcome=None, reason=None) for change in changes], now)
-        took: list[bool] = await self._real.apply(changes, now, **options)
+    async def apply(changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
+        if not done:
+            done.append(True)
+            state = "queued" if requeue else "succeeded"
+            await real.jobs.apply([change._replace(state=state, outcome=None, reason=None) for change in changes], now)
+        took: list[bool] = await real.jobs.apply(changes, now, **options)
         return took
+
+    return Answering(real, jobs=Answering(real.jobs, apply=apply))
 
 
 @pytest.mark.contract("SLOT-5", "SLOT-8")
@@ -235,7 +233,7 @@ def test_a_run_that_somebody_else_settles_first_is_looked_at_again(requeue: bool
     made = world.schedule("stale", "@every 12s", Act("hang"), options=ONCE, max_retries=0)
     world.boot("worker").worker.leadership._is_alive = lambda: False
     world.run(0.5)
-    one = Leader(world, "leader", Meddler(world.store, requeue))  # type: ignore[arg-type]
+    one = Leader(world, "leader", settled_meanwhile(world.store, requeue))  # type: ignore[arg-type]
     world.run(11.5)
     one.tick(since(made, 12)[0])
     world.run(1.0)
@@ -301,13 +299,13 @@ def test_what_waits_to_be_written_is_not_read_again(monkeypatch: pytest.MonkeyPa
         world.schedule(f"one {number}", "0 * * * *")
     leader, reads = Leader(world, "leader"), []
     leader.tick()
-    ask = leader.store.due
+    ask = leader.store.slots.due
 
     async def due(*asked: Any) -> Sequence[Any]:
         reads.append(await ask(*asked))
         return reads[-1]
 
-    leader.scheduler._store = leader.store = Answering(leader.store, due=due)
+    leader.scheduler._store = leader.store = Answering(leader.store, slots=Answering(leader.store.slots, due=due))
     leader.tick(world.clock.now() + timedelta(hours=1))
     leader.tick()
     assert (len(leader.scheduler.backlog), [len(read) for read in reads]) == (2, [3, 3])
@@ -351,23 +349,12 @@ def test_a_leader_that_can_write_nothing_asks_whether_it_leads_before_it_tries_a
     world.schedule("often", "@every 1s")
     leader, now = Leader(world, "leader"), world.clock.now() + timedelta(seconds=1)
     leader.tick()
-    finish(world.store.yield_lease(LEADER, leader.node.id, 1, world.clock.now()))
-    finish(world.store.acquire(LEADER, uuid4(), "other", now, now + timedelta(seconds=9), respect=None))
+    finish(world.store.leases.release(LEADER, leader.node.id, 1, world.clock.now()))
+    finish(world.store.leases.acquire(LEADER, uuid4(), "other", now, now + timedelta(seconds=9), respect=None))
     leader.clock.set_to(now)
     leader.leadership.signal.take()
     assert finish(leader.scheduler.tick(now)) == now + timedelta(seconds=PACE.poll)
     assert leader.leadership.signal.take()
-
-
-class Answering:
-    """A store of which some verbs are answered by somebody else."""
-
-    def __init__(self, store: Any, **verbs: Any) -> None:
-        self._store = store
-        self.__dict__.update(verbs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 @pytest.mark.contract("HOOK-15")
@@ -475,14 +462,14 @@ def test_a_trigger_between_look_and_decision_wins_and_the_rest_is_decided_anew()
     one.tick(made.created_at)
     now = since(made, 20)[0]
     world.clock.advance_to(now)
-    real = one.store.decide
+    real = one.store.slots.decide
 
     async def too_late(steps: Sequence[Step], *rest: Any, **options: Any) -> list[bool]:
         if len(world.slots("often")) == 0:
             await world.operator.schedules.trigger("often", since(made, 10)[0])
         return await real(steps, *rest, **options)
 
-    one.store.decide = too_late  # type: ignore[method-assign]
+    one.store.slots.decide = too_late  # type: ignore[method-assign]
     execute(world, "update oncue_leases set expires_at = :until", until=2**52)
     one.leadership.until = now + HOUR
     one.tick(now)
@@ -594,6 +581,6 @@ def test_a_decision_without_the_lead_writes_nothing_at_all() -> None:
     one = Leader(world, "leader")
     at = since(made, 1)[0]
     step = Step(made.id, made.version, at, None, [Decided(at, "fired", job_id=99)])
-    took = finish(world.store.decide([step], at, by="x", node=one.node.id, epoch=1))
+    took = finish(world.store.slots.decide([step], at, by="x", node=one.node.id, epoch=1))
     assert took == [False]
     assert (world.slots("often"), world.jobs()) == ([], [])

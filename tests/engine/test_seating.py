@@ -27,7 +27,7 @@ PATIENT = Options(timeout=None, max_runtime=3600.0)
 def seats(world: World, queue: str = "default") -> dict[str, int]:
     """Who holds how many, by the name of the node."""
     names = {member.worker.node.id: name for name, member in world.members.items() if member.alive}
-    (seating,) = finish(world.store.seating([queue], ["scripted"]))
+    (seating,) = finish(world.store.queues.seating([queue], ["scripted"]))
     return {names[seat.node]: seat.seats for seat in seating.seats if seat.node in names and seat.seats}
 
 
@@ -170,7 +170,7 @@ def put_in(
     world: World, queue: str, seconds: float, count: int, priority: int = 0, task: str = "scripted"
 ) -> list[int]:
     batch = world.batch([[Act("ok", seconds)]] * count, priority=priority, task=task, options=PATIENT)
-    receipts = finish(world.store.enqueue([batch._replace(queue=queue)]))
+    receipts = finish(world.store.jobs.enqueue([batch._replace(queue=queue)]))
     world.hint()
     return [receipt.id for receipt in receipts]
 
@@ -228,9 +228,9 @@ def test_seats_that_nobody_needs_stay_where_they_are(limit: int) -> None:
     """An idle cluster writes nothing."""
     world = beside(limit, "a", "b", "c", concurrency=8)
     assert sum(seats(world, "scarce").values()) == limit
-    before = world.store.seats_changed
+    before = world.store.queues.seats_changed
     world.run(3 * TURN_SECONDS)
-    assert world.store.seats_changed == before
+    assert world.store.queues.seats_changed == before
 
 
 def test_whoever_has_room_uses_all_the_seats_though_others_would_hold_some_ready() -> None:
@@ -276,7 +276,7 @@ async def seated(
 
 
 async def limited_store(store: Store) -> None:
-    await store.limit("default", Limits(), Limits(4), NOW)
+    await store.queues.set_limits("default", Limits(), Limits(4), NOW)
     await put(store, 20)
 
 
@@ -297,17 +297,17 @@ async def test_what_was_read_before_the_lease_was_lost_counts_for_nothing(store:
     await limited_store(store)
     lives = [1]
     service = await seated(store, Held(), life=lambda: lives[0])
-    real = getattr(store, verb)
+    real = getattr(store.queues, verb)
 
     async def meanwhile(*asked: Any) -> Any:
         answer = await real(*asked)
         lives[0] += 1
         return answer
 
-    setattr(store, verb, meanwhile)
+    setattr(store.queues, verb, meanwhile)
     await service.tick(NOW)
     assert not any(service.allowed.values())
-    setattr(store, verb, real)
+    setattr(store.queues, verb, real)
     await service.tick(after(seconds=1))
     assert service.allowed == {"default": 4}
 
@@ -320,45 +320,45 @@ async def test_seats_that_are_given_back_late_are_not_in_use(store: Store) -> No
     for second, one in enumerate((service, neighbour, service, neighbour)):
         await one.tick(after(seconds=second))
     assert (service.allowed, neighbour.allowed) == ({"default": 2}, {"default": 2})
-    real, late = store.take_seats, list[tuple[Any, ...]]()
+    real, late = store.queues.take_seats, list[tuple[Any, ...]]()
 
     async def held_up(*asked: Any) -> bool:
         late.append(asked)
         raise StoreUnavailable("no answer")
 
-    store.take_seats = held_up  # type: ignore[method-assign]
+    store.queues.take_seats = held_up  # type: ignore[method-assign]
     room.busy = room.concurrency
     with pytest.raises(StoreUnavailable):
         await service.tick(after(seconds=4))  # it has no room any more, so the other one may have its seats
-    store.take_seats = real  # type: ignore[method-assign]
+    store.queues.take_seats = real  # type: ignore[method-assign]
     assert service.allowed == {"default": 0}
     room.busy = 0
     await service.tick(after(seconds=5))
     assert service.allowed == {"default": 2}
-    store.take_seats = held_up  # type: ignore[method-assign]
+    store.queues.take_seats = held_up  # type: ignore[method-assign]
     await service.tick(after(seconds=5.5))  # it knows what it has, and asks for nothing
-    store.take_seats = real  # type: ignore[method-assign]
+    store.queues.take_seats = real  # type: ignore[method-assign]
     for call in late:
-        await store.take_seats(*call)
+        await store.queues.take_seats(*call)
     await neighbour.tick(after(seconds=6))
     assert service.allowed["default"] + neighbour.allowed["default"] <= 4
 
 
 async def test_a_limit_per_node_is_no_seat_of_a_limit_for_all(store: Store) -> None:
-    await store.limit("default", Limits(), Limits(None, 8), NOW)
+    await store.queues.set_limits("default", Limits(), Limits(None, 8), NOW)
     await put(store, 20)
     service, neighbour = await seated(store, Held()), await seated(store, Held())
     await service.tick(NOW)
     assert service.allowed == {"default": 8}
-    await store.limit("default", Limits(None, 8), Limits(4, 8), NOW)
-    real = store.take_seats
+    await store.queues.set_limits("default", Limits(None, 8), Limits(4, 8), NOW)
+    real = store.queues.take_seats
 
     async def too_late(*asked: Any) -> bool:
-        store.take_seats = real  # type: ignore[method-assign]
+        store.queues.take_seats = real  # type: ignore[method-assign]
         await neighbour.tick(after(seconds=1))
         return await real(*asked)
 
-    store.take_seats = too_late  # type: ignore[method-assign]
+    store.queues.take_seats = too_late  # type: ignore[method-assign]
     await service.tick(after(seconds=1))
     assert (service.allowed, neighbour.allowed) == ({"default": 0}, {"default": 4})
 
@@ -378,7 +378,7 @@ def test_who_stands_by_leaves_the_seats_to_the_exclusive_node() -> None:
 async def test_what_was_read_before_the_node_was_registered_anew_counts_for_nothing(store: Store) -> None:
     """Registering takes its seats away. A look that was on its way meanwhile still saw them."""
     await limited_store(store)
-    life, real = list[int | None]([1]), store.seating
+    life, real = list[int | None]([1]), store.queues.seating
     service = await seated(store, Held(), life=lambda: life[0])
     await service.tick(NOW)
     life[0] = None
@@ -389,7 +389,7 @@ async def test_what_was_read_before_the_node_was_registered_anew_counts_for_noth
         life[0] = 2
         return found
 
-    store.seating = meanwhile  # type: ignore[method-assign]
+    store.queues.seating = meanwhile  # type: ignore[method-assign]
     await service.tick(after(seconds=1))
     assert service.allowed == {"default": 0}
 
@@ -397,7 +397,7 @@ async def test_what_was_read_before_the_node_was_registered_anew_counts_for_noth
 async def test_seats_are_not_used_while_a_write_about_them_may_still_arrive(store: Store) -> None:
     """A write was given up, and takes effect after this node has looked again."""
     await limited_store(store)
-    alive, held_up, real = [True], [], store.take_seats
+    alive, held_up, real = [True], [], store.queues.take_seats
     one, other = await seated(store, Held(), lambda: alive[0]), await seated(store, Held())
     for second in range(8):
         await one.tick(after(seconds=second))
@@ -408,12 +408,12 @@ async def test_seats_are_not_used_while_a_write_about_them_may_still_arrive(stor
         held_up.append(asked)
         raise StoreUnavailable("no answer")
 
-    store.take_seats, alive[0] = given_up, False  # type: ignore[method-assign]
+    store.queues.take_seats, alive[0] = given_up, False  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable):
         await one.tick(after(seconds=10))
-    store.take_seats, alive[0] = real, True  # type: ignore[method-assign]
+    store.queues.take_seats, alive[0] = real, True  # type: ignore[method-assign]
     await one.tick(after(seconds=11))
-    assert not await store.take_seats(*held_up[0]), "it comes too late"
+    assert not await store.queues.take_seats(*held_up[0]), "it comes too late"
     await other.tick(after(seconds=12))
     assert one.allowed["default"] + other.allowed["default"] <= 4
 
@@ -425,7 +425,7 @@ async def test_a_node_takes_no_seats_that_it_could_not_use(store: Store) -> None
         if resting:
             service.rest()
         await service.tick(NOW)
-        (seating,) = await store.seating(["default"], ["send"])
+        (seating,) = await store.queues.seating(["default"], ["send"])
         assert not seating.seats, (resting, alive)
 
 
@@ -464,7 +464,7 @@ async def test_a_look_that_fails_is_repeated_and_not_taken_for_one_that_worked(s
     async def away(*asked: Any) -> Any:
         raise StoreUnavailable("the database is away")
 
-    store.seating = away  # type: ignore[method-assign]
+    store.queues.seating = away  # type: ignore[method-assign]
     for moment in (NOW, after(milliseconds=1)):
         with pytest.raises(StoreUnavailable):
             await service.tick(moment)
@@ -476,6 +476,6 @@ async def test_a_node_keeps_no_more_seats_than_its_own_limit(store: Store) -> No
     service = await seated(store, Held())
     await service.tick(NOW)
     assert service.allowed == {"default": 4}
-    await store.limit("default", Limits(4), Limits(4, 1), NOW)
+    await store.queues.set_limits("default", Limits(4), Limits(4, 1), NOW)
     await service.tick(after(seconds=1))
     assert service.allowed == {"default": 1}

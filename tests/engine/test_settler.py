@@ -13,20 +13,20 @@ from oncue.model import Change
 from oncue.policy.options import Options
 from oncue.sim.script import Act
 from oncue.sim.world import World
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.jobs import SqliteJobs
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: type[StoreRefused], state: str, times: int = 10**9) -> list[int]:
     """Have the database refuse changes to this state. The sizes of the batches that it was sent."""
-    real, sizes = SqliteStore.apply, []
+    real, sizes = SqliteJobs.apply, []
 
-    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
+    async def apply(self: SqliteJobs, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
         sizes.append(len(changes))
         if len(sizes) <= times and any(change.state == state for change in changes):
             raise error("refused")
         return await real(self, changes, now, **options)
 
-    monkeypatch.setattr(SqliteStore, "apply", apply)
+    monkeypatch.setattr(SqliteJobs, "apply", apply)
     return sizes
 
 
@@ -72,9 +72,9 @@ def test_an_outcome_whose_reply_was_lost_is_told_as_written() -> None:
 
 
 def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = SqliteStore.apply
+    real = SqliteJobs.apply
 
-    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
+    async def apply(self: SqliteJobs, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
         if any(change.id == bad for change in changes):
             raise StoreRefused("whatever it says")
         return await real(self, changes, now, **options)
@@ -84,7 +84,7 @@ def test_an_outcome_that_cannot_be_written_at_all_does_not_hold_up_the_others(mo
     world.run(0.1)
     bad, *good = [world.enqueue(Act(seconds=1.0)) for _ in range(3)]
     world.run(0.5)
-    monkeypatch.setattr(SqliteStore, "apply", apply)
+    monkeypatch.setattr(SqliteJobs, "apply", apply)
     world.run(3.0)
     assert [world.job(job).state for job in good] == ["succeeded", "succeeded"]
     assert world.job(bad).state == "running", "its maximum runtime will end it"
@@ -94,14 +94,14 @@ def test_a_job_whose_outcome_cannot_be_written_is_not_run_again_before_its_maxim
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was once taken for a stray, and given back: also one that may run only once, and again and again."""
-    real = SqliteStore.apply
+    real = SqliteJobs.apply
 
-    async def apply(self: SqliteStore, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
+    async def apply(self: SqliteJobs, changes: Sequence[Change], now: datetime, **options: Any) -> list[bool]:
         if any(change.state in ("succeeded", "failed") for change in changes):
             raise StoreRefused("whatever it says")
         return await real(self, changes, now, **options)
 
-    monkeypatch.setattr(SqliteStore, "apply", apply)
+    monkeypatch.setattr(SqliteJobs, "apply", apply)
     world = World(1)
     world.boot("alone")
     world.run(0.1)

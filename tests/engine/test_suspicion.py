@@ -111,7 +111,7 @@ def test_a_job_that_waits_to_run_alone_can_be_cancelled() -> None:
     long = world.enqueue(Act(seconds=300.0), options=ENDLESS)
     suspect = world.enqueue(Act(), options=ENDLESS, delay=1.0)
     charge = "update oncue_jobs set crashes = 3, isolation = 2 where id = ?"
-    finish(world.store._writer.write(lambda connection: connection.execute(charge, (suspect,))))
+    finish(world.store.database.write(lambda connection: connection.execute(charge, (suspect,))))
     assert world.run_until(lambda: world.job(suspect).state == "running", 2 * PATIENCE_SECONDS)
     world.run(10 * PACE.lease)
     assert (world.job(suspect).started_at, world.job(long).state) == (None, "running")
@@ -123,7 +123,7 @@ def test_a_job_that_waits_to_run_alone_can_be_cancelled() -> None:
 def suspected(world: World, *jobs: int) -> None:
     """Charge these with so many deaths that they have to run alone."""
     charge = f"update oncue_jobs set crashes = 3, isolation = 2 where id in ({', '.join(map(str, jobs))})"
-    finish(world.store._writer.write(lambda connection: connection.execute(charge)))
+    finish(world.store.database.write(lambda connection: connection.execute(charge)))
 
 
 @pytest.mark.parametrize("in_processes", [(), ("other",)], ids=["one claim", "a claim for processes too"])

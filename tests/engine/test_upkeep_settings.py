@@ -52,7 +52,7 @@ def test_a_holder_of_the_key_that_is_over_its_maximum_runtime_is_settled_before_
     world.run(1.0)
     made = world.schedule("often", "@every 60s", options=once)
     keyed = replace(made, key="k", version=made.version + 1)
-    assert finish(world.store.revise([Revised(keyed, made.version, None)], world.clock.now())) == [True]
+    assert finish(world.store.schedules.revise([Revised(keyed, made.version, None)], world.clock.now())) == [True]
     stuck = world.enqueue(Act("hang", stubborn=True), options=once, max_retries=0, keys=["k"], task=made.task)
     world.run(90.0)
     (slot,) = world.slots("often")
@@ -68,7 +68,7 @@ def test_while_another_job_has_the_key_slots_are_skipped_and_then_they_fire_agai
     world.run(1.0)
     made = world.schedule("often", "@every 7s")
     keyed = replace(made, key="k", version=made.version + 1)
-    assert finish(world.store.revise([Revised(keyed, made.version, None)], world.clock.now())) == [True]
+    assert finish(world.store.schedules.revise([Revised(keyed, made.version, None)], world.clock.now())) == [True]
     patient = Options("at_least_once", None, 100.0)
     holder = world.enqueue(Act("ok", seconds=20.0), options=patient, keys=["k"], task=made.task)
     world.run(40.0)

@@ -187,15 +187,15 @@ async def test_a_job_that_reached_its_maximum_runtime(store: Store, max_runtime:
 @pytest.mark.contract("QUE-20")
 async def test_a_worker_that_cuts_a_job_off_raises_the_alarm(tmp_path: Path) -> None:
     app = Oncue(settings=load({"database_url": f"sqlite:///{tmp_path}/x.db"}, environment={}, folder=tmp_path))
-    done, watch = asyncio.Event(), Watch(telemetry=app.internals.telemetry)
-    app.internals.telemetry.subscribe(lambda *_: done.set(), "job.stop")
+    done, watch = asyncio.Event(), Watch(telemetry=app.telemetry)
+    app.telemetry.subscribe(lambda *_: done.set(), "job.stop")
 
     @app.task(max_runtime="100ms", max_retries=0)
     async def hang() -> None:
         await asyncio.Event().wait()
 
     watch.scrape()
-    await (await app.internals.connected()).store.migrate()
+    await (await app.connected()).store.migrate()
     await hang.aenqueue()
     async with app.worker():
         await asyncio.wait_for(done.wait(), 60)
@@ -233,7 +233,7 @@ async def test_a_schedule_that_missed_its_window(store: Store) -> None:
 
 async def test_a_share_of_jobs_that_fail(sqlite_url: str) -> None:
     app = Oncue(sqlite_url)
-    watch, left = Watch(telemetry=app.internals.telemetry), asyncio.Event()
+    watch, left = Watch(telemetry=app.telemetry), asyncio.Event()
 
     @app.task(max_retries=0)
     async def fetch(number: int) -> None:
@@ -241,9 +241,7 @@ async def test_a_share_of_jobs_that_fail(sqlite_url: str) -> None:
             raise ValueError("no such page")
 
     stopped: list[Any] = []
-    app.internals.telemetry.subscribe(
-        lambda *told: stopped.append(told) or (len(stopped) == 10 and left.set()), "job.stop"
-    )
+    app.telemetry.subscribe(lambda *told: stopped.append(told) or (len(stopped) == 10 and left.set()), "job.stop")
     watch.metrics.expect([("fetch", "default")])
     watch.scrape()
     await fetch.aenqueue_many(range(10))
@@ -267,8 +265,8 @@ async def test_a_cluster_that_is_left_alone(store: Store) -> None:
     watch = Watch(store)
     await put(store, queue="mail")
     await put(store, queue="slow", state="scheduled", visible_at=before(minutes=20), created_at=before(days=9))
-    await store.pause("idle", before(hours=25))
-    await store.pause("slow", before(hours=2))
+    await store.queues.pause("idle", before(hours=25))
+    await store.queues.pause("slow", before(hours=2))
     await scene.plan(store)
     await watch.look(after(minutes=16))
     assert watch.firing() == {
@@ -281,7 +279,7 @@ async def test_a_cluster_that_is_left_alone(store: Store) -> None:
     value = watch.metrics.registry.get_sample_value
     assert value("oncue_queue_oldest_wait_seconds", {"queue": "slow"}) == 36 * 60, "since it was due, not made"
     node, schedule = await enter(store), await scene.find(store)
-    assert await store.resume("idle", after(minutes=16))
+    assert await store.queues.resume("idle", after(minutes=16))
     await scene.settle(store, await take(store, node, queues=["mail"]))
     await scene.fire(store, schedule, after(minutes=16))
     await scene.lead(store, node, now=after(minutes=16))
@@ -292,9 +290,9 @@ async def test_a_cluster_that_is_left_alone(store: Store) -> None:
 
 async def test_while_one_node_is_exclusive_the_others_serve_nothing(store: Store) -> None:
     watch, node = Watch(store), a_node(exclusive=True)
-    await store.register(replace(node, queues=("default",)))
+    await store.nodes.register(replace(node, queues=("default",)))
     await enter(store, "beta")
-    assert await store.acquire("exclusive", node.id, "alpha", NOW, after(days=1), respect=None)
+    assert await store.leases.acquire("exclusive", node.id, "alpha", NOW, after(days=1), respect=None)
     await put(store, queue="mail", created_at=before(minutes=5))
     await watch.look(NOW)
     assert watch.firing() == {"OncueQueueUnserved": [{"job": "oncue", "queue": "mail"}]}
@@ -416,7 +414,7 @@ def test_the_metrics_of_the_rules_are_exported(tmp_path: Path, sqlite_url: str) 
     async def fill(app: Oncue) -> None:
         from tests.cli.shop import app as shop
 
-        await app.internals.enqueueing.write(Call(shop.find("add")), [((), {"a": number}) for number in range(1100)])
+        await app.write(Call(shop.find("add")), [((), {"a": number}) for number in range(1100)])
         await app.queues.pause("default")
         await app.queues.limit("default", globally=5)
 

@@ -33,7 +33,7 @@ async def test_what_a_look_at_the_database_tells(store: Store) -> None:
     await put(store, 3, queue="mail")
     await put(store)
     await take(store, node)
-    assert await store.limit("mail", Limits(), Limits(globally=5, per_node=2), NOW)
+    assert await store.queues.set_limits("mail", Limits(), Limits(globally=5, per_node=2), NOW)
     await watch.look(after(seconds=90))
     told = {
         "oncue_queue_depth": {"queue": "mail"}, "oncue_queue_oldest_wait_seconds": {"queue": "mail"},
@@ -86,24 +86,24 @@ async def test_a_web_process_counts_only_when_nobody_else_does(store: Store) -> 
     sampling = Sampling(store)
     await put(store, 999)
     await sampling.stand_in(NOW, STALE)
-    assert await store.last_sample() is None, "whoever asks can count so few"
+    assert await store.counters.last_sample() is None, "whoever asks can count so few"
     await put(store, 5)
     await sampling.stand_in(NOW, STALE)
-    assert await store.last_sample() == Sample(NOW, [Count("default", "queued", 1004)])
+    assert await store.counters.last_sample() == Sample(NOW, [Count("default", "queued", 1004)])
     await put(store, 1)
     await sampling.stand_in(after(seconds=15), STALE)
-    sample = await store.last_sample()
+    sample = await store.counters.last_sample()
     assert sample is not None
     assert sample.at == NOW, "a leader may have counted that, and will again"
     await sampling.stand_in(after(seconds=16), STALE)
-    assert await store.last_sample() == Sample(after(seconds=16), [Count("default", "queued", 1005)])
+    assert await store.counters.last_sample() == Sample(after(seconds=16), [Count("default", "queued", 1005)])
 
 
 async def test_a_sampler_that_has_no_database_keeps_trying() -> None:
     app = Oncue("postgresql://nobody@127.0.0.1:1/nothing")
-    metrics, failed = PrometheusMetrics(app.internals.telemetry), asyncio.Event()
-    app.internals.telemetry.subscribe(lambda _, told, __: told["failures"] == 2 and failed.set(), "tick.error")
-    sampler = Sampler(app, app.internals.telemetry)
+    metrics, failed = PrometheusMetrics(app.telemetry), asyncio.Event()
+    app.telemetry.subscribe(lambda _, told, __: told["failures"] == 2 and failed.set(), "tick.error")
+    sampler = Sampler(app, app.telemetry)
     sampler.start()
     await asyncio.wait_for(failed.wait(), 60)
     await sampler.close()

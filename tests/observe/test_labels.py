@@ -50,11 +50,11 @@ async def test_the_busiest_queues_have_their_own_gauges_and_the_others_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(labels, "MOST", 3)
-    await store.register(a_node(expires_at=after(days=1)))  # it serves `default` and `mail`
+    await store.nodes.register(a_node(expires_at=after(days=1)))  # it serves `default` and `mail`
     for number in range(1, 7):
         await put(store, number, queue=f"queue-{number}", priority=number % 2)
-    await store.pause("queue-1", NOW)
-    assert await store.limit("queue-1", Limits(), Limits(globally=5), NOW)
+    await store.queues.pause("queue-1", NOW)
+    assert await store.queues.set_limits("queue-1", Limits(), Limits(globally=5), NOW)
     watch = Watch(store)
     await watch.look(after(seconds=90))
     value = watch.metrics.registry.get_sample_value
@@ -89,7 +89,7 @@ async def test_a_queue_that_is_called_like_the_others_is_one_of_them(
 
 async def test_sampling_twenty_thousand_queues_does_not_hold_the_loop(sqlite_store: SqliteStore) -> None:
     await put(sqlite_store, MANY)
-    await sqlite_store._writer.write(lambda connection: connection.execute("update oncue_jobs set queue = 'q' || id"))
+    await sqlite_store.database.write(lambda connection: connection.execute("update oncue_jobs set queue = 'q' || id"))
     watch = Watch(sqlite_store)
     with measured_turns() as turns:
         for service in watch._services:

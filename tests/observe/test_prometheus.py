@@ -159,7 +159,7 @@ def test_every_event_is_counted(meter: Meter) -> None:
 
 async def test_a_workers_metrics_add_up(database_url: str) -> None:
     app = Oncue(database_url)
-    metrics = PrometheusMetrics(app.internals.telemetry)
+    metrics = PrometheusMetrics(app.telemetry)
     done = asyncio.Event()
     finished = 0
 
@@ -169,7 +169,7 @@ async def test_a_workers_metrics_add_up(database_url: str) -> None:
         if finished == 14:
             done.set()
 
-    app.internals.telemetry.subscribe(watch, "job.stop")
+    app.telemetry.subscribe(watch, "job.stop")
 
     @app.task(retry=Exponential("1ms", jitter=0))
     async def flaky(number: int) -> None:
@@ -216,15 +216,17 @@ async def test_a_job_that_a_worker_gave_back_has_waited_all_along(database_url: 
         waits.append(measurements["wait"])
         told.set()
 
-    app.internals.telemetry.subscribe(started, "job.start")
+    app.telemetry.subscribe(started, "job.start")
     await work.aenqueue()
-    connected = await app.internals.connected()
+    connected = await app.connected()
     node, now = a_node(), connected.now()
     long_ago = now - timedelta(hours=1)
-    await connected.store.register(replace(node, started_at=now, beat_at=now, expires_at=now + timedelta(hours=1)))
-    (claim,) = await connected.store.claim(node.id, ["default"], ["work"], 1, now)
+    await connected.store.nodes.register(
+        replace(node, started_at=now, beat_at=now, expires_at=now + timedelta(hours=1))
+    )
+    (claim,) = await connected.store.jobs.claim(node.id, ["default"], ["work"], 1, now)
     given_back = settle(Ended(claim, Released(), None, now), Random(1))
-    assert await connected.store.apply([given_back._replace(visible_at=now)], now) == [True]
+    assert await connected.store.jobs.apply([given_back._replace(visible_at=now)], now) == [True]
     (job,) = await app.jobs.list()
     assert job.claim_no == 1
     await query(

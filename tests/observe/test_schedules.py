@@ -133,8 +133,8 @@ async def test_an_outage_is_told_by_the_leader_after_it(store: Store) -> None:
     old, new, clock, telemetry = a_node("old"), a_node("new"), VirtualClock(NOW), Telemetry()
     metrics = PrometheusMetrics(telemetry)
     for node in (old, new):
-        await store.register(node)
-    lease = await store.acquire(LEADER, old.id, old.name, before(hours=1), before(minutes=59), respect=None)
+        await store.nodes.register(node)
+    lease = await store.leases.acquire(LEADER, old.id, old.name, before(hours=1), before(minutes=59), respect=None)
     assert lease is not None
     leadership = Leadership(store, new, clock, telemetry, lambda: True, lease=15, poll=0.5)
     await leadership.tick(NOW)
@@ -149,7 +149,7 @@ async def test_an_outage_is_told_by_the_leader_after_it(store: Store) -> None:
 @pytest.mark.contract("QUE-19")
 async def test_a_real_leaders_metrics(database_url: str) -> None:
     app = Oncue(settings=load({"database_url": database_url, "poll_interval": "50ms"}, environment={}))
-    metrics, ran = PrometheusMetrics(app.internals.telemetry), asyncio.Event()
+    metrics, ran = PrometheusMetrics(app.telemetry), asyncio.Event()
 
     @app.task(schedule=cron("* * * * * *"))
     async def tick() -> None:

@@ -32,7 +32,8 @@ OURS = (ROOT / "src", ROOT)
 """Where a process finds this oncue and these tests, whatever else is installed."""
 PRELOADED = (
     "asyncpg", "uvloop", "oncue.app", "oncue.cli.worker", "oncue.cli.root", "oncue.server.address", "oncue.sim.history",
-    "oncue.store.postgres", "oncue.store.sqlite", "concurrent.futures.thread", "oncue.cli.serve", "oncue.server.api",
+    "oncue.store.postgres.store", "oncue.store.sqlite.store", "concurrent.futures.thread", "oncue.cli.serve",
+    "oncue.server.api",
     "uvicorn.protocols.http.h11_impl",
 )  # fmt: skip
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG

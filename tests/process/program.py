@@ -104,9 +104,7 @@ async def fatal() -> None:
 def record(application: Oncue, file: TextIO, name: str) -> History:
     """Write the history of this process into a file."""
     history = History(DatabaseClock(), file)
-    Recorder(
-        application.internals.telemetry, history, name, timedelta(seconds=float(os.environ.get("TEST_LEASE", LEASE)))
-    )
+    Recorder(application.telemetry, history, name, timedelta(seconds=float(os.environ.get("TEST_LEASE", LEASE))))
     return history
 
 

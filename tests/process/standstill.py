@@ -16,9 +16,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oncue.model import Change, Claim, Receipt
-from oncue.store import PostgresStore, SqliteStore
+from oncue.store.postgres.jobs import PostgresJobs
+from oncue.store.postgres.leases import PostgresLeases
+from oncue.store.postgres.nodes import PostgresNodes
+from oncue.store.postgres.slots import PostgresSlots
+from oncue.store.sqlite.jobs import SqliteJobs
+from oncue.store.sqlite.leases import SqliteLeases
+from oncue.store.sqlite.nodes import SqliteNodes
+from oncue.store.sqlite.slots import SqliteSlots
 
-VERBS = ("beat", "claim", "apply", "decide", "renew", "enqueue")
+VERBS: dict[str, tuple[type, type]] = {
+    "beat": (PostgresNodes, SqliteNodes),
+    "claim": (PostgresJobs, SqliteJobs),
+    "apply": (PostgresJobs, SqliteJobs),
+    "decide": (PostgresSlots, SqliteSlots),
+    "renew": (PostgresLeases, SqliteLeases),
+    "enqueue": (PostgresJobs, SqliteJobs),
+}
+"""The verbs at which a process can stand still, and the classes that have them."""
 
 
 class Point(NamedTuple):
@@ -71,8 +86,8 @@ def stood(folder: Path, name: str) -> list[Stood]:
 
 def install(folder: Path, name: str) -> None:
     """Let the stores of this process look for the wish at each of these verbs."""
-    for kind in (PostgresStore, SqliteStore):
-        for verb in VERBS:
+    for verb, kinds in VERBS.items():
+        for kind in kinds:
             setattr(kind, verb, _stoppable(verb, getattr(kind, verb), folder, name))
 
 

@@ -34,9 +34,9 @@ def held(cluster: Cluster, statement: str) -> Iterator[None]:
 
 def slots(cluster: Cluster, name: str) -> int:
     """How many slots of a schedule were decided so far."""
-    schedule = cluster.ask(lambda store: store.schedule(name))
+    schedule = cluster.ask(lambda store: store.schedules.get(name))
     assert schedule is not None
-    return len(cluster.ask(lambda store: store.latest_slots(schedule.id, 1000)))
+    return len(cluster.ask(lambda store: store.slots.latest(schedule.id, 1000)))
 
 
 @pytest.mark.contract("SLOT-5")

@@ -20,9 +20,9 @@ EVERY_SECOND = "* * * * * *"
 
 async def final_of(store: Store, jobs: Sequence[Job]) -> Final:
     """Everything that the database holds."""
-    queues = await store.queues()
+    queues = await store.queues.all()
     totals: dict[str, int] = {state: sum(getattr(queue, state) for queue in queues) for state in sorted(TERMINAL)}
-    schedules = await store.schedules(limit=1000)
+    schedules = await store.schedules.page(limit=1000)
     return Final(tuple(jobs), totals, tuple([await _books(store, schedule) for schedule in schedules]))
 
 
@@ -30,9 +30,9 @@ async def _books(store: Store, schedule: Schedule) -> Books:
     start, end = schedule.created_at - timedelta(days=1), schedule.cursor + timedelta(days=1)
     return Books(
         schedule,
-        await store.revisions(schedule.id),
-        await store.slots(schedule.id, start, end, 1_000_000),
-        await store.doubled(schedule.id, start, end),
+        await store.schedules.revisions(schedule.id),
+        await store.slots.between(schedule.id, start, end, 1_000_000),
+        await store.slots.doubled(schedule.id, start, end),
     )
 
 

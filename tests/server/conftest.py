@@ -54,7 +54,7 @@ class Api:
 
     def __init__(self, app: Oncue, door: Door = Door.LOOPBACK, base_url: str = HERE) -> None:
         self.app = app
-        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, door)
+        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, door)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.gate), base_url=base_url)
 
     @property
@@ -115,12 +115,12 @@ class World:
         self._app = app
 
     async def seen(self) -> tuple[Any, ...]:
-        app, store = self._app, (await self._app.internals.connected()).store
+        app, store = self._app, (await self._app.connected()).store
         queues = [
             (queue.name, queue.paused_at, queue.global_limit, queue.node_limit) for queue in await app.queues.list()
         ]
         tokens = [(token.id, token.revoked_at) for token in await app.tokens.list()]
-        return (await app.jobs.list(), await app.schedules.list(), queues, tokens, await store.audit_log())
+        return (await app.jobs.list(), await app.schedules.list(), queues, tokens, await store.audit_log.page())
 
 
 @pytest.fixture(autouse=True)
@@ -175,9 +175,9 @@ def bearer(token: str) -> dict[str, str]:
 
 async def expired_token(app: Oncue) -> str:
     """A credential that was good for everything until a second ago."""
-    (token, text), store = await app.tokens.create("expired", ["admin"]), (await app.internals.connected()).store
-    ended = (await app.now()) - timedelta(seconds=1)
-    await store.add_token(dataclasses.replace(token, id="expiredx", expires_at=ended))
+    (token, text), store = await app.tokens.create("expired", ["admin"]), (await app.connected()).store
+    ended = (await app.connected()).now() - timedelta(seconds=1)
+    await store.tokens.add(dataclasses.replace(token, id="expiredx", expires_at=ended))
     await app.tokens.revoke(token.id)
     return text.replace(token.id, "expiredx")
 

@@ -12,7 +12,7 @@ import pytest
 from oncue.engine.counting import Sampling
 from oncue.server.api import pages
 from oncue.server.api.intake import LARGEST_BODY, MOST_FIELDS
-from oncue.store.sqlite_values import micros
+from oncue.store.sqlite.values import micros
 from tests.server.conftest import Api, MakeApi, a_token, bearer
 from tests.store.scene import a_batch
 from tests.turns import measured_turns
@@ -25,13 +25,13 @@ Prepare: TypeAlias = Callable[[Api], Awaitable[Any]]
 
 
 async def nothing(api: Api) -> None:
-    await api.app.internals.connected()
+    await api.app.connected()
 
 
 async def many_queues(api: Api) -> None:
-    connected = await api.app.internals.connected()
-    ids, now = await connected.store.reserve(20_000), connected.now()
-    await connected.store.enqueue([a_batch(len(ids), task="add", created_at=now)._replace(ids=ids)])
+    connected = await api.app.connected()
+    ids, now = await connected.store.jobs.reserve(20_000), connected.now()
+    await connected.store.jobs.enqueue([a_batch(len(ids), task="add", created_at=now)._replace(ids=ids)])
     with sqlite3.connect(api.app.settings.database_url.removeprefix("sqlite:///")) as connection:
         connection.execute("update oncue_jobs set queue = 'queue-' || id")
     connection.close()
@@ -45,7 +45,7 @@ async def a_schedule(api: Api) -> None:
 async def an_old_schedule(api: Api) -> None:
     """One that had a slot every second for the last thirteen hours, and decided none of them."""
     await a_schedule(api)
-    now = await api.app.now()
+    now = (await api.app.connected()).now()
     ago = micros(now) - 49_000 * 1_000_000
     with sqlite3.connect(api.app.settings.database_url.removeprefix("sqlite:///")) as connection:
         connection.execute("update oncue_revisions set started_at = ?", (ago,))

@@ -48,7 +48,7 @@ async def test_the_database_is_away_and_comes_back(
 async def test_a_job_that_another_session_holds_is_said_to_be_locked_and_its_key_may_be_used_again(
     make_api: MakeApi, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncue.store.connections.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("oncue.store.postgres.connections.LOCK_SECONDS", 0.1)
     api = make_api(postgres_url)
     job_id = (await api("POST", JOBS, ADD)).json()["id"]
     boost, key = f"{JOBS}/{job_id}/boost", {"Idempotency-Key": "k"}

@@ -91,7 +91,7 @@ def test_a_claim_before_its_time(rewrite: Callable[[str, str, str], None]) -> No
 
 
 def test_totals_that_forget(rewrite: Callable[[str, str, str], None]) -> None:
-    rewrite("count", "'failed', ", "")
+    rewrite("count_changes", "'failed', ", "")
     assert caught() == {"the totals are what ended"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from oncue.policy import seats
 from oncue.sim.runs import simulate
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.queues import SqliteQueues
 
 PROMISE = "a limited queue keeps its limit"
 CHUNK = 10
@@ -40,9 +40,9 @@ def test_seats_that_others_hold_are_taken_all_the_same(monkeypatch: pytest.Monke
 
 
 def test_seats_that_are_given_back_before_the_jobs_in_them_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hasty(self: SqliteStore, queue: str, version: int, node: object, taken: int, wanted: int) -> bool:
+    async def hasty(self: SqliteQueues, queue: str, version: int, node: object, taken: int, wanted: int) -> bool:
         return await real(self, queue, version, node, min(taken, wanted, 1), wanted)  # type: ignore[arg-type]
 
-    real = SqliteStore.take_seats
-    monkeypatch.setattr(SqliteStore, "take_seats", hasty)
+    real = SqliteQueues.take_seats
+    monkeypatch.setattr(SqliteQueues, "take_seats", hasty)
     assert PROMISE in caught(3)

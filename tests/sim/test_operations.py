@@ -40,7 +40,7 @@ def test_a_lost_reply_is_unknown_to_the_caller_and_seen_in_the_history() -> None
     world = World(1)
     member = world.boot("one")
     world.run(5.0)
-    member.wire.lose_reply("claim")
+    member.wire.lose_reply("jobs.claim")
     job = world.enqueue()
     world.run(10.0)
     lost = first(world, "claim.unknown").fields["op"]

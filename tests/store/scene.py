@@ -93,7 +93,7 @@ def a_batch(
 
 async def put(store: Store, size: int = 1, **fields: Any) -> list[int]:
     """Enqueue jobs that differ in nothing but their number; their ids."""
-    return [receipt.id for receipt in await store.enqueue([a_batch(size, **fields)])]
+    return [receipt.id for receipt in await store.jobs.enqueue([a_batch(size, **fields)])]
 
 
 def a_node(
@@ -120,7 +120,7 @@ def a_node(
 async def enter(store: Store, name: str = "alpha", **fields: Any) -> UUID:
     """Register a live node."""
     node = a_node(name, **fields)
-    await store.register(node)
+    await store.nodes.register(node)
     return node.id
 
 
@@ -135,7 +135,7 @@ async def take(
     few: int = 0,
     alone: datetime | None = None,
 ) -> list[Claim]:
-    return await store.claim(node, queues, tasks, limit, now, few=few, alone=alone)
+    return await store.jobs.claim(node, queues, tasks, limit, now, few=few, alone=alone)
 
 
 def change(claim: Claim, outcome: Outcome = DONE, *, at: datetime = NOW, started: bool = True) -> Change:
@@ -146,11 +146,11 @@ def change(claim: Claim, outcome: Outcome = DONE, *, at: datetime = NOW, started
 async def settle(
     store: Store, claims: Sequence[Claim], outcome: Outcome = DONE, *, at: datetime = NOW, started: bool = True
 ) -> list[bool]:
-    return await store.apply([change(claim, outcome, at=at, started=started) for claim in claims], at)
+    return await store.jobs.apply([change(claim, outcome, at=at, started=started) for claim in claims], at)
 
 
 async def see(store: Store, job_id: int) -> Job:
-    job = await store.job(job_id)
+    job = await store.jobs.get(job_id)
     assert job is not None
     return job
 
@@ -176,8 +176,8 @@ async def a_suspect(store: Store, node: UUID, deaths: int = 2, **fields: Any) ->
 async def age_all(store: Store, round_no: int, waiting_since: datetime, now: datetime, limit: int = 1000) -> int:
     """One round of aging over every lane, as the engine does it: highest first, in steps; how many were raised."""
     total = 0
-    for lane in await store.lanes():
-        while raised := await store.age(lane, round_no, waiting_since, 10, limit, now):
+    for lane in await store.jobs.levels():
+        while raised := await store.jobs.age(lane, round_no, waiting_since, 10, limit, now):
             total += raised
     return total
 
@@ -213,12 +213,12 @@ def a_revision(schedule: Schedule, by: str = "tests") -> Revision:
 async def plan(store: Store, name: str = "report", **fields: Any) -> Schedule:
     """Create a schedule."""
     wanted = a_schedule(name, **fields)
-    assert await store.revise([Revised(wanted, 0, a_revision(wanted))], NOW) == [True]
+    assert await store.schedules.revise([Revised(wanted, 0, a_revision(wanted))], NOW) == [True]
     return await find(store, name)
 
 
 async def find(store: Store, name: str = "report") -> Schedule:
-    found = await store.schedule(name)
+    found = await store.schedules.get(name)
     assert found is not None
     return found
 
@@ -234,24 +234,24 @@ async def fire(
 ) -> list[int]:
     """Decide slots of a schedule as it stands now, so that each has a job; their ids."""
     schedule = await find(store, schedule.name)
-    ids = await store.reserve(len(slots))
+    ids = await store.jobs.reserve(len(slots))
     decided = [Decided(slot, "fired", None, job_id) for slot, job_id in zip(slots, ids, strict=True)]
-    assert await store.decide([a_step(schedule, *decided)], now or slots[-1], by="tests", parked=parked) == [True]
+    assert await store.slots.decide([a_step(schedule, *decided)], now or slots[-1], by="tests", parked=parked) == [True]
     return ids
 
 
 async def all_slots(store: Store, schedule: Schedule) -> list[Slot]:
-    return await store.slots(schedule.id, before(days=9999), after(days=9999))
+    return await store.slots.between(schedule.id, before(days=9999), after(days=9999))
 
 
 async def the_slot(store: Store, schedule: Schedule, slot: datetime) -> Slot:
-    (found,) = await store.slots(schedule.id, slot, slot)
+    (found,) = await store.slots.between(schedule.id, slot, slot)
     return found
 
 
 async def lead(store: Store, node: UUID, *, now: datetime = NOW, seconds: float = 15) -> Lease:
     """Make a node the leader."""
-    lease = await store.acquire(LEADER, node, "alpha", now, now + timedelta(seconds=seconds), respect=None)
+    lease = await store.leases.acquire(LEADER, node, "alpha", now, now + timedelta(seconds=seconds), respect=None)
     assert lease is not None
     assert lease.holder == node
     return lease
@@ -263,11 +263,11 @@ async def lead(store: Store, node: UUID, *, now: datetime = NOW, seconds: float 
 async def query(store: Any, statement: str) -> list[tuple[Any, ...]]:
     """Run SQL that both dialects understand."""
     if store.dialect == "sqlite":
-        rows: list[tuple[Any, ...]] = await store._writer.write(
+        rows: list[tuple[Any, ...]] = await store.database.write(
             lambda connection: connection.execute(statement).fetchall()
         )
         return rows
-    async with store._connections.use() as connection:
+    async with store.database.connections.use() as connection:
         return [tuple(row) for row in await connection.fetch(statement)]
 
 

@@ -13,11 +13,11 @@ from tests.store.test_plans import FILL, explained, nodes, trouble
 
 
 async def waits(store: Store, heads: int = 20) -> dict[str, datetime]:
-    return {age.queue: age.since for age in await store.ages(NOW, heads) if age.kind == "queued"}
+    return {age.queue: age.since for age in await store.counters.ages(NOW, heads) if age.kind == "queued"}
 
 
 async def test_the_longest_wait_of_each_queue(store: Store) -> None:
-    assert await store.ages(NOW, 20) == []
+    assert await store.counters.ages(NOW, 20) == []
     for minutes, priority, queue in ((5, 100, "a"), (9, 0, "a"), (7, 50, "a"), (3, 0, "b"), (1, 0, "b")):
         await put(store, created_at=before(minutes=minutes), priority=priority, queue=queue)
     assert await waits(store) == {"a": before(minutes=9), "b": before(minutes=3)}
@@ -49,14 +49,14 @@ async def test_the_longest_run_of_each_task(store: Store) -> None:
         await put(store, 2, task=task, queue=queue)
     first = await take(store, node, 1, queues=["a"], now=before(hours=2))
     await take(store, node, 9, queues=["a", "b"], tasks=["send", "fetch"], now=before(hours=1))
-    ages = {(age.queue, age.task): age.since for age in await store.ages(NOW, 20) if age.kind == "running"}
+    ages = {(age.queue, age.task): age.since for age in await store.counters.ages(NOW, 20) if age.kind == "running"}
     assert ages == {
         ("a", "send"): before(hours=2),
         ("a", "fetch"): before(hours=1),
         ("b", "send"): before(hours=1),
     }
     await settle(store, first, BROKEN)
-    ages = {(age.queue, age.task): age.since for age in await store.ages(NOW, 20) if age.kind == "running"}
+    ages = {(age.queue, age.task): age.since for age in await store.counters.ages(NOW, 20) if age.kind == "running"}
     assert ages["a", "send"] == before(hours=1)
 
 

@@ -37,7 +37,7 @@ async def test_a_change_takes_where_its_guard_holds(store: Store) -> None:
 
 
 async def test_nothing_to_apply_is_no_error(store: Store) -> None:
-    assert await store.apply([], NOW) == []
+    assert await store.jobs.apply([], NOW) == []
 
 
 async def test_the_same_change_takes_only_once(store: Store) -> None:
@@ -46,7 +46,7 @@ async def test_the_same_change_takes_only_once(store: Store) -> None:
     claims = await take(store, node)
     assert await settle(store, claims) == [True]
     assert await settle(store, claims) == [False]
-    assert (await store.queues())[0].succeeded == 1
+    assert (await store.queues.all())[0].succeeded == 1
 
 
 @pytest.mark.contract("QUE-9")
@@ -68,7 +68,7 @@ async def test_a_change_from_another_state_changes_nothing(store: Store, claimed
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
     wrong = change(claim)._replace(from_state=claimed)
-    took = await store.apply([wrong], NOW)
+    took = await store.jobs.apply([wrong], NOW)
     assert took == [claimed == "running"]
     assert await states(store, [job_id]) == ["succeeded" if claimed == "running" else "running"]
 
@@ -78,7 +78,7 @@ async def test_an_unknown_job_is_told_apart(store: Store) -> None:
     await put(store)
     (claim,) = await take(store, node)
     mine = change(claim)
-    assert await store.apply([mine._replace(id=claim.id + 1000), mine], NOW) == [False, True]
+    assert await store.jobs.apply([mine._replace(id=claim.id + 1000), mine], NOW) == [False, True]
 
 
 async def test_the_answer_is_in_order_and_a_late_change_does_not_spoil_the_rest(store: Store) -> None:
@@ -98,20 +98,20 @@ async def test_of_two_claims_of_one_job_in_one_batch_only_the_newest_takes(store
     await settle(store, stale, Released())
     fresh = await take(store, node)
     order = [*stale, *fresh] if stale_first else [*fresh, *stale]
-    took = await store.apply([change(claim, BROKEN) for claim in order], NOW)
+    took = await store.jobs.apply([change(claim, BROKEN) for claim in order], NOW)
     assert took == ([False, True] if stale_first else [True, False])
-    assert len(await store.attempts(job_id)) == 2
+    assert len(await store.jobs.attempts(job_id)) == 2
 
 
 async def test_of_two_changes_of_one_claim_in_one_batch_exactly_one_takes(store: Store) -> None:
     node = await enter(store)
     twice, once = await put(store, 2)
     first, second = await take(store, node)
-    took = await store.apply([change(first, BROKEN), change(second), change(first, Released())], NOW)
+    took = await store.jobs.apply([change(first, BROKEN), change(second), change(first, Released())], NOW)
     assert took[1] is True
     assert [took[0], took[2]].count(True) == 1
     assert await states(store, [twice, once]) == ["retrying" if took[0] else "queued", "succeeded"]
-    (attempt,) = await store.attempts(twice)
+    (attempt,) = await store.jobs.attempts(twice)
     assert attempt.outcome == ("failed" if took[0] else "released")
 
 
@@ -119,8 +119,8 @@ async def test_two_endings_of_one_claim_in_one_batch_count_once(store: Store) ->
     node = await enter(store)
     await put(store)
     (claim,) = await take(store, node)
-    took = await store.apply([change(claim), change(claim, Skipped("late"))], NOW)
-    (queue,) = await store.queues()
+    took = await store.jobs.apply([change(claim), change(claim, Skipped("late"))], NOW)
+    (queue,) = await store.queues.all()
     assert took.count(True) == 1
     assert (queue.succeeded, queue.skipped) == (int(took[0]), int(took[1]))
 
@@ -131,7 +131,9 @@ async def test_an_end_is_final_and_has_a_time(store: Store, ending: State) -> No
     node = await enter(store)
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
-    assert await store.apply([change(claim, at=after(seconds=1))._replace(state=ending)], after(seconds=2)) == [True]
+    assert await store.jobs.apply([change(claim, at=after(seconds=1))._replace(state=ending)], after(seconds=2)) == [
+        True
+    ]
     job = await see(store, job_id)
     assert (job.state, job.finished, job.finished_at, job.updated_at) == (
         ending,
@@ -139,9 +141,9 @@ async def test_an_end_is_final_and_has_a_time(store: Store, ending: State) -> No
         after(seconds=1),
         after(seconds=2),
     )
-    assert await store.attempts(job_id) == []
+    assert await store.jobs.attempts(job_id) == []
     assert await take(store, node) == []
-    assert await store.promote(after(days=9), 10) is None
+    assert await store.jobs.promote(after(days=9), 10) is None
 
 
 @pytest.mark.parametrize("outcome", [BROKEN, CRASHED, Released(), Snoozed(60)])
@@ -150,11 +152,11 @@ async def test_a_job_that_goes_on_has_no_end_and_keeps_its_attempt(store: Store,
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
     written = change(claim, outcome, at=after(seconds=9))
-    assert await store.apply([written], after(seconds=9)) == [True]
+    assert await store.jobs.apply([written], after(seconds=9)) == [True]
     job = await see(store, job_id)
     assert (job.state, job.finished_at, job.result, job.run_until) == (written.state, None, None, None)
     assert (job.visible_at, job.retry_count, job.attempt, job.crashes) == written[6:10]
-    (attempt,) = await store.attempts(job_id)
+    (attempt,) = await store.jobs.attempts(job_id)
     assert (attempt.job_id, attempt.attempt, attempt.claim_no, attempt.node_id) == (job_id, 1, 1, node)
     assert (attempt.started_at, attempt.finished_at) == (NOW, after(seconds=9))
     assert (attempt.outcome, attempt.error) == (written.outcome, written.error)
@@ -164,7 +166,7 @@ async def test_a_claim_that_never_started_leaves_no_attempt(store: Store) -> Non
     node = await enter(store)
     (job_id,) = await put(store)
     await settle(store, await take(store, node), Released(), started=False)
-    assert await store.attempts(job_id) == []
+    assert await store.jobs.attempts(job_id) == []
     job = await see(store, job_id)
     assert (job.state, job.attempt, job.claim_no) == ("queued", 0, 1)
 
@@ -174,11 +176,11 @@ async def test_attempts_add_up_over_a_job_s_life(store: Store) -> None:
     (job_id,) = await put(store)
     outcomes: tuple[Outcome, ...] = (BROKEN, CRASHED, Released(), BROKEN)
     for day, outcome in enumerate(outcomes, 1):
-        await store.promote(after(days=day), 10)
+        await store.jobs.promote(after(days=day), 10)
         await settle(store, await take(store, node, now=after(days=day)), outcome, at=after(days=day))
-    await store.promote(after(days=9), 10)
+    await store.jobs.promote(after(days=9), 10)
     await settle(store, await take(store, node, now=after(days=9)), at=after(days=9))
-    history = await store.attempts(job_id)
+    history = await store.jobs.attempts(job_id)
     assert [(row.attempt, row.claim_no, row.outcome) for row in history] == [
         (1, 1, "failed"),
         (2, 2, "node_lost"),
@@ -193,10 +195,10 @@ async def test_a_waiting_job_is_cancelled_by_the_same_write(store: Store) -> Non
     (job_id,) = await put(store)
     cancel = lifecycle.cancel(await see(store, job_id), after(seconds=5))
     assert cancel is not None
-    assert await store.apply([cancel], after(seconds=5)) == [True]
+    assert await store.jobs.apply([cancel], after(seconds=5)) == [True]
     job = await see(store, job_id)
     assert (job.state, job.reason, job.finished_at, job.attempt) == ("cancelled", "cancelled", after(seconds=5), 0)
-    (queue,) = await store.queues()
+    (queue,) = await store.queues.all()
     assert queue.cancelled == 1
 
 
@@ -207,13 +209,13 @@ async def test_a_revived_job_starts_over_and_keeps_its_history(store: Store) -> 
     await settle(store, await take(store, node), BROKEN, at=after(seconds=1))
     revival = lifecycle.revive(await see(store, job_id), after(hours=1))
     assert revival is not None
-    assert await store.apply([revival], after(hours=1)) == [True]
+    assert await store.jobs.apply([revival], after(hours=1)) == [True]
     job = await see(store, job_id)
     assert (job.state, job.retry_count, job.crashes, job.finished_at) == ("queued", 0, 0, None)
     assert (job.visible_at, job.claim_no) == (after(hours=1), 1)
     (again,) = await take(store, node, now=after(hours=1))
     assert (again.claim_no, again.attempt) == (2, 1)
-    assert [(row.attempt, row.outcome, row.finished_at) for row in await store.attempts(job_id)] == [
+    assert [(row.attempt, row.outcome, row.finished_at) for row in await store.jobs.attempts(job_id)] == [
         (1, "failed", after(seconds=1))
     ]
 
@@ -225,8 +227,8 @@ async def test_a_job_can_be_revived_cancelled_and_revived_again(store: Store) ->
     for by_hand in (lifecycle.revive, lifecycle.cancel, lifecycle.revive):
         written = by_hand(await see(store, job_id), NOW)
         assert written is not None
-        assert await store.apply([written], NOW) == [True]
-    assert [row.attempt for row in await store.attempts(job_id)] == [1]
+        assert await store.jobs.apply([written], NOW) == [True]
+    assert [row.attempt for row in await store.jobs.attempts(job_id)] == [1]
 
 
 @pytest.mark.contract("QUE-3", "QUE-14")
@@ -238,7 +240,7 @@ async def test_a_job_cannot_be_revived_while_another_has_its_key(store: Store) -
     assert revival is not None
     (standing,) = await put(store, keys=["a"])
     with pytest.raises(Conflict):
-        await store.apply([revival], NOW)
+        await store.jobs.apply([revival], NOW)
     assert await states(store, [job_id, standing]) == ["succeeded", "queued"]
 
 
@@ -248,26 +250,26 @@ async def test_a_conflict_writes_nothing_of_its_batch(store: Store) -> None:
     await settle(store, await take(store, node))
     revival = lifecycle.revive(await see(store, done), NOW)
     assert revival is not None
-    _, other = await store.enqueue([a_batch(keys=["a", "b"])])
+    _, other = await store.jobs.enqueue([a_batch(keys=["a", "b"])])
     claims = await take(store, node)
     with pytest.raises(Conflict):
-        await store.apply([change(claims[1]), revival], NOW)
+        await store.jobs.apply([change(claims[1]), revival], NOW)
     assert await states(store, [other.id]) == ["running"]
-    assert (await store.queues())[0].succeeded == 1
+    assert (await store.queues.all())[0].succeeded == 1
 
 
 async def test_a_request_to_cancel_outlives_a_release_and_not_a_revival(store: Store) -> None:
     node = await enter(store)
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
-    assert await store.request_cancel(job_id, claim.claim_no, NOW)
+    assert await store.jobs.request_cancel(job_id, claim.claim_no, NOW)
     await settle(store, [claim], Released())
     (again,) = await take(store, node)
     assert again.cancel_requested is True
     await settle(store, [again])
     revival = lifecycle.revive(await see(store, job_id), NOW)
     assert revival is not None
-    await store.apply([revival], NOW)
+    await store.jobs.apply([revival], NOW)
     (fresh,) = await take(store, node)
     assert fresh.cancel_requested is False
 
@@ -278,7 +280,7 @@ async def test_what_is_to_be_cancelled_does_not_wait_for_its_next_attempt(store:
     node = await enter(store)
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
-    assert await store.request_cancel(job_id, claim.claim_no, NOW)
+    assert await store.jobs.request_cancel(job_id, claim.claim_no, NOW)
     await settle(store, [claim], outcome)
     assert (await see(store, job_id)).visible_at <= NOW
 
@@ -288,5 +290,5 @@ async def test_a_thousand_changes_in_one_batch(store: Store) -> None:
     await put(store, 1000)
     claims = await take(store, node, 1000)
     assert await settle(store, claims) == [True] * 1000
-    (queue,) = await store.queues()
+    (queue,) = await store.queues.all()
     assert (queue.queued, queue.running, queue.succeeded) == (0, 0, 1000)

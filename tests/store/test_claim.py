@@ -66,7 +66,7 @@ async def test_a_claim_shows_what_the_node_needs(store: Store) -> None:
         deadline_at=after(hours=2),
         created_at=before(hours=1),
     )
-    (receipt,) = await store.enqueue([batch])
+    (receipt,) = await store.jobs.enqueue([batch])
     (claim,) = await take(store, node, queues=["mail"])
     assert (claim.id, claim.uid, claim.task, claim.queue, claim.priority) == (
         receipt.id,
@@ -146,9 +146,9 @@ async def test_nothing_comes_from_a_paused_queue(store: Store) -> None:
     node = await enter(store)
     await put(store, queue="mail")
     (web,) = await put(store, queue="web")
-    await store.pause("mail", NOW)
+    await store.queues.pause("mail", NOW)
     assert [claim.id for claim in await take(store, node, queues=["mail", "web"])] == [web]
-    await store.resume("mail", NOW)
+    await store.queues.resume("mail", NOW)
     assert len(await take(store, node, queues=["mail", "web"])) == 1
 
 
@@ -156,8 +156,8 @@ async def test_no_suspect_comes_from_a_paused_queue(store: Store) -> None:
     node = await enter(store)
     await a_suspect(store, node)
     await a_suspect(store, node, deaths=3, queue="web")
-    await store.pause("default", NOW)
-    await store.pause("web", NOW)
+    await store.queues.pause("default", NOW)
+    await store.queues.pause("web", NOW)
     assert await take(store, node, few=8, alone=NOW, queues=["default", "web"]) == []
 
 
@@ -176,7 +176,7 @@ async def test_a_node_whose_lease_is_over_gets_nothing(store: Store) -> None:
 async def test_a_node_that_was_declared_lost_gets_nothing_until_it_registers_again(store: Store) -> None:
     lost = await enter(store, expires_at=after(seconds=15))
     (job_id,) = await put(store)
-    await store.bury(after(seconds=20))
+    await store.nodes.expire(after(seconds=20))
     assert await take(store, lost, now=NOW) == []
     assert (await see(store, job_id)).state == "queued"
 
@@ -184,7 +184,7 @@ async def test_a_node_that_was_declared_lost_gets_nothing_until_it_registers_aga
 async def test_a_node_that_left_gets_nothing(store: Store) -> None:
     node = await enter(store)
     await put(store)
-    await store.leave(node, NOW)
+    await store.nodes.leave(node, NOW)
     assert await take(store, node) == []
 
 
@@ -232,8 +232,8 @@ async def test_a_cohort_keeps_within_the_room_of_a_limited_queue(store: Store) -
     node = await enter(store)
     suspects = [await a_suspect(store, node, queue=queue) for queue in ("narrow", "mail")]
     await put(store, 3, queue="narrow")
-    await store.limit("narrow", Limits(None, None), Limits(2, None), NOW)
-    claims = await store.claim(node, ["narrow", "mail"], ["send"], 9, NOW, few=8, rooms={"narrow": 2})
+    await store.queues.set_limits("narrow", Limits(None, None), Limits(2, None), NOW)
+    claims = await store.jobs.claim(node, ["narrow", "mail"], ["send"], 9, NOW, few=8, rooms={"narrow": 2})
     assert {claim.id for claim in claims} > set(suspects)
     assert sorted(claim.queue for claim in claims) == ["mail", "narrow", "narrow"]
 
@@ -274,7 +274,7 @@ async def test_the_time_of_one_that_runs_alone_counts_from_when_it_begins(store:
     (claim,) = await take(store, node, alone=NOW)
     assert (await see(store, job_id)).run_until is None
     begun = after(hours=1)
-    assert await store.begin([Started(job_id, claim.claim_no, begun)]) == [True]
+    assert await store.jobs.begin([Started(job_id, claim.claim_no, begun)]) == [True]
     job = await see(store, job_id)
     assert (job.started_at, job.run_until) == (begun, after(hours=1, minutes=1))
 
@@ -286,9 +286,9 @@ async def test_only_what_a_claim_still_holds_begins(store: Store) -> None:
     await settle(store, [first], Released(), started=False)
     (again,) = await take(store, node)
     started = [Started(claim.id, claim.claim_no, NOW) for claim in (third, first, again, second)]
-    assert await store.begin(started[:2]) == [True, False]
-    assert await store.begin(started[2:]) == [True, True]
-    claims = await store.running([first.id, second.id, third.id])
+    assert await store.jobs.begin(started[:2]) == [True, False]
+    assert await store.jobs.begin(started[2:]) == [True, True]
+    claims = await store.jobs.running([first.id, second.id, third.id])
     assert [(claim.claim_no, claim.started_at) for claim in claims] == [(2, NOW), (1, NOW), (1, NOW)]
 
 
@@ -305,9 +305,9 @@ async def test_a_scheduled_job_is_claimed_once_it_is_due_and_not_before(store: S
     node = await enter(store)
     (job_id,) = await put(store, state="scheduled", visible_at=after(minutes=10))
     for early in (NOW, after(minutes=9, seconds=59.999999)):
-        await store.promote(early, 100)
+        await store.jobs.promote(early, 100)
         assert await take(store, node, now=early) == []
-    await store.promote(after(minutes=10), 100)
+    await store.jobs.promote(after(minutes=10), 100)
     assert [claim.id for claim in await take(store, node, now=after(minutes=10))] == [job_id]
 
 
@@ -317,10 +317,10 @@ async def test_a_failed_job_is_invisible_until_its_retry_time(store: Store) -> N
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
     failure = change(claim, BROKEN)
-    assert await store.apply([failure], NOW) == [True]
+    assert await store.jobs.apply([failure], NOW) == [True]
     assert await states(store, [job_id]) == ["retrying"]
-    assert await store.promote(NOW, 100) == failure.visible_at
+    assert await store.jobs.promote(NOW, 100) == failure.visible_at
     assert await take(store, node) == []
-    assert await store.promote(failure.visible_at, 100) is None
+    assert await store.jobs.promote(failure.visible_at, 100) is None
     (again,) = await take(store, node, now=failure.visible_at)
     assert (again.id, again.claim_no, again.retry_count, again.attempt) == (job_id, 2, 1, 1)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import asyncpg
 
-from oncue.store.connections import Connections, translated
+from oncue.store.postgres.connections import Connections, translated
 
 
 async def test_a_pool_that_is_cut_off_while_it_closes_leaves_no_connection_open(postgres_url: str) -> None:

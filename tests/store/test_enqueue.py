@@ -11,14 +11,14 @@ from oncue.errors import IdTaken, StoreError
 from oncue.model import JobFilter
 from oncue.policy import lifecycle
 from oncue.store import PostgresStore, Store
-from oncue.store.postgres_batches import insert
+from oncue.store.postgres.inserting import insert
 from tests.conftest import MakeStore
 from tests.store.scene import BROKEN, NOW, OPTIONS, a_batch, after, enter, put, see, settle, take
 
 
 async def test_receipts_come_in_the_order_of_the_batch(store: Store) -> None:
     batch = a_batch(5)
-    receipts = await store.enqueue([batch])
+    receipts = await store.jobs.enqueue([batch])
     assert [receipt.id for receipt in receipts] == batch.ids
     assert all(receipt.created for receipt in receipts)
     assert [(await see(store, receipt.id)).args["number"] for receipt in receipts] == [0, 1, 2, 3, 4]
@@ -39,7 +39,7 @@ async def test_every_field_is_kept(store: Store) -> None:
         retry_of=17,
     )
     batch.args[0] = json.dumps({"text": "zero \x00 quote ' emoji 🎉", "nested": [1, 2.5, None, {"deep": True}]})
-    (receipt,) = await store.enqueue([batch])
+    (receipt,) = await store.jobs.enqueue([batch])
     job = await see(store, receipt.id)
     assert (job.task, job.queue, job.priority, job.state) == ("résumé 漢字 '\"", "mail", 7, "scheduled")
     assert job.args == json.loads(batch.args[0])
@@ -53,30 +53,30 @@ async def test_every_field_is_kept(store: Store) -> None:
 
 
 async def test_a_receipt_names_the_job_as_its_row_does(store: Store) -> None:
-    (receipt,) = await store.enqueue([a_batch()])
+    (receipt,) = await store.jobs.enqueue([a_batch()])
     assert receipt.uid == (await see(store, receipt.id)).uid
 
 
 async def test_no_ids_are_reserved_if_none_are_wanted(store: Store) -> None:
-    assert await store.reserve(0) == []
+    assert await store.jobs.reserve(0) == []
 
 
 async def test_reserved_ids_ascend_and_are_never_handed_out_twice(store: Store, make_store: MakeStore) -> None:
     other = await make_store()
-    blocks = await asyncio.gather(*(each.reserve(100) for each in (store, other) * 5))
+    blocks = await asyncio.gather(*(each.jobs.reserve(100) for each in (store, other) * 5))
     assert all(block == sorted(block) for block in blocks)
     assert len({job_id for block in blocks for job_id in block}) == 1000
 
 
 async def test_several_batches_are_answered_in_one_list(store: Store) -> None:
     mail, web = a_batch(2, queue="mail"), a_batch(3, queue="web")
-    receipts = await store.enqueue([mail, web])
+    receipts = await store.jobs.enqueue([mail, web])
     assert [receipt.id for receipt in receipts] == mail.ids + web.ids
 
 
 async def test_nothing_to_enqueue_is_no_error(store: Store) -> None:
-    assert await store.enqueue([]) == []
-    assert await store.enqueue([a_batch(0)]) == []
+    assert await store.jobs.enqueue([]) == []
+    assert await store.jobs.enqueue([a_batch(0)]) == []
 
 
 @pytest.mark.contract("QUE-3")
@@ -85,17 +85,17 @@ async def test_a_key_has_at_most_one_unfinished_job(store: Store, state: str) ->
     node = await enter(store)
     due = after(hours=1) if state == "scheduled" else NOW
     first = a_batch(keys=["a"], state="scheduled" if state == "scheduled" else "queued", visible_at=due)
-    (standing,) = await store.enqueue([first])
+    (standing,) = await store.jobs.enqueue([first])
     if state in ("running", "retrying"):
         claims = await take(store, node)
         if state == "retrying":
             await settle(store, claims, BROKEN)
     assert (await see(store, standing.id)).state == state
 
-    (receipt,) = await store.enqueue([a_batch(keys=["a"])])
+    (receipt,) = await store.jobs.enqueue([a_batch(keys=["a"])])
 
     assert receipt == (standing.id, standing.created_at, False)
-    assert len(await store.jobs(JobFilter(key="a"))) == 1
+    assert len(await store.jobs.find(JobFilter(key="a"))) == 1
 
 
 @pytest.mark.contract("QUE-3")
@@ -108,9 +108,9 @@ async def test_who_finds_a_key_taken_is_told_of_the_job_that_has_it(store: Store
     await settle(store, await take(store, node))
     again = lifecycle.revive(await see(store, first), NOW)
     assert again is not None
-    assert await store.apply([again], NOW) == [True]
+    assert await store.jobs.apply([again], NOW) == [True]
 
-    (receipt,) = await store.enqueue([a_batch(keys=["a"])])
+    (receipt,) = await store.jobs.enqueue([a_batch(keys=["a"])])
 
     assert (receipt.id, receipt.created) == (first, False)
 
@@ -120,7 +120,7 @@ async def test_a_key_is_free_again_once_its_job_finished(store: Store) -> None:
     node = await enter(store)
     (first,) = await put(store, keys=["a"])
     await settle(store, await take(store, node))
-    (receipt,) = await store.enqueue([a_batch(keys=["a"])])
+    (receipt,) = await store.jobs.enqueue([a_batch(keys=["a"])])
     assert receipt.created
     assert receipt.id != first
 
@@ -128,13 +128,13 @@ async def test_a_key_is_free_again_once_its_job_finished(store: Store) -> None:
 @pytest.mark.contract("QUE-3")
 async def test_a_key_belongs_to_its_task(store: Store) -> None:
     await put(store, keys=["a"], task="send")
-    (receipt,) = await store.enqueue([a_batch(keys=["a"], task="fetch")])
+    (receipt,) = await store.jobs.enqueue([a_batch(keys=["a"], task="fetch")])
     assert receipt.created
 
 
 @pytest.mark.contract("QUE-3")
 async def test_a_duplicate_inside_one_batch_is_answered_with_the_first(store: Store) -> None:
-    receipts = await store.enqueue([a_batch(keys=["a", "b", "a", "a"])])
+    receipts = await store.jobs.enqueue([a_batch(keys=["a", "b", "a", "a"])])
     first, other, again, once_more = receipts
     assert [receipt.created for receipt in receipts] == [True, True, False, False]
     assert again[:2] == once_more[:2] == first[:2]
@@ -143,25 +143,25 @@ async def test_a_duplicate_inside_one_batch_is_answered_with_the_first(store: St
 
 @pytest.mark.contract("QUE-3")
 async def test_a_duplicate_across_batches_of_one_call_is_answered_with_the_first(store: Store) -> None:
-    first, again = await store.enqueue([a_batch(keys=["a"]), a_batch(keys=["a"])])
+    first, again = await store.jobs.enqueue([a_batch(keys=["a"]), a_batch(keys=["a"])])
     assert (first.created, again.created) == (True, False)
     assert again[:2] == first[:2]
 
 
 async def test_sending_again_in_doubt_doubles_nothing(store: Store) -> None:
     batch = a_batch(3)
-    sent = await store.enqueue([batch])
-    assert await store.enqueue([batch], in_doubt=True) == sent
-    assert len(await store.jobs(JobFilter())) == 3
+    sent = await store.jobs.enqueue([batch])
+    assert await store.jobs.enqueue([batch], in_doubt=True) == sent
+    assert len(await store.jobs.find(JobFilter())) == 3
 
 
 async def test_sending_again_in_doubt_writes_to_the_rows(postgres_store: PostgresStore, postgres_url: str) -> None:
     """A commit that writes nothing waits for no standby, and so confirms nothing."""
     batch = a_batch(3)
-    await postgres_store.enqueue([batch])
+    await postgres_store.jobs.enqueue([batch])
     connection = await asyncpg.connect(postgres_url)
     before = await connection.fetch("select id, xmin::text from oncue_jobs order by id")
-    await postgres_store.enqueue([batch], in_doubt=True)
+    await postgres_store.jobs.enqueue([batch], in_doubt=True)
     after_it = await connection.fetch("select id, xmin::text from oncue_jobs order by id")
     await connection.close()
     assert all(old["xmin"] != new["xmin"] for old, new in zip(before, after_it, strict=True))
@@ -172,19 +172,19 @@ async def test_somebody_elses_job_under_the_same_id_is_not_taken_for_ours(store:
     """After a fail-over a sequence may hand out ids again that a process still has in hand."""
     theirs, ours = a_batch(task="mail"), a_batch(task="pay")
     ours.ids[:] = theirs.ids
-    await store.enqueue([theirs])
+    await store.jobs.enqueue([theirs])
     with pytest.raises(IdTaken):
-        await store.enqueue([ours], in_doubt=in_doubt)
-    assert [job.task for job in await store.jobs(JobFilter())] == ["mail"]
+        await store.jobs.enqueue([ours], in_doubt=in_doubt)
+    assert [job.task for job in await store.jobs.find(JobFilter())] == ["mail"]
 
 
 async def test_a_call_that_was_still_committing_when_it_was_asked_about_is_found(postgres_store: PostgresStore) -> None:
     batch = a_batch(keys=["a"])
-    connection = await postgres_store._connections.connect()
+    connection = await postgres_store.database.connections.connect()
     transaction = connection.transaction()
     await transaction.start()
     await insert(connection, batch, 0, 1)
-    again = asyncio.create_task(postgres_store.enqueue([batch], in_doubt=True))
+    again = asyncio.create_task(postgres_store.jobs.enqueue([batch], in_doubt=True))
     done, _ = await asyncio.wait([again], timeout=0.2)
     assert not done, "it waits for the first to come to its end"
     await transaction.commit()
@@ -196,19 +196,19 @@ async def test_sending_again_in_doubt_writes_what_is_missing(store: Store) -> No
     batch = a_batch(3)
     half = a_batch(1)
     half.ids[:] = batch.ids[1:2]
-    (there,) = await store.enqueue([half])
-    receipts = await store.enqueue([batch], in_doubt=True)
+    (there,) = await store.jobs.enqueue([half])
+    receipts = await store.jobs.enqueue([batch], in_doubt=True)
     assert [receipt.id for receipt in receipts] == batch.ids
     assert receipts[1].id == there.id
     assert all(receipt.created for receipt in receipts)
-    assert len(await store.jobs(JobFilter())) == 3
+    assert len(await store.jobs.find(JobFilter())) == 3
 
 
 async def test_sending_again_in_doubt_respects_keys(store: Store) -> None:
     (standing,) = await put(store, keys=["a"])
     batch = a_batch(keys=["a", "b"])
-    first = await store.enqueue([batch])
-    assert await store.enqueue([batch], in_doubt=True) == first
+    first = await store.jobs.enqueue([batch])
+    assert await store.jobs.enqueue([batch], in_doubt=True) == first
     assert [receipt.created for receipt in first] == [False, True]
     assert first[0].id == standing
 
@@ -222,32 +222,34 @@ async def test_a_call_that_arrives_after_it_was_answered_as_a_duplicate_writes_n
     node = await enter(store)
     (standing,) = await put(store, keys=["a"])
     late = a_batch(keys=keys)
-    answer = await store.enqueue([late], in_doubt=True)
+    answer = await store.jobs.enqueue([late], in_doubt=True)
     assert [receipt.created for receipt in answer] == [key == "b" and "b" not in keys[:n] for n, key in enumerate(keys)]
     await settle(store, await take(store, node, limit=1))
     assert (await see(store, standing)).state == "succeeded"
-    before = await store.jobs(JobFilter())
+    before = await store.jobs.find(JobFilter())
 
     with pytest.raises(IdTaken):
-        await store.enqueue([late])
+        await store.jobs.enqueue([late])
 
-    assert await store.enqueue([late], in_doubt=True) == answer, "whoever asks once more is told the same"
-    assert [(job.id, job.state) for job in await store.jobs(JobFilter())] == [(job.id, job.state) for job in before]
+    assert await store.jobs.enqueue([late], in_doubt=True) == answer, "whoever asks once more is told the same"
+    assert [(job.id, job.state) for job in await store.jobs.find(JobFilter())] == [
+        (job.id, job.state) for job in before
+    ]
     for job_id, receipt in zip(late.ids, answer, strict=True):
         job = await see(store, job_id)
         if not receipt.created:
             assert (job.state, job.reason, job.finished_at, job.claim_no) == ("skipped", "duplicate", NOW, 0)
             assert job.result == {"duplicate_of": receipt.id, "created_at": receipt.created_at.isoformat()}
-    totals = {queue.name: queue.skipped for queue in await store.queues()}
+    totals = {queue.name: queue.skipped for queue in await store.queues.all()}
     assert totals == {"default": sum(not receipt.created for receipt in answer)}
 
 
 async def test_a_finished_job_in_doubt_is_not_made_again(store: Store) -> None:
     node = await enter(store)
     batch = a_batch(keys=["a"])
-    (sent,) = await store.enqueue([batch])
+    (sent,) = await store.jobs.enqueue([batch])
     await settle(store, await take(store, node))
-    assert await store.enqueue([batch], in_doubt=True) == [sent]
+    assert await store.jobs.enqueue([batch], in_doubt=True) == [sent]
     assert (await see(store, sent.id)).state == "succeeded"
 
 
@@ -255,34 +257,34 @@ async def test_all_batches_are_written_or_none(store: Store) -> None:
     good, bad = a_batch(10), a_batch(10)
     bad.args[7] = None  # type: ignore[call-overload]
     with pytest.raises(StoreError):
-        await store.enqueue([good, bad])
-    assert await store.jobs(JobFilter()) == []
+        await store.jobs.enqueue([good, bad])
+    assert await store.jobs.find(JobFilter()) == []
 
 
 async def test_an_id_that_is_there_already_is_refused_outside_of_doubt(store: Store) -> None:
     batch = a_batch()
-    await store.enqueue([batch])
+    await store.jobs.enqueue([batch])
     with pytest.raises(StoreError):
-        await store.enqueue([batch])
-    assert len(await store.jobs(JobFilter())) == 1
+        await store.jobs.enqueue([batch])
+    assert len(await store.jobs.find(JobFilter())) == 1
 
 
 async def test_tens_of_thousands_of_jobs_in_one_call(store: Store) -> None:
     """A hundred thousand are written by an application, in tests/app/test_enqueue.py."""
     batch = a_batch(30_000)
-    receipts = await store.enqueue([batch])
+    receipts = await store.jobs.enqueue([batch])
     assert len(receipts) == 30_000
     assert [receipts[n].id for n in (0, 10_000, 29_999)] == [batch.ids[n] for n in (0, 10_000, 29_999)]
     assert len({receipt.id for receipt in receipts}) == 30_000
-    assert (await store.depth())[0].jobs == 30_000
+    assert (await store.counters.depth())[0].jobs == 30_000
 
 
 async def test_a_large_batch_keeps_its_keys_apart(store: Store) -> None:
     keys = [str(number % 15_000) for number in range(20_000)]
-    receipts = await store.enqueue([a_batch(keys=keys)])
+    receipts = await store.jobs.enqueue([a_batch(keys=keys)])
     assert [receipt.created for receipt in receipts] == [True] * 15_000 + [False] * 5_000
     assert [receipt.id for receipt in receipts[15_000:]] == [receipt.id for receipt in receipts[:5_000]]
 
 
 async def test_an_unknown_job_is_none(store: Store) -> None:
-    assert await store.job(1) is None
+    assert await store.jobs.get(1) is None

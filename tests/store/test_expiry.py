@@ -18,14 +18,14 @@ SOON = timedelta(microseconds=1)
 
 
 async def expired(store: Store, now: datetime = NOW, limit: int = 100, **more: Any) -> list[int]:
-    return [job.id for job in await store.expired(now, limit, **more)]
+    return [job.id for job in await store.jobs.expired(now, limit, **more)]
 
 
 async def end(store: Store, now: datetime = NOW) -> list[bool]:
     """What the leader does."""
-    changes = [lifecycle.expire(job, now) for job in await store.expired(now, 100)]
+    changes = [lifecycle.expire(job, now) for job in await store.jobs.expired(now, 100)]
     assert None not in changes
-    return await store.apply([change for change in changes if change is not None], now)
+    return await store.jobs.apply([change for change in changes if change is not None], now)
 
 
 async def test_what_waits_past_its_deadline_is_found_in_every_state_of_waiting(store: Store) -> None:
@@ -48,7 +48,7 @@ async def test_what_waits_past_its_deadline_is_found_in_every_state_of_waiting(s
     job = await see(store, retrying)
     assert (job.state, job.reason, job.attempt, job.error) == ("skipped", "deadline", 1, "it broke")
     assert (job.finished_at, job.started_at, job.deadline_at) == (after(minutes=1), None, after(minutes=1))
-    (queue,) = await store.queues()
+    (queue,) = await store.queues.all()
     assert (queue.skipped, queue.running, queue.queued) == (3, 1, 2)
 
 
@@ -65,20 +65,20 @@ async def test_grace_is_about_the_first_attempt(store: Store) -> None:
     assert await expired(store, at(9), among=[begun, given_back]) == [given_back]
     await end(store, at(9))
     assert [(await see(store, job)).reason for job in (waiting, begun, given_back)] == ["misfire", None, "misfire"]
-    assert await store.unfinished(schedule.id, 9) == [begun]
+    assert await store.slots.unfinished(schedule.id, 9) == [begun]
 
 
 async def test_what_is_parked_waits_for_its_turn_and_its_deadline_too(store: Store) -> None:
     schedule = await plan(store, deadline=60.0)
-    ids = await store.reserve(2)
+    ids = await store.jobs.reserve(2)
     decided = [Decided(at(-number), "manual", None, job) for number, job in enumerate(ids, 1)]
     step = a_step(await find(store), *decided, cursor=NOW)
-    assert await store.decide([step], NOW, by="ada", parked=True) == [True]
+    assert await store.slots.decide([step], NOW, by="ada", parked=True) == [True]
     assert await expired(store, after(days=1)) == await expired(store, after(days=1), among=ids) == []
-    assert await store.release_parked(after(days=1), 10) == 1
+    assert await store.slots.release_parked(after(days=1), 10) == 1
     assert await expired(store, after(days=1, seconds=59)) == []
     assert len(await expired(store, after(days=1, seconds=60))) == 1
-    assert len(await store.unfinished(schedule.id, 9)) == 1
+    assert len(await store.slots.unfinished(schedule.id, 9)) == 1
 
 
 async def test_a_look_is_bounded_and_takes_the_earliest_of_each_kind(store: Store) -> None:
@@ -95,14 +95,14 @@ async def test_a_look_is_bounded_and_takes_the_earliest_of_each_kind(store: Stor
 async def test_a_claim_that_comes_first_wins(store: Store) -> None:
     node = await enter(store)
     await put(store, deadline_at=before(minutes=1))
-    (job,) = await store.expired(NOW, 10)
+    (job,) = await store.jobs.expired(NOW, 10)
     change = lifecycle.expire(job, NOW)
     assert change is not None
     (claim,) = await take(store, node)
-    assert await store.apply([change], NOW) == [False]
+    assert await store.jobs.apply([change], NOW) == [False]
     assert await settle(store, [claim], Skipped("deadline"), started=False) == [True]
-    assert await store.apply([change], NOW) == [False]
-    assert [job.state for job in await store.jobs(JobFilter())] == ["skipped"]
+    assert await store.jobs.apply([change], NOW) == [False]
+    assert [job.state for job in await store.jobs.find(JobFilter())] == ["skipped"]
 
 
 async def test_a_job_that_is_started_over_has_its_time_again(store: Store) -> None:
@@ -110,7 +110,7 @@ async def test_a_job_that_is_started_over_has_its_time_again(store: Store) -> No
     await end(store)
     change = lifecycle.revive(await see(store, job_id), NOW)
     assert change is not None
-    await store.apply([change], NOW)
+    await store.jobs.apply([change], NOW)
     assert await expired(store, after(minutes=30) - SOON) == []
     assert await expired(store, after(minutes=30)) == [job_id]
 

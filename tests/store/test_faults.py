@@ -74,7 +74,7 @@ def test_a_crowd_on_one_sqlite_file_never_sees_a_locked_database(tmp_path: Path,
         store = SqliteStore(str(path))
         await store.open()
         try:
-            (queue,) = await store.queues()
+            (queue,) = await store.queues.all()
             assert (queue.running, queue.queued + queue.succeeded) == (0, 4 * 8 * 6 * 5)
             return queue.succeeded
         finally:
@@ -92,10 +92,10 @@ async def test_a_foreign_write_transaction_gives_store_busy_and_ends_with_it(tmp
         foreign.execute("begin immediate")
         with pytest.raises(StoreBusy, match="write transaction is held open"):
             await put(store)
-        assert await store.jobs(JobFilter()) == []
+        assert await store.jobs.find(JobFilter()) == []
         foreign.execute("rollback")
         await put(store)
-        assert len(await store.jobs(JobFilter())) == 1
+        assert len(await store.jobs.find(JobFilter())) == 1
     finally:
         foreign.close()
         await store.close()
@@ -110,12 +110,12 @@ async def test_a_full_disk_refuses_all_of_a_write_and_works_again_with_room(sqli
             used = connection.execute("pragma page_count").fetchone()[0]
             connection.execute(f"pragma max_page_count = {used + pages}")
 
-        return sqlite_store._writer.read(work)
+        return sqlite_store.database._writer.read(work)
 
     await room(2)  # type: ignore[misc]
     with pytest.raises(StoreFull, match="no room left"):
         await put(sqlite_store, 5000)
-    assert [job.id for job in await sqlite_store.jobs(JobFilter())] == [before]
+    assert [job.id for job in await sqlite_store.jobs.find(JobFilter())] == [before]
     assert await settle(sqlite_store, await take(sqlite_store, node)) == [True]
 
     await room(1_000_000)  # type: ignore[misc]
@@ -125,14 +125,16 @@ async def test_a_full_disk_refuses_all_of_a_write_and_works_again_with_room(sqli
 async def test_a_full_disk_spares_the_small_writes_of_the_same_group_or_refuses_them_clearly(
     sqlite_store: SqliteStore,
 ) -> None:
-    await sqlite_store._writer.read(lambda connection: connection.execute("pragma max_page_count = 60").fetchall())
-    asks = [sqlite_store.enqueue([a_batch(size)]) for size in (1, 1, 5000, 1)]
+    await sqlite_store.database._writer.read(
+        lambda connection: connection.execute("pragma max_page_count = 60").fetchall()
+    )
+    asks = [sqlite_store.jobs.enqueue([a_batch(size)]) for size in (1, 1, 5000, 1)]
     answers = await asyncio.gather(*asks, return_exceptions=True)
     written = [answer for answer in answers if not isinstance(answer, BaseException)]
     refused = [answer for answer in answers if isinstance(answer, BaseException)]
     assert refused
     assert all(isinstance(error, StoreFull) for error in refused)
-    assert len(await sqlite_store.jobs(JobFilter())) == sum(map(len, written))
+    assert len(await sqlite_store.jobs.find(JobFilter())) == sum(map(len, written))
 
 
 @pytest.fixture
@@ -149,7 +151,7 @@ async def eventually_put(store: PostgresStore) -> int:
     async with asyncio.timeout(60):
         while True:
             try:
-                return (await store.enqueue([batch], in_doubt=in_doubt))[0].id
+                return (await store.jobs.enqueue([batch], in_doubt=in_doubt))[0].id
             except StoreUnavailable:
                 in_doubt = True
                 await asyncio.sleep(0.01)
@@ -170,7 +172,7 @@ async def test_a_killed_postgresql_is_unavailable_and_then_works_again_by_itself
         await asyncio.to_thread(own_server.control, "start")
 
         assert await store.time()
-        assert len(await store.jobs(JobFilter())) == 6
+        assert len(await store.jobs.find(JobFilter())) == 6
         await bell.heard()
         await put(store)
         await bell.heard()
@@ -199,7 +201,7 @@ async def test_what_was_acknowledged_outlives_restarts_and_nothing_is_doubled(ow
             await answered.acquire()
         enough.set()
         await asyncio.gather(*writers)
-        stored = [job.id for job in await store.jobs(JobFilter(limit=1_000_000))]
+        stored = [job.id for job in await store.jobs.find(JobFilter(limit=1_000_000))]
         assert sorted(stored) == sorted(acknowledged)
     finally:
         await store.close()
@@ -210,12 +212,12 @@ async def test_idle_connections_that_the_server_cut_are_replaced_unnoticed(
 ) -> None:
     await asyncio.gather(*(put(postgres_store) for _ in range(6)))
     cut = asyncio.Semaphore(0)
-    idle = list(postgres_store._connections._idle)
+    idle = list(postgres_store.database.connections._idle)
     for connection in idle:
         connection.add_termination_listener(lambda _: cut.release())
     other = PostgresStore(postgres_url)
     try:
-        async with other._connections.use() as connection:
+        async with other.database.connections.use() as connection:
             await connection.execute(
                 "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
                 " where datname = current_database() and pid <> pg_backend_pid()"
@@ -224,7 +226,7 @@ async def test_idle_connections_that_the_server_cut_are_replaced_unnoticed(
         await other.close()
     for _ in idle:
         await cut.acquire()
-    assert len(await postgres_store.jobs(JobFilter())) == 6
+    assert len(await postgres_store.jobs.find(JobFilter())) == 6
 
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None
 
 async def test_a_cancelled_caller_leaves_a_usable_store(postgres_store: PostgresStore) -> None:
     async def pause_for_long() -> None:
-        async with postgres_store._connections.use() as connection:
+        async with postgres_store.database.connections.use() as connection:
             await connection.execute("select pg_sleep(60)")
 
     waiting = [asyncio.ensure_future(pause_for_long()) for _ in range(6)]

@@ -18,8 +18,9 @@ from oncue import Oncue
 from oncue.errors import FileGone, StoreUnavailable
 from oncue.model import JobFilter
 from oncue.settings import load
-from oncue.store import SqliteStore, sqlite_identity
-from oncue.store.lanes import GROUP
+from oncue.store import SqliteStore
+from oncue.store.sqlite import identity
+from oncue.store.sqlite.threads import GROUP
 from tests.store.scene import a_batch, put
 
 OTHER = """
@@ -102,7 +103,7 @@ async def test_writes_and_reads_are_refused_once_the_path_leads_elsewhere(
         with pytest.raises(FileGone, match=r"oncue\.db.* (deleted|replaced).*restart this process"):
             await put(store)
         with pytest.raises(FileGone, match=str(path)):
-            await store.jobs(JobFilter())
+            await store.jobs.find(JobFilter())
         answers = await asyncio.gather(*(put(store) for _ in range(GROUP)), return_exceptions=True)
         assert {type(answer) for answer in answers} == {FileGone}
 
@@ -148,7 +149,7 @@ async def test_a_file_that_is_moved_back_is_the_same_file(tmp_path: Path) -> Non
             await put(store)
         path.with_name("elsewhere.db").rename(path)
         (after,) = await put(store)
-        assert {before, after} <= {job.id for job in await store.jobs(JobFilter())}
+        assert {before, after} <= {job.id for job in await store.jobs.find(JobFilter())}
 
 
 async def test_a_process_may_change_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ async def test_a_process_may_change_its_folder(tmp_path: Path, monkeypatch: pyte
     async with opened(Path("oncue.db")) as store:
         monkeypatch.chdir(tmp_path / "there")
         await put(store)
-        assert len(await store.jobs(JobFilter())) == 1
+        assert len(await store.jobs.find(JobFilter())) == 1
 
 
 async def test_a_link_is_followed_to_its_file_and_its_log(tmp_path: Path) -> None:
@@ -176,16 +177,16 @@ async def test_a_group_costs_one_look(tmp_path: Path, monkeypatch: pytest.Monkey
     looked: list[object] = []
     really = os.stat
     async with opened(tmp_path / "oncue.db") as store:
-        held = asyncio.ensure_future(store._writer.write(lambda _: None))
+        held = asyncio.ensure_future(store.database.write(lambda _: None))
         monkeypatch.setattr(os, "stat", lambda path, **options: (looked.append(path), really(path, **options))[1])
-        await asyncio.gather(held, *(store.enqueue([a_batch()]) for _ in range(GROUP * 4)))
+        await asyncio.gather(held, *(store.jobs.enqueue([a_batch()]) for _ in range(GROUP * 4)))
         monkeypatch.undo()
     assert len([path for path in looked if str(path).endswith("oncue.db")]) <= 20
 
 
 async def test_two_threads_may_make_a_new_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, really = str(tmp_path / "oncue.db"), os.stat
-    others: list[sqlite_identity.FileConnection] = []
+    others: list[identity.FileConnection] = []
 
     def look_while_another_makes_it(asked: str) -> os.stat_result:
         try:
@@ -193,10 +194,10 @@ async def test_two_threads_may_make_a_new_file_at_once(tmp_path: Path, monkeypat
         finally:
             if not others:
                 monkeypatch.undo()
-                others.append(sqlite_identity.opened(path, 1.0))
+                others.append(identity.opened(path, 1.0))
 
     monkeypatch.setattr(os, "stat", look_while_another_makes_it)
-    connection = sqlite_identity.opened(path, 1.0)
+    connection = identity.opened(path, 1.0)
     assert connection.files == others[0].files
     connection.close()
     others[0].close()

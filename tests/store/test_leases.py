@@ -22,23 +22,25 @@ async def acquire(
     store: Store, holder: UUID, now: datetime = NOW, name: str = LEADER, respect: str | None = None
 ) -> Lease | None:
     """Ask for a lease of fifteen seconds."""
-    return await store.acquire(name, holder, f"node-{holder.int}", now, now + timedelta(seconds=15), respect=respect)
+    return await store.leases.acquire(
+        name, holder, f"node-{holder.int}", now, now + timedelta(seconds=15), respect=respect
+    )
 
 
 async def renew(
     store: Store, holder: UUID, epoch: int, now: datetime, name: str = LEADER, respect: str | None = None
 ) -> bool:
-    return await store.renew(name, holder, epoch, now, now + timedelta(seconds=15), respect=respect)
+    return await store.leases.renew(name, holder, epoch, now, now + timedelta(seconds=15), respect=respect)
 
 
 @pytest.mark.contract("SLOT-16")
 async def test_the_first_to_ask_gets_the_lease(store: Store) -> None:
-    assert await store.lease(LEADER) is None
+    assert await store.leases.get(LEADER) is None
     mine = await acquire(store, ANNA, NOW + HAIR)
     assert mine == Lease(LEADER, ANNA, "node-1", 1, NOW + HAIR, NOW + HAIR, after(seconds=15) + HAIR)
     assert await acquire(store, BERT, after(seconds=1)) == mine, "the next one is told who holds it"
     assert await acquire(store, ANNA, after(seconds=1)) == mine, "asking again is not renewing"
-    assert await store.lease(LEADER) == mine
+    assert await store.leases.get(LEADER) == mine
 
 
 @pytest.mark.contract("SLOT-16")
@@ -48,8 +50,8 @@ async def test_leases_of_different_names_have_nothing_to_do_with_each_other(stor
     assert exclusive is not None
     assert (leader.holder, exclusive.holder, exclusive.epoch) == (ANNA, BERT, 1)
     assert not await renew(store, ANNA, 1, after(seconds=1), EXCLUSIVE)
-    await store.yield_lease(LEADER, ANNA, 1, after(seconds=1))
-    assert await store.lease(EXCLUSIVE) == exclusive
+    await store.leases.release(LEADER, ANNA, 1, after(seconds=1))
+    assert await store.leases.get(EXCLUSIVE) == exclusive
 
 
 @pytest.mark.contract("SLOT-16")
@@ -72,7 +74,7 @@ async def test_the_epoch_grows_with_every_holder_also_with_the_same_one(store: S
         assert lease.holder == holder
         epochs.append(lease.epoch)
         if number % 2:
-            await store.yield_lease(LEADER, holder, lease.epoch, now + HAIR)
+            await store.leases.release(LEADER, holder, lease.epoch, now + HAIR)
             now += HAIR
         else:
             now += timedelta(seconds=15)
@@ -83,14 +85,14 @@ async def test_the_epoch_grows_with_every_holder_also_with_the_same_one(store: S
 async def test_a_renewal_needs_name_holder_and_epoch(store: Store) -> None:
     await acquire(store, ANNA)
     await acquire(store, ANNA, after(seconds=15))
-    standing = await store.lease(LEADER)
+    standing = await store.leases.get(LEADER)
     now = after(seconds=20)
     for name, holder, epoch in [(LEADER, ANNA, 1), (LEADER, ANNA, 3), (LEADER, BERT, 2), (EXCLUSIVE, ANNA, 2)]:
         assert not await renew(store, holder, epoch, now, name)
-    assert await store.lease(LEADER) == standing
+    assert await store.leases.get(LEADER) == standing
     assert await renew(store, ANNA, 2, now)
     assert standing is not None
-    assert await store.lease(LEADER) == replace(standing, renewed_at=now, expires_at=after(seconds=35))
+    assert await store.leases.get(LEADER) == replace(standing, renewed_at=now, expires_at=after(seconds=35))
 
 
 @pytest.mark.contract("SLOT-16")
@@ -98,7 +100,7 @@ async def test_a_renewal_that_arrives_late_does_not_make_the_lease_shorter(store
     await acquire(store, ANNA)
     assert await renew(store, ANNA, 1, after(seconds=9))
     assert await renew(store, ANNA, 1, after(seconds=4))
-    lease = await store.lease(LEADER)
+    lease = await store.leases.get(LEADER)
     assert lease is not None
     assert lease.expires_at == after(seconds=24)
 
@@ -109,22 +111,22 @@ async def test_a_former_holder_cannot_renew(store: Store) -> None:
     taken = await acquire(store, BERT, after(seconds=15))
     assert not await renew(store, ANNA, 1, after(seconds=16))
     assert not await renew(store, ANNA, 2, after(seconds=16))
-    assert await store.lease(LEADER) == taken
+    assert await store.leases.get(LEADER) == taken
 
 
 @pytest.mark.contract("SLOT-16")
 async def test_a_lease_that_is_over_cannot_be_renewed_even_if_nobody_took_it(store: Store) -> None:
     standing = await acquire(store, ANNA)
     assert not await renew(store, ANNA, 1, after(seconds=15))
-    assert await store.lease(LEADER) == standing
+    assert await store.leases.get(LEADER) == standing
     assert await renew(store, ANNA, 1, after(seconds=15) - HAIR)
 
 
 @pytest.mark.contract("SLOT-16")
 async def test_a_lease_that_is_given_up_is_free_at_once_and_stays_so(store: Store) -> None:
     await acquire(store, ANNA)
-    await store.yield_lease(LEADER, ANNA, 1, after(seconds=3))
-    free = await store.lease(LEADER)
+    await store.leases.release(LEADER, ANNA, 1, after(seconds=3))
+    free = await store.leases.get(LEADER)
     assert free is not None
     assert (free.renewed_at, free.expires_at, free.epoch) == (after(seconds=3), after(seconds=3), 1)
     assert not await renew(store, ANNA, 1, after(seconds=3)), "a late renewal does not bring it back"
@@ -138,14 +140,14 @@ async def test_only_the_holder_can_give_a_lease_up(store: Store) -> None:
     await acquire(store, ANNA)
     taken = await acquire(store, BERT, after(seconds=15))
     for holder, epoch in [(ANNA, 1), (ANNA, 2), (BERT, 1), (BERT, 3)]:
-        await store.yield_lease(LEADER, holder, epoch, after(seconds=16))
-    assert await store.lease(LEADER) == taken
+        await store.leases.release(LEADER, holder, epoch, after(seconds=16))
+    assert await store.leases.get(LEADER) == taken
 
 
 async def test_giving_up_what_is_over_does_not_prolong_it(store: Store) -> None:
     await acquire(store, ANNA)
-    await store.yield_lease(LEADER, ANNA, 1, after(seconds=60))
-    over = await store.lease(LEADER)
+    await store.leases.release(LEADER, ANNA, 1, after(seconds=60))
+    over = await store.leases.get(LEADER)
     assert over is not None
     assert over.expires_at == after(seconds=15)
 
@@ -154,7 +156,7 @@ async def test_giving_up_what_is_over_does_not_prolong_it(store: Store) -> None:
 async def test_while_one_node_is_exclusive_nobody_else_leads(store: Store) -> None:
     await acquire(store, ANNA, name=EXCLUSIVE)
     assert await acquire(store, BERT, respect=EXCLUSIVE) is None
-    assert await store.lease(LEADER) is None
+    assert await store.leases.get(LEADER) is None
     mine = await acquire(store, ANNA, respect=EXCLUSIVE)
     assert mine is not None
     assert mine.holder == ANNA
@@ -166,7 +168,7 @@ async def test_a_leader_steps_back_when_another_node_becomes_exclusive(store: St
     leader = await acquire(store, BERT, respect=EXCLUSIVE)
     await acquire(store, ANNA, after(seconds=1), EXCLUSIVE)
     assert not await renew(store, BERT, 1, after(seconds=5), respect=EXCLUSIVE)
-    assert await store.lease(LEADER) == leader
+    assert await store.leases.get(LEADER) == leader
     taken = await acquire(store, ANNA, after(seconds=15), respect=EXCLUSIVE)
     assert taken is not None
     assert (taken.holder, taken.epoch) == (ANNA, 2)
@@ -188,7 +190,7 @@ async def _leads(store: Store, node: UUID, now: datetime) -> bool:
 @pytest.mark.contract("SLOT-2")
 async def test_whoever_ends_an_exclusive_lease_lets_the_others_in(store: Store) -> None:
     await acquire(store, ANNA, name=EXCLUSIVE)
-    await store.yield_lease(EXCLUSIVE, ANNA, 1, after(seconds=2))
+    await store.leases.release(EXCLUSIVE, ANNA, 1, after(seconds=2))
     assert await _leads(store, BERT, after(seconds=2))
 
 
@@ -207,7 +209,7 @@ async def test_while_one_node_is_exclusive_nobody_else_is_given_a_job(store: Sto
     taken = await acquire(store, other, after(seconds=15), EXCLUSIVE)
     assert taken is not None
     assert await claimed(store, [other, worker, third], after(seconds=16)) == [1, 0, 0]
-    await store.yield_lease(EXCLUSIVE, other, taken.epoch, after(seconds=17))
+    await store.leases.release(EXCLUSIVE, other, taken.epoch, after(seconds=17))
     assert await claimed(store, [other, worker, third], after(seconds=17)) == [1, 1, 1]
 
 
@@ -235,64 +237,64 @@ async def test_a_node_that_is_declared_lost_holds_nothing_any_more(store: Store)
     for name in (LEADER, EXCLUSIVE):
         await acquire(store, dead, name=name)
     await acquire(store, heir, name="another")
-    other = await store.lease("another")
-    assert await store.declare_lost(dead, after(seconds=5))
-    assert not await store.declare_lost(dead, after(seconds=6)), "once"
-    assert not await store.beat(dead, after(seconds=6), after(seconds=21))
+    other = await store.leases.get("another")
+    assert await store.nodes.declare_lost(dead, after(seconds=5))
+    assert not await store.nodes.declare_lost(dead, after(seconds=6)), "once"
+    assert not await store.nodes.beat(dead, after(seconds=6), after(seconds=21))
     for name in (LEADER, EXCLUSIVE):
         # Not even if its clock is behind: its epoch is over.
         assert not await renew(store, dead, 1, after(seconds=4), name)
-        freed = await store.lease(name)
+        freed = await store.leases.get(name)
         assert freed is not None
         assert freed.expires_at == after(seconds=5)
         taken = await acquire(store, heir, after(seconds=5), name)
         assert taken is not None
         assert taken.holder == heir
         assert taken.epoch > 1
-    assert await store.lease("another") == other
-    assert [node.id for node in await store.nodes()] == [heir]
+    assert await store.leases.get("another") == other
+    assert [node.id for node in await store.nodes.alive()] == [heir]
 
 
 @pytest.mark.contract("SLOT-9")
 async def test_who_is_lost_already_is_not_declared_lost_again(store: Store) -> None:
     node = await enter(store, expires_at=after(seconds=5))
-    await store.bury(after(seconds=5))
+    await store.nodes.expire(after(seconds=5))
     await acquire(store, node)
-    standing = await store.lease(LEADER)
-    assert not await store.declare_lost(node, after(seconds=6))
-    assert not await store.declare_lost(ANNA, after(seconds=6))
-    assert await store.lease(LEADER) == standing
+    standing = await store.leases.get(LEADER)
+    assert not await store.nodes.declare_lost(node, after(seconds=6))
+    assert not await store.nodes.declare_lost(ANNA, after(seconds=6))
+    assert await store.leases.get(LEADER) == standing
 
 
 @pytest.mark.contract("SLOT-9")
 async def test_namesakes_are_other_nodes_of_the_name_that_may_still_hold_jobs(store: Store) -> None:
     me = a_node("worker", started_at=after(seconds=9))
-    await store.register(me)
+    await store.nodes.register(me)
     late, early = a_node("worker", started_at=after(seconds=2), exclusive=True), a_node("worker")
     for node in (late, early, a_node("another")):
-        await store.register(node)
-    assert await store.namesakes(me) == [early, late]
-    await store.leave(early.id, after(seconds=3))
-    assert await store.namesakes(me) == [late]
+        await store.nodes.register(node)
+    assert await store.nodes.namesakes(me) == [early, late]
+    await store.nodes.leave(early.id, after(seconds=3))
+    assert await store.nodes.namesakes(me) == [late]
 
 
 @pytest.mark.contract("SLOT-9")
 async def test_a_namesake_that_was_lost_counts_while_something_of_its_runs(store: Store) -> None:
     me = a_node("worker")
-    await store.register(me)
+    await store.nodes.register(me)
     idle = await enter(store, "worker", expires_at=after(seconds=5))
     busy = await enter(store, "worker", expires_at=after(seconds=5))
     await put(store)
     claims = await take(store, busy)
-    assert {node.id for node in await store.namesakes(me)} == {idle, busy}
-    await store.bury(after(seconds=5))
-    assert [node.id for node in await store.namesakes(me)] == [busy]
+    assert {node.id for node in await store.nodes.namesakes(me)} == {idle, busy}
+    await store.nodes.expire(after(seconds=5))
+    assert [node.id for node in await store.nodes.namesakes(me)] == [busy]
     await settle(store, claims)
-    assert await store.namesakes(me) == []
+    assert await store.nodes.namesakes(me) == []
 
 
 async def test_what_identifies_a_process_is_read_as_it_was_registered(store: Store) -> None:
     node = replace(a_node("worker"), process_start="4711.25", exclusive=True)
-    await store.register(node)
-    assert await store.nodes() == [node]
-    assert await store.namesakes(a_node("worker")) == [node]
+    await store.nodes.register(node)
+    assert await store.nodes.alive() == [node]
+    assert await store.nodes.namesakes(a_node("worker")) == [node]

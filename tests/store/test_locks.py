@@ -15,7 +15,8 @@ import pytest
 from oncue.errors import RowLocked, StoreUnavailable
 from oncue.model import Decided, Limits, Note, Progress, Revised, Schedule, Started, Step
 from oncue.policy import lifecycle
-from oncue.store import PostgresStore, connections, postgres_batches
+from oncue.store import PostgresStore
+from oncue.store.postgres import connections, inserting
 from tests.middleman import CHUNK, End, Middleman
 from tests.store.scene import (
     BROKEN,
@@ -84,10 +85,10 @@ async def test_outcomes_are_written_past_a_job_that_is_held(store: PostgresStore
     ids = await put(store, 3)
     changes = [change(claim, outcome) for claim in await take(store, node)]
     async with held(job(ids[1])):
-        assert await store.apply(changes, NOW) == [True, None, True]
-        assert await store.apply(changes[1:2], NOW, past_locks=True) == [None]
+        assert await store.jobs.apply(changes, NOW) == [True, None, True]
+        assert await store.jobs.apply(changes[1:2], NOW, past_locks=True) == [None]
         assert await states(store, ids[1:2]) == ["running"]
-    assert await store.apply(changes, NOW) == [False, True, False]
+    assert await store.jobs.apply(changes, NOW) == [False, True, False]
     assert set(await states(store, ids)) == {changes[0].state}
 
 
@@ -102,14 +103,14 @@ async def test_a_job_that_is_held_and_has_moved_on_is_not_said_to_be_locked(stor
 
 async def test_slots_are_decided_past_a_schedule_that_is_held(store: PostgresStore, held: Any) -> None:
     schedules = [await plan(store, name) for name in ("one", "two", "three")]
-    ids = await store.reserve(3)
+    ids = await store.jobs.reserve(3)
     plain = [
         a_step(schedule, Decided(at(1), "fired", None, job_id)) for schedule, job_id in zip(schedules, ids, strict=True)
     ]
     async with held("oncue_schedules where name = 'two'"):
-        assert await store.decide(plain, at(1), by="tests") == [True, None, True]
-        assert await store.decide(plain, at(1), by="tests", past_locks=True) == [False, None, False]
-    assert await store.decide(plain, at(1), by="tests") == [False, True, False]
+        assert await store.slots.decide(plain, at(1), by="tests") == [True, None, True]
+        assert await store.slots.decide(plain, at(1), by="tests", past_locks=True) == [False, None, False]
+    assert await store.slots.decide(plain, at(1), by="tests") == [False, True, False]
     assert [len(await all_slots(store, schedule)) for schedule in schedules] == [1, 1, 1]
 
 
@@ -148,38 +149,38 @@ def keys_taken(postgres_url: str) -> Callable[..., Any]:
 async def test_slots_are_decided_past_one_whose_key_an_open_transaction_has_taken(
     store: PostgresStore, keys_taken: Any
 ) -> None:
-    steps = fires([await plan(store, name, key=name) for name in ("one", "two", "three")], await store.reserve(3))
+    steps = fires([await plan(store, name, key=name) for name in ("one", "two", "three")], await store.jobs.reserve(3))
     async with keys_taken("two"):
-        assert await store.decide(steps, at(1), by="tests") == [True, None, True]
-    assert await store.decide(steps[1:2], at(1), by="tests") == [False]  # the caller's job has the key by now
+        assert await store.slots.decide(steps, at(1), by="tests") == [True, None, True]
+    assert await store.slots.decide(steps[1:2], at(1), by="tests") == [False]  # the caller's job has the key by now
 
 
 async def test_after_a_few_keys_that_are_taken_the_rest_is_left_for_the_next_pass(
     store: PostgresStore, keys_taken: Any
 ) -> None:
     names = ["a", "b", "c", "d", "free"]
-    steps = fires([await plan(store, name, key=name) for name in names], await store.reserve(5))
+    steps = fires([await plan(store, name, key=name) for name in names], await store.jobs.reserve(5))
     async with keys_taken("a", "b", "c", "d"):
-        assert await store.decide(steps, at(1), by="tests") == [None, None, None, False, False]
-        assert await store.decide(steps[::-1], at(1), by="tests") == [True, None, None, None, False]
+        assert await store.slots.decide(steps, at(1), by="tests") == [None, None, None, False, False]
+        assert await store.slots.decide(steps[::-1], at(1), by="tests") == [True, None, None, None, False]
 
 
 async def test_a_table_that_is_locked_is_waited_for_once(
     store: PostgresStore, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = fires([await plan(store, str(number)) for number in range(9)], await store.reserve(9))
+    steps = fires([await plan(store, str(number)) for number in range(9)], await store.jobs.reserve(9))
     asked: list[str] = []
-    fetch = store._fetch
-    monkeypatch.setattr(store, "_fetch", lambda name, *columns: (asked.append(name), fetch(name, *columns))[1])
+    fetch = store.database.fetch
+    monkeypatch.setattr(store.database, "fetch", lambda name, *columns: (asked.append(name), fetch(name, *columns))[1])
     psql = await asyncpg.connect(postgres_url)
     try:
         async with psql.transaction():
             await psql.execute("lock table oncue_schedules in share mode")
-            assert await store.decide(steps, at(1), by="tests", past_locks=True) == [None] * 9
+            assert await store.slots.decide(steps, at(1), by="tests", past_locks=True) == [None] * 9
     finally:
         await psql.close()
     assert asked == ["decide_free"]
-    assert await store.decide(steps, at(1), by="tests") == [True] * 9
+    assert await store.slots.decide(steps, at(1), by="tests") == [True] * 9
 
 
 async def test_attempts_begin_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:
@@ -188,8 +189,8 @@ async def test_attempts_begin_past_a_job_that_is_held(store: PostgresStore, held
     claims = await take(store, node)
     started = [Started(claim.id, claim.claim_no, NOW) for claim in claims]
     async with held(job(first)):
-        assert await store.begin(started) == [None, True]
-    assert await store.begin([started[0], started[1]._replace(claim_no=9)]) == [True, False]
+        assert await store.jobs.begin(started) == [None, True]
+    assert await store.jobs.begin([started[0], started[1]._replace(claim_no=9)]) == [True, False]
 
 
 async def test_a_start_and_a_progress_are_shown_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:
@@ -199,14 +200,14 @@ async def test_a_start_and_a_progress_are_shown_past_a_job_that_is_held(store: P
     started = [Started(claim.id, claim.claim_no, NOW) for claim in claims]
     told = [Progress(claim.id, claim.claim_no, 0.5, "half", NOW) for claim in claims]
     async with held(job(first)):
-        assert await store.mark_started(started) == [first]
-        await store.report_progress(told)
+        assert await store.jobs.mark_started(started) == [first]
+        await store.jobs.report_progress(told)
         assert [(await see(store, one)).started_at for one in (first, second)] == [None, NOW]
         assert [(await see(store, one)).progress for one in (first, second)] == [None, 0.5]
-    assert await store.mark_started(started) == []
-    await store.report_progress(told)
+    assert await store.jobs.mark_started(started) == []
+    await store.jobs.report_progress(told)
     async with held(f"oncue_progress where job_id = {first}"):
-        await store.report_progress([one._replace(fraction=0.7) for one in told])
+        await store.jobs.report_progress([one._replace(fraction=0.7) for one in told])
     assert [(await see(store, one)).progress for one in (first, second)] == [0.5, 0.7]
 
 
@@ -214,8 +215,8 @@ async def test_nodes_are_declared_lost_past_one_whose_row_is_held(store: Postgre
     for name in ("one", "two"):
         await enter(store, name, expires_at=NOW)
     async with held("oncue_nodes where name = 'one'"):
-        assert [node.name for node in await store.bury(after(seconds=1))] == ["two"]
-    assert [node.name for node in await store.bury(after(seconds=1))] == ["one"]
+        assert [node.name for node in await store.nodes.expire(after(seconds=1))] == ["two"]
+    assert [node.name for node in await store.nodes.expire(after(seconds=1))] == ["one"]
 
 
 async def test_counters_are_folded_past_a_total_that_is_held(store: PostgresStore, held: Any) -> None:
@@ -225,10 +226,10 @@ async def test_counters_are_folded_past_a_total_that_is_held(store: PostgresStor
             await put(store, task=task)
             await settle(store, await take(store, node, tasks=[task]))
         if not await query(store, "select 1 from oncue_counters"):
-            assert await store.fold_counters(100) == 2
+            assert await store.counters.fold(100) == 2
     async with held("oncue_counters where task = 'send'"):
-        assert await store.fold_counters(100) == 1
-    assert await store.fold_counters(100) == 1
+        assert await store.counters.fold(100) == 1
+    assert await store.counters.fold(100) == 1
     assert await query(store, "select distinct jobs from oncue_counters") == [(2,)]
 
 
@@ -238,12 +239,12 @@ async def test_upkeep_goes_on_past_rows_that_are_held(store: PostgresStore, held
     jobs = [(await fire(store, schedule, at(1)))[0] for schedule in schedules]
     await settle(store, await take(store, node, now=at(1)), at=at(1))
     async with held(f"oncue_slots where job_id = {jobs[0]}"):
-        assert await store.prune(at(2), 10) == 1
-    assert await store.job(jobs[1]) is None
-    assert await store.prune(at(2), 10) == 1
+        assert await store.jobs.prune(at(2), 10) == 1
+    assert await store.jobs.get(jobs[1]) is None
+    assert await store.jobs.prune(at(2), 10) == 1
     async with held("oncue_schedules where name = 'one'"):
-        assert await store.prune_slots(at(2), 10) == 1
-    assert await store.prune_slots(at(2), 10) == 1
+        assert await store.slots.prune(at(2), 10) == 1
+    assert await store.slots.prune(at(2), 10) == 1
 
 
 async def test_parked_jobs_are_released_past_a_schedule_and_a_job_that_are_held(
@@ -253,13 +254,13 @@ async def test_parked_jobs_are_released_past_a_schedule_and_a_job_that_are_held(
     for name in ("one", "two", "three"):
         jobs[name] = await fire(store, await plan(store, name), at(1), at(2), parked=True)
     async with held("oncue_schedules where name = 'one'"), held(job(jobs["two"][0])):
-        assert await store.release_parked(at(9), 10) == 2
+        assert await store.slots.release_parked(at(9), 10) == 2
     assert [await states(store, jobs[name]) for name in jobs] == [
         ["scheduled", "scheduled"],
         ["scheduled", "queued"],
         ["queued", "scheduled"],
     ]
-    assert await store.release_parked(at(9), 10) == 1
+    assert await store.slots.release_parked(at(9), 10) == 1
 
 
 # --- what operators do --------------------------------------------------------------------------------------------
@@ -272,25 +273,25 @@ async def test_a_change_by_hand_of_what_is_held_is_refused_writes_nothing_and_wo
     schedule = await plan(store)
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
-    await store.pause("mail", NOW)
+    await store.queues.pause("mail", NOW)
     other = await plan(store, "other")
     edited = a_schedule("other", id=other.id, version=2, task="fetch", revision=2)
-    step = a_step(schedule, Decided(at(1), "manual", "trigger", (await store.reserve(1))[0]))
+    step = a_step(schedule, Decided(at(1), "manual", "trigger", (await store.jobs.reserve(1))[0]))
 
     def verbs() -> dict[str, list[Callable[[], Awaitable[Any]]]]:
         return {
             job(job_id): [
-                lambda: store.prioritize(job_id, 0, 9, NOW, note=NOTE),
-                lambda: store.request_cancel(job_id, claim.claim_no, NOW, note=NOTE),
-                lambda: store.apply([change(claim, BROKEN)], NOW, [NOTE]),
+                lambda: store.jobs.prioritize(job_id, 0, 9, NOW, note=NOTE),
+                lambda: store.jobs.request_cancel(job_id, claim.claim_no, NOW, note=NOTE),
+                lambda: store.jobs.apply([change(claim, BROKEN)], NOW, [NOTE]),
             ],
             "oncue_schedules": [
-                lambda: store.decide([step], at(1), by="ada", notes=[NOTE]),
-                lambda: store.revise([Revised(edited, 1, a_revision(edited))], NOW, [NOTE]),
+                lambda: store.slots.decide([step], at(1), by="ada", notes=[NOTE]),
+                lambda: store.schedules.revise([Revised(edited, 1, a_revision(edited))], NOW, [NOTE]),
             ],
             "oncue_queues": [
-                lambda: store.limit("mail", Limits(), Limits(3), NOW, note=NOTE),
-                lambda: store.resume("mail", NOW, note=NOTE),
+                lambda: store.queues.set_limits("mail", Limits(), Limits(3), NOW, note=NOTE),
+                lambda: store.queues.resume("mail", NOW, note=NOTE),
             ],
         }
 
@@ -299,11 +300,11 @@ async def test_a_change_by_hand_of_what_is_held_is_refused_writes_nothing_and_wo
             for attempt in changes:
                 with pytest.raises(RowLocked, match="nothing was written"):
                     await attempt()
-        assert await store.audit_log() == []
+        assert await store.audit_log.page() == []
     for changes in verbs().values():
         for attempt in changes:
             assert await attempt() in (True, [True])
-    assert len(await store.audit_log()) == 7
+    assert len(await store.audit_log.page()) == 7
 
 
 async def test_nothing_that_an_operator_does_opens_a_transaction(
@@ -316,18 +317,18 @@ async def test_nothing_that_an_operator_does_opens_a_transaction(
 
     monkeypatch.setattr(asyncpg.Connection, "transaction", forbidden)
     schedule = await plan(store)
-    await store.enqueue([a_batch(keys=["a"]), a_batch(task="fetch", keys=["a"])])
+    await store.jobs.enqueue([a_batch(keys=["a"]), a_batch(task="fetch", keys=["a"])])
     again = a_batch(keys=["a", "b"])
-    assert [receipt.created for receipt in await store.enqueue([again], in_doubt=True)] == [False, True]
-    assert [receipt.created for receipt in await store.enqueue([again], in_doubt=True)] == [False, True]
+    assert [receipt.created for receipt in await store.jobs.enqueue([again], in_doubt=True)] == [False, True]
+    assert [receipt.created for receipt in await store.jobs.enqueue([again], in_doubt=True)] == [False, True]
     (job_id,) = await fire(store, schedule, at(1), parked=True)
-    await store.release_parked(at(2), 10)
+    await store.slots.release_parked(at(2), 10)
     node = await enter(store)
     await settle(store, await take(store, node, now=at(2)), BROKEN, at=at(2))
     current, failed = await find(store), await see(store, job_id)
-    assert await store.rerun(current, failed, (await store.reserve(1))[0], at(3), by="ada", note=NOTE)
-    await store.prune(at(9), 10, noted=(NOTE, at(9)))
-    assert [entry.after for entry in await store.audit_log()][:1] != [None]
+    assert await store.slots.rerun(current, failed, (await store.jobs.reserve(1))[0], at(3), by="ada", note=NOTE)
+    await store.jobs.prune(at(9), 10, noted=(NOTE, at(9)))
+    assert [entry.after for entry in await store.audit_log.page()][:1] != [None]
 
 
 # --- sessions -----------------------------------------------------------------------------------------------------
@@ -424,11 +425,11 @@ async def test_a_beat_on_a_row_that_is_held_is_refused_before_its_patience_is_ov
     store = PostgresStore(postgres_url, patience=0.5)
     try:
         node = a_node()
-        await store.register(node)
+        await store.nodes.register(node)
         async with held("oncue_nodes"):
             with pytest.raises(RowLocked):
-                await store.beat(node.id, NOW, after(seconds=1), 1)
-        assert await store.beat(node.id, NOW, after(seconds=1), 2)
+                await store.nodes.beat(node.id, NOW, after(seconds=1), 1)
+        assert await store.nodes.beat(node.id, NOW, after(seconds=1), 2)
     finally:
         await store.close()
 
@@ -442,7 +443,7 @@ def test_whoever_does_not_answer_has_a_reason(error: Exception) -> None:
 
 async def test_an_enqueue_of_very_many_is_one_statement(store: PostgresStore) -> None:
     wanted = 25_000
-    receipts = await store.enqueue([a_batch(wanted, created_at=NOW + timedelta(days=1))])
+    receipts = await store.jobs.enqueue([a_batch(wanted, created_at=NOW + timedelta(days=1))])
     assert len(receipts) == wanted
     assert len({*await query(store, "select xmin::text from oncue_jobs")}) == 1
 
@@ -457,7 +458,7 @@ async def test_an_enqueue_that_meets_a_lock_after_a_part_was_written_is_in_doubt
     keys: Any = [None, "k"]  # a key may be a function that gives none
     first = a_batch(2)._replace(keys=keys)
     batches = [first, *([a_batch(task="plain")] if kinds == 2 else [])]
-    tell, asked = postgres_batches._receipts_of_duplicates, 0
+    tell, asked = inserting._receipts_of_duplicates, 0
 
     async def told_late(*arguments: Any) -> Any:
         nonlocal asked
@@ -468,13 +469,13 @@ async def test_an_enqueue_that_meets_a_lock_after_a_part_was_written_is_in_doubt
             await other.execute(f"update oncue_jobs set state = 'queued', finished_at = null where id = {holder}")
         return await tell(*arguments)
 
-    monkeypatch.setattr(postgres_batches, "_receipts_of_duplicates", told_late)
+    monkeypatch.setattr(inserting, "_receipts_of_duplicates", told_late)
     with pytest.raises(StoreUnavailable):  # not RowLocked, which would say that nothing was written
-        await store.enqueue(batches)
+        await store.jobs.enqueue(batches)
     assert await states(store, first.ids[:1]) == ["queued"]
     await other.execute("rollback")
     await other.close()
-    receipts = await store.enqueue(batches, in_doubt=True)
+    receipts = await store.jobs.enqueue(batches, in_doubt=True)
     assert [(receipt.id, receipt.created) for receipt in receipts] == [
         (job_id, True) for batch in batches for job_id in batch.ids
     ]

@@ -25,8 +25,8 @@ async def main(dialect, place):
     store = PostgresStore(place) if dialect == "postgres" else SqliteStore(place, migrate=False)
     try:
         if dialect == "sqlite":
-            store._writer = await store._opened("writer", checkpoints=True)
-            store._reader = await store._opened("reader", checkpoints=False)
+            store.database._writer = await store.database._thread("writer", checkpoints=True)
+            store.database._reader = await store.database._thread("reader", checkpoints=False)
         print(len(await store.migrate()))
     finally:
         await store.close()
@@ -272,13 +272,13 @@ def as_written_by_version_1(dialect: str) -> list[str]:
 
 async def check_what_version_1_left(store: Store) -> None:
     """Everything of before is there and goes on, and what is new works beside it."""
-    assert await store.nodes() == [FIRST_NODE]
-    (held,) = await store.held(FIRST_NODE.id)
+    assert await store.nodes.alive() == [FIRST_NODE]
+    (held,) = await store.jobs.held(FIRST_NODE.id)
     assert (held.id, held.claim_no) == (1, 2)
-    assert [row.outcome for row in await store.attempts(1)] == ["failed"]
+    assert [row.outcome for row in await store.jobs.attempts(1)] == ["failed"]
     (claim,) = await take(store, FIRST_NODE.id)
     assert (claim.id, claim.scheduled_for, claim.start_by) == (2, None, None)
-    assert await settle(store, [claim, *await store.running([1])]) == [True, True]
+    assert await settle(store, [claim, *await store.jobs.running([1])]) == [True, True]
     for number in (1, 2, 3):
         job = await see(store, number)
         assert (job.state, job.args, job.schedule_id, job.scheduled_for) == (
@@ -291,12 +291,12 @@ async def check_what_version_1_left(store: Store) -> None:
     schedule = await plan(store)
     (job_id,) = await fire(store, schedule, at(1))
     await settle(store, await take(store, FIRST_NODE.id, now=at(1)), at=at(2))
-    assert await store.prune(at(3), 10) == 4
+    assert await store.jobs.prune(at(3), 10) == 4
     slot = await the_slot(store, await find(store), at(1))
     assert (slot.job_id, slot.state, slot.worker) == (job_id, "succeeded", "worker-1")
     successor = a_node("worker-1")
-    assert await store.namesakes(successor) == [FIRST_NODE]
-    assert await store.declare_lost(FIRST_NODE.id, at(3))
+    assert await store.nodes.namesakes(successor) == [FIRST_NODE]
+    assert await store.nodes.declare_lost(FIRST_NODE.id, at(3))
 
 
 async def test_a_postgresql_of_version_1_in_use_is_brought_up_to_date(

@@ -338,9 +338,9 @@ class Lives(RuleBasedStateMachine):
             visible_at=due,
             keys=keys,
         )
-        receipts = self.everywhere(lambda store: store.enqueue([batch]))
+        receipts = self.everywhere(lambda store: store.jobs.enqueue([batch]))
         if again:
-            assert self.everywhere(lambda store: store.enqueue([batch], in_doubt=True)) == receipts
+            assert self.everywhere(lambda store: store.jobs.enqueue([batch], in_doubt=True)) == receipts
         told = [(receipt.id, receipt.created) for receipt in receipts]
         assert told == self.model.enqueue(batch)
         if again:
@@ -349,7 +349,7 @@ class Lives(RuleBasedStateMachine):
     def promote(self, data: st.DataObject) -> None:
         ties = Counter(row.visible_at for row in self.model.jobs.values() if row.state in ("scheduled", "retrying"))
         bound = 1000 if any(count > 1 for count in ties.values()) else data.draw(st.integers(1, 5))
-        assert self.everywhere(lambda store: store.promote(self.now, bound)) == self.model.promote(self.now, bound)
+        assert self.everywhere(lambda store: store.jobs.promote(self.now, bound)) == self.model.promote(self.now, bound)
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
@@ -359,19 +359,19 @@ class Lives(RuleBasedStateMachine):
         self.admit(node)
 
     def admit(self, node: Node) -> None:
-        self.everywhere(lambda store: store.register(replace(node, expires_at=self.now + LEASE)))
+        self.everywhere(lambda store: store.nodes.register(replace(node, expires_at=self.now + LEASE)))
         self.model.leases[node.id] = self.now + LEASE
         self.model.lost.discard(node.id)
 
     def beat(self, data: st.DataObject) -> None:
         node = data.draw(st.sampled_from(self.nodes))
-        renewed = self.everywhere(lambda store: store.beat(node, self.now, self.now + LEASE))
+        renewed = self.everywhere(lambda store: store.nodes.beat(node, self.now, self.now + LEASE))
         assert renewed == (node in self.model.leases and node not in self.model.lost)
         if renewed:
             self.model.leases[node] = self.now + LEASE
 
     def bury(self, data: st.DataObject) -> None:
-        buried = self.everywhere(lambda store: named(store.bury(self.now)))
+        buried = self.everywhere(lambda store: named(store.nodes.expire(self.now)))
         expected = {node for node, expiry in self.model.leases.items() if expiry <= self.now} - self.model.lost
         assert buried == expected
         self.model.lost |= buried
@@ -380,7 +380,7 @@ class Lives(RuleBasedStateMachine):
         if len(self.nodes) < 2:
             return self.register()
         node = data.draw(st.sampled_from(self.nodes))
-        self.everywhere(lambda store: store.leave(node, self.now))
+        self.everywhere(lambda store: store.nodes.leave(node, self.now))
         self.nodes.remove(node)
         self.model.leases.pop(node, None)
         self.model.lost.discard(node)
@@ -397,7 +397,9 @@ class Lives(RuleBasedStateMachine):
         if not self.model.alive(node, self.now) and data.draw(st.integers(0, 7)) < 7:
             self.admit(replace(a_node(started_at=self.now), id=node))
         since = self.now if alone else None
-        claims = self.everywhere(lambda store: store.claim(node, queues, tasks, limit, self.now, few=few, alone=since))
+        claims = self.everywhere(
+            lambda store: store.jobs.claim(node, queues, tasks, limit, self.now, few=few, alone=since)
+        )
         assert [claim.id for claim in claims] == self.model.claim(node, queues, tasks, limit, self.now, few, alone)
         for claim in claims:
             row = self.model.jobs[claim.id]
@@ -420,7 +422,7 @@ class Lives(RuleBasedStateMachine):
         return lifecycle.settle(lifecycle.Ended(claim, outcome, began, self.now), self.dice)
 
     def apply(self, changes: list[Change]) -> None:
-        took = self.everywhere(lambda store: store.apply(changes, self.now))
+        took = self.everywhere(lambda store: store.jobs.apply(changes, self.now))
         assert took == self.model.apply(changes, self.now)
 
     def settle_again_too_late(self, data: st.DataObject) -> None:
@@ -428,12 +430,12 @@ class Lives(RuleBasedStateMachine):
             self.apply(data.draw(st.lists(st.sampled_from(self.spent), min_size=1, max_size=3, unique=True)))
 
     def rescue(self, data: st.DataObject) -> None:
-        stranded = self.everywhere(lambda store: ordered(store.stranded(self.now, 100)))
+        stranded = self.everywhere(lambda store: ordered(store.jobs.orphaned(self.now, 100)))
         assert {claim.id for claim in stranded} == self.model.stranded(self.now)
         self.apply([lifecycle.settle(lifecycle.lost(claim, self.now), self.dice) for claim in stranded])
 
     def cut_off_what_overran(self, data: st.DataObject) -> None:
-        overdue = self.everywhere(lambda store: ordered(store.overdue(self.now, 100)))
+        overdue = self.everywhere(lambda store: ordered(store.jobs.overdue(self.now, 100)))
         rows = self.model.jobs.values()
         assert {claim.id for claim in overdue} == {row.id for row in rows if row.run_until and row.run_until < self.now}
         self.apply([lifecycle.settle(lifecycle.overran(claim, self.now), self.dice) for claim in overdue])
@@ -448,7 +450,7 @@ class Lives(RuleBasedStateMachine):
             assert change is not None
             self.apply([change])
         else:
-            asked = self.everywhere(lambda store: store.request_cancel(job.id, job.claim_no, self.now))
+            asked = self.everywhere(lambda store: store.jobs.request_cancel(job.id, job.claim_no, self.now))
             row = self.model.jobs[job.id]
             assert asked == (job.state == "running" and not row.cancel_requested)
             row.cancel_requested |= asked
@@ -472,14 +474,14 @@ class Lives(RuleBasedStateMachine):
         if self.model.holder(row.task, row.key) is None:
             self.apply([change])
         else:
-            assert self.everywhere(lambda store: refused(store.apply([change], self.now)))
+            assert self.everywhere(lambda store: refused(store.jobs.apply([change], self.now)))
 
     def prioritize(self, data: st.DataObject) -> None:
         if (job := self.chosen(data)) is None:
             return
         row, value, known = self.model.jobs[job.id], *data.draw(st.tuples(st.sampled_from([0, 10, 50]), st.booleans()))
         guard = row.priority if known else row.priority + 1
-        took = self.everywhere(lambda store: store.prioritize(row.id, guard, value, self.now))
+        took = self.everywhere(lambda store: store.jobs.prioritize(row.id, guard, value, self.now))
         assert took == (known and row.state in UNFINISHED)
         row.priority = value if took else row.priority
 
@@ -489,15 +491,15 @@ class Lives(RuleBasedStateMachine):
         return self.first(data.draw(st.sampled_from(sorted(self.model.jobs))))
 
     def first(self, job_id: int) -> Job:
-        job: Job = self.everywhere(lambda store: store.job(job_id))
+        job: Job = self.everywhere(lambda store: store.jobs.get(job_id))
         return job
 
     def pause_or_resume(self, data: st.DataObject) -> None:
         queue = data.draw(st.sampled_from(QUEUES))
         if queue in self.model.paused:
-            self.everywhere(lambda store: store.resume(queue, self.now))
+            self.everywhere(lambda store: store.queues.resume(queue, self.now))
         else:
-            self.everywhere(lambda store: store.pause(queue, self.now))
+            self.everywhere(lambda store: store.queues.pause(queue, self.now))
         self.model.paused ^= {queue}
 
     # --- upkeep and time ----------------------------------------------------------------------------------------
@@ -515,22 +517,22 @@ class Lives(RuleBasedStateMachine):
 
     def prune(self, data: st.DataObject) -> None:
         before = self.now - timedelta(hours=data.draw(st.integers(1, 4)))
-        assert self.everywhere(lambda store: store.prune(before, 1000)) == self.model.prune(before)
+        assert self.everywhere(lambda store: store.jobs.prune(before, 1000)) == self.model.prune(before)
 
     def fold(self, data: st.DataObject) -> None:
         limit = data.draw(st.integers(1, 5))
-        self.everywhere(lambda store: store.fold_counters(limit))
+        self.everywhere(lambda store: store.counters.fold(limit))
 
     # --- what always holds --------------------------------------------------------------------------------------
 
     @invariant()
     def every_row_is_as_the_model_has_it(self) -> None:
-        jobs = self.everywhere(lambda store: store.jobs(JobFilter(limit=1000)))
+        jobs = self.everywhere(lambda store: store.jobs.find(JobFilter(limit=1000)))
         assert {job.id: shown(job) for job in jobs} == {row.id: row.seen() for row in self.model.jobs.values()}
 
     @invariant()
     def the_counts_are_right(self) -> None:
-        queues = self.everywhere(lambda store: store.queues())
+        queues = self.everywhere(lambda store: store.queues.all())
         for queue in queues:
             states = Counter(row.state for row in self.model.jobs.values() if row.queue == queue.name)
             assert (queue.queued, queue.running) == (states["queued"], states["running"])
@@ -547,12 +549,12 @@ class Lives(RuleBasedStateMachine):
 async def empty(store: Store) -> None:
     """PostgreSQL is shared between lives: forget the last one."""
     if store.dialect == "postgres":
-        async with store._connections.use() as connection:  # type: ignore[attr-defined]
+        async with store.database.connections.use() as connection:  # type: ignore[attr-defined]
             await connection.execute(EMPTY_TABLES)
 
 
 async def attempts_of(job_id: int, store: Store) -> list[Attempt]:
-    return await store.attempts(job_id)
+    return await store.jobs.attempts(job_id)
 
 
 async def named(nodes: Any) -> set[UUID]:

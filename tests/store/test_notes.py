@@ -40,13 +40,13 @@ def a_note(subject: str = "job:1") -> Note:
 
 async def noted(store: Store) -> list[str]:
     """The subjects of the log, oldest first."""
-    return [entry.subject for entry in reversed(await store.audit_log())]
+    return [entry.subject for entry in reversed(await store.audit_log.page())]
 
 
 async def test_a_note_is_written_as_it_was_handed_in(store: Store) -> None:
     (job_id,) = await put(store)
-    assert await store.prioritize(job_id, 0, 5, after(seconds=7), note=a_note("job:7"))
-    (entry,) = await store.audit_log()
+    assert await store.jobs.prioritize(job_id, 0, 5, after(seconds=7), note=a_note("job:7"))
+    (entry,) = await store.audit_log.page()
     assert (entry.at, entry.actor, entry.action, entry.subject) == (after(seconds=7), "ada", "job.status", "job:7")
     assert (entry.before, entry.after) == (BEFORE, AFTER)
 
@@ -57,7 +57,7 @@ async def test_only_the_changes_that_took_are_noted(store: Store) -> None:
     claims = await take(store, node)
     await settle(store, claims[1:2])
     changes = [change(claim, BROKEN) for claim in reversed(claims)]  # the ids descend, and the third is stale
-    took = await store.apply(changes, NOW, [a_note("last"), None, a_note("stale"), a_note("first")])
+    took = await store.jobs.apply(changes, NOW, [a_note("last"), None, a_note("stale"), a_note("first")])
     assert took == [True, True, False, True]
     assert sorted(await noted(store)) == ["first", "last"]
 
@@ -67,8 +67,8 @@ async def test_plain_successes_may_be_noted_too(store: Store) -> None:
     await put(store, 2)
     claims = await take(store, node)
     changes = [change(claim) for claim in claims]
-    assert await store.apply(changes[:1], NOW, [a_note("one")]) == [True]
-    assert await store.apply(changes, NOW, [a_note("again"), a_note("two")]) == [False, True]
+    assert await store.jobs.apply(changes[:1], NOW, [a_note("one")]) == [True]
+    assert await store.jobs.apply(changes, NOW, [a_note("again"), a_note("two")]) == [False, True]
     assert await noted(store) == ["one", "two"]
 
 
@@ -77,12 +77,12 @@ async def test_a_change_that_is_refused_for_its_key_leaves_no_note(store: Store)
     job = await see(store, old)
     cancelled = lifecycle.cancel(job, NOW)
     assert cancelled is not None
-    await store.apply([cancelled], NOW)
+    await store.jobs.apply([cancelled], NOW)
     await put(store, keys=["k"])
     again = lifecycle.revive(await see(store, old), NOW)
     assert again is not None
     with pytest.raises(Conflict):
-        await store.apply([again], NOW, [a_note()])
+        await store.jobs.apply([again], NOW, [a_note()])
     assert await noted(store) == []
 
 
@@ -94,10 +94,10 @@ async def test_a_change_of_a_job_or_queue_is_noted_when_it_takes_and_only_then(s
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
     verbs: dict[str, Verb] = {
-        "priority": lambda note: store.prioritize(job_id, 0, 9, NOW, note=note),
-        "cancel": lambda note: store.request_cancel(job_id, claim.claim_no, NOW, note=note),
-        "pause": lambda note: store.pause("mail", NOW, note=note),
-        "resume": lambda note: store.resume("mail", NOW, note=note),
+        "priority": lambda note: store.jobs.prioritize(job_id, 0, 9, NOW, note=note),
+        "cancel": lambda note: store.jobs.request_cancel(job_id, claim.claim_no, NOW, note=note),
+        "pause": lambda note: store.queues.pause("mail", NOW, note=note),
+        "resume": lambda note: store.queues.resume("mail", NOW, note=note),
     }
     for name, verb in verbs.items():
         assert await verb(a_note(name))
@@ -108,22 +108,22 @@ async def test_a_change_of_a_job_or_queue_is_noted_when_it_takes_and_only_then(s
 async def test_a_schedule_s_change_is_noted_if_its_guard_held(store: Store) -> None:
     one, two = a_schedule("one"), a_schedule("two")
     created = [Revised(schedule, 0, a_revision(schedule)) for schedule in (one, two)]
-    assert await store.revise(created, NOW, [a_note("one"), None]) == [True, True]
-    assert await store.revise(created, NOW, [a_note("one again"), a_note("two again")]) == [False, False]
+    assert await store.schedules.revise(created, NOW, [a_note("one"), None]) == [True, True]
+    assert await store.schedules.revise(created, NOW, [a_note("one again"), a_note("two again")]) == [False, False]
     assert await noted(store) == ["one"]
 
 
 @pytest.mark.parametrize("parked", [False, True])
 async def test_slots_decided_by_hand_are_noted_if_the_schedule_stood_still(store: Store, parked: bool) -> None:
     one, two = await plan(store, "one"), await plan(store, "two")
-    ids = await store.reserve(2)
+    ids = await store.jobs.reserve(2)
     steps = [
         a_step(schedule, Decided(at(1), "manual", "trigger", job_id))
         for schedule, job_id in zip((two, one), ids, strict=True)
     ]
     notes = [a_note("two"), a_note("one")]
-    assert await store.decide(steps[:1], at(2), by="ada", parked=parked, notes=notes[:1]) == [True]
-    assert await store.decide(steps, at(2), by="ada", parked=parked, notes=notes) == [False, True]
+    assert await store.slots.decide(steps[:1], at(2), by="ada", parked=parked, notes=notes[:1]) == [True]
+    assert await store.slots.decide(steps, at(2), by="ada", parked=parked, notes=notes) == [False, True]
     assert await noted(store) == ["two", "one"]
 
 
@@ -133,10 +133,10 @@ async def test_a_slot_s_job_that_runs_again_is_noted_once(store: Store, in_place
     (job_id,) = await fire(store, schedule, at(1))
     await settle(store, await take(store, node, now=at(1)), at=at(2))
     job, seen = await see(store, job_id), await find(store)
-    again = lifecycle.revive(job, at(3)) if in_place else (await store.reserve(1))[0]
+    again = lifecycle.revive(job, at(3)) if in_place else (await store.jobs.reserve(1))[0]
     assert again is not None
-    assert await store.rerun(seen, job, again, at(3), by="ada", note=a_note("again"))
-    assert not await store.rerun(seen, job, again, at(3), by="ada", note=a_note("once more"))
+    assert await store.slots.rerun(seen, job, again, at(3), by="ada", note=a_note("again"))
+    assert not await store.slots.rerun(seen, job, again, at(3), by="ada", note=a_note("once more"))
     assert await noted(store) == ["again"]
 
 
@@ -148,10 +148,10 @@ async def test_pruning_by_hand_is_noted_with_what_went(store: Store) -> None:
     def by_hand(now: datetime) -> dict[str, Any]:
         return {"noted": (Note("ada", "prune", "jobs", {"finished_before": "noon"}), now)}
 
-    assert await store.prune(after(hours=1), 2, **by_hand(after(hours=2))) == 2
-    assert await store.prune(after(hours=1), 2, **by_hand(after(hours=3))) == 1
-    assert await store.prune(after(hours=1), 2, **by_hand(after(hours=4))) == 0
-    entries = await store.audit_log()
+    assert await store.jobs.prune(after(hours=1), 2, **by_hand(after(hours=2))) == 2
+    assert await store.jobs.prune(after(hours=1), 2, **by_hand(after(hours=3))) == 1
+    assert await store.jobs.prune(after(hours=1), 2, **by_hand(after(hours=4))) == 0
+    entries = await store.audit_log.page()
     assert [(entry.at, entry.after) for entry in entries] == [
         (after(hours=3), {"jobs": 1}),
         (after(hours=2), {"jobs": 2}),
@@ -164,23 +164,23 @@ async def test_a_change_whose_note_cannot_be_written_is_not_made(store: Store) -
     (job_id,) = await put(store)
     (claim,) = await take(store, node)
     new = a_schedule("new")
-    step = a_step(schedule, Decided(at(1), "manual", "trigger", (await store.reserve(1))[0]))
+    step = a_step(schedule, Decided(at(1), "manual", "trigger", (await store.jobs.reserve(1))[0]))
     wrong = a_note()._replace(subject=None)  # type: ignore[arg-type]
     for verb in (
-        store.apply([change(claim, BROKEN)], NOW, [wrong]),
-        store.apply([change(claim)], NOW, [wrong]),
-        store.prioritize(job_id, 0, 9, NOW, note=wrong),
-        store.request_cancel(job_id, claim.claim_no, NOW, note=wrong),
-        store.pause("mail", NOW, note=wrong),
-        store.revise([Revised(new, 0, a_revision(new))], NOW, [wrong]),
-        store.decide([step], at(2), by="ada", notes=[wrong]),
+        store.jobs.apply([change(claim, BROKEN)], NOW, [wrong]),
+        store.jobs.apply([change(claim)], NOW, [wrong]),
+        store.jobs.prioritize(job_id, 0, 9, NOW, note=wrong),
+        store.jobs.request_cancel(job_id, claim.claim_no, NOW, note=wrong),
+        store.queues.pause("mail", NOW, note=wrong),
+        store.schedules.revise([Revised(new, 0, a_revision(new))], NOW, [wrong]),
+        store.slots.decide([step], at(2), by="ada", notes=[wrong]),
     ):
         with pytest.raises(StoreError):
             await verb
     job = await see(store, job_id)
     assert (job.state, job.priority, job.cancel_requested_at) == ("running", 0, None)
-    assert all(queue.paused_at is None for queue in await store.queues())
-    assert [one.version for one in await store.schedules()] == [schedule.version]
+    assert all(queue.paused_at is None for queue in await store.queues.all())
+    assert [one.version for one in await store.schedules.page()] == [schedule.version]
     assert await noted(store) == []
 
 
@@ -189,5 +189,5 @@ async def test_the_engine_s_own_changes_are_not_noted(store: Store) -> None:
     await put(store, 2)
     await settle(store, await take(store, node))
     await plan(store)
-    await store.prune(after(hours=1), 2)
+    await store.jobs.prune(after(hours=1), 2)
     assert await noted(store) == []

@@ -22,7 +22,7 @@ import pytest
 from oncue.model import PARKED
 from oncue.store import PostgresStore, SqliteStore
 from oncue.store import statements as sql_files
-from oncue.store.tables import BEGINNING
+from oncue.store.shared import BEGINNING
 from tests.store.scene import NOW, OPTIONS, a_batch, a_node, after, before, enter, put, settle, take
 
 BATCHES = (1, 100, 500, 1000)
@@ -102,7 +102,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "begin": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),
         "running": ("oncue_jobs_pkey or oncue_jobs_running", [ids]),
         "held": ("oncue_jobs_running", [NODE]),
-        "stranded": ("oncue_jobs_running", [NOW, batch]),
+        "orphaned": ("oncue_jobs_running", [NOW, batch]),
         "overdue": ("oncue_jobs_running", [NOW, batch]),
         "expired": ("oncue_jobs_deadline and oncue_jobs_start_by and oncue_jobs_pkey", [NOW, batch]),
         "expired_among": ("oncue_jobs_pkey", [NOW, batch, ids]),
@@ -111,7 +111,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
             "oncue_jobs_finished and oncue_jobs_pkey and oncue_slots_live",
             [NOW, None, None, None, None, NOW, batch],
         ),
-        "lanes": ("oncue_jobs_claimable", []),
+        "levels": ("oncue_jobs_claimable", []),
         "age": ("oncue_jobs_claimable", [1, "mail", 50, NOW, 10, NOW, batch]),
         "touch": ("oncue_jobs_pkey", [ids, NOW, "send"]),
         "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, instants, instants]),
@@ -148,7 +148,7 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "latest_slots": ("oncue_slots_pkey and oncue_jobs_pkey", [7, batch]),
         "prune_slots": ("oncue_slots_old and oncue_schedules_pkey", [before(days=400), batch]),
         "repeat": ("oncue_jobs_pkey", [NOW, None, None, None, None, None, 1, "failed", 1, 2, 7, 1, "x"]),
-        "retries": ("oncue_jobs_retry_of and oncue_jobs_pkey", [7]),
+        "retries_of": ("oncue_jobs_retry_of and oncue_jobs_pkey", [7]),
         "acquire": ("", ["leader", NODE, "x", NOW, NOW, "exclusive"]),
         "renew": ("", ["leader", NODE, 1, NOW, NOW, "exclusive"]),
     }
@@ -251,13 +251,13 @@ SQLITE_INDEXES = {
     "promote": "oncue_jobs_later",
     "next_due": "oncue_jobs_later",
     "held": "oncue_jobs_running",
-    "stranded": "oncue_jobs_running",
+    "orphaned": "oncue_jobs_running",
     "overdue": "oncue_jobs_running",
     "expired": "oncue_jobs_deadline",
     "expired_among": "INTEGER PRIMARY KEY",
     "pick_old": "oncue_jobs_finished",
     "forget_nodes": "oncue_jobs_running",
-    "lanes": "oncue_jobs_claimable",
+    "levels": "oncue_jobs_claimable",
     "age": "oncue_jobs_claimable",
     "standing": "oncue_jobs_key",
     "due": "oncue_schedules_due",
@@ -267,7 +267,7 @@ SQLITE_INDEXES = {
     "release_parked": "oncue_jobs_parked",
     "keep_outcomes": "oncue_slots_live",
     "old_slots": "oncue_slots_old",
-    "retries": "oncue_jobs_retry_of",
+    "retries_of": "oncue_jobs_retry_of",
     "slots": "oncue_slots_ranges",
     "latest_slots": "(schedule_id=? AND subject=?)",
 }
@@ -310,7 +310,7 @@ async def test_no_statement_scans_a_large_table_on_sqlite(sqlite_store: SqliteSt
             for name, body in sql_files.load("sqlite").items()
         }
 
-    found = await sqlite_store._writer.write(plans)
+    found = await sqlite_store.database.write(plans)
     scans = {name: step for name, steps in found.items() for step in steps if name not in LISTINGS and SCAN.match(step)}
     assert scans == {}
     missed = {name: found[name] for name, index in SQLITE_INDEXES.items() if index not in " ".join(found[name])}
@@ -325,7 +325,7 @@ async def test_no_condition_of_an_index_builds_a_table_for_each_row(sqlite_store
         body = sql_files.load("sqlite")[statement]
         return [row[1] for row in connection.execute(f"explain {body}", Anything())]
 
-    assert (await sqlite_store._writer.write(steps)).count("OpenEphemeral") <= 2
+    assert (await sqlite_store.database.write(steps)).count("OpenEphemeral") <= 2
 
 
 async def pages(connection: asyncpg.Connection) -> int:
@@ -345,10 +345,10 @@ async def pages(connection: asyncpg.Connection) -> int:
 async def test_a_claim_touches_no_more_pages_when_finished_jobs_are_kept(
     postgres_store: PostgresStore, postgres_url: str
 ) -> None:
-    await postgres_store.register(replace(a_node(), id=NODE))
+    await postgres_store.nodes.register(replace(a_node(), id=NODE))
     connection = await asyncpg.connect(postgres_url)
     try:
-        await postgres_store.enqueue([a_batch(200, created_at=before(days=1))])
+        await postgres_store.jobs.enqueue([a_batch(200, created_at=before(days=1))])
         alone = await pages(connection)
         await connection.execute(MOSTLY_FINISHED.replace("else 'queued'", "else 'succeeded'"))
         await connection.execute("vacuum analyze oncue_jobs")
@@ -362,13 +362,13 @@ async def test_a_claim_touches_no_more_pages_when_finished_jobs_are_kept(
 async def test_statistics_from_before_a_burst_do_not_make_a_claim_read_all_of_it(
     postgres_store: PostgresStore, postgres_url: str, queued: int
 ) -> None:
-    await postgres_store.register(replace(a_node(), id=NODE))
+    await postgres_store.nodes.register(replace(a_node(), id=NODE))
     connection = await asyncpg.connect(postgres_url)
     try:
-        await postgres_store.enqueue([a_batch(queued, created_at=before(days=1))])
+        await postgres_store.jobs.enqueue([a_batch(queued, created_at=before(days=1))])
         await connection.execute(MOSTLY_FINISHED.replace("else 'queued'", "else 'succeeded'"))
         await connection.execute("analyze")
-        await postgres_store.enqueue([a_batch(3000, created_at=before(days=1))])
+        await postgres_store.jobs.enqueue([a_batch(3000, created_at=before(days=1))])
         for mode in ("force_custom_plan", "force_generic_plan"):
             await connection.execute(f"set plan_cache_mode = {mode}")
             assert await pages(connection) < 50

@@ -59,7 +59,7 @@ async def claim_all(store: Store, name: str, limit: int = 7) -> list[int]:
     while True:
         claims = await take(store, node, limit, queues=["default", "mail"])
         mine += [claim.id for claim in claims]
-        if not claims and not await store.depth():
+        if not claims and not await store.counters.depth():
             return mine
 
 
@@ -107,8 +107,8 @@ async def test_of_a_result_a_rescue_and_another_rescue_exactly_one_wins(store: S
     node = await enter(store)
     ids = await put(store, 60)
     claims = await take(store, node)
-    await store.leave(node, NOW)
-    stranded = await store.stranded(NOW, 100)
+    await store.nodes.leave(node, NOW)
+    stranded = await store.jobs.orphaned(NOW, 100)
     assert [claim.id for claim in stranded] == ids
     rounds = await asyncio.gather(
         *(settle(store, [claim]) for claim in claims),
@@ -119,7 +119,7 @@ async def test_of_a_result_a_rescue_and_another_rescue_exactly_one_wins(store: S
     assert [sum(votes) for votes in zip(*(flat(part) for part in (results, first, second)), strict=True)] == [1] * 60
     expected = ["succeeded" if took == [True] else "queued" for took in results]
     assert await states(store, ids) == expected
-    assert sum(queue.succeeded for queue in await store.queues()) == expected.count("succeeded")
+    assert sum(queue.succeeded for queue in await store.queues.all()) == expected.count("succeeded")
 
 
 async def test_batches_that_overlap_in_opposite_order_do_not_block_each_other(
@@ -142,7 +142,7 @@ async def test_of_a_claim_and_a_cancel_exactly_one_wins(store: Store, make_store
         (job_id,) = await put(store)
         cancel = lifecycle.cancel(await see(store, job_id), NOW)
         assert cancel is not None
-        claims, took = await asyncio.gather(take(store, node), other.apply([cancel], NOW))
+        claims, took = await asyncio.gather(take(store, node), other.jobs.apply([cancel], NOW))
         job = await see(store, job_id)
         assert (len(claims), took, job.state) in [(1, [False], "running"), (0, [True], "cancelled")]
         await settle(store, claims)
@@ -155,7 +155,7 @@ async def test_a_request_to_cancel_races_with_the_end_of_its_attempt(store: Stor
         (job_id,) = await put(store)
         (claim,) = await take(store, node)
         took, asked = await asyncio.gather(
-            settle(store, [claim]), other.request_cancel(job_id, claim.claim_no, after(seconds=1))
+            settle(store, [claim]), other.jobs.request_cancel(job_id, claim.claim_no, after(seconds=1))
         )
         job = await see(store, job_id)
         assert (took, job.state) == ([True], "succeeded")
@@ -165,10 +165,10 @@ async def test_a_request_to_cancel_races_with_the_end_of_its_attempt(store: Stor
 @pytest.mark.contract("QUE-3")
 async def test_concurrent_enqueues_of_one_key_make_exactly_one_job(store: Store, make_store: MakeStore) -> None:
     stores = [store, *[await make_store() for _ in range(3)]]
-    receipts = await asyncio.gather(*(one.enqueue([a_batch(keys=["a"])]) for one in stores for _ in range(8)))
+    receipts = await asyncio.gather(*(one.jobs.enqueue([a_batch(keys=["a"])]) for one in stores for _ in range(8)))
     assert Counter(receipt.created for (receipt,) in receipts) == {True: 1, False: 31}
     assert len({receipt.id for (receipt,) in receipts}) == 1
-    assert len(await store.jobs(JobFilter(key="a"))) == 1
+    assert len(await store.jobs.find(JobFilter(key="a"))) == 1
 
 
 @pytest.mark.contract("QUE-3")
@@ -176,10 +176,10 @@ def test_concurrent_enqueues_of_overlapping_keys_from_threads(database_url: str)
     async def work(store: Store, number: int) -> list[tuple[int, bool]]:
         keys = [str(key) for key in range(40)]
         rotated = keys[number * 10 :] + keys[: number * 10]
-        receipts = await store.enqueue([a_batch(keys=[key]) for key in rotated]) if number % 2 else []
+        receipts = await store.jobs.enqueue([a_batch(keys=[key]) for key in rotated]) if number % 2 else []
         if not receipts:
             for key in rotated:
-                receipts += await store.enqueue([a_batch(keys=[key])])
+                receipts += await store.jobs.enqueue([a_batch(keys=[key])])
         return [(receipt.id, receipt.created) for receipt in receipts]
 
     answers = flat(in_threads(database_url, 3, work))
@@ -193,7 +193,9 @@ async def test_large_enqueues_of_the_same_keys_in_opposite_order_both_succeed(
 ) -> None:
     other = await make_store()
     keys = [str(number) for number in range(3000)]
-    forth, back = await asyncio.gather(store.enqueue([a_batch(keys=keys)]), other.enqueue([a_batch(keys=keys[::-1])]))
+    forth, back = await asyncio.gather(
+        store.jobs.enqueue([a_batch(keys=keys)]), other.jobs.enqueue([a_batch(keys=keys[::-1])])
+    )
     assert [receipt.id for receipt in forth] == [receipt.id for receipt in back[::-1]]
     assert sum(receipt.created for receipt in forth + back) == 3000
 
@@ -205,8 +207,8 @@ async def test_a_key_that_is_freed_and_taken_at_once_never_has_two_jobs(store: S
     for _ in range(20):
         await put(store, keys=["a"])
         claims = await take(store, node)
-        _, receipts = await asyncio.gather(settle(store, claims), other.enqueue([a_batch(keys=["a"])]))
-        waiting = await store.jobs(JobFilter(key="a", states=("queued",)))
+        _, receipts = await asyncio.gather(settle(store, claims), other.jobs.enqueue([a_batch(keys=["a"])]))
+        waiting = await store.jobs.find(JobFilter(key="a", states=("queued",)))
         assert len(waiting) == (1 if receipts[0].created else 0)
         await settle(store, await take(store, node))
 
@@ -218,12 +220,12 @@ async def test_concurrent_folding_counts_everything_once(store: Store, make_stor
     claims = await take(store, node)
 
     async def fold(one: Store) -> int:
-        return sum([await one.fold_counters(9) for _ in range(15)])
+        return sum([await one.counters.fold(9) for _ in range(15)])
 
     folded = await asyncio.gather(*(settle(store, [claim]) for claim in claims), *(fold(one) for one in stores))
-    left = await store.fold_counters(1000)
+    left = await store.counters.fold(1000)
     assert sum(count for count in folded if isinstance(count, int)) + left == 100
-    assert (await store.queues())[0].succeeded == 100
+    assert (await store.queues.all())[0].succeeded == 100
 
 
 @pytest.mark.contract("QUE-2")
@@ -244,7 +246,7 @@ async def test_concurrent_promotion_queues_everything_once(store: Store, make_st
     ids = await put(store, 100, state="scheduled", visible_at=after(seconds=1))
 
     async def promote(one: Store) -> None:
-        while await one.promote(after(seconds=1), 9) is not None:
+        while await one.jobs.promote(after(seconds=1), 9) is not None:
             pass
 
     await asyncio.gather(*(promote(one) for one in stores))
@@ -254,7 +256,7 @@ async def test_concurrent_promotion_queues_everything_once(store: Store, make_st
 async def test_concurrent_burials_declare_a_node_lost_once(store: Store, make_store: MakeStore) -> None:
     stores = [store, *[await make_store() for _ in range(3)]]
     await enter(store, expires_at=after(seconds=15))
-    buried = await asyncio.gather(*(one.bury(after(seconds=15)) for one in stores))
+    buried = await asyncio.gather(*(one.nodes.expire(after(seconds=15)) for one in stores))
     assert sum(map(len, buried)) == 1
 
 
@@ -263,10 +265,10 @@ async def test_pruning_races_with_a_revival_and_loses_nothing(store: Store, make
     node = await enter(store)
     await put(store, 30)
     await settle(store, await take(store, node), at=before(days=8))
-    finished = await store.jobs(JobFilter())
+    finished = await store.jobs.find(JobFilter())
     revivals = [revival for job in finished if (revival := lifecycle.revive(job, NOW)) is not None]
-    took, pruned = await asyncio.gather(other.apply(revivals[:15], NOW), store.prune(before(days=7), 100))
-    left = await store.jobs(JobFilter())
+    took, pruned = await asyncio.gather(other.jobs.apply(revivals[:15], NOW), store.jobs.prune(before(days=7), 100))
+    left = await store.jobs.find(JobFilter())
     assert len(left) == took.count(True)
     assert {job.state for job in left} <= {"queued"}
     assert pruned + took.count(True) == 30
@@ -278,10 +280,11 @@ async def test_a_change_and_its_double_race(store: Store, make_store: MakeStore)
     await put(store, 50)
     claims = await take(store, node)
     first, second = await asyncio.gather(
-        store.apply([change(claim) for claim in claims], NOW), other.apply([change(claim) for claim in claims], NOW)
+        store.jobs.apply([change(claim) for claim in claims], NOW),
+        other.jobs.apply([change(claim) for claim in claims], NOW),
     )
     assert [a != b for a, b in zip(first, second, strict=True)] == [True] * 50
-    assert (await store.queues())[0].succeeded == 50
+    assert (await store.queues.all())[0].succeeded == 50
 
 
 # --- slots --------------------------------------------------------------------------------------------------------
@@ -289,7 +292,7 @@ async def test_a_change_and_its_double_race(store: Store, make_store: MakeStore)
 
 async def runs(store: Store) -> list[tuple[int, int]]:
     """Every job of a slot: its schedule and how many minutes past noon its slot was."""
-    jobs = await store.jobs(JobFilter(limit=100_000))
+    jobs = await store.jobs.find(JobFilter(limit=100_000))
     return sorted(
         (job.schedule_id, round((job.scheduled_for - NOW).total_seconds() / 60))
         for job in jobs
@@ -299,14 +302,14 @@ async def runs(store: Store) -> list[tuple[int, int]]:
 
 async def plan_many(store: Store, count: int) -> list[Schedule]:
     wanted = [a_schedule(f"job{number:03}") for number in range(count)]
-    assert all(await store.revise([Revised(one, 0, a_revision(one)) for one in wanted], NOW))
-    return await store.schedules(limit=count)
+    assert all(await store.schedules.revise([Revised(one, 0, a_revision(one)) for one in wanted], NOW))
+    return await store.schedules.page(limit=count)
 
 
 async def a_pass(store: Store, epoch: int | None, node: object, minute: int, backwards: bool, varied: bool) -> int:
     """What a leader does: look what is due, and decide it. How many of its decisions stood."""
-    due = await store.due(at(minute), 1000)
-    ids = await store.reserve(len(due))
+    due = await store.slots.due(at(minute), 1000)
+    ids = await store.jobs.reserve(len(due))
     steps = [
         Step(one.id, one.version, at(minute), at(minute + 1), [Decided(at(minute), "fired", None, job_id)])
         for one, job_id in zip(due, ids, strict=True)
@@ -316,7 +319,7 @@ async def a_pass(store: Store, epoch: int | None, node: object, minute: int, bac
             one._replace(decided=[Decided(at(minute) - (at(1) - NOW) / 2, "missed", "x"), *one.decided])
             for one in steps
         ]
-    took = await store.decide(
+    took = await store.slots.decide(
         steps[::-1] if backwards else steps,
         at(minute),
         by="tests",
@@ -354,7 +357,7 @@ def test_leaders_in_threads_fire_every_slot_once(database_url: str) -> None:
     async def work(store: Store, number: int) -> int:
         if number == 0:
             await plan_many(store, 40)
-        while len(await store.schedules(limit=40)) < 40:
+        while len(await store.schedules.page(limit=40)) < 40:
             pass
         return sum([await a_pass(store, None, None, minute, number % 2 == 1, number == 2) for minute in range(1, 6)])
 
@@ -394,16 +397,19 @@ async def test_of_a_decision_and_a_trigger_by_hand_one_wins(store: Store, make_s
     schedule = await plan(store)
     for minute in range(1, 16):
         schedule = await find(store)
-        fired, manual = await store.reserve(2)
+        fired, manual = await store.jobs.reserve(2)
         regular = a_step(schedule, Decided(at(minute), "fired", None, fired))
         by_hand = regular._replace(decided=[Decided(at(minute), "manual", "trigger", manual)])
-        both = [store.decide([regular], at(minute), by="leader"), other.decide([by_hand], at(minute), by="hand")]
+        both = [
+            store.slots.decide([regular], at(minute), by="leader"),
+            other.slots.decide([by_hand], at(minute), by="hand"),
+        ]
         one, two = await asyncio.gather(*(both if minute % 2 else both[::-1]))
         assert sorted(one + two) == [False, True]
         winner, loser = (fired, manual) if (one if minute % 2 else two) == [True] else (manual, fired)
         assert (await the_slot(store, schedule, at(minute))).job_id == winner
         assert (await see(store, winner)).scheduled_for == at(minute)
-        assert await store.job(loser) is None
+        assert await store.jobs.get(loser) is None
 
 
 @pytest.mark.contract("SLOT-3")
@@ -412,7 +418,7 @@ async def test_of_a_decision_and_an_edit_one_wins(store: Store, make_store: Make
     await plan(store)
     for minute in range(1, 16):
         schedule = await find(store)
-        (job_id,) = await store.reserve(1)
+        (job_id,) = await store.jobs.reserve(1)
         step = a_step(schedule, Decided(at(minute), "fired", None, job_id))
         edited = replace(
             schedule, task=f"task{minute}", version=schedule.version + 1, revision=schedule.revision + 1,
@@ -420,13 +426,13 @@ async def test_of_a_decision_and_an_edit_one_wins(store: Store, make_store: Make
         )  # fmt: skip
         edit = Revised(edited, schedule.version, a_revision(edited), [Decided(at(minute), "missed", "edited")])
         (decided,), (revised,) = await asyncio.gather(
-            store.decide([step], at(minute), by="tests"), other.revise([edit], at(minute))
+            store.slots.decide([step], at(minute), by="tests"), other.schedules.revise([edit], at(minute))
         )
         assert decided != revised
         slot = await the_slot(store, schedule, at(minute))
         assert (slot.verdict, slot.job_id) == (("fired", job_id) if decided else ("missed", None))
-        assert (await store.job(job_id) is not None) == decided
-        assert len(await store.revisions(schedule.id)) == (await find(store)).revision
+        assert (await store.jobs.get(job_id) is not None) == decided
+        assert len(await store.schedules.revisions(schedule.id)) == (await find(store)).revision
 
 
 @pytest.mark.contract("SLOT-3", "SLOT-11")
@@ -436,12 +442,12 @@ async def test_twenty_triggers_of_one_slot_make_one_job(store: Store, make_store
 
     async def trigger(one: Store) -> bool:
         """As the application does it: read, claim, and if somebody was faster look again."""
-        (job_id,) = await one.reserve(1)
-        while not await one.slots(schedule.id, at(5), at(5)):
+        (job_id,) = await one.jobs.reserve(1)
+        while not await one.slots.between(schedule.id, at(5), at(5)):
             current = await find(one)
             decided = [Decided(at(5), "manual", "trigger", job_id)]
             step = Step(current.id, current.version, current.cursor, current.next_run_at, decided)
-            await one.decide([step], NOW, by="tests")
+            await one.slots.decide([step], NOW, by="tests")
         return (await the_slot(one, schedule, at(5))).job_id == job_id
 
     mine = await asyncio.gather(*(trigger(stores[number % 4]) for number in range(20)))
@@ -456,13 +462,13 @@ async def test_even_with_no_regard_for_versions_a_slot_has_one_job(store: Store,
     schedule = await plan(store)
 
     async def insist(one: Store, number: int) -> None:
-        (job_id,) = await one.reserve(1)
+        (job_id,) = await one.jobs.reserve(1)
         done = False
         while not done:
             current = await find(one)
             slot = Decided(at(5), "fired", None, job_id)
             step = a_step(current, slot) if number % 2 else a_step(current, slot, Decided(at(6), "missed", "x"))
-            (done,) = await one.decide([step], at(6), by="tests")
+            (done,) = await one.slots.decide([step], at(6), by="tests")
 
     await asyncio.gather(*(insist(stores[number % 4], number) for number in range(12)))
     assert await runs(store) == [(schedule.id, 5)]
@@ -477,14 +483,14 @@ async def test_of_a_release_and_a_decision_only_one_makes_a_run(store: Store, ma
     await fire(store, schedule, *(at(minute) for minute in range(100, 115)), now=at(200), parked=True)
     for minute in range(1, 16):
         current = await find(store)
-        (job_id,) = await store.reserve(1)
+        (job_id,) = await store.jobs.reserve(1)
         step = a_step(current, Decided(at(minute), "fired", None, job_id))
         (decided,), released = await asyncio.gather(
-            other.decide([step], at(200), by="tests"), store.release_parked(at(200), 10)
+            other.slots.decide([step], at(200), by="tests"), store.slots.release_parked(at(200), 10)
         )
         assert int(decided) + released == 1
-        assert len(await store.unfinished(schedule.id, 10)) == 1
-        await store.promote(at(200), 10)
+        assert len(await store.slots.unfinished(schedule.id, 10)) == 1
+        await store.jobs.promote(at(200), 10)
         assert await settle(store, await take(store, node, now=at(200)), at=at(200)) == [True]
 
 
@@ -493,8 +499,8 @@ async def test_concurrent_releases_leave_no_more_than_there_is_room_for(store: S
     schedules = [await plan(store, f"job{number}", max_instances=number + 1) for number in range(4)]
     for schedule in schedules:
         await fire(store, schedule, *(at(minute) for minute in range(10)), now=at(100), parked=True)
-    released = await asyncio.gather(*(one.release_parked(at(100), 100) for one in stores))
-    assert [len(await store.unfinished(schedule.id, 100)) for schedule in schedules] == [1, 2, 3, 4]
+    released = await asyncio.gather(*(one.slots.release_parked(at(100), 100) for one in stores))
+    assert [len(await store.slots.unfinished(schedule.id, 100)) for schedule in schedules] == [1, 2, 3, 4]
     assert sum(released) >= 10
 
 
@@ -505,15 +511,15 @@ async def test_two_who_create_the_same_schedule_make_one(store: Store, make_stor
         wanted = [a_schedule(f"job{number}", created_by=f"author {place}") for place in range(4)]
         took = await asyncio.gather(
             *(
-                one.revise([Revised(schedule, 0, a_revision(schedule, schedule.created_by))], NOW)
+                one.schedules.revise([Revised(schedule, 0, a_revision(schedule, schedule.created_by))], NOW)
                 for one, schedule in zip(stores, wanted, strict=True)
             )
         )
         assert sorted(flat(took)) == [False, False, False, True]
         made = await find(store, f"job{number}")
         assert made.created_by == wanted[took.index([True])].created_by
-        assert [revision.changed_by for revision in await store.revisions(made.id)] == [made.created_by]
-    assert len(await store.schedules()) == 5
+        assert [revision.changed_by for revision in await store.schedules.revisions(made.id)] == [made.created_by]
+    assert len(await store.schedules.page()) == 5
 
 
 @pytest.mark.contract("SLOT-3", "SLOT-6")
@@ -523,12 +529,12 @@ async def test_pruning_from_two_sides_loses_no_outcome(store: Store, make_store:
     node = await enter(store, "worker-1")
     await fire(store, schedule, *(at(minute) for minute in range(60)), now=NOW)
     await settle(store, await take(store, node), at=at(1))
-    pruned = await asyncio.gather(*(one.prune(at(2), 40) for one in (store, other)))
-    assert sum(pruned) + await store.prune(at(2), 40) == 60
+    pruned = await asyncio.gather(*(one.jobs.prune(at(2), 40) for one in (store, other)))
+    assert sum(pruned) + await store.jobs.prune(at(2), 40) == 60
     slots = await all_slots(store, schedule)
     assert {(slot.state, slot.worker, slot.finished_at) for slot in slots} == {("succeeded", "worker-1", at(1))}
-    gone = await asyncio.gather(*(one.prune_slots(at(99), 40) for one in (store, other)))
-    assert sum(gone) + await store.prune_slots(at(99), 40) == 60
+    gone = await asyncio.gather(*(one.slots.prune(at(99), 40) for one in (store, other)))
+    assert sum(gone) + await store.slots.prune(at(99), 40) == 60
     assert await query(store, "select count(*) from oncue_slots") == [(0,)]
 
 
@@ -536,11 +542,11 @@ async def test_pruning_slots_beside_decisions_deadlocks_nobody(store: Store, mak
     other = await make_store()
     schedules = await plan_many(store, 30)
     skipped = [a_step(one, Decided(at(1), "skipped", "x")) for one in schedules]
-    assert all(await store.decide(skipped, at(1), by="tests"))
+    assert all(await store.slots.decide(skipped, at(1), by="tests"))
     for minute in range(2, 10):
-        decisions = [a_step(one, Decided(at(minute), "skipped", "x")) for one in await store.schedules(limit=30)]
+        decisions = [a_step(one, Decided(at(minute), "skipped", "x")) for one in await store.schedules.page(limit=30)]
         took, _ = await asyncio.gather(
-            store.decide(decisions, at(minute), by="tests"), other.prune_slots(at(minute - 0.5), 20)
+            store.slots.decide(decisions, at(minute), by="tests"), other.slots.prune(at(minute - 0.5), 20)
         )
         stale = [step for step, won in zip(decisions, took, strict=True) if not won]
         assert await again(store, stale) == [True] * len(stale)
@@ -550,9 +556,9 @@ async def test_pruning_slots_beside_decisions_deadlocks_nobody(store: Store, mak
 
 async def again(store: Store, steps: Sequence[Step]) -> list[bool]:
     """Decide the same with what stands now."""
-    current = {one.id: one for one in await store.schedules(limit=100)}
+    current = {one.id: one for one in await store.schedules.page(limit=100)}
     fresh = [step._replace(version=current[step.schedule_id].version) for step in steps]
-    return await store.decide(fresh, at(99), by="tests")
+    return await store.slots.decide(fresh, at(99), by="tests")
 
 
 @pytest.mark.contract("SLOT-2", "SLOT-16")
@@ -566,11 +572,11 @@ async def test_of_many_who_want_a_lease_exactly_one_holds_it_under_each_epoch(
         now = after(seconds=15 * term)
         told = await asyncio.gather(
             *(
-                one.acquire(LEADER, holder, f"node-{number}", now, after(seconds=15 * term + 15), respect=None)
+                one.leases.acquire(LEADER, holder, f"node-{number}", now, after(seconds=15 * term + 15), respect=None)
                 for number, (one, holder) in enumerate(zip(stores, holders, strict=True))
             )
         )
-        standing = await store.lease(LEADER)
+        standing = await store.leases.get(LEADER)
         assert standing is not None
         assert [lease for lease in told if lease != standing] == [], "everybody is told who holds it"
         assert standing.acquired_at == now
@@ -586,8 +592,8 @@ async def test_of_a_renewal_and_a_take_over_exactly_one_wins(store: Store, make_
         lease = await lead(store, old, now=after(minutes=term))
         behind, ahead, end = (after(minutes=term, seconds=seconds) for seconds in (14, 15, 30))
         renewed, taken = await asyncio.gather(
-            store.renew(LEADER, old, lease.epoch, behind, end, respect=None),
-            other.acquire(LEADER, new, "new", ahead, end, respect=None),
+            store.leases.renew(LEADER, old, lease.epoch, behind, end, respect=None),
+            other.leases.acquire(LEADER, new, "new", ahead, end, respect=None),
         )
         assert taken is not None
         assert renewed == (taken.holder == old)

@@ -20,7 +20,7 @@ BYTES = len(json.dumps(LARGE, ensure_ascii=False).encode())
 async def put(store: Store, args: dict[str, Any], **fields: Any) -> int:
     batch = a_batch(**fields)
     batch.args[0] = json.dumps(args, ensure_ascii=False)  # type: ignore[index]
-    return (await store.enqueue([batch]))[0].id
+    return (await store.jobs.enqueue([batch]))[0].id
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ async def test_large_arguments_are_left_out_and_their_size_is_told(store: Store,
     if wanted.get("states") == "unfinished":
         wanted = {**wanted, "states": ("scheduled", "queued", "running", "retrying")}
     large = await put(store, LARGE, keys=["k"])
-    (short,) = await store.jobs(JobFilter(**wanted, short=True))
+    (short,) = await store.jobs.find(JobFilter(**wanted, short=True))
     assert (short.id, short.args, short.shortened) == (large, {}, {"args": BYTES})
-    (whole,) = await store.jobs(JobFilter(**wanted))
+    (whole,) = await store.jobs.find(JobFilter(**wanted))
     assert (whole.args, whole.shortened) == (LARGE, None)
-    found = await store.job(large)
+    found = await store.jobs.get(large)
     assert found is not None
     assert found.args == LARGE
 
 
 async def test_what_is_small_is_there_as_it_is(store: Store) -> None:
     await put(store, SMALL)
-    assert await store.jobs(JobFilter(short=True)) == await store.jobs(JobFilter())
+    assert await store.jobs.find(JobFilter(short=True)) == await store.jobs.find(JobFilter())
 
 
 async def test_results_and_errors_too(store: Store) -> None:
@@ -52,8 +52,8 @@ async def test_results_and_errors_too(store: Store) -> None:
     result, error = json.dumps("r" * LARGEST_SHOWN), "e" * (LARGEST_SHOWN + 1)
     await settle(store, await take(store, node, 1), Succeeded(result))
     await settle(store, await take(store, node, 1), Failed(error))
-    failed, succeeded = await store.jobs(JobFilter(short=True))
-    (whole, _) = await store.jobs(JobFilter())
+    failed, succeeded = await store.jobs.find(JobFilter(short=True))
+    (whole, _) = await store.jobs.find(JobFilter())
     assert (succeeded.result, succeeded.shortened) == (None, {"result": len(result)})
     assert whole.error is not None
     assert (failed.error, failed.shortened) == (f"{whole.error[:ERROR_SHOWN]}…", {"error": len(whole.error)})

@@ -25,7 +25,7 @@ async def test_a_host_clock_that_steps_back_does_not_take_an_embedded_database_w
     await store.open()
     try:
         assert await store.time() == NOW
-        await store.beat(await enter(store), NOW, NOW + hour)
+        await store.nodes.beat(await enter(store), NOW, NOW + hour)
         assert await store.time() == NOW
     finally:
         await store.close()
@@ -39,10 +39,10 @@ async def test_what_is_known_of_the_time_does_not_run_backwards_either(tmp_path:
     try:
         node = await enter(store)
         schedule = await plan(store)
-        assert await store.decide([a_step(schedule, cursor=NOW)], NOW, by="tests") == [True]
+        assert await store.slots.decide([a_step(schedule, cursor=NOW)], NOW, by="tests") == [True]
         assert await store.time() == NOW
-        await store.beat(node, NOW + hour, NOW + 2 * hour, 1)
-        await store.beat(node, NOW, NOW + hour, 1)
+        await store.nodes.beat(node, NOW + hour, NOW + 2 * hour, 1)
+        await store.nodes.beat(node, NOW, NOW + hour, 1)
         assert await store.time() == NOW + hour
     finally:
         await store.close()

@@ -51,7 +51,7 @@ async def test_the_wait_is_counted_from_when_the_job_became_visible(store: Store
     (long_due,) = await put(store, visible_at=before(hours=2), **fields)
     (just_due,) = await put(store, visible_at=before(minutes=5), **fields)
     (not_due,) = await put(store, visible_at=after(minutes=5), **fields)
-    await store.promote(NOW, 10)
+    await store.jobs.promote(NOW, 10)
     assert await age(store) == 1
     assert [await priority(store, job_id) for job_id in (long_due, just_due, not_due)] == [10, 0, 0]
 
@@ -76,8 +76,8 @@ async def test_the_gain_ends_at_a_hundred(store: Store) -> None:
 @pytest.mark.contract("QUE-2")
 async def test_a_step_is_bounded_and_the_next_one_goes_on(store: Store) -> None:
     ids = await put(store, 25, created_at=before(hours=2))
-    (lane,) = await store.lanes()
-    assert [await store.age(lane, 1, HOUR_AGO, 10, 10, NOW) for _ in range(4)] == [10, 10, 5, 0]
+    (lane,) = await store.jobs.levels()
+    assert [await store.jobs.age(lane, 1, HOUR_AGO, 10, 10, NOW) for _ in range(4)] == [10, 10, 5, 0]
     assert [await priority(store, job_id) for job_id in ids] == [10] * 25
 
 
@@ -96,7 +96,7 @@ async def test_only_queued_jobs_age(store: Store) -> None:
     node = await enter(store)
     ids = await put(store, 3, created_at=before(hours=2))
     claims = await take(store, node)
-    await store.apply([change(claims[1]), change(claims[2], BROKEN)], NOW)
+    await store.jobs.apply([change(claims[1]), change(claims[2], BROKEN)], NOW)
     assert await age(store) == 0
     assert await states(store, ids) == ["running", "succeeded", "retrying"]
 
@@ -115,10 +115,10 @@ async def test_finished_jobs_are_pruned_with_their_attempts(store: Store) -> Non
     (job_id,) = await put(store)
     await settle(store, await take(store, node), Released())
     await settle(store, await take(store, node), at=before(days=8))
-    assert len(await store.attempts(job_id)) == 1
-    assert await store.prune(before(days=7), 100) == 1
-    assert await store.job(job_id) is None
-    assert await store.attempts(job_id) == []
+    assert len(await store.jobs.attempts(job_id)) == 1
+    assert await store.jobs.prune(before(days=7), 100) == 1
+    assert await store.jobs.get(job_id) is None
+    assert await store.jobs.attempts(job_id) == []
 
 
 async def test_only_what_finished_before_is_pruned(store: Store) -> None:
@@ -126,9 +126,9 @@ async def test_only_what_finished_before_is_pruned(store: Store) -> None:
     old, exact, new = await put(store, 3)
     claims = await take(store, node)
     for claim, days in zip(claims, (8, 7, 6), strict=True):
-        await store.apply([change(claim, at=before(days=days))], NOW)
-    assert await store.prune(before(days=7), 100) == 1
-    assert await store.job(old) is None
+        await store.jobs.apply([change(claim, at=before(days=days))], NOW)
+    assert await store.jobs.prune(before(days=7), 100) == 1
+    assert await store.jobs.get(old) is None
     assert await states(store, [exact, new]) == ["succeeded", "succeeded"]
 
 
@@ -137,11 +137,11 @@ async def test_every_kind_of_end_is_pruned_and_the_step_is_bounded(store: Store)
     await put(store, 40)
     claims = await take(store, node)
     endings = sorted(TERMINAL) * 10
-    await store.apply(
+    await store.jobs.apply(
         [change(claim, at=before(days=8))._replace(state=end) for claim, end in zip(claims, endings, strict=True)], NOW
     )
-    assert [await store.prune(NOW, 15) for _ in range(4)] == [15, 15, 10, 0]
-    assert await store.jobs(JobFilter()) == []
+    assert [await store.jobs.prune(NOW, 15) for _ in range(4)] == [15, 15, 10, 0]
+    assert await store.jobs.find(JobFilter()) == []
 
 
 async def test_old_attempts_of_a_job_that_goes_on_and_on_are_pruned(store: Store) -> None:
@@ -149,8 +149,8 @@ async def test_old_attempts_of_a_job_that_goes_on_and_on_are_pruned(store: Store
     (job_id,) = await put(store, created_at=before(days=20))
     for days in (9, 8, 6):
         await settle(store, await take(store, node, now=before(days=days)), Released(), at=before(days=days))
-    assert await store.prune(before(days=7), 100) == 0
-    assert [row.claim_no for row in await store.attempts(job_id)] == [3]
+    assert await store.jobs.prune(before(days=7), 100) == 0
+    assert [row.claim_no for row in await store.jobs.attempts(job_id)] == [3]
     assert await states(store, [job_id]) == ["queued"]
 
 
@@ -161,7 +161,7 @@ async def test_an_unfinished_job_is_never_pruned(store: Store) -> None:
     )
     claims = await take(store, node, 2, now=before(days=50))
     await settle(store, claims[:1], BROKEN, at=before(days=50))
-    assert await store.prune(after(days=99), 100) == 0
+    assert await store.jobs.prune(after(days=99), 100) == 0
     assert await states(store, ids) == ["retrying", "running", "queued", "scheduled"]
 
 
@@ -169,12 +169,12 @@ async def test_lost_nodes_are_forgotten_once_nothing_of_theirs_runs(store: Store
     node = await enter(store, expires_at=before(days=8))
     await put(store)
     claims = await take(store, node, now=before(days=9))
-    await store.bury(before(days=8))
-    await store.prune(before(days=7), 100)
-    assert await store.stranded(NOW, 10) == claims
+    await store.nodes.expire(before(days=8))
+    await store.jobs.prune(before(days=7), 100)
+    assert await store.jobs.orphaned(NOW, 10) == claims
     await settle(store, claims, at=NOW)
-    await store.prune(before(days=7), 100)
-    assert not await store.beat(node, NOW, after(days=1))
+    await store.jobs.prune(before(days=7), 100)
+    assert not await store.nodes.beat(node, NOW, after(days=1))
 
 
 async def test_depth_counts_what_is_queued_by_queue_and_priority(store: Store) -> None:
@@ -182,30 +182,30 @@ async def test_depth_counts_what_is_queued_by_queue_and_priority(store: Store) -
     await put(store, 2, queue="mail")
     await put(store, 1, queue="web")
     await put(store, 4, state="scheduled", visible_at=after(days=1))
-    assert await store.depth() == [Depth("mail", 0, 2), Depth("mail", 5, 3), Depth("web", 0, 1)]
+    assert await store.counters.depth() == [Depth("mail", 0, 2), Depth("mail", 5, 3), Depth("web", 0, 1)]
 
 
 async def test_what_is_kept_apart_is_counted_by_how_it_is(store: Store) -> None:
     node = await enter(store)
-    assert await store.kept_apart() == {}
+    assert await store.counters.kept_apart() == {}
     for deaths, queue in ((1, "a"), (2, "b"), (2, "c"), (3, "d")):
         await a_suspect(store, node, deaths=deaths, queue=queue)
-    assert await store.kept_apart() == {1: 2, 2: 1}
+    assert await store.counters.kept_apart() == {1: 2, 2: 1}
 
 
 async def test_the_next_lease_end_is_that_of_a_node_that_was_not_declared_lost(store: Store) -> None:
-    assert await store.next_lease_end() is None
+    assert await store.nodes.next_lease_end() is None
     await enter(store, "one", expires_at=after(seconds=10))
     await enter(store, "two", expires_at=after(seconds=20))
-    assert await store.next_lease_end() == after(seconds=10)
-    await store.bury(after(seconds=15))
-    assert await store.next_lease_end() == after(seconds=20)
+    assert await store.nodes.next_lease_end() == after(seconds=10)
+    await store.nodes.expire(after(seconds=15))
+    assert await store.nodes.next_lease_end() == after(seconds=20)
 
 
 async def test_depth_counts_suspects_too(store: Store) -> None:
     node = await enter(store)
     await a_suspect(store, node)
-    assert await store.depth() == [Depth("default", 0, 1)]
+    assert await store.counters.depth() == [Depth("default", 0, 1)]
 
 
 async def test_totals_are_the_same_before_and_after_folding(store: Store) -> None:
@@ -215,9 +215,9 @@ async def test_totals_are_the_same_before_and_after_folding(store: Store) -> Non
     for claim in claims[:4]:
         await settle(store, [claim])
     await settle(store, claims[4:], Skipped("late"))
-    unfolded = await store.queues()
-    assert [await store.fold_counters(2) for _ in range(4)] == [2, 2, 1, 0]
-    assert await store.queues() == unfolded
+    unfolded = await store.queues.all()
+    assert [await store.counters.fold(2) for _ in range(4)] == [2, 2, 1, 0]
+    assert await store.queues.all() == unfolded
     (queue,) = unfolded
     assert (queue.succeeded, queue.skipped) == (4, 2)
 
@@ -227,22 +227,22 @@ async def test_folding_adds_to_what_was_folded_before(store: Store) -> None:
     for total in (3, 4):
         await put(store, total)
         await settle(store, await take(store, node))
-        assert await store.fold_counters(100) == 1
-    assert (await store.queues())[0].succeeded == 7
+        assert await store.counters.fold(100) == 1
+    assert (await store.queues.all())[0].succeeded == 7
 
 
 async def test_a_job_that_starts_over_is_not_counted_where_it_had_ended(store: Store) -> None:
     node = await enter(store)
     (job_id,) = await put(store, max_retries=0)
     await settle(store, await take(store, node), BROKEN)
-    assert (await store.queues())[0].failed == 1
+    assert (await store.queues.all())[0].failed == 1
     again = lifecycle.revive(await see(store, job_id), NOW)
     assert again is not None
-    await store.apply([again], NOW)
-    await store.fold_counters(100)
-    assert (await store.queues())[0].failed == 0
+    await store.jobs.apply([again], NOW)
+    await store.counters.fold(100)
+    assert (await store.queues.all())[0].failed == 0
     await settle(store, await take(store, node))
-    (queue,) = await store.queues()
+    (queue,) = await store.queues.all()
     assert (queue.failed, queue.succeeded) == (0, 1)
 
 
@@ -250,5 +250,5 @@ async def test_totals_outlive_the_jobs(store: Store) -> None:
     node = await enter(store)
     await put(store, 3)
     await settle(store, await take(store, node), at=before(days=8))
-    assert await store.prune(NOW, 100) == 3
-    assert (await store.queues())[0].succeeded == 3
+    assert await store.jobs.prune(NOW, 100) == 3
+    assert (await store.queues.all())[0].succeeded == 3

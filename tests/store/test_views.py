@@ -67,7 +67,7 @@ async def ended(store: Store, schedule: Schedule, slot: datetime, outcome: Outco
     node = await enter(store, "worker-1", expires_at=after(days=999))
     (claim,) = await take(store, node, now=slot)
     await settle(store, [claim], outcome, at=slot.replace(second=30))
-    await store.leave(node, slot.replace(second=31))
+    await store.nodes.leave(node, slot.replace(second=31))
     return job_id
 
 
@@ -93,9 +93,9 @@ async def test_a_run_is_told_in_the_contracts_words_before_and_after_its_job_is_
     job_id = await ended(viewed, schedule, at(1), outcome)
     told = [(job_id, "brief-ß", at(1), at(1), at(1.5), status, "worker-1", message)]
     assert await runs(viewed) == told
-    assert await viewed.prune(at(9), 10) == 1
+    assert await viewed.jobs.prune(at(9), 10) == 1
     assert await runs(viewed) == told
-    assert await viewed.prune(after(days=99), 10) == 0, "now the worker is forgotten"
+    assert await viewed.jobs.prune(after(days=99), 10) == 0, "now the worker is forgotten"
     assert await query(viewed, "select * from oncue_nodes") == []
     assert await runs(viewed) == told
 
@@ -106,10 +106,10 @@ async def test_a_misfire_is_a_run_that_never_started(viewed: Store) -> None:
     (job_id,) = await fire(viewed, schedule, at(1))
     change = expire(await see(viewed, job_id), at(9))
     assert change is not None
-    assert await viewed.apply([change], at(9)) == [True]
+    assert await viewed.jobs.apply([change], at(9)) == [True]
     told = [(job_id, "report", at(1), None, at(9), "skipped_timeout", None, "misfire")]
     assert await runs(viewed) == told
-    assert await viewed.prune(at(10), 10) == 1
+    assert await viewed.jobs.prune(at(10), 10) == 1
     assert await runs(viewed) == told
 
 
@@ -122,7 +122,7 @@ async def test_a_run_that_has_not_started_has_no_row_and_one_that_has_is_running
     claims = {claim.id: claim for claim in await take(viewed, node, 5, now=at(6))}
     assert await runs(viewed) == [], "they are claimed, and wait for a seat"
     await settle(viewed, [claims[queued]], Released(), started=False)
-    await viewed.mark_started([Started(started, claims[started].claim_no, at(7))])
+    await viewed.jobs.mark_started([Started(started, claims[started].claim_no, at(7))])
     await settle(viewed, [claims[failed_once]], BROKEN, at=at(8))
     await settle(viewed, [claims[released]], Released(), at=at(8))
     found = {row[0]: row for row in await runs(viewed)}
@@ -143,7 +143,7 @@ async def test_the_longest_names_are_told_whole(viewed: Store) -> None:
     await settle(viewed, await take(viewed, node, now=at(1)), at=at(2))
     expected = [(job_id, "s" * 128, "w" * 128)]
     assert [(row[0], row[1], row[6]) for row in await runs(viewed)] == expected
-    assert await viewed.prune(at(9), 10) == 1
+    assert await viewed.jobs.prune(at(9), 10) == 1
     assert [(row[0], row[1], row[6]) for row in await runs(viewed)] == expected
 
 
@@ -156,9 +156,9 @@ async def test_the_view_has_exactly_the_columns_of_the_clause(viewed: Any, datab
 
 async def column_names(store: Any) -> tuple[str, ...]:
     if store.dialect == "sqlite":
-        found = await store._writer.write(lambda connection: connection.execute("select * from job_runs").description)
+        found = await store.database.write(lambda connection: connection.execute("select * from job_runs").description)
         return tuple(column[0] for column in found)
-    async with store._connections.use() as connection:
+    async with store.database.connections.use() as connection:
         return tuple((await connection.fetchrow("select * from job_runs")).keys())
 
 
@@ -167,17 +167,17 @@ async def test_there_is_one_run_for_each_slot_with_a_job_however_often_it_was_tr
     schedule, other = await plan(viewed, max_instances=99), await plan(viewed, "other")
     ids = [await ended(viewed, schedule, at(minute), BROKEN) for minute in (1, 2)]
     ids.append(await ended(viewed, other, at(1), BROKEN))
-    assert await viewed.prune(at(9), 10) == 0, "both are to be tried again"
+    assert await viewed.jobs.prune(at(9), 10) == 0, "both are to be tried again"
     node = await enter(viewed, "worker-2", expires_at=after(days=9))
-    await viewed.promote(at(60), 10)
+    await viewed.jobs.promote(at(60), 10)
     await settle(viewed, await take(viewed, node, now=at(60)), at=at(61))
-    assert await viewed.prune(at(60.5), 10) == 0
-    first = await viewed.job(ids[0])
+    assert await viewed.jobs.prune(at(60.5), 10) == 0
+    first = await viewed.jobs.get(ids[0])
     assert first is not None
-    current = await viewed.schedule_by_id(schedule.id)
+    current = await viewed.schedules.by_id(schedule.id)
     assert current is not None
-    assert await viewed.rerun(current, first, (await viewed.reserve(1))[0], at(62), by="tests")
-    assert await viewed.prune(at(61.5), 1) == 1
+    assert await viewed.slots.rerun(current, first, (await viewed.jobs.reserve(1))[0], at(62), by="tests")
+    assert await viewed.jobs.prune(at(61.5), 1) == 1
     await put(viewed)
     keys = await query(viewed, "select job_name, scheduled_for, id from job_runs")
     assert sorted(row[2] for row in keys) == sorted(ids)
@@ -187,7 +187,7 @@ async def test_there_is_one_run_for_each_slot_with_a_job_however_often_it_was_tr
 async def test_slots_without_a_job_are_no_runs(viewed: Store) -> None:
     schedule = await plan(viewed)
     decided = [Decided(at(1), "missed", "misfire", until=at(9), slots=9), Decided(at(10), "skipped", "max_instances")]
-    assert await viewed.decide([a_step(schedule, *decided)], at(11), by="tests") == [True]
+    assert await viewed.slots.decide([a_step(schedule, *decided)], at(11), by="tests") == [True]
     assert await runs(viewed) == []
 
 
@@ -196,7 +196,7 @@ async def test_a_deleted_schedule_keeps_its_runs(viewed: Store) -> None:
     await ended(viewed, schedule, at(1), Succeeded())
     current = await find(viewed)
     gone = replace(current, version=current.version + 1, deleted_at=at(2), next_run_at=None)
-    assert await viewed.revise([Revised(gone, current.version, None)], at(2)) == [True]
+    assert await viewed.schedules.revise([Revised(gone, current.version, None)], at(2)) == [True]
     assert [row[5] for row in await runs(viewed)] == ["success"]
 
 
@@ -347,7 +347,7 @@ async def test_runs_are_found_through_an_index_on_sqlite(sqlite_store: SqliteSto
             for where in BOTH_HALVES
         }
 
-    for where, steps in (await sqlite_store._writer.write(plans)).items():
+    for where, steps in (await sqlite_store.database.write(plans)).items():
         assert [step for step in steps if re.match(r"SCAN [sj]\b", step)] == [], where
         for index in BOTH_HALVES[where]:
             assert any(step.startswith("SEARCH") and index in step for step in steps), (where, steps)

@@ -79,15 +79,15 @@ async def test_a_released_job_and_a_request_to_cancel_are_noticed(store: Store, 
     bell = await watched(store)
     await settle(other, [first], Released())
     await bell.heard()
-    await other.request_cancel(second.id, second.claim_no, NOW)
+    await other.jobs.request_cancel(second.id, second.claim_no, NOW)
     await bell.heard()
 
 
 async def test_a_resumed_queue_is_noticed(store: Store, make_store: MakeStore) -> None:
     other = await make_store()
-    await other.pause("default", NOW)
+    await other.queues.pause("default", NOW)
     bell = await watched(store)
-    await other.resume("default", after(seconds=1))
+    await other.queues.resume("default", after(seconds=1))
     await bell.heard()
 
 
@@ -96,8 +96,8 @@ async def test_looking_for_work_wakes_nobody(store: Store, make_store: MakeStore
     node = await enter(other)
     bell = await watched(store)
     assert await take(other, node) == []
-    assert await other.promote(NOW, 10) is None
-    assert await other.bury(NOW) == []
+    assert await other.jobs.promote(NOW, 10) is None
+    assert await other.nodes.expire(NOW) == []
     assert await bell.quiet(0.1)
 
 
@@ -117,8 +117,8 @@ async def test_a_hint_that_is_refused_is_told_once(postgres_url: str, caplog: py
     try:
         with caplog.at_level(logging.WARNING, "oncue"):
             for _ in range(5):
-                await store.pause("default", NOW)
-                await store.resume("default", NOW)
+                await store.queues.pause("default", NOW)
+                await store.queues.resume("default", NOW)
                 await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
     finally:
         await store.close()

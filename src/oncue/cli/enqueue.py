@@ -74,7 +74,7 @@ async def _written(app: Oncue, call: Call[Any], rows: Sequence[Row]) -> list[Rec
     with output.progress(known=True) as bar:
         line = bar.add_task("enqueueing", total=len(rows))
         for start in range(0, len(rows), CHUNK):
-            receipts += await app.internals.enqueueing.write(call, rows[start : start + CHUNK])
+            receipts += await app.write(call, rows[start : start + CHUNK])
             bar.update(line, completed=len(receipts))
     return receipts
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from oncue.store.connections import open_sockets
+from oncue.store.postgres.connections import open_sockets
 
 ENDED = b"oncue: a process that a handler forked went on in the worker's event loop: it is ended\n"
 

@@ -20,7 +20,7 @@ from oncue.store.statements import check_version
 
 def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
     """A store that leaves the tables as they are when it is opened."""
-    store = app.internals.make_store()
+    store = app.make_store()
     if isinstance(store, SqliteStore):
         return SqliteStore(store.path, migrate=False)
     assert isinstance(store, PostgresStore)

@@ -32,7 +32,7 @@ class Aging:
         if not self._rules.gain:
             return aging.next_round(now, self._rules)
         if not self._lanes:
-            self._lanes = await self._store.lanes()
+            self._lanes = await self._store.jobs.levels()
         if self._lanes and await self._raised(self._lanes[0], now) < LIMIT:
             self._lanes.pop(0)
         return now if self._lanes else aging.next_round(now, self._rules)
@@ -40,7 +40,7 @@ class Aging:
     async def _raised(self, lane: PriorityLevel, now: datetime) -> int:
         rules = self._rules
         since, round_no = now - timedelta(seconds=rules.after), aging.round_of(now, rules)
-        raised = await self._store.age(lane, round_no, since, rules.gain, LIMIT, now)
+        raised = await self._store.jobs.age(lane, round_no, since, rules.gain, LIMIT, now)
         if raised:
             self._telemetry.emit("age", {"jobs": raised})
         return raised

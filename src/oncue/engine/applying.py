@@ -58,7 +58,7 @@ async def apply_past_refusals(
     If it refuses the batch, each change is written by itself, or else its `fallback`, which then stands in `changes`.
     """
     try:
-        return await store.apply(changes, now, past_locks=past_locks), {}
+        return await store.jobs.apply(changes, now, past_locks=past_locks), {}
     except StoreRefused as error:
         _log.error("the database refused to write %d changes at once, so they are written one by one: %s",
                    len(changes), error)  # fmt: skip
@@ -75,10 +75,10 @@ async def apply_past_refusals(
 
 async def _applied(store: Store, changes: list[Change], number: int, now: datetime, fallback: Fallback) -> bool | None:
     try:
-        return (await store.apply([changes[number]], now))[0]
+        return (await store.jobs.apply([changes[number]], now))[0]
     except StoreRefused as error:
         instead = fallback(number, error)
         if instead is None:
             raise
     changes[number] = instead
-    return (await store.apply([instead], now))[0]
+    return (await store.jobs.apply([instead], now))[0]

@@ -28,7 +28,7 @@ class Backfilling:
 
     async def tick(self, now: datetime) -> datetime:
         """While a backfill goes on its next job should not wait for long; else there is nothing to hurry for."""
-        if await self._store.release_parked(now, LIMIT):
+        if await self._store.slots.release_parked(now, LIMIT):
             self._brisk_until = now + FOR_A_WHILE
             self.released.set()
         brisk = self._brisk_until is not None and now < self._brisk_until

@@ -137,13 +137,13 @@ class Claimer:
         has_room = self._executor.busy < self._executor.concurrency and not self._in_flight.closed
         if has_room and await self._is_wanted(store):
             return now
-        return await store.promote(now, 0)
+        return await store.jobs.promote(now, 0)
 
     async def _is_wanted(self, store: Store) -> bool:
         """Whether a job waits in a queue that is served here, or one that is kept apart from others in any queue."""
-        if any(level.queue in self._queues for level in await store.lanes()):
+        if any(level.queue in self._queues for level in await store.jobs.levels()):
             return True
-        return any((await store.kept_apart()).values())
+        return any((await store.counters.kept_apart()).values())
 
     def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
         """What to claim, and how much of it. One claim takes the most urgent of all that there is.
@@ -191,7 +191,7 @@ class Claimer:
             return looked_at + LOOKS_APART
         if known is None or not now < known <= now + self._poll:  # no further ahead, unless the clock was set back
             self._looked_at = now
-            due = await self._store.promote(now, PROMOTE_LIMIT)
+            due = await self._store.jobs.promote(now, PROMOTE_LIMIT)
             self._promote_at = known = now + self._poll if due is None else min(max(due, now), now + self._poll)
         return known
 
@@ -201,7 +201,7 @@ class Claimer:
         self.asked, self.asking, life = self.asked + 1, True, self._life()
         try:
             few = min(COHORT - self._in_flight.isolated[IN_COHORT], wanted)
-            claims = await self._store.claim(
+            claims = await self._store.jobs.claim(
                 self._node, queues, tasks, wanted, now, few=few, alone=self._alone_before(now), rooms=rooms
             )
         finally:

@@ -26,7 +26,7 @@ class Folding:
         self._interval = timedelta(seconds=interval)
 
     async def tick(self, now: datetime) -> datetime:
-        folded = await self._store.fold_counters(LIMIT)
+        folded = await self._store.counters.fold(LIMIT)
         return now if folded >= LIMIT else now + self._interval
 
 
@@ -45,15 +45,15 @@ class Sampling:
         return now + self._interval
 
     async def sample(self, now: datetime) -> None:
-        counts = await self._store.count(DEPTH_LIMIT)
+        counts = await self._store.counters.count(DEPTH_LIMIT)
         if cut_off(counts):  # what is less is counted anew whenever somebody asks
-            await self._store.keep_sample(Sample(now, counts))
+            await self._store.counters.keep_sample(Sample(now, counts))
 
     async def stand_in(self, now: datetime, patience: timedelta) -> None:
         """Count for a leader that does not, since there is none: nobody has for so long, and whoever asks cannot."""
-        if not cut_off(await self._store.count(PEEK_LIMIT)):
+        if not cut_off(await self._store.counters.count(PEEK_LIMIT)):
             return
-        last = await self._store.last_sample()
+        last = await self._store.counters.last_sample()
         if last is None or now - last.at > patience:
             await self.sample(now)
 
@@ -74,7 +74,7 @@ class DepthGauge:
         if self._telemetry.wants("queue.depth"):
             # A queue that was seen is told of when it is empty, too: not for ever if there are very many.
             by_queue: dict[str, dict[int, int]] = defaultdict(dict, {queue: {} for queue in self._seen})
-            for depth in await self._store.depth():
+            for depth in await self._store.counters.depth():
                 by_queue[depth.queue][depth.priority] = depth.jobs
             self._seen = set(islice(by_queue, MOST_SEEN))
             total = sum(sum(priorities.values()) for priorities in by_queue.values())

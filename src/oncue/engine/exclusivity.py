@@ -74,21 +74,23 @@ class Exclusivity:
     async def resign(self) -> None:
         held, self.held, self.until = self.held, None, None
         if held is not None:
-            await self._store.yield_lease(EXCLUSIVE, self._node.id, held.epoch, self._clock.now())
+            await self._store.leases.release(EXCLUSIVE, self._node.id, held.epoch, self._clock.now())
 
     async def _look(self, now: datetime) -> None:
-        lease = await self._store.lease(EXCLUSIVE)
+        lease = await self._store.leases.get(EXCLUSIVE)
         self._stand_by(lease if lease is not None and lease.expires_at > now else None)
 
     async def _take(self, now: datetime) -> datetime:
         expires_at = now + self._lease
-        lease = await self._store.acquire(EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None)
+        lease = await self._store.leases.acquire(
+            EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None
+        )
         self._telemetry.outages.works(self.name, self._clock.monotonic())
         if lease is None or lease.holder != self._node.id:
             self._stand_by(lease)
             return now + self._beat if lease is None else min(lease.expires_at, now + self._beat)
         # One that was ours already is one that we did not hear of: a reply was lost, or what follows here failed.
-        if lease.expires_at != expires_at and not await self._store.renew(
+        if lease.expires_at != expires_at and not await self._store.leases.renew(
             EXCLUSIVE, self._node.id, lease.epoch, now, expires_at, respect=None
         ):
             return now + self._beat
@@ -117,12 +119,14 @@ class Exclusivity:
         return now + self._beat
 
     async def _renewed(self, held: Lease, now: datetime, expires_at: datetime) -> Lease | None:
-        if await self._store.renew(EXCLUSIVE, self._node.id, held.epoch, now, expires_at, respect=None):
+        if await self._store.leases.renew(EXCLUSIVE, self._node.id, held.epoch, now, expires_at, respect=None):
             return replace(held, renewed_at=now, expires_at=expires_at)
         # This process may have stood still for longer than its lease, perhaps with its whole host. The next epoch says
         # that nobody has held it since, so that nothing needs to be stopped. If it is there already, the reply was lost
         # that said so, and it lasts no longer than was asked for then.
-        lease = await self._store.acquire(EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None)
+        lease = await self._store.leases.acquire(
+            EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None
+        )
         is_ours = lease is not None and lease.holder == self._node.id and lease.epoch == held.epoch + 1
         return lease if is_ours else None
 

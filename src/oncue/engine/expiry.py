@@ -42,7 +42,7 @@ async def end_expired(
     store: Store, telemetry: Telemetry, now: datetime, limit: int, among: Sequence[int] | None = None
 ) -> set[int]:
     """End up to `limit` jobs (among these, or all) that have waited past their time; which are not as they were."""
-    found = await store.expired(now, limit, among)
+    found = await store.jobs.expired(now, limit, among)
     ending = [(job, change) for job in found if (change := expire(job, now)) is not None]
     if not ending:
         return set()

@@ -83,21 +83,21 @@ class Leadership:
         """Give the lease up, so that nobody has to wait for its end."""
         held, self.held, self.until = self.held, None, None
         if held is not None:
-            await self._store.yield_lease(LEADER, self._node.id, held.epoch, self._clock.now())
+            await self._store.leases.release(LEADER, self._node.id, held.epoch, self._clock.now())
             _log.info("leadership: %s gave up the lead (epoch %d)", self._node.name, held.epoch)
 
     async def _stand(self, now: datetime) -> datetime:
         """Lead if nobody does. When to look again: the lease of whoever leads may end without a word."""
-        before, expires_at, later = await self._store.lease(LEADER), now + self._lease, now + self._lease / 3
+        before, expires_at, later = await self._store.leases.get(LEADER), now + self._lease, now + self._lease / 3
         if before is None or before.expires_at <= now:
-            lease = await self._store.acquire(
+            lease = await self._store.leases.acquire(
                 LEADER, self._node.id, self._node.name, now, expires_at, respect=EXCLUSIVE
             )
             if lease is not None and lease.holder == self._node.id and lease.expires_at == expires_at:
                 self._lead(lease, expires_at, before, now)
         elif before.holder != self._node.id:
             return min(before.expires_at, later)
-        elif await self._store.renew(LEADER, self._node.id, before.epoch, now, expires_at, respect=EXCLUSIVE):
+        elif await self._store.leases.renew(LEADER, self._node.id, before.epoch, now, expires_at, respect=EXCLUSIVE):
             self._lead(before, expires_at, before, now)  # it is ours: only the reply was lost that said so
         return later
 
@@ -119,7 +119,7 @@ class Leadership:
         assert held is not None
         expires_at = now + self._lease
         try:
-            renewed = self._is_alive() and await self._store.renew(
+            renewed = self._is_alive() and await self._store.leases.renew(
                 LEADER, self._node.id, held.epoch, now, expires_at, respect=EXCLUSIVE
             )
         except RowLocked:
@@ -132,7 +132,7 @@ class Leadership:
         else:
             self._deposed(held, "it has to stand by, or another node leads")
             # If it is still ours (only we may lead no more), whoever may should not wait for its end.
-            await self._store.yield_lease(LEADER, self._node.id, held.epoch, now)
+            await self._store.leases.release(LEADER, self._node.id, held.epoch, now)
 
     def _deposed(self, held: Lease, why: str) -> None:
         self.held, self.until = None, None

@@ -111,19 +111,21 @@ class Membership:
     async def leave(self) -> None:
         """End the lease, so that nobody waits for it."""
         self.expires_at = None
-        await self._store.leave(self.node.id, self._clock.now())
+        await self._store.nodes.leave(self.node.id, self._clock.now())
 
     async def _renew(self, now: datetime) -> None:
         expires_at = now + self._lease
         self._beat_no += 1
         if self.expires_at is not None and now >= self.expires_at:
             self._lost_touch()  # this process stood still; perhaps its whole host did, and the others with it
-        if self.expires_at is not None and not await self._store.beat(self.node.id, now, expires_at, self._beat_no):
+        if self.expires_at is not None and not await self._store.nodes.beat(
+            self.node.id, now, expires_at, self._beat_no
+        ):
             self.expires_at = None
             self._lost_touch()
             self.end_life("this node was declared lost")
         if self.expires_at is None:
-            await self._store.register(
+            await self._store.nodes.register(
                 dataclasses.replace(self.node, beat_at=now, expires_at=expires_at, beat_no=self._beat_no)
             )
         self.expires_at = expires_at

@@ -92,7 +92,7 @@ class RecordedStarts(PendingStarts):
 
     async def _record(self, ready: Sequence[Claim]) -> None:
         began = self._clock.now()
-        still_ours = await self._store.begin([Started(claim.id, claim.claim_no, began) for claim in ready])
+        still_ours = await self._store.jobs.begin([Started(claim.id, claim.claim_no, began) for claim in ready])
         for claim, may in zip(ready, still_ours, strict=True):
             if may is None:  # another session holds its row: it waits for the next look
                 continue

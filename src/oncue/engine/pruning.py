@@ -28,10 +28,10 @@ class Pruning:
         self._interval = timedelta(seconds=interval)
 
     async def tick(self, now: datetime) -> datetime:
-        gone = await self._store.prune(now - self._retention, LIMIT)
+        gone = await self._store.jobs.prune(now - self._retention, LIMIT)
         if gone:
             self._telemetry.emit("prune", {"jobs": gone})
-        slots = await self._store.prune_slots(now - self._ledger_retention, LIMIT)
-        noted = await self._store.prune_audit_log(now - self._ledger_retention, LIMIT)
-        asked = await self._store.prune_requests(now - REQUESTS_KEPT, LIMIT)
+        slots = await self._store.slots.prune(now - self._ledger_retention, LIMIT)
+        noted = await self._store.audit_log.prune(now - self._ledger_retention, LIMIT)
+        asked = await self._store.requests.prune(now - REQUESTS_KEPT, LIMIT)
         return now if max(gone, slots, noted, asked) >= LIMIT else now + self._interval

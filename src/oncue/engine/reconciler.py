@@ -61,7 +61,7 @@ class Reconciler:
         # A claim that waits for a seat has its maximum runtime counted already: long before it is over, give it back.
         self._executor.release_waiting("waited", now - self._patience)
         claimed = self._executor.claims()
-        rows = await self._store.held(self._node)
+        rows = await self._store.jobs.held(self._node)
         believed = {(row.id, row.claim_no) for row in rows}
         still = set(self._executor.claims())  # some may have been settled during the call
         for place in claimed:
@@ -87,7 +87,7 @@ class Reconciler:
         certain = [place for place, then in self._strange.items() if place in before and self._is_answered(then)]
         if not certain:
             return
-        claims = await self._store.running([job_id for job_id, _ in certain])
+        claims = await self._store.jobs.running([job_id for job_id, _ in certain])
         strays = [claim for claim in claims if (claim.id, claim.claim_no) in certain]
         if not strays:
             return
@@ -106,11 +106,11 @@ class Reconciler:
     async def _mark_started(self) -> None:
         fresh = self._executor.newly_started(self._clock.monotonic() - self._interval.total_seconds())
         if fresh:
-            locked = await self._store.mark_started(fresh)
+            locked = await self._store.jobs.mark_started(fresh)
             self._executor.mark([started for started in fresh if started.id not in locked])
 
     async def _save_progress(self) -> None:
         told = self._executor.progressed()
         if told:
-            await self._store.report_progress(told)
+            await self._store.jobs.report_progress(told)
             self._executor.saved(told)

@@ -49,7 +49,7 @@ class Recovery:
 
     async def recover(self, now: datetime) -> None:
         """End the runs of every predecessor that is proved dead."""
-        for predecessor in await self._store.namesakes(self._node):
+        for predecessor in await self._store.nodes.namesakes(self._node):
             if await self._is_dead(predecessor, now):
                 try:
                     await self._bury(predecessor, now)
@@ -61,16 +61,16 @@ class Recovery:
             return True
         if not (self._node.exclusive and predecessor.exclusive):
             return False
-        lease = await self._store.lease(EXCLUSIVE)
+        lease = await self._store.leases.get(EXCLUSIVE)
         if lease is None or lease.holder != self._node.id or lease.expires_at <= now:
             return False
         # Only who held the lease has runs. One that never did may be alive and stand by: our holding it says nothing.
-        return bool(await self._store.held(predecessor.id))
+        return bool(await self._store.jobs.held(predecessor.id))
 
     async def _bury(self, predecessor: Node, now: datetime) -> None:
-        await self._store.declare_lost(predecessor.id, now)
-        held = await self._store.held(predecessor.id)
-        claims = await self._store.running([holding.id for holding in held]) if held else []
+        await self._store.nodes.declare_lost(predecessor.id, now)
+        held = await self._store.jobs.held(predecessor.id)
+        claims = await self._store.jobs.running([holding.id for holding in held]) if held else []
         numbers = {(holding.id, holding.claim_no) for holding in held}
         claims = [claim for claim in claims if (claim.id, claim.claim_no) in numbers]
         changes = [settle(lost(claim, now, CAUSE), self._dice) for claim in claims]

@@ -63,16 +63,16 @@ class Rescue:
     async def tick(self, now: datetime) -> datetime:
         if not self._member.steady(now):
             return self._by(self._member.steady_from(now), now)
-        for node in await self._store.bury(now):
+        for node in await self._store.nodes.expire(now):
             _log.warning("node %s (%s) is lost: its lease ended at %s", node.name, node.id, node.expires_at)
             self._telemetry.emit("node.lost", {}, node=node)
-        stranded = await self._store.stranded(now, LIMIT)
+        stranded = await self._store.jobs.orphaned(now, LIMIT)
         if not self._member.steady(now):  # this process stood still meanwhile: it may be the one that is lost
             return now + self._interval
         more_lost = await self._take_away("rescue", stranded, lost, now)
-        stuck = self._stuck(await self._store.overdue(now, LIMIT), now)
+        stuck = self._stuck(await self._store.jobs.overdue(now, LIMIT), now)
         more_stuck = await self._take_away("overrun", stuck, overran, now)
-        return now if more_lost or more_stuck else self._by(await self._store.next_lease_end(), now)
+        return now if more_lost or more_stuck else self._by(await self._store.nodes.next_lease_end(), now)
 
     def _by(self, wanted: datetime | None, now: datetime) -> datetime:
         """When to look again: as wanted, but soon enough to see who has died meanwhile."""

@@ -102,7 +102,7 @@ class Scheduler:
         if self._waits_for_writer():
             return now + self._poll  # or when the writer has taken one
         self._looked_at = now
-        due = await self._store.due(now, LIMIT, self._read_until)
+        due = await self._store.slots.due(now, LIMIT, self._read_until)
         self._more = len(due) == LIMIT
         if self._more:
             self._hand_over(await self._decided(due, epoch, now), due[-1])
@@ -119,7 +119,7 @@ class Scheduler:
         if self.backlog:
             self._more = True
             return now + self._poll
-        self._known_next = await self._store.next_run()
+        self._known_next = await self._store.slots.next_run()
         if self._known_next is None or self._known_next > now:
             self._report_outage()
         return self._next_tick(now, now + self._interval)
@@ -127,7 +127,7 @@ class Scheduler:
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         if self._leadership.epoch is None:
             return None
-        return now if self.backlog else await store.next_run()
+        return now if self.backlog else await store.slots.next_run()
 
     def _waits_for_writer(self) -> bool:
         """What is still to be written is still due: reading from the beginning, one would only read it again."""
@@ -191,7 +191,7 @@ class Scheduler:
     async def _written(self, steps: Sequence[Step], decided: Pass) -> dict[int, bool | None]:
         """While a schedule is known to be locked, no other one waits for it: it comes last, and is passed over."""
         steps = sorted(steps, key=lambda step: step.schedule_id in self._locked)
-        took = await self._store.decide(
+        took = await self._store.slots.decide(
             steps, decided.now, by=AUTHOR, node=self._node, epoch=decided.epoch, past_locks=bool(self._locked)
         )
         return {step.schedule_id: written for step, written in zip(steps, took, strict=True)}
@@ -224,7 +224,7 @@ class Scheduler:
     async def _ids(self, count: int) -> list[int]:
         """Numbers for so many jobs, to be used from the end. They are handed out before the rows are written."""
         while len(self._spare) < count:
-            self._spare += await self._store.reserve(max(count, min(count * 2, MOST_SPARE_IDS)))
+            self._spare += await self._store.jobs.reserve(max(count, min(count * 2, MOST_SPARE_IDS)))
         taken = self._spare[:count]
         del self._spare[:count]
         return taken[::-1]
@@ -243,7 +243,7 @@ class Scheduler:
         return [one for one in due if not touched.intersection(_in_the_way(one))]
 
     async def _settle_overrun(self, in_the_way: Sequence[int], now: datetime) -> set[int]:
-        claims = [claim for claim in await self._store.running(in_the_way) if _is_over(claim, now)]
+        claims = [claim for claim in await self._store.jobs.running(in_the_way) if _is_over(claim, now)]
         if not claims:
             return set()
         changes = [settle(overran(claim, now), self._dice) for claim in claims]

@@ -103,7 +103,7 @@ class Seating:
             return self._looked_at + soon
         self._looked_at, life = None, self._life()  # a look that fails is none
         tasks = self._tasks if self._executor.process_room() > 0 else self._plain_tasks
-        found = await self._store.seating(self._queues, tasks)
+        found = await self._store.queues.seating(self._queues, tasks)
         self._looked_at = now
         for queue in set(self.allowed).difference(seating.queue for seating in found):
             del self.allowed[queue]
@@ -140,7 +140,7 @@ class Seating:
         """Write how many seats this node has; None if the queue is locked. A write that takes makes void whatever was
         written before and is late."""
         try:
-            took = await self._store.take_seats(seating.queue, seating.version, self._node, seats, wanted)
+            took = await self._store.queues.take_seats(seating.queue, seating.version, self._node, seats, wanted)
             self._locked.discard(seating.queue)
         except RowLocked as error:
             if seating.queue not in self._locked:

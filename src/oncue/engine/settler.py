@@ -122,7 +122,7 @@ class Settler:
         if self._in_doubt and not all(took):
             for number, change in enumerate(changes):
                 if not took[number] and (change.id, change.claim_no) in self._in_doubt:
-                    job = await self._store.job(change.id)
+                    job = await self._store.jobs.get(change.id)
                     took[number] = job is not None and (job.state, job.claim_no) == (change.state, change.claim_no)
         self._in_doubt.difference_update((change.id, change.claim_no) for change in changes)
         return took

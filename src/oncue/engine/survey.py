@@ -54,11 +54,11 @@ class Surveying:
 
 
 async def survey(store: Store, now: datetime) -> Survey:
-    queues, nodes = await store.queues(peek=True), await store.nodes()
-    leader, exclusive = await store.lease(LEADER), await store.lease(EXCLUSIVE)
+    queues, nodes = await store.queues.all(peek=True), await store.nodes.alive()
+    leader, exclusive = await store.leases.get(LEADER), await store.leases.get(EXCLUSIVE)
     return Survey(
-        now, queues, _serving(nodes, exclusive, now), await store.ages(now, HEADS), _stands(leader, now),
-        await store.next_run(), await store.kept_apart(),
+        now, queues, _serving(nodes, exclusive, now), await store.counters.ages(now, HEADS), _stands(leader, now),
+        await store.slots.next_run(), await store.counters.kept_apart(),
     )  # fmt: skip
 
 

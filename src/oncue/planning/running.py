@@ -59,12 +59,10 @@ class Simulation:
         scenario, world = self._scenario, self._world
         for queue, limits in scenario.limits.items():
             finish(world.operator.queues.limit(queue, globally=limits.globally, per_node=limits.per_node))
-        finish(
-            Declaring(self._app.internals).synchronise(self._connection, only=lambda rule: not _counts_from_now(rule))
-        )
+        finish(Declaring(self._app).synchronise(self._connection, only=lambda rule: not _counts_from_now(rule)))
         self._start_nodes()
         world.run(WARM_UP.total_seconds())
-        finish(Declaring(self._app.internals).synchronise(self._connection))
+        finish(Declaring(self._app).synchronise(self._connection))
         world.hint()
         for number, stream in enumerate(scenario.arrivals):
             batches = stream.batches(scenario.start, scenario.length, scenario.rng("arrivals", number, stream.task))
@@ -121,15 +119,15 @@ class Simulation:
 
     def _enqueue(self, name: str, jobs: list[str]) -> None:
         task, world = self._app.tasks[name], self._world
-        carried, now = self._app.internals.carried(task), world.clock.now()
+        carried, now = self._app.carried(task), world.clock.now()
         batch = Batch(
             task=name, queue=task.queue, priority=task.priority, state="queued", options=carried["options"],
             max_retries=task.max_retries, max_runtime=carried["max_runtime"], created_at=now, visible_at=now,
             deadline_at=None if task.deadline is None else now + timedelta(seconds=task.deadline),
-            enqueued_by="simulation", retry_of=None, ids=finish(world.store.reserve(len(jobs))),
+            enqueued_by="simulation", retry_of=None, ids=finish(world.store.jobs.reserve(len(jobs))),
             args=[json.dumps({ARRIVAL: job}) for job in jobs],
         )  # fmt: skip
-        finish(world.store.enqueue([batch]))
+        finish(world.store.jobs.enqueue([batch]))
         self._recorder.made(name, len(jobs))
         self._hint(len(jobs))
 
@@ -160,7 +158,7 @@ class Simulation:
         """Slots that no leader has decided: an outage was not over at the end."""
         end = self._world.clock.now()
         for name, rule in _rules(self._app):
-            schedule = finish(self._world.store.schedule(name))
+            schedule = finish(self._world.store.schedules.get(name))
             if schedule is not None and schedule.next_run_at is not None and schedule.next_run_at <= end:
                 since = schedule.next_run_at
                 slots = trigger(rule, schedule.created_at).count(since - TICK, end)
@@ -168,7 +166,7 @@ class Simulation:
 
     def _unfinished(self) -> Iterator[Job]:
         states, before = tuple(sorted(UNFINISHED)), None
-        while page := finish(self._world.store.jobs(JobFilter(states, before=before, limit=PAGE))):
+        while page := finish(self._world.store.jobs.find(JobFilter(states, before=before, limit=PAGE))):
             yield from page
             before = page[-1].id
 

@@ -11,11 +11,11 @@ from oncue.records import attempt_record, explanation_record, job_record
 
 async def job(app: Oncue, ref: int | UUID) -> dict[str, Any]:
     """A job with everything that belongs to it. Raises JobNotFound."""
-    store, found = (await app.internals.connected()).store, await app.jobs.get(ref)
-    attempts, retries = await app.jobs.attempts(found.id), await store.retries(found.id)
+    store, found = (await app.connected()).store, await app.jobs.get(ref)
+    attempts, retries = await app.jobs.attempts(found.id), await store.jobs.retries_of(found.id)
     nodes = {node for node in (found.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
-    names = await store.node_names(sorted(nodes))
-    schedule = None if found.schedule_id is None else await store.schedule_by_id(found.schedule_id)
+    names = await store.nodes.names(sorted(nodes))
+    schedule = None if found.schedule_id is None else await store.schedules.by_id(found.schedule_id)
 
     def worker(node: UUID | None) -> str | None:
         """A node's name, whether it lives or not; its id if it is forgotten."""

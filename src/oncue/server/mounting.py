@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 def mountable(app: Oncue, *, require_token: bool, on_loopback: bool = False) -> ASGIApp:
     """Everything that `oncue serve` answers. Where it listens is known only to who says so: else nobody gets in."""
     door = (Door.LOOPBACK if on_loopback else Door.TOKEN) if require_token else Door.TRUSTED
-    return admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, door)
+    return admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, door)

@@ -49,7 +49,7 @@ class Look:
         self._connection: Connected | None = None
 
     async def tick(self, now: datetime) -> datetime:
-        connection = await self._app.internals.connected()
+        connection = await self._app.connected()
         if connection is not self._connection:
             self._depth = DepthGauge(connection.store, self._telemetry)
             self._survey = Surveying(connection.store, self._telemetry)

@@ -56,4 +56,4 @@ class Client:
                 self._history.answer(operation, "unknown", ids=batch.ids)
 
         self.wire.operation = operation
-        self._driver.go_on(self.wire.as_store().enqueue([batch], in_doubt=in_doubt), answered, failed)
+        self._driver.go_on(self.wire.as_store().jobs.enqueue([batch], in_doubt=in_doubt), answered, failed)

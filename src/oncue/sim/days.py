@@ -94,7 +94,7 @@ def settle_down(world: World) -> None:
     heal(world)
     world.run(3 * world.pace.lease)
     world.calm()
-    for schedule in finish(world.store.schedules(limit=1_000)):
+    for schedule in finish(world.store.schedules.page(limit=1_000)):
         finish(world.operator.schedules.toggle(schedule.name, False))
     world.run_until(world.drained, RECOVERY, look=10.0)
     world.run(1.0)

@@ -110,7 +110,7 @@ class LockRows:
 
     def strike(self, world: World) -> None:
         jobs = {job.id for job in world.jobs() if job.state == "running"}
-        schedules = {schedule.id for schedule in finish(world.store.schedules()) if schedule.id % 2}
+        schedules = {schedule.id for schedule in finish(world.store.schedules.page()) if schedule.id % 2}
         world.fault("locked rows", None, self.length)
         world.locks.jobs |= jobs
         world.locks.schedules |= schedules
@@ -131,12 +131,23 @@ class LoseReply:
 
 
 WRITES = (
-    "claim", "apply", "decide", "beat", "renew", "acquire", "register", "bury", "declare_lost", "take_seats", "promote",
-    "mark_started", "begin", "release_parked", "fold_counters", "yield_lease", "leave", "prune", "age", "reserve",
+    "jobs.claim", "jobs.apply", "slots.decide", "nodes.beat", "leases.renew", "leases.acquire", "nodes.register",
+    "nodes.expire", "nodes.declare_lost", "queues.take_seats", "jobs.promote", "jobs.mark_started", "jobs.begin",
+    "slots.release_parked", "counters.fold", "leases.release", "nodes.leave", "jobs.prune", "jobs.age",
+    "jobs.reserve",
 )  # fmt: skip
 """What a node writes."""
-OFTEN = ("claim", "claim", "apply", "apply", "decide", "decide")
-WISHES = ("apply", "request_cancel", "pause", "resume", "prioritize", "decide", "revise", "rerun")
+OFTEN = ("jobs.claim", "jobs.claim", "jobs.apply", "jobs.apply", "slots.decide", "slots.decide")
+WISHES = (
+    "jobs.apply",
+    "jobs.request_cancel",
+    "queues.pause",
+    "queues.resume",
+    "jobs.prioritize",
+    "slots.decide",
+    "schedules.revise",
+    "slots.rerun",
+)
 """What an operator writes."""
 
 
@@ -340,6 +351,6 @@ def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
 
 
 def _lost_reply(dice: Random, node: str, at: float) -> Fault:
-    verbs: dict[str | None, Sequence[str]] = {node: WRITES + OFTEN, None: ("enqueue",), OPERATOR: WISHES}
+    verbs: dict[str | None, Sequence[str]] = {node: WRITES + OFTEN, None: ("jobs.enqueue",), OPERATOR: WISHES}
     whose = dice.choice((node, node, node, None, OPERATOR))
     return LoseReply(at, whose, dice.choice(verbs[whose]))

@@ -34,36 +34,36 @@ class Locking(Layer):
         self._locks = locks
 
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        handled = getattr(self, f"_{verb}_past", None)
+        handled = getattr(self, f"_{verb.replace('.', '_')}_past", None)
         if handled is None or not (self._locks.jobs or self._locks.schedules):
             return await method(*args, **kwargs)
         return await handled(method, *args, **kwargs)
 
-    async def _apply_past(self, method: Verb, changes: Sequence[Change], *rest: Any, **options: Any) -> Any:
+    async def _jobs_apply_past(self, method: Verb, changes: Sequence[Change], *rest: Any, **options: Any) -> Any:
         locked = [change.id in self._locks.jobs for change in changes]
         self._refuse(any(locked) and bool(rest[1:]))
         return await _written(method, changes, locked, *rest, **options)
 
-    async def _decide_past(self, method: Verb, steps: Sequence[Step], *rest: Any, **options: Any) -> Any:
+    async def _slots_decide_past(self, method: Verb, steps: Sequence[Step], *rest: Any, **options: Any) -> Any:
         locked = [step.schedule_id in self._locks.schedules for step in steps]
         self._refuse(any(locked) and bool(options.get("notes")))
         return await _written(method, steps, locked, *rest, **options)
 
-    async def _mark_started_past(self, method: Verb, started: Sequence[Started]) -> list[int]:
+    async def _jobs_mark_started_past(self, method: Verb, started: Sequence[Started]) -> list[int]:
         free = [one for one in started if one.id not in self._locks.jobs]
         return [*await method(free), *(one.id for one in started if one.id in self._locks.jobs)]
 
-    async def _prioritize_past(self, method: Verb, job_id: int, *rest: Any, **options: Any) -> Any:
+    async def _jobs_prioritize_past(self, method: Verb, job_id: int, *rest: Any, **options: Any) -> Any:
         self._refuse(job_id in self._locks.jobs)
         return await method(job_id, *rest, **options)
 
-    _request_cancel_past = _prioritize_past
+    _jobs_request_cancel_past = _jobs_prioritize_past
 
-    async def _rerun_past(self, method: Verb, schedule: Schedule, *rest: Any, **options: Any) -> Any:
+    async def _slots_rerun_past(self, method: Verb, schedule: Schedule, *rest: Any, **options: Any) -> Any:
         self._refuse(schedule.id in self._locks.schedules)
         return await method(schedule, *rest, **options)
 
-    async def _revise_past(self, method: Verb, changes: Sequence[Revised], *rest: Any, **options: Any) -> Any:
+    async def _schedules_revise_past(self, method: Verb, changes: Sequence[Revised], *rest: Any, **options: Any) -> Any:
         self._refuse(any(change.schedule.id in self._locks.schedules for change in changes))
         return await method(changes, *rest, **options)
 

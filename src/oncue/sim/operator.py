@@ -39,7 +39,7 @@ class Operator:
         await Delay(seconds)
 
     async def ids(self, count: int) -> list[int]:
-        return await self.store.reserve(count)
+        return await self.store.jobs.reserve(count)
 
     def find(self, name: str) -> Task[Any, Any]:
         return self.task()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +29,8 @@ from oncue.sim.driver import finish
 from oncue.sim.history import micros, moment
 from oncue.sim.member import Member
 from oncue.store.contract import EXCLUSIVE, LEADER
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.queues import SqliteQueues
+from oncue.store.sqlite.store import SqliteStore
 from oncue.store.statements import spelled_out
 
 if TYPE_CHECKING:
@@ -92,31 +93,37 @@ class Situation(NamedTuple):
     """Job, claim and node of what is running."""
 
 
-class WatchedStore(SqliteStore):
-    """The database of a simulated cluster. It can be looked at as a whole."""
-
+class WatchedQueues(SqliteQueues):
     seats_changed = 0
-    """How often somebody took or gave back seats of a limited queue."""
+    """How often a node took or gave back seats of a limited queue."""
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         took = await super().take_seats(queue, version, node, seats, wanted)
         self.seats_changed += took
         return took
 
+
+class WatchedStore(SqliteStore):
+    """The database of a simulated cluster. It can be looked at as a whole."""
+
+    def __init__(self, path: str, *, wall: Callable[[], datetime]) -> None:
+        super().__init__(path, inline=True, wall=wall)
+        self.queues: WatchedQueues = WatchedQueues(self.database, self.counters)
+
     async def situation(self, queues: Sequence[str]) -> Situation:
         """As it is for nodes that serve these queues."""
-        return await self._reader.read(lambda connection: _situation(connection, queues))
+        return await self.database.read(lambda connection: _situation(connection, queues))
 
     async def whole_record(self) -> dict[int, list[int]]:
         """Job by job the claims whose attempts are on record."""
         found: dict[int, list[int]] = {}
-        for job_id, number in await self._reader.read(lambda connection: connection.execute(_ATTEMPTS).fetchall()):
+        for job_id, number in await self.database.read(lambda connection: connection.execute(_ATTEMPTS).fetchall()):
             found.setdefault(job_id, []).append(number)
         return found
 
     async def all_names(self) -> list[str]:
         """Of every schedule that there was, also of those that were deleted."""
-        return [name for (name,) in await self._reader.read(lambda connection: connection.execute(_NAMES).fetchall())]
+        return [name for (name,) in await self.database.read(lambda connection: connection.execute(_NAMES).fetchall())]
 
     async def sustain(
         self, nodes: Sequence[str], leases: Sequence[tuple[str, int]], renewed_at: datetime, expires_at: datetime
@@ -128,7 +135,7 @@ class WatchedStore(SqliteStore):
             connection.executemany(_BEAT, [(renewed, expires, node) for node in nodes])
             connection.executemany(_RENEW, [(renewed, expires, name, epoch) for name, epoch in leases])
 
-        await self._writer.write(work)
+        await self.database.write(work)
 
 
 def _situation(connection: sqlite3.Connection, queues: Sequence[str]) -> Situation:
@@ -161,8 +168,8 @@ class Quiet:
     def pass_by(self, end: datetime) -> None:
         """If it is quiet, go on to where that ends."""
         world, now = self._world, self._world.clock.now()
-        if self._seats_changed != world.store.seats_changed:
-            self._seats_changed = world.store.seats_changed
+        if self._seats_changed != world.store.queues.seats_changed:
+            self._seats_changed = world.store.queues.seats_changed
             self.disturb(2 * world.pace.poll)  # others may take what one has given back
         if now < self._look_at:
             return

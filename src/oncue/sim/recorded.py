@@ -33,9 +33,21 @@ from oncue.sim.history import (
     slot_event,
     step_event,
 )
-from oncue.store.contract import Store
+from oncue.store.contract import NOUNS, Store
 
 Verb: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class LayeredNoun:
+    """Passes every verb of one noun on to its layer, under the name `noun.verb`."""
+
+    def __init__(self, noun: str, layer: Layer, inner: Any) -> None:
+        self._noun, self._layer, self._inner = noun, layer, inner
+
+    def __getattr__(self, verb: str) -> Verb:
+        made = self._layer.passing(f"{self._noun}.{verb}", getattr(self._inner, verb))
+        setattr(self, verb, made)  # so that it is made once
+        return made
 
 
 class Layer:
@@ -45,14 +57,18 @@ class Layer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        for noun in NOUNS:
+            setattr(self, noun, LayeredNoun(noun, self, getattr(store, noun)))
 
     def __getattr__(self, verb: str) -> Verb:
-        method: Verb = getattr(self._store, verb)
+        made = self.passing(verb, getattr(self._store, verb))
+        setattr(self, verb, made)
+        return made
 
+    def passing(self, verb: str, method: Verb) -> Verb:
         def call(*args: Any, **kwargs: Any) -> Awaitable[Any]:
             return self.pass_on(verb, method, args, kwargs)
 
-        setattr(self, verb, call)  # so that it is made once
         return call
 
     def as_store(self) -> Store:
@@ -79,7 +95,7 @@ class Recorded(Layer):
 
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         reply = await method(*args, **kwargs)
-        note = getattr(self, f"_note_{verb}", None)
+        note = getattr(self, f"_note_{verb.replace('.', '_')}", None)
         if note is not None:
             await note(reply, *args, **kwargs)
         return reply
@@ -87,7 +103,7 @@ class Recorded(Layer):
     def _add(self, kind: str, **fields: Any) -> None:
         self._history.effect(self._node, kind, **fields)
 
-    async def _note_enqueue(self, receipts: list[Receipt], batches: Any, in_doubt: bool = False) -> None:
+    async def _note_jobs_enqueue(self, receipts: list[Receipt], batches: Any, in_doubt: bool = False) -> None:
         """Whoever asks again is told of the same jobs, which are written once."""
         if in_doubt:
             await self._left_out([job_id for batch in batches for job_id in batch.ids], receipts)
@@ -99,67 +115,69 @@ class Recorded(Layer):
     async def _left_out(self, ids: list[int], receipts: list[Receipt]) -> None:
         """What other jobs stand for is written too, as what it is."""
         for job_id, receipt in zip(ids, receipts, strict=True):
-            row = None if receipt.created or job_id in self._left else await self._store.job(job_id)
+            row = None if receipt.created or job_id in self._left else await self._store.jobs.get(job_id)
             if row is not None:
                 self._left.add(job_id)
                 written, ended = left_out_events(row)
                 self._add("job", **written)
                 self._add("change", **ended)
 
-    async def _note_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
+    async def _note_jobs_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
         for claim in claims:
             self._add("claim", **claim_event(claim))
 
-    async def _note_begin(self, took: list[bool | None], started: list[Started]) -> None:
+    async def _note_jobs_begin(self, took: list[bool | None], started: list[Started]) -> None:
         for told, accepted in zip(started, took, strict=True):
             if accepted:
                 self._add("begin", id=told.id, claim_no=told.claim_no)
 
-    async def _note_apply(self, took: list[bool], changes: list[Change], *_: Any, **__: Any) -> None:
+    async def _note_jobs_apply(self, took: list[bool], changes: list[Change], *_: Any, **__: Any) -> None:
         for change, accepted in zip(changes, took, strict=True):
             self._add("change", **change_event(change, accepted))
 
-    async def _note_rerun(
+    async def _note_slots_rerun(
         self, took: bool, schedule: Schedule, job: Job, again: Change | int, *_: Any, **__: Any
     ) -> None:
         """An operator runs a slot again: the job itself, or another one in its place. It may be that others did."""
         if took and not isinstance(again, int):
             self._add("change", **change_event(again, took))
-        elif took and (made := await self._store.job(cast(int, again))) is not None:
+        elif took and (made := await self._store.jobs.get(cast(int, again))) is not None:
             self._add("job", **row_event(made), schedule=schedule.id, retry_of=job.id)
 
-    async def _note_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:
+    async def _note_jobs_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:
         if took:
             self._add("cancel", id=job_id, claim_no=claim_no)
 
-    async def _note_prioritize(self, took: bool, job_id: int, known: int, priority: int, *_: Any, **__: Any) -> None:
+    async def _note_jobs_prioritize(
+        self, took: bool, job_id: int, known: int, priority: int, *_: Any, **__: Any
+    ) -> None:
         if took:
             self._add("priority", id=job_id, priority=priority)
 
-    async def _note_age(self, raised: int, lane: PriorityLevel, *_: Any, **__: Any) -> None:
+    async def _note_jobs_age(self, raised: int, lane: PriorityLevel, *_: Any, **__: Any) -> None:
         if raised:
             self._add("age", queue=lane.queue, priority=lane.priority, jobs=raised)
 
-    async def _note_pause(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
+    async def _note_queues_pause(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
         if took:
             self._add("pause", queue=queue)
 
-    async def _note_resume(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
+    async def _note_queues_resume(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
         if took:
             self._add("resume", queue=queue)
 
-    async def _note_prune(self, gone: int, before: datetime, *_: Any, **__: Any) -> None:
+    async def _note_jobs_prune(self, gone: int, before: datetime, *_: Any, **__: Any) -> None:
         """Attempts go too, also of jobs that stay: so it is told once there can be some that are old enough."""
         events = self._history.events
         if gone or (events and events[0].at < micros(before)):
             self._add("prune", jobs=gone, before=micros(before))
 
-    async def _note_register(self, _: None, node: Node) -> None:
+    async def _note_nodes_register(self, _: None, node: Node) -> None:
         """One that arrives late changes nothing."""
-        if any(row.id == node.id and row.beat_no == node.beat_no for row in await self._store.nodes()):
+        if any(row.id == node.id and row.beat_no == node.beat_no for row in await self._store.nodes.alive()):
             self._lease(node.id, until=micros(node.expires_at))
 
-    async def _note_beat(self, renewed: bool, node: UUID, now: object, expires_at: Any, *_: object) -> None:
+    async def _note_nodes_beat(self, renewed: bool, node: UUID, now: object, expires_at: Any, *_: object) -> None:
         if renewed:
             self._lease(node, until=micros(expires_at), renewed=True)
 
@@ -168,19 +186,19 @@ class Recorded(Layer):
         if node not in self._gone:
             self._add("lease", **fields)
 
-    async def _note_bury(self, lost: list[Node], *_: Any) -> None:
+    async def _note_nodes_expire(self, lost: list[Node], *_: Any) -> None:
         for node in lost:
             self._history.add(self._labels[node.id], "lease.end", by=self._node)
 
-    async def _note_declare_lost(self, declared: bool, node: UUID, *_: Any) -> None:
+    async def _note_nodes_declare_lost(self, declared: bool, node: UUID, *_: Any) -> None:
         if declared:
             self._history.add(self._labels[node], "lease.end", by=self._node)
             self._history.add(self._labels[node], "hold.end")
 
-    async def _note_leave(self, *_: Any) -> None:
+    async def _note_nodes_leave(self, *_: Any) -> None:
         self._add("lease.end", by=self._node)
 
-    async def _note_decide(
+    async def _note_slots_decide(
         self, took: list[bool], steps: Sequence[Step], *_: Any, epoch: int | None = None, **__: Any
     ) -> None:
         for step, accepted in zip(steps, took, strict=True):
@@ -192,30 +210,30 @@ class Recorded(Layer):
         """Each verdict, and the job that is there with it: both are read in the instant of the commit."""
         for decided in rows:
             self._add("slot", **slot_event(schedule_id, decided, epoch))
-            job = None if decided.job_id is None else await self._store.job(decided.job_id)
+            job = None if decided.job_id is None else await self._store.jobs.get(decided.job_id)
             if job is not None:
                 self._add("job", **row_event(job))
 
-    async def _note_revise(self, took: list[bool], changes: Sequence[Revised], *_: Any) -> None:
+    async def _note_schedules_revise(self, took: list[bool], changes: Sequence[Revised], *_: Any) -> None:
         for change, accepted in zip(changes, took, strict=True):
-            schedule = await self._store.schedule(change.schedule.name)
+            schedule = await self._store.schedules.get(change.schedule.name)
             if accepted and schedule is not None:
                 self._add("revision", **revision_event(schedule))
                 await self._decided(schedule.id, change.decided, None)
 
-    async def _note_acquire(
+    async def _note_leases_acquire(
         self, lease: Lease | None, name: str, holder: UUID, holder_name: str, now: object, expires_at: Any, **_: Any
     ) -> None:
         if lease is not None and lease.holder == holder and lease.expires_at == expires_at:
             self._add("hold", name=name, epoch=lease.epoch, until=micros(expires_at))
 
-    async def _note_renew(self, renewed: bool, name: str, *_: Any, **__: Any) -> None:
+    async def _note_leases_renew(self, renewed: bool, name: str, *_: Any, **__: Any) -> None:
         """Until when it lasts is the database's word: a late renewal does not take back a later one."""
-        lease = await self._store.lease(name) if renewed else None
+        lease = await self._store.leases.get(name) if renewed else None
         if lease is not None:
             self._add("hold", name=name, epoch=lease.epoch, until=micros(lease.expires_at))
 
-    async def _note_yield_lease(self, _: None, name: str, holder: UUID, epoch: int, *__: Any) -> None:
-        lease = await self._store.lease(name)
+    async def _note_leases_release(self, _: None, name: str, holder: UUID, epoch: int, *__: Any) -> None:
+        lease = await self._store.leases.get(name)
         if lease is not None and (lease.holder, lease.epoch) == (holder, epoch):
             self._add("hold.end", name=name)

@@ -15,26 +15,26 @@ YEAR = timedelta(days=365)
 
 
 def jobs(store: Store) -> list[Job]:
-    return finish(store.jobs(JobFilter(limit=EVERYTHING)))
+    return finish(store.jobs.find(JobFilter(limit=EVERYTHING)))
 
 
 def books(store: Store, name: str, now: datetime) -> Books:
     """A schedule with its revisions and its whole ledger."""
-    schedule = finish(store.schedule(name))
+    schedule = finish(store.schedules.get(name))
     assert schedule is not None
     start, end = schedule.created_at - YEAR, now + YEAR
     return Books(
         schedule,
-        finish(store.revisions(schedule.id)),
-        finish(store.slots(schedule.id, start, end, EVERYTHING)),
-        finish(store.doubled(schedule.id, start, end)),
+        finish(store.schedules.revisions(schedule.id)),
+        finish(store.slots.between(schedule.id, start, end, EVERYTHING)),
+        finish(store.slots.doubled(schedule.id, start, end)),
     )
 
 
 def final(store: WatchedStore, now: datetime) -> Final:
     """All that the checker compares a history with."""
     totals: dict[str, int] = dict.fromkeys(TERMINAL, 0)
-    for queue in finish(store.queues()):
+    for queue in finish(store.queues.all()):
         for state in TERMINAL:
             totals[state] += getattr(queue, state)
     every = [books(store, name, now) for name in finish(store.all_names())]
@@ -45,6 +45,6 @@ def waiting(store: Store, since: datetime) -> list[str]:
     """The schedules of which a slot has waited for its decision since then."""
     return [
         schedule.name
-        for schedule in finish(store.schedules(limit=EVERYTHING))
+        for schedule in finish(store.schedules.page(limit=EVERYTHING))
         if schedule.next_run_at is not None and schedule.next_run_at < since
     ]

@@ -222,7 +222,7 @@ def simulate_schedules(seed: int, *, nodes: int = 3) -> tuple[World, list[Violat
     heal(world)
     world.run(3 * world.pace.lease + world.pace.schedules)
     world.calm()
-    for schedule in finish(world.store.schedules()):
+    for schedule in finish(world.store.schedules.page()):
         finish(world.operator.schedules.toggle(schedule.name, False))
     world.run_until(world.drained, RECOVERY)
     world.run(1.0)
@@ -250,7 +250,7 @@ def _random_schedule(world: World, dice: Random, name: str) -> None:
 
 def _meddle(world: World, dice: Random) -> None:
     """An operator does something to a schedule, or tries to."""
-    found = finish(world.store.schedules())
+    found = finish(world.store.schedules.page())
     if not found:
         return
     name, colleague, now = dice.choice(found).name, world.colleague, world.server.now()

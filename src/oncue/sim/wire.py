@@ -20,7 +20,10 @@ from oncue.store.contract import Store
 When: TypeAlias = Literal["before", "after"]
 
 OPERATIONS = frozenset(
-    {"claim", "apply", "decide", "revise", "rerun", "request_cancel", "prioritize", "pause", "resume"}
+    {
+        *("jobs.claim", "jobs.apply", "jobs.prioritize", "jobs.request_cancel", "queues.pause", "queues.resume"),
+        *("schedules.revise", "slots.decide", "slots.rerun"),
+    }
 )
 """The calls that decide something. An enqueue is one too, but it may take its client several calls."""
 
@@ -154,7 +157,7 @@ class Wire(Layer):
         hurry, self.hurry = self.hurry, None
         if operation is not None or self._journal is None or verb not in OPERATIONS:
             return await self._sent(verb, method, args, kwargs, operation, hurry)
-        operation = self._journal.history.invoke(self._journal.node, verb)
+        operation = self._journal.history.invoke(self._journal.node, verb.rpartition(".")[2])
         try:
             reply = await self._sent(verb, method, args, kwargs, operation, hurry)
         except StoreUnavailable:

@@ -103,7 +103,7 @@ class World:
         self.members: dict[str, Member] = {}
         self._labels: dict[UUID, str] = {}
         self._gone: set[UUID] = set()
-        self.store = WatchedStore(":memory:", inline=True, wall=self.server.now)
+        self.store = WatchedStore(":memory:", wall=self.server.now)
         finish(self.store.open())
         self.driver = Driver(self.clock, self.timeline, self.history, self._crashed)
         self.client = Client(
@@ -316,13 +316,13 @@ class World:
             task=task, queue=queue, priority=priority, state=entry_state(visible_at, now),
             options=options.stored(), max_retries=max_retries, max_runtime=options.max_runtime, created_at=now,
             visible_at=visible_at, deadline_at=None if deadline is None else now + timedelta(seconds=deadline),
-            enqueued_by="sim", retry_of=None, ids=finish(self.operator.store.reserve(len(jobs))),
+            enqueued_by="sim", retry_of=None, ids=finish(self.operator.store.jobs.reserve(len(jobs))),
             args=[script.written(acts) for acts in jobs], keys=keys,
         )  # fmt: skip
 
     def enqueue(self, *acts: Act, **options: Any) -> int:
         """Write one job over a wire that does not break; its id."""
-        (receipt,) = finish(self.operator.store.enqueue([self.batch([acts], **options)]))
+        (receipt,) = finish(self.operator.store.jobs.enqueue([self.batch([acts], **options)]))
         self.hint()
         return receipt.id
 
@@ -363,7 +363,7 @@ class World:
 
     def attempts(self, job_id: int) -> list[Attempt]:
         """The ended attempts before the latest."""
-        return finish(self.store.attempts(job_id))
+        return finish(self.store.jobs.attempts(job_id))
 
     def jobs(self) -> list[Job]:
         return rows.jobs(self.store)
@@ -428,4 +428,4 @@ class World:
 
     def drained(self) -> bool:
         unfinished = JobFilter(("scheduled", "queued", "running", "retrying"), limit=1)
-        return not finish(self.store.jobs(unfinished))
+        return not finish(self.store.jobs.find(unfinished))

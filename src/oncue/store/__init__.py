@@ -10,12 +10,12 @@ from oncue.store.addresses import hidden
 
 if TYPE_CHECKING:
     from oncue.store.contract import Store
-    from oncue.store.postgres import PostgresStore
-    from oncue.store.sqlite import SqliteStore
+    from oncue.store.postgres.store import PostgresStore
+    from oncue.store.sqlite.store import SqliteStore
 
 __all__ = ["PostgresStore", "SqliteStore", "Store", "connect"]
 
-_HOMES = {"PostgresStore": "postgres", "SqliteStore": "sqlite", "Store": "contract"}
+_HOMES = {"PostgresStore": "postgres.store", "SqliteStore": "sqlite.store", "Store": "contract"}
 
 EXPECTED = "postgresql://user:password@host:5432/database, postgres://…, or sqlite:///path/to/oncue.db"
 
@@ -30,11 +30,12 @@ def connect(
             "DATABASE_URL: expected the path of a file; a database in memory would be gone with its process"
         )
     if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
-        from oncue.store.sqlite import BUSY_SECONDS, SqliteStore
+        from oncue.store.sqlite.database import BUSY_SECONDS
+        from oncue.store.sqlite.store import SqliteStore
 
         return SqliteStore(rest[1:], busy_seconds=patience or BUSY_SECONDS)
     if scheme in ("postgres", "postgresql") and separator:
-        from oncue.store.postgres import PostgresStore
+        from oncue.store.postgres.store import PostgresStore
 
         return PostgresStore(_checked(url), size=size, prepare=prepare, listen=listen, patience=patience)
     raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; got {hidden(url)!r}", exit_code=1)

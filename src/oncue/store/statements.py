@@ -77,9 +77,9 @@ _LIST_OF_STATES = re.compile(r"\b((?:\w+\.)?state) in \(('\w+'(?:, '\w+'){2,})\)
 @cache
 def load(dialect: str) -> Mapping[str, str]:
     """The statements of one dialect by name."""
-    folder = files("oncue.store")
-    names = (f"{dialect}.sql", f"{dialect}_ledger.sql", f"{dialect}_desk.sql")
-    text = "".join(folder.joinpath(name).read_text("utf-8") for name in names)
+    folder = files(f"oncue.store.{dialect}")
+    nouns = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
+    text = "".join(entry.read_text("utf-8") for entry in nouns)
     for placeholder, columns in _COLUMNS.items():
         text = text.replace(placeholder, columns)
     blocks = _put_together(_blocks(spelled_out(text) if dialect == "sqlite" else text))

@@ -43,7 +43,7 @@ def use(app: Oncue, *, now: datetime | None = None, loop: asyncio.AbstractEventL
     at_once(stage.store.open())
     kit = Kit(app, stage, loop)
     try:
-        with app.internals.connecting_through(stage):
+        with app.connecting_through(stage):
             yield kit
     finally:
         kit.end()
@@ -70,7 +70,7 @@ class Kit:
         self._node = KitNode(app, stage)
         at_once(self._node.start())
         if any(task.schedule is not None for task in app.tasks.values()):
-            at_once(Declaring(app.internals).synchronise(stage.connection))
+            at_once(Declaring(app).synchronise(stage.connection))
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -79,7 +79,9 @@ class Kit:
         at_once(self._transactions.look(plain=True))
         wanted = (() if state is None else (state,), None, None if task is None else task.name, None)
         found: list[Job] = []
-        while page := at_once(self._store.jobs(JobFilter(*wanted, before=found[-1].id if found else None, limit=PAGE))):
+        while page := at_once(
+            self._store.jobs.find(JobFilter(*wanted, before=found[-1].id if found else None, limit=PAGE))
+        ):
             found += page
         return found[::-1]
 
@@ -169,7 +171,7 @@ class Kit:
             name = schedule.name if isinstance(schedule, Task) else schedule
             await self.app.schedules.get(name)
             after = ""
-            while page := await self._store.schedules(after):
+            while page := await self._store.schedules.page(after):
                 others += [found.name for found in page if found.enabled and found.name != name]
                 after = page[-1].name
         for other in others:
@@ -200,7 +202,7 @@ class Kit:
             return Counter([(await self.app.jobs.get(job_id)).state for job_id in sorted(ran)])
         states: Counter[State] = Counter()
         before, first = max(ran) + 1, min(ran)
-        while before > first and (page := await self._store.jobs(JobFilter(before=before, limit=PAGE))):
+        while before > first and (page := await self._store.jobs.find(JobFilter(before=before, limit=PAGE))):
             states.update(job.state for job in page if job.id in ran)
             before = page[-1].id
         return states
@@ -215,7 +217,7 @@ class Kit:
     async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
         await self._transactions.look(plain=False)
         call = what if isinstance(what, Call) else Call(what)
-        (receipt,) = await self.app.internals.enqueueing.write(call, [(args, kwargs)], outside_slots=True)
+        (receipt,) = await self.app.write(call, [(args, kwargs)], outside_slots=True)
         if receipt.created:
             self._performed.add(receipt.id)
         before = await self.app.jobs.get(receipt.id)

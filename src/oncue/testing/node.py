@@ -49,7 +49,7 @@ class KitNode:
         node = Node(NODE, "test", "test", 0, "", "", (), (), 1, None, now, beat_at=now, expires_at=now)
         # Fixed dice: the jitter of a retry is the same in every run of a test.
         self._worker = WorkerNode(
-            stage.store, stage.store, node, stage.clock, Random(1), app.internals.telemetry, PACE, self._make_executor
+            stage.store, stage.store, node, stage.clock, Random(1), app.telemetry, PACE, self._make_executor
         )
         self._claimer = EveryQueue(app, self._worker, self._executor, stage.store)
         self._hot_path: list[QuietService] = [
@@ -69,9 +69,7 @@ class KitNode:
             ended(what)
 
         app = self._app
-        self._executor = InlineExecutor(
-            app.tasks, self._clock, app.internals.telemetry, app.settings.limits, heard, starts
-        )
+        self._executor = InlineExecutor(app.tasks, self._clock, app.telemetry, app.settings.limits, heard, starts)
         return self._executor
 
     async def start(self) -> None:
@@ -190,7 +188,7 @@ class EveryQueue:
         if self.only is not None:
             await self._serve([self.only.queue], [self.only.task], now)
             return later if self._executor.only is None else await self._worker.claimer.tick(now)
-        while (due := await self._store.promote(now, PROMOTE_LIMIT)) is not None and due <= now:
+        while (due := await self._store.jobs.promote(now, PROMOTE_LIMIT)) is not None and due <= now:
             pass
         waiting = await self._store.waiting()
         self.left = bool(waiting)
@@ -203,7 +201,7 @@ class EveryQueue:
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """What waits was claimed as far as it can be: the next is what becomes due."""
-        return await store.promote(now, 0)
+        return await store.jobs.promote(now, 0)
 
     async def _serve(self, queues: list[str], tasks: list[str], now: datetime) -> None:
         if (queues, tasks) != self._served:

@@ -34,18 +34,18 @@ select queue from waiting where queue is not null
 class StageStore(SqliteStore):
     async def waiting(self) -> list[str]:
         """The queues in which something is queued, read off the head of each in the claim index."""
-        return [queue for (queue,) in await self._reader.read(lambda lane: lane.execute(WAITING).fetchall())]
+        return [queue for (queue,) in await self.database.read(lambda held: held.execute(WAITING).fetchall())]
 
     def forget(self, ids: Collection[int]) -> None:
         """These jobs were never there, unless they were run."""
-        at_once(self._writer.write(lambda connection: connection.execute(FORGET, (json.dumps(list(ids)),))))
+        at_once(self.database.write(lambda connection: connection.execute(FORGET, (json.dumps(list(ids)),))))
 
 
 class StageConnection(Connection):
     """One for all threads, so that nothing may be kept here that two of them could take at once."""
 
     async def ids(self, count: int) -> list[int]:
-        return await self.store.reserve(count)
+        return await self.store.jobs.reserve(count)
 
 
 class Stage:

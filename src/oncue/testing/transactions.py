@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias
 
 from oncue.errors import InvalidJob
-from oncue.store.callers import is_asynchronous, lines
-from oncue.store.callers.finding import line_to
-from oncue.store.callers.lines import Line
+from oncue.store.callers import connections, is_asynchronous
+from oncue.store.callers.connections import CallerConnection
+from oncue.store.callers.finding import connection_to
 
 Forget: TypeAlias = Callable[[Collection[int]], None]
 
@@ -110,41 +110,41 @@ class Transactions:
     def __init__(self, forget: Forget) -> None:
         self._forget = forget
         self._followed: dict[int, Transaction] = {}
-        self._asked: list[tuple[Line, bool, str, Sequence[int]]] = []
+        self._asked: list[tuple[CallerConnection, bool, str, Sequence[int]]] = []
 
     async def follow(self, on: object, ids: Sequence[int]) -> None:
         """These jobs belong to the transaction of this connection. What is no connection is none to follow."""
         try:
-            line: Any = await line_to(on)
+            caller: Any = await connection_to(on)
         except InvalidJob:
             return
-        if isinstance(line, lines.SqliteLine | lines.AiosqliteLine):
-            await self._follow_sqlite(line, ids)
-        elif isinstance(line, lines.AlchemyLine | lines.AsyncAlchemyLine):
-            await self._follow_alchemy(line, ids)
+        if isinstance(caller, connections.SqliteConnection | connections.AiosqliteConnection):
+            await self._follow_sqlite(caller, ids)
+        elif isinstance(caller, connections.AlchemyConnection | connections.AsyncAlchemyConnection):
+            await self._follow_alchemy(caller, ids)
         else:
-            ((xid,),) = await line.fetch(XID)
-            self._asked.append((line, is_asynchronous(on), xid, ids))
+            ((xid,),) = await caller.fetch(XID)
+            self._asked.append((caller, is_asynchronous(on), xid, ids))
 
-    async def _follow_sqlite(self, line: Any, ids: Sequence[int]) -> None:
-        connection = line.connection
+    async def _follow_sqlite(self, caller: Any, ids: Sequence[int]) -> None:
+        connection = caller.connection
         if id(connection) not in self._followed:
             followed = self._followed[id(connection)] = Transaction(connection, self._forget)
             listening = connection.set_trace_callback(followed.hear)
-            if isinstance(line, lines.AiosqliteLine):
+            if isinstance(caller, connections.AiosqliteConnection):
                 await listening
         if not connection.in_transaction and _begins_by_itself(connection):
-            await line.fetch("begin")  # as an insert would
+            await caller.fetch("begin")  # as an insert would
         if connection.in_transaction:
             self._followed[id(connection)].add(ids)
 
-    async def _follow_alchemy(self, line: Any, ids: Sequence[int]) -> None:
-        connection = line.connection
-        if isinstance(line, lines.AsyncAlchemyLine):
+    async def _follow_alchemy(self, caller: Any, ids: Sequence[int]) -> None:
+        connection = caller.connection
+        if isinstance(caller, connections.AsyncAlchemyConnection):
             connection = connection.sync_connection
         if _commits_each_statement(connection):
             return
-        await line.fetch("select 1")  # as an insert would, it begins a transaction
+        await caller.fetch("select 1")  # as an insert would, it begins a transaction
         if id(connection) not in self._followed:
             followed = self._followed[id(connection)] = Transaction(connection, self._forget)
             event: Any = sys.modules["sqlalchemy"].event
@@ -158,12 +158,12 @@ class Transactions:
         for transaction in self._followed.values():
             transaction.look()
         still_open = []
-        for line, asynchronous, xid, ids in self._asked:
-            status = "in progress" if plain and asynchronous else await _status(line, xid)
+        for caller, asynchronous, xid, ids in self._asked:
+            status = "in progress" if plain and asynchronous else await _status(caller, xid)
             if status == "aborted":
                 self._forget(ids)
             elif status == "in progress":
-                still_open.append((line, asynchronous, xid, ids))
+                still_open.append((caller, asynchronous, xid, ids))
         self._asked = still_open
 
 
@@ -177,9 +177,9 @@ def _commits_each_statement(connection: Any) -> bool:
     return (connection.get_execution_options().get("isolation_level") or engines) == "AUTOCOMMIT"
 
 
-async def _status(line: Line, xid: str) -> str:
+async def _status(caller: CallerConnection, xid: str) -> str:
     try:
-        ((status,),) = await line.fetch(STATUS, xid)
+        ((status,),) = await caller.fetch(STATUS, xid)
     except Exception:  # a driver's own: its connection is closed, or its transaction has failed and is still open
         return "in progress"
     return str(status)

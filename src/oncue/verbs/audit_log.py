@@ -12,4 +12,4 @@ class AuditLog(Room):
     ) -> list[AuditEntry]:
         """What was changed by hand, newest first. `before` is the id of the entry to go on from."""
         store, before = (await self._connected()).store, checked_before(before, "an entry")
-        return await store.audit_log(actor=actor, subject=subject, before=before, limit=checked_limit(limit))
+        return await store.audit_log.page(actor=actor, subject=subject, before=before, limit=checked_limit(limit))

@@ -27,27 +27,27 @@ async def job_facts(connected: Connected, job: Job, aging: Rules) -> JobFacts:
 
 async def schedule_facts(connected: Connected, schedule: Schedule) -> ScheduleFacts:
     store = connected.store
-    revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
+    revisions, cluster = await store.schedules.revisions(schedule.id), await _cluster(connected)
     return ScheduleFacts(
         schedule,
         revisions,
         cluster,
         await _paused_at(store, schedule.queue),
-        await store.unfinished(schedule.id, schedule.max_instances),
+        await store.slots.unfinished(schedule.id, schedule.max_instances),
         await _holder(store, schedule),
-        await store.latest_slots(schedule.id, MOST_SHOWN),
+        await store.slots.latest(schedule.id, MOST_SHOWN),
     )
 
 
 async def slot_facts(connected: Connected, schedule: Schedule, at: datetime, aging: Rules) -> SlotFacts:
     store = connected.store
-    revisions, cluster = await store.revisions(schedule.id), await _cluster(connected)
-    facts = SlotFacts(schedule, revisions, at, cluster, await store.slots(schedule.id, at, at))
+    revisions, cluster = await store.schedules.revisions(schedule.id), await _cluster(connected)
+    facts = SlotFacts(schedule, revisions, at, cluster, await store.slots.between(schedule.id, at, at))
     row = facts.row
-    if row is not None and row.job_id is not None and (job := await store.job(row.job_id)) is not None:
+    if row is not None and row.job_id is not None and (job := await store.jobs.get(row.job_id)) is not None:
         facts = dataclasses.replace(facts, job=await _job_facts(store, job, cluster, aging))
     if row is not None and row.blocked_by is not None:
-        facts = dataclasses.replace(facts, in_the_way=await store.job(row.blocked_by))
+        facts = dataclasses.replace(facts, in_the_way=await store.jobs.get(row.blocked_by))
     return facts
 
 
@@ -56,26 +56,26 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
     workers = {node for node in (job.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
     facts = JobFacts(
         job,
-        dataclasses.replace(cluster, names=await store.node_names(sorted(workers))),
+        dataclasses.replace(cluster, names=await store.nodes.names(sorted(workers))),
         attempts,
         schedule=await _schedule_of(store, job),
-        retries=await store.retries(job.id) if job.finished else (),
+        retries=await store.jobs.retries_of(job.id) if job.finished else (),
         aging=aging,
     )
     if job.state not in WAITING:
         return facts
     facts = dataclasses.replace(facts, paused_at=await _paused_at(store, job.queue))
     if job.visible_at == PARKED and job.schedule_id is not None:
-        return dataclasses.replace(facts, in_turn=await store.unfinished(job.schedule_id, MOST_ASKED))
+        return dataclasses.replace(facts, in_turn=await store.slots.unfinished(job.schedule_id, MOST_ASKED))
     if job.visible_at > cluster.now:
         return facts
     takers = cluster.takers(job.queue, job.task)[:MOST_ASKED]
-    held = [[row.id for row in await store.held(node.id)] for node in takers]
+    held = [[row.id for row in await store.jobs.held(node.id)] for node in takers]
     first_of_its_priority = dataclasses.replace(job, order_at=FIRST, id=0)
     return dataclasses.replace(
         facts,
-        ahead=await store.ahead(job, MOST_COUNTED),
-        above=await store.ahead(first_of_its_priority, MOST_COUNTED),
+        ahead=await store.jobs.count_ahead(job, MOST_COUNTED),
+        above=await store.jobs.count_ahead(first_of_its_priority, MOST_COUNTED),
         held=sum(map(len, held)),
         alone=await _alone(store, held, takers),
     )
@@ -83,13 +83,17 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
 
 async def _cluster(connected: Connected) -> Cluster:
     store = connected.store
-    nodes, leader, exclusive = await store.nodes(), await store.lease(LEADER), await store.lease(EXCLUSIVE)
+    nodes, leader, exclusive = (
+        await store.nodes.alive(),
+        await store.leases.get(LEADER),
+        await store.leases.get(EXCLUSIVE),
+    )
     return Cluster(connected.now(), nodes, leader, exclusive)
 
 
 async def _schedule_of(store: Store, job: Job) -> str | None:
     """The name of the schedule that a job was made for."""
-    found = None if job.schedule_id is None else await store.schedule_by_id(job.schedule_id)
+    found = None if job.schedule_id is None else await store.schedules.by_id(job.schedule_id)
     return None if found is None else found.name
 
 
@@ -97,18 +101,18 @@ async def _holder(store: Store, schedule: Schedule) -> int | None:
     if schedule.key is None:
         return None
     wanted = JobFilter(tuple(UNFINISHED), task=schedule.task, key=schedule.key, limit=1)
-    return next((job.id for job in await store.jobs(wanted)), None)
+    return next((job.id for job in await store.jobs.find(wanted)), None)
 
 
 async def _paused_at(store: Store, queue: str) -> datetime | None:
-    return next((found.paused_at for found in await store.queues(peek=True) if found.name == queue), None)
+    return next((found.paused_at for found in await store.queues.all(peek=True) if found.name == queue), None)
 
 
 async def _alone(store: Store, held: Sequence[Sequence[int]], takers: Sequence[Node]) -> Sequence[int]:
     """The jobs that have a node for themselves, if each node has one. Such a node holds no more than it runs."""
     found: list[int] = []
     for ids, node in zip(held, takers, strict=True):
-        claims = await store.running(ids) if len(ids) <= node.concurrency else []
+        claims = await store.jobs.running(ids) if len(ids) <= node.concurrency else []
         alone = next((claim.id for claim in claims if isolation_of(claim) == ALONE), None)
         if alone is None:
             return ()

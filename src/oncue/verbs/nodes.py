@@ -9,4 +9,4 @@ from oncue.verbs.room import Room
 class Nodes(Room):
     async def list(self) -> list[Node]:
         """Every node that is alive, or was lately."""
-        return await (await self._connected()).store.nodes()
+        return await (await self._connected()).store.nodes.alive()

@@ -14,17 +14,17 @@ class Queues(Room):
 
     async def list(self, *, peek: bool = False) -> list[Queue]:
         """All queues. To `peek` costs little, however much waits: then much was counted at `counted_at`."""
-        return await (await self._connected()).store.queues(peek=peek)
+        return await (await self._connected()).store.queues.all(peek=peek)
 
     async def pause(self, queue: str, *, by: str = "system") -> None:
         """No more jobs of this queue start, on any node. Those that run go on."""
         queue, by, connected = checked_queue(queue), checked_name(by, "by"), await self._connected()
-        await connected.store.pause(queue, connected.now(), note=notes.of_pause(by, queue, paused=True))
+        await connected.store.queues.pause(queue, connected.now(), note=notes.of_pause(by, queue, paused=True))
 
     async def resume(self, queue: str, *, by: str = "system") -> None:
         """Jobs of this queue start again."""
         queue, by, connected = checked_queue(queue), checked_name(by, "by"), await self._connected()
-        await connected.store.resume(queue, connected.now(), note=notes.of_pause(by, queue, paused=False))
+        await connected.store.queues.resume(queue, connected.now(), note=notes.of_pause(by, queue, paused=False))
 
     async def limit(
         self,
@@ -42,7 +42,7 @@ class Queues(Room):
         globally, per_node = _checked(globally, "globally"), _checked(per_node, "per_node")
 
         async def limit() -> Limits | None:
-            known = await connected.store.limits(queue)
+            known = await connected.store.queues.limits(queue)
             wanted = Limits(
                 known.globally if isinstance(globally, _Unset) else globally,
                 known.per_node if isinstance(per_node, _Unset) else per_node,
@@ -50,7 +50,7 @@ class Queues(Room):
             if wanted == known:
                 return known
             note = notes.of_limits(by, queue, known, wanted)
-            took = await connected.store.limit(queue, known, wanted, connected.now(), note=note)
+            took = await connected.store.queues.set_limits(queue, known, wanted, connected.now(), note=note)
             return wanted if took else None
 
         return await compare_and_set(f"queue {queue}", limit)

@@ -34,7 +34,7 @@ class Tokens(Room):
 
     async def list(self) -> list[Token]:
         """All tokens, the revoked and the expired too, oldest first."""
-        return await (await self._connected()).store.tokens()
+        return await (await self._connected()).store.tokens.all()
 
     async def create(
         self, name: str, scopes: Sequence[Scope], *, expires: Duration | None = None, by: str = "system"
@@ -50,7 +50,7 @@ class Tokens(Room):
         token_id = base64.b32encode(self.random_bytes(ID_BYTES)).decode().lower()
         secret = base64.urlsafe_b64encode(self.random_bytes(SECRET_BYTES)).decode().rstrip("=")
         token = Token(token_id, name, digest(secret), scopes, by, now, None if lasts is None else now + lasts)
-        await connected.store.add_token(token, note=_note("token.create", by, token, None, _facts(token)))
+        await connected.store.tokens.add(token, note=_note("token.create", by, token, None, _facts(token)))
         return token, f"oncue_{token_id}_{secret}"
 
     async def revoke(self, ref: str, *, by: str = "system") -> Token:
@@ -61,7 +61,7 @@ class Tokens(Room):
         by, connected = checked_name(by, "by"), await self._connected()
         token, now = await self._token(ref), connected.now()
         note = _note("token.revoke", by, token, {"revoked": False}, {"revoked": True})
-        if not await connected.store.revoke_token(token.id, now, note=note):
+        if not await connected.store.tokens.revoke(token.id, now, note=note):
             raise Conflict(f"token {token.id} ({token.name}) is revoked already")
         return await self._token(token.id)
 
@@ -84,11 +84,11 @@ class Tokens(Room):
         if match is None:
             return None
         connected = await self._connected()
-        token, now = await connected.store.token(match[1]), connected.now()
+        token, now = await connected.store.tokens.get(match[1]), connected.now()
         if token is None or not hmac.compare_digest(token.digest, digest(match[2])) or not is_valid(token, now):
             return None
         if token.last_used_at is None or now - token.last_used_at >= USED_EVERY:
-            await connected.store.mark_token_used(token.id, now)
+            await connected.store.tokens.mark_used(token.id, now)
         return token
 
 

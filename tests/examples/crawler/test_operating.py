@@ -58,18 +58,18 @@ def rows(view: str) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def a_worker() -> AsyncIterator[Any]:
     """A live node that runs what the test says; it gives jobs back when it ends."""
-    connected = await jobs.app.internals.connected()
+    connected = await jobs.app.connected()
     now = connected.now()
     node = replace(
         a_node(), queues=("crawl",), tasks=("crawl",), started_at=now, beat_at=now, expires_at=now + timedelta(hours=1)
     )
-    await connected.store.register(node)
+    await connected.store.nodes.register(node)
 
     async def work(outcome: Outcome | None) -> Claim:
-        (claim,) = await connected.store.claim(node.id, ["crawl"], ["crawl"], 1, connected.now())
+        (claim,) = await connected.store.jobs.claim(node.id, ["crawl"], ["crawl"], 1, connected.now())
         if outcome is not None:
             change = settle(Ended(claim, outcome, claim.claimed_at, connected.now()), Random(1))
-            assert await connected.store.apply([change], connected.now()) == [True]
+            assert await connected.store.jobs.apply([change], connected.now()) == [True]
         return claim
 
     yield work

@@ -227,22 +227,22 @@ async def test_a_duplicate_is_told_which_crawl_stands_and_makes_it_as_urgent(web
 async def in_every_state() -> dict[str, int]:
     """Crawls in every state that there is; the id of the one in each."""
     found: dict[str, int] = {}
-    connected = await jobs.app.internals.connected()
+    connected = await jobs.app.connected()
     now = connected.now()
     node = replace(a_node(), started_at=now, beat_at=now, expires_at=now + timedelta(hours=1))
-    await connected.store.register(node)
+    await connected.store.nodes.register(node)
     outcomes = {"succeeded": Succeeded(), "failed": Failed("x", final=True), "retrying": Failed("x"),
                 "cancelled": Cancelled(), "skipped": Skipped("gone"), "running": None}  # fmt: skip
     for state, outcome in outcomes.items():
         receipt = await jobs.crawl.aenqueue(kept(state).id)
-        (claim,) = await connected.store.claim(node.id, ["crawl"], ["crawl"], 1, connected.now())
+        (claim,) = await connected.store.jobs.claim(node.id, ["crawl"], ["crawl"], 1, connected.now())
         if outcome is not None:
             change = settle(Ended(claim, outcome, claim.claimed_at, connected.now()), Random(1))
-            assert await connected.store.apply([change], connected.now()) == [True]
+            assert await connected.store.jobs.apply([change], connected.now()) == [True]
         found[state] = receipt.id
     found["scheduled"] = (await jobs.crawl.using(delay="1h").aenqueue(kept("scheduled").id)).id
     found["queued"] = (await jobs.crawl.aenqueue(kept("queued").id)).id
-    await connected.store.fold_counters(1000)
+    await connected.store.counters.fold(1000)
     return found
 
 

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from oncue.model import Claim
 from oncue.sim.wire import Delay
-from oncue.store import sqlite_values as values
-from oncue.store.sqlite import SqliteStore
-from oncue.store.sqlite_ledger import rows_of
+from oncue.store.sqlite import values
+from oncue.store.sqlite.database import rows_of
+from oncue.store.sqlite.jobs import SqliteJobs
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
 
@@ -67,7 +67,7 @@ def claim_by_read_then_take(patch: Patch) -> None:
     patch.sql("take", "and state = 'queued'", "")
 
     async def claim(
-        self: SqliteStore, node: UUID, queues: Sequence[str], tasks: Sequence[str], limit: int, now: datetime,
+        self: SqliteJobs, node: UUID, queues: Sequence[str], tasks: Sequence[str], limit: int, now: datetime,
         *, few: int = 0, alone: datetime | None = None, rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:  # fmt: skip
         sets = {"queues": list(queues), "tasks": list(tasks), "rooms": rooms or {}}
@@ -77,17 +77,17 @@ def claim_by_read_then_take(patch: Patch) -> None:
             "alone": None,
             **{name: json.dumps(one) for name, one in sets.items()},
         }
-        found = await self._reader.read(lambda c: self._best(c, asked, limit, rooms or {}, few))
+        found = await self._db.read(lambda c: self._best(c, asked, limit, rooms or {}, few))
         await Delay(0.01)
 
         def take(connection: sqlite3.Connection) -> list[Any]:
             taken = {**asked, "ids": json.dumps(found)}
-            connection.execute(self._sql["take"], taken)
-            return rows_of(connection, self._sql["taken"], taken)
+            connection.execute(self._db.sql["take"], taken)
+            return rows_of(connection, self._db.sql["taken"], taken)
 
-        return values.claims(await self._writer.write(take)) if found else []
+        return values.claims(await self._db.write(take)) if found else []
 
-    patch.replace(SqliteStore, "claim", claim)
+    patch.replace(SqliteJobs, "claim", claim)
 
 
 @bug(
@@ -113,4 +113,4 @@ def cancel_by_id(patch: Patch) -> None:
     caught_by=("only a lost node's jobs are rescued", "attempts of one job never overlap under valid leases"),
 )
 def visibility_timeout(patch: Patch) -> None:
-    patch.sql("stranded", "n.lost_at is null and n.expires_at > :now", "claimed_at > :now - 3000000")
+    patch.sql("orphaned", "n.lost_at is null and n.expires_at > :now", "claimed_at > :now - 3000000")

@@ -15,8 +15,8 @@ from oncue.engine.node import WorkerNode
 from oncue.engine.recovery import Recovery
 from oncue.errors import StoreError
 from oncue.model import Node
-from oncue.store import sqlite_values as values
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite import values
+from oncue.store.sqlite.nodes import SqliteNodes
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
 
@@ -32,15 +32,15 @@ def node_lease_by_name(patch: Patch) -> None:
     namesakes = "where name = (select name from oncue_nodes where id = :node)"
     patch.sql("beat", "where id = :node", namesakes)
 
-    async def beat(self: SqliteStore, node: UUID, now: datetime, expires_at: datetime) -> bool:
+    async def beat(self: SqliteNodes, node: UUID, now: datetime, expires_at: datetime) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
             parameters = {"node": str(node), "now": values.micros(now), "expires_at": values.micros(expires_at)}
-            connection.execute(self._sql["tide"], {"now": values.micros(now)})
-            return connection.execute(self._sql["beat"], parameters).rowcount > 0
+            connection.execute(self._db.sql["raise_high_water"], {"now": values.micros(now)})
+            return connection.execute(self._db.sql["beat"], parameters).rowcount > 0
 
-        return await self._writer.write(work)
+        return await self._db.write(work)
 
-    patch.replace(SqliteStore, "beat", beat)
+    patch.replace(SqliteNodes, "beat", beat)
 
 
 @bug(

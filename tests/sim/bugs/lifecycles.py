@@ -15,9 +15,9 @@ from oncue.model import Batch, Change, Failed, Lost, Receipt, Released
 from oncue.policy import lifecycle, options, suspicion
 from oncue.policy.lifecycle import Ended
 from oncue.sim.wire import Delay
-from oncue.store import sqlite_values as values
-from oncue.store.sqlite import SqliteStore
-from oncue.store.sqlite_ledger import rows_of
+from oncue.store.sqlite import values
+from oncue.store.sqlite.database import rows_of
+from oncue.store.sqlite.jobs import SqliteJobs
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
 
@@ -181,17 +181,17 @@ def key_by_read_then_insert(patch: Patch) -> None:
     patch.schema("create unique index oncue_jobs_key", "create index oncue_jobs_key")
     patch.sql("enqueue", ONE_PER_KEY, "")
 
-    async def looked_up(self: SqliteStore, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+    async def looked_up(self: SqliteJobs, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         (batch,) = batches
         if batch.keys is not None:
-            standing = await self._reader.read(lambda c: rows_of(c, self._sql["standing"], values.keys(batch)))
+            standing = await self._db.read(lambda c: rows_of(c, self._db.sql["standing"], values.keys(batch)))
             await Delay(0.05)
             if standing:
                 return values.receipts(batch, set(), standing)
         receipts: list[Receipt] = await enqueue(self, batches, in_doubt=in_doubt)
         return receipts
 
-    enqueue = patch.replace(SqliteStore, "enqueue", looked_up)
+    enqueue = patch.replace(SqliteJobs, "enqueue", looked_up)
 
 
 @bug(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncue.model import Batch, Receipt
-from oncue.store.sqlite import SqliteStore
+from oncue.store.sqlite.jobs import SqliteJobs
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
 
@@ -18,12 +18,12 @@ from tests.sim.bugs.kit import Patch, bug
     caught_by="a row is what was asked for",
 )
 def changed_places(patch: Patch) -> None:
-    async def shuffled(self: SqliteStore, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+    async def shuffled(self: SqliteJobs, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         moved = [batch._replace(args=[*batch.args[1:], *batch.args[:1]]) for batch in batches]
         receipts: list[Receipt] = await enqueue(self, moved, in_doubt=in_doubt)
         return receipts
 
-    enqueue = patch.replace(SqliteStore, "enqueue", shuffled)
+    enqueue = patch.replace(SqliteJobs, "enqueue", shuffled)
 
 
 @bug(

@@ -13,8 +13,9 @@ from oncue.model import Batch, Receipt
 from oncue.policy.lifecycle import Ended
 from oncue.sim.client import Client
 from oncue.sim.history import Answer, History, Operation
-from oncue.store import sqlite_values as values
-from oncue.store.sqlite import SqliteStore
+from oncue.store import SqliteStore
+from oncue.store.sqlite import values
+from oncue.store.sqlite.jobs import SqliteJobs
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
 
@@ -30,13 +31,13 @@ def acknowledged_before_commit(patch: Patch) -> None:
     """What is acknowledged waits for the next write; the last of it goes with the process."""
     unwritten: dict[SqliteStore, Sequence[Batch]] = {}
 
-    async def hasty(self: SqliteStore, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+    async def hasty(self: SqliteJobs, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         before, unwritten[self] = unwritten.get(self), batches
         if before is not None:
             await enqueue(self, before, in_doubt=True)
         return [Receipt(job_id, batch.created_at, True) for batch in batches for job_id in batch.ids]
 
-    enqueue = patch.replace(SqliteStore, "enqueue", hasty)
+    enqueue = patch.replace(SqliteJobs, "enqueue", hasty)
 
 
 @bug(
@@ -116,13 +117,13 @@ def claim_lost(patch: Patch) -> None:
     caught_by=("nothing happens that nobody asked for", "nothing acknowledged is lost"),
 )
 def sent_again_as_another(patch: Patch) -> None:
-    async def anew(self: SqliteStore, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+    async def anew(self: SqliteJobs, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         if in_doubt:
             batches = [batch._replace(ids=await self.reserve(len(batch.ids))) for batch in batches]
         receipts: list[Receipt] = await enqueue(self, batches)
         return receipts
 
-    enqueue = patch.replace(SqliteStore, "enqueue", anew)
+    enqueue = patch.replace(SqliteJobs, "enqueue", anew)
 
 
 @bug(
@@ -144,13 +145,13 @@ def duplicate_written_late(patch: Patch) -> None:
     caught_by="a job is claimed only when it waits",
 )
 def delay_lost(patch: Patch) -> None:
-    async def at_once(self: SqliteStore, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+    async def at_once(self: SqliteJobs, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
         if in_doubt:
             batches = [batch._replace(state="queued") for batch in batches]
         receipts: list[Receipt] = await enqueue(self, batches, in_doubt=in_doubt)
         return receipts
 
-    enqueue = patch.replace(SqliteStore, "enqueue", at_once)
+    enqueue = patch.replace(SqliteJobs, "enqueue", at_once)
 
 
 @bug(
@@ -163,5 +164,7 @@ def delay_lost(patch: Patch) -> None:
 def totals_of_tries(patch: Patch) -> None:
     """They are counted before anybody looks whether the write still holds."""
     patch.reorder(
-        drop_stale_changes="count", drop_second_changes="drop_stale_changes", count="drop_second_changes"
+        drop_stale_changes="count_changes",
+        drop_second_changes="drop_stale_changes",
+        count_changes="drop_second_changes",
     )  # fmt: skip

@@ -13,29 +13,26 @@ from oncue.engine.scheduler import Scheduler
 from oncue.model import Due, Schedule, Step
 from oncue.policy import schedules, slots
 from oncue.policy.triggers import trigger_of
-from oncue.store import sqlite_ledger, statements
-from oncue.store import sqlite_values as values
-from oncue.store.sqlite import SqliteStore
+from oncue.store import statements
+from oncue.store.sqlite import values
+from oncue.store.sqlite.slots import SqliteSlots
+from tests.answering import Answering
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import DIALECT, Patch, bug
 
 SECOND = timedelta(seconds=1)
 
 
-class TwoSteps:
+def two_steps(store: Any) -> Answering:
     """A store whose slots and jobs are written one after the other."""
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store, verb)
-
-    async def decide(self, steps: Sequence[Step], now: datetime, **kept: Any) -> list[bool]:
-        took: list[bool] = await self._store.decide(steps, now, **kept)
+    async def decide(steps: Sequence[Step], now: datetime, **kept: Any) -> list[bool]:
+        took: list[bool] = await store.slots.decide(steps, now, **kept)
         won = [step for step, written in zip(steps, took, strict=True) if written]
-        await self._store.make_jobs(won, now)
+        await store.slots.make_jobs(won, now)
         return took
+
+    return Answering(store, slots=Answering(store.slots, decide=decide))
 
 
 @bug(
@@ -49,10 +46,10 @@ def slot_and_job_apart(patch: Patch) -> None:
     make_jobs = statements.load(DIALECT)["make_jobs"]
     patch.sql("make_jobs", "on s.id = t.schedule_id", "on s.id = t.schedule_id and :epoch is null")
 
-    async def made(self: SqliteStore, steps: Sequence[Step], now: datetime) -> None:
+    async def made(self: SqliteSlots, steps: Sequence[Step], now: datetime) -> None:
         instant = values.micros(now)
         rows = [
-            [step.schedule_id, *sqlite_ledger._decided_row(decided)]
+            [step.schedule_id, *values.decided_row(decided)]
             for step in steps
             for decided in step.decided
             if decided.job_id is not None
@@ -62,12 +59,12 @@ def slot_and_job_apart(patch: Patch) -> None:
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(make_jobs, {**parameters, "decided": json.dumps(rows)})
 
-        await self._writer.write(work)
+        await self._db.write(work)
 
     def apart(self: Scheduler, store: Any, *rest: Any, **kept: Any) -> None:
-        make(self, TwoSteps(store), *rest, **kept)
+        make(self, two_steps(store), *rest, **kept)
 
-    patch.add(SqliteStore, "make_jobs", made)
+    patch.add(SqliteSlots, "make_jobs", made)
     make = patch.replace(Scheduler, "__init__", apart)
 
 
@@ -175,10 +172,10 @@ def backfilled_at_once(patch: Patch) -> None:
     caught_by="no more runs than max_instances",
 )
 def started_over_beside(patch: Patch) -> None:
-    async def none(self: SqliteStore, schedule_id: int, limit: int) -> list[int]:
+    async def none(self: SqliteSlots, schedule_id: int, limit: int) -> list[int]:
         return []
 
-    patch.replace(SqliteStore, "unfinished", none)
+    patch.replace(SqliteSlots, "unfinished", none)
 
 
 @bug(

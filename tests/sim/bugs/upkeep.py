@@ -29,10 +29,10 @@ HOUR = 3600.0
 )
 def recovery_half_done(patch: Patch) -> None:
     async def tick(self: Rescue, now: datetime) -> datetime:
-        for node in await self._store.bury(now) if self._steady(now) else ():
+        for node in await self._store.nodes.expire(now) if self._steady(now) else ():
             with contextlib.suppress(StoreError):  # it will be fine
-                held = await self._store.held(node.id)
-                claims = await self._store.running([holding.id for holding in held])
+                held = await self._store.jobs.held(node.id)
+                claims = await self._store.jobs.running([holding.id for holding in held])
                 await self._take_away("rescue", claims, lost, now)
         return now + self._interval
 
@@ -114,8 +114,8 @@ def rescued_by_the_clock(patch: Patch) -> None:
     caught_by="what nobody runs is taken over in time",
 )
 def rescued_late(patch: Patch) -> None:
-    patch.sql("bury", "expires_at <= :now", "expires_at <= :now - 30000000")
-    patch.sql("stranded", "n.expires_at > :now", "n.expires_at > :now - 30000000")
+    patch.sql("expire_nodes", "expires_at <= :now", "expires_at <= :now - 30000000")
+    patch.sql("orphaned", "n.expires_at > :now", "n.expires_at > :now - 30000000")
 
 
 @bug(

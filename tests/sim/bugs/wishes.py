@@ -63,7 +63,7 @@ def pause_unseen(patch: Patch) -> None:
     caught_by="a paused queue hands out nothing",
 )
 def opened_by_a_limit(patch: Patch) -> None:
-    patch.sql("limit", "version = version + 1", "paused_at = null, version = version + 1")
+    patch.sql("set_limits", "version = version + 1", "paused_at = null, version = version + 1")
 
 
 @bug(

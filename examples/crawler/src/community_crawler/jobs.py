@@ -93,7 +93,7 @@ def forget() -> None:
 
 async def now() -> datetime:
     """The database's time, which all workers share: hosts may disagree."""
-    return await app.now()
+    return (await app.connected()).now()
 
 
 @app.task(

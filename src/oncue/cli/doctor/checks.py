@@ -16,9 +16,10 @@ from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
 from oncue.errors import OncueError, SchemaMismatch
 from oncue.model import Job, JobFilter, Lease, Node, Queue, State, Token
-from oncue.store import PostgresStore, SqliteStore, sqlite_identity
-from oncue.store.connections import IDLE_SECONDS, LOCK_SECONDS, POOLER_ADVICE
+from oncue.store import PostgresStore, SqliteStore
 from oncue.store.contract import LEADER
+from oncue.store.postgres.connections import IDLE_SECONDS, LOCK_SECONDS, POOLER_ADVICE
+from oncue.store.sqlite import identity
 from oncue.store.statements import migrations
 from oncue.verbs.tokens import is_valid
 
@@ -82,7 +83,7 @@ async def examine(app: Oncue) -> list[Check]:
 
 
 def _missing_file(app: Oncue) -> Check | None:
-    store = app.internals.make_store()
+    store = app.make_store()
     if isinstance(store, SqliteStore) and not Path(store.path).exists():
         held = deleted_file(store.path)
         if held.status != "ok":
@@ -120,18 +121,18 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
 
 
 async def _scene(store: SqliteStore | PostgresStore, now: datetime) -> Scene:
-    queues = await store.queues()
+    queues = await store.queues.all()
     return Scene(
         now=now,
-        nodes=await store.nodes(),
+        nodes=await store.nodes.alive(),
         queues=queues,
         waiting=await _jobs(store, ("queued", "retrying", "scheduled"), sum(q.queued + q.later for q in queues)),
         running=await _jobs(store, ("running",), sum(queue.running for queue in queues)),
-        stranded=len(await store.stranded(now, LISTED)),
-        overdue=len(await store.overdue(now - LONG_WAIT, LISTED)),
-        leader=await store.lease(LEADER),
-        next_run=await store.next_run(),
-        tokens=tuple(await store.tokens()),
+        stranded=len(await store.jobs.orphaned(now, LISTED)),
+        overdue=len(await store.jobs.overdue(now - LONG_WAIT, LISTED)),
+        leader=await store.leases.get(LEADER),
+        next_run=await store.slots.next_run(),
+        tokens=tuple(await store.tokens.all()),
     )
 
 
@@ -140,7 +141,7 @@ async def _jobs(store: SqliteStore | PostgresStore, states: tuple[State, ...], c
     found: list[Job] = []
     while len(found) < min(count, SAMPLE):
         before = found[-1].id if found else None
-        page = await store.jobs(JobFilter(states, before=before, limit=min(count - len(found), PAGE), short=True))
+        page = await store.jobs.find(JobFilter(states, before=before, limit=min(count - len(found), PAGE), short=True))
         if not page:
             break
         found += page
@@ -183,7 +184,7 @@ def _quoted(name: str) -> str:
 
 def deleted_file(path: str) -> Check:
     """Processes go on with a file that was deleted or replaced; what they hold can be copied while they live."""
-    holders = sqlite_identity.holders_of_deleted(path)
+    holders = identity.holders_of_deleted(path)
     if not holders:
         return Check("file", "ok", "no process has a deleted file open under this name")
     ids = ", ".join(map(str, holders))

@@ -78,7 +78,7 @@ class Requests:
     async def answered(self, request: Request, key: str, body: Any, keeping: Keeping, answer: Answering) -> Response:
         """Answer a request, or repeat what was answered before."""
         _check_key(key)
-        connected, actor = await self._app.internals.connected(), identity_of(request.scope).name
+        connected, actor = await self._app.connected(), identity_of(request.scope).name
         ids = tuple(await connected.ids(keeping.jobs(body)))
         fresh = KeptRequest(_fingerprint(request, body), connected.now(), ids)
         kept = await _begun(connected.store, actor, key, fresh)
@@ -111,9 +111,9 @@ class Requests:
         nothing_happened = nothing_happened or response.status_code in NOTHING_BEGAN
         try:
             if response.status_code < 500 and not nothing_happened:
-                await store.end_request(actor, key, *_answer_to_keep(request, response, keeping))
+                await store.requests.end(actor, key, *_answer_to_keep(request, response, keeping))
             elif nothing_happened and is_new:
-                await store.forget_request(actor, key)
+                await store.requests.forget(actor, key)
         except StoreError as error:
             _log.warning("what was answered to the request %s of %s could not be kept: %s", key, actor, error)
         return response
@@ -127,13 +127,13 @@ def kept_of(scope: Any) -> Kept | None:
 
 async def _begun(store: Store, actor: str, key: str, fresh: KeptRequest) -> Kept:
     async def begin() -> Kept | None:
-        found = await store.begin_request(actor, key, fresh)
+        found = await store.requests.begin(actor, key, fresh)
         if found is None:
             return Kept(fresh, True)
         oldest = fresh.started_at - KEPT_FOR
         if found.started_at >= oldest:
             return Kept(found, False)
-        await store.prune_requests(oldest, PRUNED_AT_ONCE)  # nobody else has had the time to
+        await store.requests.prune(oldest, PRUNED_AT_ONCE)  # nobody else has had the time to
         return None
 
     return await compare_and_set(f"request {key}", begin)

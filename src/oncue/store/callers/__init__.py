@@ -4,10 +4,10 @@ The job is there if and when the caller commits, and never was if it rolls back.
 connection: the time, the ids, the insert, the hint for the workers. What the database answers to it is the caller's
 too: errors pass through as they are, since it is the caller who knows how to repeat its transaction.
 
-finding   which kind of connection it is
-lines     how each kind is asked, in one verb
-postgres  the steps of an enqueue on PostgreSQL
-sqlite    the same on SQLite
+finding      which kind of connection it is
+connections  how each kind is asked, in one verb
+postgres     the steps of an enqueue on PostgreSQL
+sqlite       the same on SQLite
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from oncue.errors import InvalidJob
 from oncue.model import Batch, Declaration, Receipt
-from oncue.store.callers.finding import is_asynchronous, line_to
+from oncue.store.callers.finding import connection_to, is_asynchronous
 from oncue.store.callers.postgres import OnPostgres
 from oncue.store.callers.sqlite import OnSqlite
 from oncue.store.statements import check_version
@@ -53,14 +53,14 @@ class Callers:
         self, on: object, home: Home, count: int, make: Make, task: str, check: Check
     ) -> tuple[Batch, list[Receipt]]:
         """Write so many jobs. Raises InvalidJob if `on` is no connection, or leads somewhere else."""
-        line = await line_to(on)
-        if line.dialect != home.dialect:
-            ours, theirs = NAMES[home.dialect], NAMES[line.dialect]
+        connection = await connection_to(on)
+        if connection.dialect != home.dialect:
+            ours, theirs = NAMES[home.dialect], NAMES[connection.dialect]
             raise InvalidJob("on", f"expected a connection to the application's database, {ours}, not to {theirs}")
-        writer = OnPostgres(line) if home.path is None else OnSqlite(line, home.path)
+        writer = OnPostgres(connection) if home.path is None else OnSqlite(connection, home.path)
         ids, now = await writer.reserve(count)
         if not self._checked:  # once, as a store does when it opens: while it runs, others may migrate
-            check_version(line.dialect, await writer.version())
+            check_version(connection.dialect, await writer.version())
             self._checked = True
         check(await self._declaration(writer, task, now))
         batch = make(ids, now)

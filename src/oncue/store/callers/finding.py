@@ -7,56 +7,56 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from oncue.errors import InvalidJob
-from oncue.store.callers import lines
-from oncue.store.callers.lines import Line
+from oncue.store.callers import connections
+from oncue.store.callers.connections import CallerConnection
 
 EXPECTED = (
     "expected a connection of sqlite3, aiosqlite, asyncpg or psycopg, or a Session, Connection, AsyncSession or "
     "AsyncConnection of SQLAlchemy"
 )
 
-Opens: TypeAlias = Callable[[Any], Awaitable[Line]]
+Opens: TypeAlias = Callable[[Any], Awaitable[CallerConnection]]
 
 
 class Kind(NamedTuple):
     module: str
     name: str
     asynchronous: bool
-    line: Opens
+    connection: Opens
 
     def fits(self, on: object) -> bool:
         known = getattr(sys.modules.get(self.module), self.name, None)
         return known is not None and isinstance(on, known)
 
 
-def _as_is(make: Callable[[Any], Line]) -> Opens:
-    async def line(on: Any) -> Line:
+def _as_is(make: Callable[[Any], CallerConnection]) -> Opens:
+    async def connection(on: Any) -> CallerConnection:
         return make(on)
 
-    return line
+    return connection
 
 
-async def _of_session(session: Any) -> Line:
+async def _of_session(session: Any) -> CallerConnection:
     # It takes part in the session's transaction, which begins here if it has not; it flushes nothing.
-    return lines.AlchemyLine(session.connection())
+    return connections.AlchemyConnection(session.connection())
 
 
-async def _of_async_session(session: Any) -> Line:
-    return lines.AsyncAlchemyLine(await session.connection())
+async def _of_async_session(session: Any) -> CallerConnection:
+    return connections.AsyncAlchemyConnection(await session.connection())
 
 
 _KINDS = (
-    Kind("sqlite3", "Connection", False, _as_is(lines.SqliteLine)),
-    Kind("aiosqlite", "Connection", True, _as_is(lines.AiosqliteLine)),
-    Kind("asyncpg", "Connection", True, _as_is(lines.AsyncpgLine)),
-    Kind("asyncpg.pool", "PoolConnectionProxy", True, _as_is(lines.AsyncpgLine)),
-    Kind("psycopg", "Connection", False, _as_is(lines.PsycopgLine)),
-    Kind("psycopg", "AsyncConnection", True, _as_is(lines.AsyncPsycopgLine)),
-    Kind("psycopg2.extensions", "connection", False, _as_is(lines.Psycopg2Line)),
-    Kind("sqlalchemy.engine", "Connection", False, _as_is(lines.AlchemyLine)),
+    Kind("sqlite3", "Connection", False, _as_is(connections.SqliteConnection)),
+    Kind("aiosqlite", "Connection", True, _as_is(connections.AiosqliteConnection)),
+    Kind("asyncpg", "Connection", True, _as_is(connections.AsyncpgConnection)),
+    Kind("asyncpg.pool", "PoolConnectionProxy", True, _as_is(connections.AsyncpgConnection)),
+    Kind("psycopg", "Connection", False, _as_is(connections.PsycopgConnection)),
+    Kind("psycopg", "AsyncConnection", True, _as_is(connections.AsyncPsycopgConnection)),
+    Kind("psycopg2.extensions", "connection", False, _as_is(connections.Psycopg2Connection)),
+    Kind("sqlalchemy.engine", "Connection", False, _as_is(connections.AlchemyConnection)),
     Kind("sqlalchemy.orm", "Session", False, _of_session),
     Kind("sqlalchemy.orm", "scoped_session", False, _of_session),
-    Kind("sqlalchemy.ext.asyncio", "AsyncConnection", True, _as_is(lines.AsyncAlchemyLine)),
+    Kind("sqlalchemy.ext.asyncio", "AsyncConnection", True, _as_is(connections.AsyncAlchemyConnection)),
     Kind("sqlalchemy.ext.asyncio", "AsyncSession", True, _of_async_session),
     Kind("sqlalchemy.ext.asyncio", "async_scoped_session", True, _of_async_session),
 )
@@ -68,12 +68,12 @@ def is_asynchronous(on: object) -> bool:
     return kind is not None and kind.asynchronous
 
 
-async def line_to(on: object) -> Line:
+async def connection_to(on: object) -> CallerConnection:
     """How to ask this connection. Raises InvalidJob if it is none that oncue knows."""
     kind = _kind_of(on)
     if kind is None:
         raise InvalidJob("on", f"{EXPECTED}, not {type(on).__module__}.{type(on).__qualname__}")
-    return await kind.line(on)
+    return await kind.connection(on)
 
 
 def _kind_of(on: object) -> Kind | None:

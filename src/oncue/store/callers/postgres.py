@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from oncue.errors import SchemaMismatch
 from oncue.model import Batch, Declaration, Receipt
-from oncue.store.callers.lines import Line
-from oncue.store.postgres_batches import insert, receipts_of
+from oncue.store.callers.connections import CallerConnection
+from oncue.store.postgres.inserting import insert, receipts_of
 
 # One trip for both. Where there are no oncue tables the ids are nulls: an error would end the caller's transaction.
 RESERVE = "select clock_timestamp(), array_agg(nextval(to_regclass('oncue_job_ids'))) from generate_series(1, $1)"
@@ -19,23 +19,23 @@ NOTIFY_LATER = "select pg_notify('oncue', 'later')"
 
 
 class OnPostgres:
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, connection: CallerConnection) -> None:
+        self._connection = connection
 
     async def reserve(self, count: int) -> tuple[list[int], datetime]:
         """Numbers for new jobs, and the time. A transaction that is rolled back leaves a gap in the numbers."""
-        ((now, ids),) = await self._line.fetch(RESERVE, count)
+        ((now, ids),) = await self._connection.fetch(RESERVE, count)
         if None in ids:
             raise SchemaMismatch("on: the database of this connection has no oncue tables: run `oncue migrate`")
         return list(ids), now.astimezone(UTC)
 
     async def version(self) -> int:
-        ((number,),) = await self._line.fetch(VERSION)
+        ((number,),) = await self._connection.fetch(VERSION)
         return int(number)
 
     async def declaration(self, name: str) -> Declaration | None:
         """What is stored of the schedule that code declares under this name."""
-        rows = await self._line.fetch(DECLARATION, name)
+        rows = await self._connection.fetch(DECLARATION, name)
         return Declaration(*rows[0]) if rows else None
 
     async def enqueue(self, batch: Batch) -> list[Receipt]:
@@ -45,8 +45,8 @@ class OnPostgres:
         a few milliseconds later, but here nobody tells us when the commit comes.
         """
         soon = batch.state == "queued"
-        written = await insert(self._line, batch, 0, len(batch.ids), tell=soon)
-        receipts = await receipts_of(self._line, batch, written, tell=soon)
+        written = await insert(self._connection, batch, 0, len(batch.ids), tell=soon)
+        receipts = await receipts_of(self._connection, batch, written, tell=soon)
         if not soon and any(receipt.created for receipt in receipts):
-            await self._line.fetch(NOTIFY_LATER)
+            await self._connection.fetch(NOTIFY_LATER)
         return receipts

@@ -11,9 +11,9 @@ from typing import Any
 from oncue.clock import wall
 from oncue.errors import FileGone, InvalidJob, SchemaMismatch
 from oncue.model import Batch, Declaration, Receipt
-from oncue.store import sqlite_values as values
 from oncue.store import statements
-from oncue.store.callers.lines import Line, Rows
+from oncue.store.callers.connections import CallerConnection, Rows
+from oncue.store.sqlite import values
 
 DECLARATION = """
 select reason, options from oncue_schedules where name = :name and declared_by is not null and deleted_at is null
@@ -21,8 +21,8 @@ select reason, options from oncue_schedules where name = :name and declared_by i
 
 
 class OnSqlite:
-    def __init__(self, line: Line, path: str, wall: Callable[[], datetime] = wall) -> None:
-        self._line = line
+    def __init__(self, connection: CallerConnection, path: str, wall: Callable[[], datetime] = wall) -> None:
+        self._connection = connection
         self._path = path
         self._wall = wall
         self._sql = statements.load("sqlite")
@@ -33,23 +33,23 @@ class OnSqlite:
         The numbers come first, since that is a write. A transaction that begins with a read cannot write any more as
         soon as somebody else has written; one that begins with a write waits for its turn.
         """
-        self._check_file(await self._line.fetch("pragma database_list"))
+        self._check_file(await self._connection.fetch("pragma database_list"))
         ((last,),) = await self._numbers(count)
-        ((mark,),) = await self._line.fetch(self._sql["high_water"])
+        ((mark,),) = await self._connection.fetch(self._sql["high_water"])
         return list(range(last - count + 1, last + 1)), max(self._wall(), values.instant(mark))
 
     async def version(self) -> int:
-        ((number,),) = await self._line.fetch("pragma user_version")
+        ((number,),) = await self._connection.fetch("pragma user_version")
         return int(number)
 
     async def declaration(self, name: str) -> Declaration | None:
         """What is stored of the schedule that code declares under this name."""
-        rows = await self._line.fetch(DECLARATION, {"name": name})
+        rows = await self._connection.fetch(DECLARATION, {"name": name})
         return Declaration(*rows[0]) if rows else None
 
     async def enqueue(self, batch: Batch) -> list[Receipt]:
         """Write a batch. Workers notice by themselves that somebody has written to the file."""
-        await self._line.fetch(self._sql["enqueue"], values.batch(batch))
+        await self._connection.fetch(self._sql["enqueue"], values.batch(batch))
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         written = {job_id: None for job_id, _ in await self._listed("written", values.identity(batch))}
@@ -57,13 +57,13 @@ class OnSqlite:
 
     async def _listed(self, name: str, parameters: dict[str, Any]) -> list[Any]:
         """The rows of a statement that returns them as one JSON array."""
-        ((rows,),) = await self._line.fetch(self._sql[name], parameters)
+        ((rows,),) = await self._connection.fetch(self._sql[name], parameters)
         listed: list[Any] = json.loads(rows)
         return listed
 
     async def _numbers(self, count: int) -> Rows:
         try:
-            return await self._line.fetch(self._sql["reserve"], {"count": count})
+            return await self._connection.fetch(self._sql["reserve"], {"count": count})
         except Exception as error:  # each driver has its own, and they all tell it in SQLite's words
             if "no such table: oncue_job_ids" in str(error):
                 raise SchemaMismatch(f"on: {self._path} has no oncue tables: run `oncue migrate`") from error

@@ -37,7 +37,7 @@ class Jobs(Many):
         before = connected.now() - timedelta(seconds=seconds(older_than, "older_than"))
         note = Note(by, "prune", "jobs", {"finished_before": before.isoformat()})
         total = 0
-        while gone := await connected.store.prune(before, PRUNE_BATCH, noted=(note, connected.now())):
+        while gone := await connected.store.jobs.prune(before, PRUNE_BATCH, noted=(note, connected.now())):
             total += gone
             if told is not None:
                 told(total)

@@ -33,9 +33,9 @@ class Changing(Reading):
             took: bool | None
             if change is None:
                 note = notes.of_job(CANCEL, by, job, cancel_requested=True)
-                took = await store.request_cancel(job.id, job.claim_no, now, note=note)
+                took = await store.jobs.request_cancel(job.id, job.claim_no, now, note=note)
             else:
-                (took,) = await store.apply([change], now, [notes.of_job(CANCEL, by, job, status=change.state)])
+                (took,) = await store.jobs.apply([change], now, [notes.of_job(CANCEL, by, job, status=change.state)])
             return await self.get(job.id) if took else None
 
         return await compare_and_set(f"job {ref}", cancel)
@@ -80,7 +80,7 @@ class Changing(Reading):
             if priority == job.priority:
                 return priority
             note = notes.of_job(PRIORITY, by, job, priority=priority)
-            took = await connected.store.prioritize(job.id, job.priority, priority, now, note=note)
+            took = await connected.store.jobs.prioritize(job.id, job.priority, priority, now, note=note)
             return priority if took else None
 
         return await compare_and_set(f"job {job_id}", prioritize)
@@ -96,7 +96,7 @@ class Changing(Reading):
                 return job, False
             if job.finished:
                 return await self._again(ref, by, STATUS), True
-            (took,) = await connected.store.apply([change], now, [notes.of_job(STATUS, by, job, status=wanted)])
+            (took,) = await connected.store.jobs.apply([change], now, [notes.of_job(STATUS, by, job, status=wanted)])
             return (await self.get(job.id), True) if took else None
 
         return await compare_and_set(f"job {ref}", change_status)
@@ -119,16 +119,16 @@ class Changing(Reading):
         """Run a slot's job again. Runs of one schedule do not overlap because of it: its version is the fence."""
         connected = await self._connected()
         store = connected.store
-        new_id = (await store.reserve(1))[0] if lifecycle.is_final(job) else None
+        new_id = (await store.jobs.reserve(1))[0] if lifecycle.is_final(job) else None
         job_id, first = job.id, await _first(store, job)
 
         async def rerun() -> Job | None:
-            schedule = await store.schedule_by_id(schedule_id)
+            schedule = await store.schedules.by_id(schedule_id)
             if schedule is None:
                 raise JobNotFound(f"the schedule of job {job_id} is gone")
-            unfinished = await store.unfinished(schedule_id, schedule.max_instances)
+            unfinished = await store.slots.unfinished(schedule_id, schedule.max_instances)
             # Asked after what is not finished: no retry can end in between and be seen by neither.
-            retries = await store.retries(first)
+            retries = await store.jobs.retries_of(first)
             done = next((one.id for one in retries if one.state == "succeeded" and one.id != job_id), None)
             if done is not None:
                 raise Conflict(f"job {job_id} was retried as job {done}, which succeeded", done)
@@ -138,7 +138,7 @@ class Changing(Reading):
             again = _revived(job, now) if new_id is None else new_id
             note = _restarted(action, by, job) if new_id is None else _repeated(action, by, job, new_id)
             try:
-                took = await store.rerun(schedule, job, again, now, by=by, note=note)
+                took = await store.slots.rerun(schedule, job, again, now, by=by, note=note)
             except Conflict:
                 raise await _key_held(store, job) from None
             return await self.get(new_id or job_id) if took else None
@@ -148,14 +148,14 @@ class Changing(Reading):
     async def _applied(self, change: Change, job: Job, now: datetime, note: Note) -> bool:
         store = (await self._connected()).store
         try:
-            return bool((await store.apply([change], now, [note]))[0])
+            return bool((await store.jobs.apply([change], now, [note]))[0])
         except Conflict:
             raise await _key_held(store, job) from None
 
 
 async def _key_held(store: Store, job: Job) -> Conflict:
     unfinished: tuple[State, ...] = ("scheduled", "queued", "running", "retrying")
-    holders = await store.jobs(JobFilter(unfinished, task=job.task, key=job.key, limit=1))
+    holders = await store.jobs.find(JobFilter(unfinished, task=job.task, key=job.key, limit=1))
     holder = holders[0].id if holders else None
     return Conflict(f"job {job.id}: its key {job.key!r} is held by job {holder}", holder)
 
@@ -164,7 +164,7 @@ async def _first(store: Store, job: Job) -> int:
     """The job that was retried first. A retry of it may have succeeded that is not one of this job."""
     number, found = job.id, job.retry_of
     while found is not None:
-        earlier, number = await store.job(found), found
+        earlier, number = await store.jobs.get(found), found
         found = None if earlier is None else earlier.retry_of
     return number
 

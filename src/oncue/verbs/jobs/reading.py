@@ -25,7 +25,7 @@ class Reading(Room):
         """One job with its result. Raises JobNotFound."""
         ref = checked_ref(ref)
         job_id = job_id_of(ref) if isinstance(ref, UUID) else ref
-        found = await (await self._connected()).store.job(job_id) if is_possible(job_id) else None
+        found = await (await self._connected()).store.jobs.get(job_id) if is_possible(job_id) else None
         if found is None or (isinstance(ref, UUID) and found.uid != ref):
             raise JobNotFound(f"there is no job {ref}")
         return found
@@ -52,7 +52,7 @@ class Reading(Room):
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= LARGEST_OFFSET:
             raise ValueError(f"offset: expected a whole number from 0 to {LARGEST_OFFSET:,}, not {offset!r}")
         wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset, not whole)
-        return await (await self._connected()).store.jobs(wanted)
+        return await (await self._connected()).store.jobs.find(wanted)
 
     async def attempts(self, job_id: int) -> Attempts:
         """Every attempt that has ended, oldest first, the latest included."""
@@ -61,7 +61,7 @@ class Reading(Room):
 
     async def stats(self) -> Stats:
         """How many jobs there are, in all queues together. What finished is counted for good, pruned or not."""
-        queues = await (await self._connected()).store.queues(peek=True)
+        queues = await (await self._connected()).store.queues.all(peek=True)
         return Stats(
             queued=sum(queue.queued + queue.later for queue in queues),
             running=sum(queue.running for queue in queues),
@@ -87,7 +87,7 @@ def _checked_states(states: Sequence[State]) -> tuple[State, ...]:
 
 async def attempts_of(store: Store, job: Job) -> list[Attempt]:
     """Every attempt of a job that has ended: the latest is in its own row."""
-    earlier = await store.attempts(job.id)
+    earlier = await store.jobs.attempts(job.id)
     if job.finished and job.started_at is not None and job.attempt:
         latest = Attempt(
             job.id, job.attempt, job.claim_no, job.node_id, job.started_at, job.finished_at, job.state, job.error

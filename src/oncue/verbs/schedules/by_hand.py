@@ -57,7 +57,7 @@ class ByHand(Reading):
 
         async def claim() -> Slot | None:
             schedule, now = await self.get(name), connected.now()
-            standing = await connected.store.slots(schedule.id, start, end)
+            standing = await connected.store.slots.between(schedule.id, start, end)
             if ours := _made_as(job_id, standing):
                 return ours
             slot = await _free(connected.store, schedule, at, start, standing)
@@ -66,8 +66,8 @@ class ByHand(Reading):
             step = _step(schedule, [Decided(slot, "manual", reason, job_id)])
             facts = {"scheduled_for": slot.isoformat(), "reason": reason, "job": job_id}
             note = notes.of_slots("schedule.trigger", by, schedule, facts)
-            await connected.store.decide([step], now, by=by, notes=[note])
-            return _made_as(job_id, await connected.store.slots(schedule.id, start, end))
+            await connected.store.slots.decide([step], now, by=by, notes=[note])
+            return _made_as(job_id, await connected.store.slots.between(schedule.id, start, end))
 
         return await compare_and_set(f"schedule {name!r}", claim, in_doubt=self._app.pause_before_retry)
 
@@ -132,7 +132,9 @@ class ByHand(Reading):
             decided = [*run, *rest]
             facts = {"from": absent[0].isoformat(), "to": absent[-1].isoformat(), "jobs": len(jobs)}
             note = notes.of_slots("schedule.backfill", by, schedule, facts)
-            (took,) = await connected.store.decide([_step(schedule, decided)], now, by=by, parked=True, notes=[note])
+            (took,) = await connected.store.slots.decide(
+                [_step(schedule, decided)], now, by=by, parked=True, notes=[note]
+            )
             return (jobs, len(rest)) if took else None
 
         return await compare_and_set(f"schedule {name!r}", fill)
@@ -189,7 +191,7 @@ def _refuse_taken(schedule: Schedule, at: datetime, row: Slot | None) -> None:
 
 
 async def _refuse_running(store: Store, schedule: Schedule) -> None:
-    unfinished = await store.unfinished(schedule.id, schedule.max_instances)
+    unfinished = await store.slots.unfinished(schedule.id, schedule.max_instances)
     if len(unfinished) >= schedule.max_instances:
         raise Conflict(
             f"schedule {schedule.name!r} may run {schedule.max_instances} at once, and job {unfinished[0]} is not "
@@ -202,7 +204,7 @@ async def _refuse_held(store: Store, schedule: Schedule) -> None:
     if schedule.key is None:
         return
     wanted = JobFilter(tuple(UNFINISHED), task=schedule.task, key=schedule.key, limit=1)
-    for holder in await store.jobs(wanted):
+    for holder in await store.jobs.find(wanted):
         raise Conflict(
             f"job {holder.id} is not finished and has the key {schedule.key!r}, which the jobs of schedule "
             f"{schedule.name!r} share: no slot was taken",
@@ -253,4 +255,4 @@ async def _undecided(store: Store, schedule: Schedule, batch: Sequence[datetime]
 async def _decisions(store: Store, schedule: Schedule, rows: Sequence[Slot]) -> Decisions:
     """What these rows decide. Only runs of slots need to know their rule."""
     has_runs = any(row.until is not None for row in rows)
-    return Decisions(rows, await store.revisions(schedule.id) if has_runs else ())
+    return Decisions(rows, await store.schedules.revisions(schedule.id) if has_runs else ())

@@ -43,7 +43,7 @@ class Declaring(Editing):
 
     async def _rekey(self, connected: Connected) -> None:
         """Give the schedules that were made at run time the keys that their tasks declare by now."""
-        page = await connected.store.schedules(limit=PAGE)
+        page = await connected.store.schedules.page(limit=PAGE)
         while page:
             for stored in page:
                 task = self._app.tasks.get(stored.task)
@@ -51,10 +51,10 @@ class Declaring(Editing):
                     await compare_and_set(
                         f"schedule {stored.name!r}", partial(self._rekeyed, connected, task, stored.name)
                     )
-            page = await connected.store.schedules(page[-1].name, PAGE) if len(page) == PAGE else []
+            page = await connected.store.schedules.page(page[-1].name, PAGE) if len(page) == PAGE else []
 
     async def _rekeyed(self, connected: Connected, task: Task[Any, Any], name: str) -> bool | None:
-        stored, now = await connected.store.schedule(name), connected.now()
+        stored, now = await connected.store.schedules.get(name), connected.now()
         if stored is None or stored.task != task.name:
             return True
         wanted = dataclasses.replace(stored, key=self._key_of(task, stored))
@@ -78,12 +78,16 @@ class Declaring(Editing):
         connected = connected or await self._connected()
         ours = {task.name for task in self._app.tasks.values() if task.schedule is not None}
         stored = [
-            one.name for one in await connected.store.declared(self._app.name) if one.enabled and one.name not in ours
+            one.name
+            for one in await connected.store.schedules.declared(self._app.name)
+            if one.enabled and one.name not in ours
         ]
         if not stored:
             return
         now = connected.now()
-        living = {name for node in await connected.store.nodes() if node.expires_at > now for name in node.schedules}
+        living = {
+            name for node in await connected.store.nodes.alive() if node.expires_at > now for name in node.schedules
+        }
         for name in stored:
             if name not in living:
                 await self._disable(connected, name)
@@ -95,7 +99,7 @@ class Declaring(Editing):
         wanted = dataclasses.replace(wanted, declared_by=self._app.name)
 
         async def declare() -> bool | None:
-            current, now = await connected.store.schedule(wanted.name), connected.now()
+            current, now = await connected.store.schedules.get(wanted.name), connected.now()
             allowed = wanted if current is None else _as_operators_left_it(current, wanted)
             change = await created_or_revived(connected, current, allowed, now, f"code:{self._app.name}")
             if change is None:
@@ -112,7 +116,7 @@ class Declaring(Editing):
         """Disable a schedule that is ours and declared no more. It may fire all the while: try until it holds still."""
 
         async def disable() -> bool | None:
-            stored, now = await connected.store.schedule(name), connected.now()
+            stored, now = await connected.store.schedules.get(name), connected.now()
             if stored is None or not stored.enabled or stored.declared_by != self._app.name:
                 return True
             disabled = dataclasses.replace(stored, enabled=False, reason=policy.UNDECLARED)

@@ -64,7 +64,7 @@ class Editing(Reading):
         by = checked_name(created_by, "created_by")
 
         async def create() -> Schedule | None:
-            current, now = await connected.store.schedule(wanted.name), connected.now()
+            current, now = await connected.store.schedules.get(wanted.name), connected.now()
             if current is not None and current.deleted_at is None:
                 raise Conflict(f"there is a schedule {wanted.name!r} already")
             change = await created_or_revived(connected, current, wanted, now, by)
@@ -123,7 +123,7 @@ class Editing(Reading):
         return await self._edited(name, edit, changed_by, UPDATE)
 
     async def _refuse_taken(self, name: str) -> None:
-        taken = await (await self._connected()).store.schedule(checked_schedule_name(name))
+        taken = await (await self._connected()).store.schedules.get(checked_schedule_name(name))
         if taken is not None:
             deleted = "" if taken.deleted_at is None else ", which was deleted: its slots keep its name"
             raise Conflict(f"name: {name!r} is the name of schedule {taken.id}{deleted}")
@@ -212,14 +212,16 @@ async def created_or_revived(
 
 async def changed(connected: Connected, current: Schedule, wanted: Schedule, now: datetime, by: str) -> Revised | None:
     """The write that makes a schedule what is wanted, or None if it is that already."""
-    taken = await connected.store.slots(current.id, current.cursor + TICK, max(now, current.cursor))
+    taken = await connected.store.slots.between(current.id, current.cursor + TICK, max(now, current.cursor))
     return policy.changed(current, wanted, now, by, [slot.scheduled_for for slot in taken])
 
 
 async def written(connected: Connected, change: Revised, now: datetime, note: Note | None = None) -> bool:
     """Whether the change took: the schedule was not changed meanwhile. A change that code makes has no note."""
     store = connected.store
-    (took,) = await (store.revise([change], now) if note is None else store.revise([change], now, [note]))
+    (took,) = await (
+        store.schedules.revise([change], now) if note is None else store.schedules.revise([change], now, [note])
+    )
     return took
 
 

@@ -39,7 +39,7 @@ Fires: TypeAlias = list[Fire]
 class Reading(Room):
     async def list(self, *, after: str = "", limit: int = 100) -> Listing:
         """Schedules by name. `after` is the name to go on from."""
-        return await (await self._connected()).store.schedules(after, checked_limit(limit, "limit"))
+        return await (await self._connected()).store.schedules.page(after, checked_limit(limit, "limit"))
 
     async def get(self, name: str) -> Schedule:
         """One schedule. Raises ScheduleNotFound."""
@@ -50,7 +50,7 @@ class Reading(Room):
 
     async def _any(self, name: str) -> Schedule:
         """One schedule, a deleted one too: its ledger is still there."""
-        found = await (await self._connected()).store.schedule(name)
+        found = await (await self._connected()).store.schedules.get(name)
         if found is None:
             raise self.no_schedule(name)
         return found
@@ -67,19 +67,19 @@ class Reading(Room):
 
     async def revisions(self, name: str) -> Revisions:
         """Everything that a schedule has been, oldest first; of a deleted one too."""
-        return await (await self._connected()).store.revisions((await self._any(name)).id)
+        return await (await self._connected()).store.schedules.revisions((await self._any(name)).id)
 
     async def slots(self, name: str, start: datetime, end: datetime, limit: int = 1000) -> Ledger:
         """The ledger's rows from `start` to `end`, oldest first."""
         store = (await self._connected()).store
         schedule = await self._any(name)
         first, last = checked_moment(start, "start"), checked_moment(end, "end")
-        return await store.slots(schedule.id, first, last, checked_limit(limit, "limit"))
+        return await store.slots.between(schedule.id, first, last, checked_limit(limit, "limit"))
 
     async def latest_slots(self, name: str, count: int = 10) -> Ledger:
         """The ledger's last rows, oldest first; of slots to come that were taken by hand too."""
         store, schedule = (await self._connected()).store, await self._any(name)
-        return await store.latest_slots(schedule.id, checked_limit(count, "count"))
+        return await store.slots.latest(schedule.id, checked_limit(count, "count"))
 
     async def preview(self, name: str, count: int = 10, start: datetime | None = None) -> Fires:
         """The next slots of a schedule, or those from `start` on, whether it is enabled or not."""
@@ -106,8 +106,8 @@ class Reading(Room):
         # rows that may be theirs, and the horizon last: nothing that was edited or pruned while we read is held against
         # the ledger.
         rows = [row async for page in pages(connected.store, schedule.id, start, end) for row in page]
-        doubled = await connected.store.doubled(schedule.id, start, end)
-        revisions = await connected.store.revisions(schedule.id)
+        doubled = await connected.store.slots.doubled(schedule.id, start, end)
+        revisions = await connected.store.schedules.revisions(schedule.id)
         horizon = (await self._any(name)).horizon
         return partial(audit, revisions, rows, schedule.cursor, horizon, start, end, doubled=doubled)
 
@@ -128,7 +128,7 @@ async def pages(store: Store, schedule_id: int, start: datetime, end: datetime) 
     """All rows of the ledger that touch this span, however many."""
     seen: datetime | None = None
     while True:
-        page = await store.slots(schedule_id, start, end, LEDGER_PAGE)
+        page = await store.slots.between(schedule_id, start, end, LEDGER_PAGE)
         yield [row for row in page if seen is None or row.scheduled_for > seen]
         if len(page) < LEDGER_PAGE:
             return

@@ -1,0 +1,170 @@
+"""Jobs: making, reading, claiming, settling and looking after them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from oncue.model import (
+    Attempt,
+    Batch,
+    Change,
+    Claim,
+    HeldClaim,
+    Job,
+    JobFilter,
+    Note,
+    PriorityLevel,
+    Progress,
+    Receipt,
+    Started,
+)
+
+
+class Jobs(Protocol):
+    async def reserve(self, count: int) -> list[int]:
+        """Numbers for new jobs, ascending, that nobody else will ever get."""
+        ...
+
+    async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+        """Write all jobs or none; one receipt each, in order.
+
+        A job whose (task, key) is held by an unfinished one is not written: its receipt names the one that stands.
+        After an unknown reply the same batches are sent again with `in_doubt`: what is there already is written to
+        (so that a synchronous standby confirms it), not doubled. A job that another one stands for is then written as
+        skipped, reason `duplicate`: with its id taken, the first call is refused if it arrives after all. Whoever asks
+        once more is told the same.
+        """
+        ...
+
+    async def get(self, job_id: int) -> Job | None: ...
+
+    async def find(self, wanted: JobFilter) -> list[Job]: ...
+
+    async def attempts(self, job_id: int) -> list[Attempt]:
+        """The ended attempts before the latest, oldest first."""
+        ...
+
+    async def retries_of(self, job_id: int) -> list[Job]:
+        """The jobs that were made to repeat this one, and those that repeat them; oldest first."""
+        ...
+
+    async def count_ahead(self, job: Job, limit: int) -> int:
+        """How many queued jobs of its queue are claimed before this one; the count ends at `limit`."""
+        ...
+
+    async def promote(self, now: datetime, limit: int) -> datetime | None:
+        """Queue up to `limit` scheduled and retrying jobs that are due. When the next one will be, if any is."""
+        ...
+
+    async def claim(
+        self,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        now: datetime,
+        *,
+        few: int = 0,
+        alone: datetime | None = None,
+        rooms: Mapping[str, int] | None = None,
+    ) -> list[Claim]:
+        """Take up to `limit` queued jobs of these queues and tasks: priority first, then age.
+
+        `rooms` are the limited queues that the node knows of, and how many jobs it has room for in each. From a
+        limited queue that it does not know of it gets none.
+
+        Nothing comes from a paused queue, and nothing goes to a node whose lease is over or that has to stand by
+        because another one is exclusive.
+
+        Jobs that are kept apart (`isolation`) come before the others, so that they need not age: up to `few` of those
+        that run in a cohort, or one that runs alone, if it could have been claimed since the instant `alone`. That one
+        comes without any others, and its maximum runtime counts from when it begins.
+        """
+        ...
+
+    async def apply(
+        self,
+        changes: Sequence[Change],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        *,
+        past_locks: bool = False,
+    ) -> list[bool | None]:
+        """Write each change whose guard holds. True where it did, in order. Raises Conflict if a key is taken.
+
+        None: another session has held the row for too long. Nothing was written there, the others were: ask again
+        later. With `past_locks` no such row is waited for.
+
+        `notes`, if there are any, are as many as the changes; those of the changes that took are written with them.
+        Then a row that is held keeps all of them from being written, and raises RowLocked.
+        """
+        ...
+
+    async def mark_started(self, started: Sequence[Started]) -> list[int]:
+        """Show on the rows when attempts that take a while began. The jobs that another session holds: not on these."""
+        ...
+
+    async def begin(self, started: Sequence[Started]) -> list[bool | None]:
+        """Write down that these attempts begin, before they do. True where the claim still held, in order.
+
+        None: another session holds the row, so that nothing was written.
+        """
+        ...
+
+    async def held(self, node: UUID) -> list[HeldClaim]:
+        """What the database believes that this node is running."""
+        ...
+
+    async def running(self, ids: Sequence[int]) -> list[Claim]:
+        """Those of these jobs that are running, whoever holds them."""
+        ...
+
+    async def orphaned(self, now: datetime, limit: int) -> list[Claim]:
+        """Running jobs whose node is not alive."""
+        ...
+
+    async def overdue(self, before: datetime, limit: int) -> list[Claim]:
+        """Running jobs whose maximum runtime ended before this instant."""
+        ...
+
+    async def expired(self, now: datetime, limit: int, among: Sequence[int] | None = None) -> list[Job]:
+        """Waiting jobs whose deadline is over, or, before their first attempt, their slot's grace; of these, or of all.
+
+        Without the parked ones.
+        """
+        ...
+
+    async def levels(self) -> list[PriorityLevel]:
+        """The (queue, priority) pairs in which something is queued, highest priority first, below the highest."""
+        ...
+
+    async def age(
+        self, level: PriorityLevel, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+    ) -> int:
+        """Raise up to `limit` jobs of a level that have waited since then, once per round. How many were raised."""
+        ...
+
+    async def prune(self, before: datetime, limit: int, *, noted: tuple[Note, datetime] | None = None) -> int:
+        """Delete up to `limit` jobs that finished before this instant, with their attempts. How many.
+
+        The ledger keeps what became of a slot's job. As many attempts that ended before this instant go too, of jobs
+        that are still not finished. `noted` is the note of whoever wants this, if anything goes, and when; how many
+        went is added to it.
+        """
+        ...
+
+    async def prioritize(
+        self, job_id: int, known: int, priority: int, now: datetime, *, note: Note | None = None
+    ) -> bool:
+        """Set the priority of an unfinished job that still has the one that is known."""
+        ...
+
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
+        """Ask the node that runs this claim to stop it, if nobody has asked yet."""
+        ...
+
+    async def report_progress(self, progress: Sequence[Progress]) -> None:
+        """Show how far attempts have come that still hold their jobs."""

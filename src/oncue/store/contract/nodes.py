@@ -1,0 +1,69 @@
+"""Nodes, and the leases that one node at a time may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from oncue.model import (
+    Lease,
+    Node,
+)
+
+
+class Nodes(Protocol):
+    async def register(self, node: Node) -> None:
+        """Begin a lease, or begin it anew after it was lost. It is numbered as beats are."""
+
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime, number: int = 0) -> bool:
+        """Renew a lease that was not declared lost. One that comes after a higher number changes nothing."""
+        ...
+
+    async def expire(self, now: datetime) -> list[Node]:
+        """Declare the nodes lost whose lease is over; from here on they cannot renew it."""
+        ...
+
+    async def next_lease_end(self) -> datetime | None:
+        """When the first lease ends of those nodes that were not declared lost, or when it ended."""
+        ...
+
+    async def leave(self, node: UUID, now: datetime) -> None:
+        """End a node's lease at once, in good order."""
+
+    async def alive(self) -> list[Node]: ...
+
+    async def namesakes(self, node: Node) -> list[Node]:
+        """Other nodes of the same name that may still hold jobs: those that are alive, or of which something runs."""
+        ...
+
+    async def names(self, ids: Sequence[UUID]) -> dict[UUID, str]:
+        """What these nodes are called, the dead ones too; without those that are forgotten."""
+        ...
+
+    async def declare_lost(self, node: UUID, now: datetime) -> bool:
+        """Declare one node lost that has been proved dead; from here on it cannot renew its lease."""
+        ...
+
+
+class Leases(Protocol):
+    async def acquire(
+        self, name: str, holder: UUID, holder_name: str, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> Lease | None:
+        """Take a lease that is over, under the next epoch. The lease as it stands afterwards, whoever holds it.
+
+        While another node holds the lease `respect`, nothing is taken.
+        """
+        ...
+
+    async def renew(
+        self, name: str, holder: UUID, epoch: int, now: datetime, expires_at: datetime, *, respect: str | None
+    ) -> bool:
+        """Renew a lease that is still held by this node under this epoch, and not over."""
+        ...
+
+    async def release(self, name: str, holder: UUID, epoch: int, now: datetime) -> None:
+        """End a lease at once, so that the next node need not wait for it."""
+
+    async def get(self, name: str) -> Lease | None: ...

@@ -1,0 +1,83 @@
+"""Queues with their limits and seats, and what is counted in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from oncue.model import (
+    Age,
+    Count,
+    Depth,
+    LimitedQueue,
+    Limits,
+    Note,
+    Queue,
+    Sample,
+)
+
+
+class Queues(Protocol):
+    async def all(self, *, peek: bool = False) -> list[Queue]:
+        """All queues, with what waits in them counted up to DEPTH_LIMIT.
+
+        Whoever only wants to `peek` counts PEEK_LIMIT of a kind at most; where there is more, it gets the last sample.
+        """
+        ...
+
+    async def limits(self, queue: str) -> Limits:
+        """The limits of a queue; one that is not known has none."""
+        ...
+
+    async def set_limits(
+        self, queue: str, known: Limits, limits: Limits, now: datetime, *, note: Note | None = None
+    ) -> bool:
+        """Set the limits of a queue that still has those that are known."""
+        ...
+
+    async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        """Pause a queue that is not paused."""
+        ...
+
+    async def resume(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        """Open a queue that is paused."""
+        ...
+
+    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
+        """Those of these queues that have a limit, who holds their seats, and whether one of these tasks waits."""
+        ...
+
+    async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
+        """Hold so many seats of a queue from here on, if nobody's have changed since."""
+        ...
+
+
+class Counters(Protocol):
+    async def count(self, limit: int) -> list[Count]:
+        """Count what waits and what runs, up to `limit` rows of each kind."""
+        ...
+
+    async def depth(self) -> list[Depth]:
+        """How many jobs are queued, by queue and priority; the count ends at DEPTH_LIMIT rows."""
+        ...
+
+    async def kept_apart(self) -> dict[int, int]:
+        """How many queued jobs are kept apart from others, by how (`isolation`); the count ends at DEPTH_LIMIT."""
+        ...
+
+    async def ages(self, now: datetime, heads: int) -> list[Age]:
+        """The longest wait in each queue and the longest run of each task. Of what waits, the first `heads` of every
+        priority are looked at: a job further back may have waited longer, if those before it have just come back.
+        """
+        ...
+
+    async def keep_sample(self, sample: Sample) -> None:
+        """Keep what was counted for whoever asks, unless there is a later one."""
+
+    async def last_sample(self) -> Sample | None: ...
+
+    async def fold(self, limit: int) -> int:
+        """Add up to `limit` deltas that settling left behind to the totals."""
+        ...

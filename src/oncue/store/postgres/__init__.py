@@ -1,0 +1,1 @@
+"""oncue on PostgreSQL: any number of processes on any number of hosts."""

@@ -1,0 +1,124 @@
+"""The database behind the nouns of the PostgreSQL store: its connections, its statements, its notifications."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from oncue.errors import NameClash, RowLocked
+from oncue.model import Note
+from oncue.store import statements
+from oncue.store.postgres.connections import Connection, Connections, Loan
+from oncue.store.postgres.notifications import Notifications
+from oncue.store.shared import note_row
+
+DIALECT = "postgres"
+ANSWER_SECONDS = 15.0
+MIGRATION_SECONDS = 3600.0
+MIGRATION_LOCK_SECONDS = 60
+# One migration at a time, in whatever process it was started; the number is arbitrary and only ours.
+MIGRATION_LOCK = 0x6F6E637565
+
+
+class Database:
+    def __init__(self, dsn: str, *, size: int, prepare: bool, listen: bool, patience: float | None) -> None:
+        self.patience = patience or ANSWER_SECONDS
+        self.connections = Connections(dsn, size, prepare=prepare, timeout=self.patience)
+        self.notifications = Notifications(self.connections, listen=listen)
+        self.sql = statements.load(DIALECT)
+
+    async def open(self) -> None:
+        statements.check_version(DIALECT, await self.version())
+
+    async def close(self) -> None:
+        try:
+            await self.notifications.close()
+        finally:  # also when the caller is cut off
+            await self.connections.close()
+
+    # --- statements ---------------------------------------------------------------------------------------------
+
+    def use(self) -> Loan:
+        """A connection for the length of an `async with`."""
+        return self.connections.use()
+
+    async def fetch(self, statement: str, *parameters: Any) -> list[asyncpg.Record]:
+        async with self.connections.use() as connection:
+            return await connection.fetch(self.sql[statement], *parameters)
+
+    async def fetch_past_locks(self, statement: str, *parameters: Any) -> list[asyncpg.Record]:
+        """Ask by the plain statement. If a lock is in its way for too long, by the one that passes over locked rows."""
+        try:
+            return await self.fetch(statement, *parameters)
+        except RowLocked:
+            return await self.fetch(f"{statement}_free", *parameters)
+
+    async def noted(self, statement: str, now: datetime, note: Note | None, *parameters: Any) -> bool:
+        """Make a change by a statement that returns a row if it takes, and that writes its line of the audit log."""
+        line = [None] * 5 if note is None else note_row(note)
+        return bool(await self.fetch(statement, now, *line, *parameters))
+
+    async def execute(self, statement: str, *parameters: Any) -> int:
+        """Write by one statement; how many rows it touched."""
+        async with self.connections.use() as connection:
+            status = await connection.execute(self.sql[statement], *parameters)
+        return int(status.split()[-1])
+
+    # --- the tables ---------------------------------------------------------------------------------------------
+
+    async def version(self) -> int:
+        """The number of the last migration, 0 on an empty database."""
+        async with self.connections.use() as connection:
+            return await _version(connection)
+
+    async def migrate(self) -> list[str]:
+        async with self.connections.use() as connection, connection.transaction():
+            await connection.execute(f"set local lock_timeout = '{MIGRATION_LOCK_SECONDS}s'")
+            await connection.execute(
+                "select pg_advisory_xact_lock($1)", MIGRATION_LOCK, timeout=MIGRATION_LOCK_SECONDS + ANSWER_SECONDS
+            )
+            await connection.execute(
+                "create table if not exists oncue_migrations "
+                "(number integer primary key, name text not null, applied_at timestamptz not null)"
+            )
+            done = await _version(connection)
+            missing = [step for step in statements.migrations(DIALECT) if step.number > done]
+            applied_at = await _time(connection)
+            for step in missing:
+                await connection.execute(step.script, timeout=MIGRATION_SECONDS)
+                await connection.execute(
+                    "insert into oncue_migrations values ($1, $2, $3)", step.number, step.name, applied_at
+                )
+            return [step.name for step in missing]
+
+    async def create_views(self) -> list[str]:
+        views = statements.views(DIALECT)
+        async with self.connections.use() as connection, connection.transaction():
+            for name, script in views.items():
+                is_ours = await connection.fetchval(
+                    "select c.relkind = 'v' and coalesce(obj_description(c.oid, 'pg_class'), '') = 'made by oncue' "
+                    "from pg_class c where c.oid = to_regclass($1)", name
+                )  # fmt: skip
+                if is_ours is False:
+                    raise NameClash(f"{name}: the database has a table or view of this name that is not oncue's")
+                await connection.execute(script)
+        return list(views)
+
+    async def time(self) -> datetime:
+        async with self.connections.use() as connection:
+            return await _time(connection)
+
+
+async def _version(connection: Connection) -> int:
+    if not await connection.fetchval("select to_regclass('oncue_migrations') is not null"):
+        return 0
+    number: int = await connection.fetchval("select coalesce(max(number), 0) from oncue_migrations")
+    return number
+
+
+async def _time(connection: Connection) -> datetime:
+    # The one place where the database's clock is read: everything else gets its time from here.
+    told: datetime = await connection.fetchval("select clock_timestamp()")
+    return told

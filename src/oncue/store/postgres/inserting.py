@@ -1,0 +1,179 @@
+"""Writes a batch of jobs on any connection to PostgreSQL: the store's own, or a caller's inside its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncue.errors import StoreUnavailable
+from oncue.model import Batch, Receipt
+from oncue.store import statements
+from oncue.store.shared import duplicate_record, recorded_receipt
+
+if TYPE_CHECKING:
+    from oncue.store.postgres.connections import Connection
+
+LOCK_NOT_AVAILABLE = "55P03"
+
+
+class Asked(Protocol):
+    """Whoever answers a statement with its rows. Its parameters are numbered: $1, $2, …"""
+
+    async def fetch(self, query: str, /, *args: Any) -> Any: ...
+
+
+class Patient:
+    """A connection of ours whose answers may take so many seconds."""
+
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self._connection = connection
+        self._seconds = seconds
+
+    async def fetch(self, query: str, /, *args: Any) -> Any:
+        return await self._connection.fetch(query, *args, timeout=self._seconds)
+
+
+class Written:
+    """A connection on which a part of a call was written already: from here on no lock leaves nothing written.
+
+    So the call is in doubt then, and not merely kept waiting. Asked again as such, it writes what is missing.
+    """
+
+    def __init__(self, connection: Asked) -> None:
+        self._connection = connection
+
+    async def fetch(self, query: str, /, *args: Any) -> Any:
+        try:
+            return await self._connection.fetch(query, *args)
+        except Exception as error:
+            if getattr(error, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+                raise
+            raise StoreUnavailable(f"another session holds a lock on what is left to write: {error}") from error
+
+
+async def write_all(connection: Asked, batches: Sequence[Batch], *, in_doubt: bool) -> list[Receipt]:
+    """Write the jobs of several batches, all or none, and tell what became of each."""
+    there: dict[int, Receipt | None] = {}
+    for batch in batches if in_doubt else ():
+        there |= await _touched(connection, batch)
+    answered = {job_id: receipt for job_id, receipt in there.items() if receipt is not None}
+    written = there.keys() - answered.keys()
+    if len(batches) == 1 and not there:
+        written |= await insert(connection, batches[0], 0, len(batches[0].ids))
+    else:
+        rows = [row for batch in batches for row in _rows(batch) if row[0] not in there]
+        written |= await _inserted(connection, rows)
+    receipts: list[Receipt] = []
+    for batch in batches:
+        own = written.intersection(batch.ids)
+        told = await receipts_of(Written(connection), batch, own, answered=answered)
+        if in_doubt and not all(receipt.created for receipt in told):
+            await record_duplicates(connection, batch, told, answered)
+        receipts += told
+    return receipts
+
+
+async def _touched(connection: Asked, batch: Batch) -> dict[int, Receipt | None]:
+    """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
+    sql = statements.load("postgres")["touch"]
+    rows = await connection.fetch(sql, batch.ids, batch.created_at, batch.task)
+    return {job_id: None if record is None else recorded_receipt(record) for job_id, record in rows}
+
+
+async def _inserted(connection: Asked, rows: Sequence[tuple[Any, ...]]) -> set[int]:
+    if not rows:
+        return set()
+    columns = (list(column) for column in zip(*rows, strict=True))
+    return {row[0] for row in await connection.fetch(statements.load("postgres")["enqueue_all"], *columns)}
+
+
+def _rows(batch: Batch) -> list[tuple[Any, ...]]:
+    shared = common(batch)
+    keys: Sequence[str | None] = batch.keys or [None] * len(batch.ids)
+    return [(*own, *shared) for own in zip(batch.ids, batch.args, keys, strict=True)]
+
+
+async def insert(connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False) -> set[int]:
+    """Write some jobs of a batch; the ids of those whose key was free."""
+    ids, args, sql = batch.ids[start:end], batch.args[start:end], statements.load("postgres")
+    if batch.keys is not None:
+        keys = batch.keys[start:end]
+        rows = await connection.fetch(sql["enqueue"], ids, args, keys, *common(batch)[:-1], tell, batch.retry_of)
+        return {row[0] for row in rows}
+    if len(ids) == 1:
+        await connection.fetch(sql["enqueue_one"], ids[0], args[0], *common(batch), tell)
+    else:
+        await connection.fetch(sql["enqueue_keyless"], ids, args, *common(batch), tell)
+    return set(ids)
+
+
+async def receipts_of(
+    connection: Asked,
+    batch: Batch,
+    written: set[int],
+    *,
+    tell: bool = False,
+    answered: Mapping[int, Receipt] = MappingProxyType({}),
+) -> list[Receipt]:
+    """What became of each job of a batch, when these were written, and these were answered for by another before."""
+    if len(written) == len(batch.ids):
+        return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
+    return await _receipts_of_duplicates(connection, batch, written, tell, answered)
+
+
+async def _receipts_of_duplicates(
+    connection: Asked, batch: Batch, written: set[int], tell: bool, answered: Mapping[int, Receipt]
+) -> list[Receipt]:
+    sql, keys = statements.load("postgres")["standing"], batch.keys or []
+    standing: dict[str, tuple[int, datetime]] = {}
+    open_ids = [(n, job_id) for n, job_id in enumerate(batch.ids) if job_id not in answered]
+    while True:
+        left = [n for n, job_id in open_ids if job_id not in written and keys[n] not in standing]
+        if not left:
+            break
+        rows = await connection.fetch(sql, batch.task, [keys[n] for n in left])
+        standing |= {row[2]: (row[0], row[1].astimezone(UTC)) for row in rows}
+        # The job in the way may have finished between the two statements: then the way is free.
+        for n in left:
+            if keys[n] not in standing:
+                written |= await insert(connection, batch, n, n + 1, tell=tell)
+    # In doubt, the job that stands may be the very one that the lost call has written meanwhile.
+    made = written.union(job_id for job_id, _ in standing.values())
+
+    def receipt(n: int, job_id: int) -> Receipt:
+        if job_id in answered:
+            return answered[job_id]
+        return Receipt(job_id, batch.created_at, True) if job_id in made else Receipt(*standing[keys[n]], False)
+
+    return [receipt(n, job_id) for n, job_id in enumerate(batch.ids)]
+
+
+async def record_duplicates(
+    connection: Asked, batch: Batch, receipts: Sequence[Receipt], answered: Container[int]
+) -> None:
+    """Take the ids of the jobs for which others stand, unless that was done before."""
+    rows = [
+        (job_id, args, key, duplicate_record(receipt))
+        for job_id, args, key, receipt in zip(batch.ids, batch.args, batch.keys or (), receipts, strict=True)
+        if not receipt.created and job_id not in answered
+    ]
+    if rows:
+        columns = (list(column) for column in zip(*rows, strict=True))
+        await connection.fetch(statements.load("postgres")["record_duplicates"], *columns, *_unwaiting(batch))
+
+
+def _unwaiting(batch: Batch) -> tuple[Any, ...]:
+    """What all jobs of a batch share, but for the state that they would wait in."""
+    task, queue, priority, _, *rest = common(batch)
+    return (task, queue, priority, *rest)
+
+
+def common(batch: Batch) -> tuple[Any, ...]:
+    """What all jobs of a batch share, in the order of the statements."""
+    max_runtime = None if batch.max_runtime is None else timedelta(seconds=batch.max_runtime)
+    return (
+        *(batch.task, batch.queue, batch.priority, batch.state, batch.options, batch.max_retries, max_runtime),
+        *(batch.created_at, batch.visible_at, batch.deadline_at, batch.enqueued_by, batch.retry_of),
+    )

@@ -1,0 +1,271 @@
+"""Jobs on PostgreSQL. The statements are in jobs.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from oncue.errors import Conflict, IdTaken, RowLocked, StoreError, StoreRefused, StoreUnavailable
+from oncue.model import (
+    STATES,
+    Attempt,
+    Batch,
+    Change,
+    Claim,
+    HeldClaim,
+    Job,
+    JobFilter,
+    Note,
+    PriorityLevel,
+    Progress,
+    Receipt,
+    Started,
+)
+from oncue.store.postgres import values
+from oncue.store.postgres.database import Database
+from oncue.store.postgres.inserting import Patient, Written, insert, receipts_of, write_all
+from oncue.store.shared import (
+    LARGEST_ID,
+    NAMED_FOR,
+    is_plain,
+    listing,
+    note_columns,
+    note_row,
+)
+
+MANY_ROWS = 10_000
+SLOWEST_ROWS_PER_SECOND = 1000
+"""A slow database writes so many at least: an answer about very many jobs is waited for accordingly."""
+
+
+class PostgresJobs:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def reserve(self, count: int) -> list[int]:
+        async with self._db.use() as connection:
+            ids: list[int] = await connection.fetchval(self._db.sql["reserve"], count)
+            return ids
+
+    async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
+        collisions = 0
+        while True:
+            try:
+                if len(batches) == 1 and len(batches[0].ids) <= MANY_ROWS and not in_doubt:
+                    return await self._enqueue_at_once(batches[0])
+                return await self._enqueue_all(batches, in_doubt)
+            except StoreUnavailable as error:
+                # Two large calls waited for each other's keys: one of them was undone, and begins again.
+                if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
+                    raise
+            except StoreRefused as error:
+                if getattr(error.__cause__, "constraint_name", None) != "oncue_jobs_pkey":
+                    raise
+                # In doubt, the first call may have been committing while the second looked: then look once more.
+                collisions += 1
+                if not in_doubt or collisions > 1:
+                    raise IdTaken(f"a reserved id belongs to another job: {error}") from error
+
+    async def _enqueue_at_once(self, batch: Batch) -> list[Receipt]:
+        """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
+        tell = batch.state == "queued" and self._db.notifications.take()
+        async with self._db.use() as connection:
+            written = await insert(connection, batch, 0, len(batch.ids), tell=tell)
+            receipts = await receipts_of(Written(connection), batch, written)
+        if written and not tell:
+            self._db.notifications.send_for({batch.state})
+        return receipts
+
+    async def _enqueue_all(self, batches: Sequence[Batch], in_doubt: bool) -> list[Receipt]:
+        """Jobs of several kinds, or very many: one statement writes them, whatever their number.
+
+        What is asked before it and after it needs no transaction around it. In doubt, the rows of the first call are
+        there or not, all of them; if that call arrives in between, one of the two finds its ids taken.
+        """
+        rows = sum(len(batch.ids) for batch in batches)
+        async with self._db.use() as connection:
+            patient = Patient(connection, self._db.patience + rows / SLOWEST_ROWS_PER_SECOND)
+            receipts = await write_all(patient, batches, in_doubt=in_doubt)
+        self._db.notifications.send_for({batch.state for batch in batches})
+        return receipts
+
+    async def get(self, job_id: int) -> Job | None:
+        rows = await self._db.fetch("job", job_id)
+        return values.job(rows[0]) if rows else None
+
+    async def find(self, wanted: JobFilter) -> list[Job]:
+        states, before = list(wanted.states or STATES), wanted.before or LARGEST_ID
+        match name := listing(wanted):
+            case "jobs" | "jobs_short":
+                rows = await self._db.fetch(name, wanted.before, wanted.limit, wanted.offset)
+            case "jobs_of_kinds" | "jobs_of_kinds_short":
+                last = wanted.offset + wanted.limit
+                rows = await self._db.fetch(name, states, wanted.queue, wanted.task, before, last, wanted.offset)
+            case "job_with_key" | "job_with_key_short":
+                rows = await self._db.fetch(name, wanted.task, wanted.key)
+            case _:
+                sought = (states, wanted.queue, wanted.task, wanted.key, before, wanted.limit, wanted.offset)
+                rows = await self._db.fetch(name, *sought)
+        return [values.job(row) for row in rows]
+
+    async def attempts(self, job_id: int) -> list[Attempt]:
+        return [Attempt(*row) for row in await self._db.fetch("attempts", job_id)]
+
+    async def retries_of(self, job_id: int) -> list[Job]:
+        return [values.job(row) for row in await self._db.fetch("retries_of", job_id)]
+
+    async def count_ahead(self, job: Job, limit: int) -> int:
+        rows = await self._db.fetch("count_ahead", job.queue, job.priority, job.order_at, job.id, limit)
+        count: int = rows[0][0]
+        return count
+
+    async def promote(self, now: datetime, limit: int) -> datetime | None:
+        async with self._db.use() as connection:
+            status = await connection.execute(self._db.sql["promote"], now, limit)
+            due: datetime | None
+            if int(status.split()[-1]) < limit:
+                due = await connection.fetchval(self._db.sql["next_due_after"], now)
+            else:
+                due = await connection.fetchval(self._db.sql["next_due"])
+            return due
+
+    async def claim(
+        self,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        now: datetime,
+        *,
+        few: int = 0,
+        alone: datetime | None = None,
+        rooms: Mapping[str, int] | None = None,
+    ) -> list[Claim]:
+        known = rooms or {}
+        rows = await self._db.fetch(
+            "claim", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone
+        )
+        return [Claim(*row) for row in rows]
+
+    async def apply(
+        self,
+        changes: Sequence[Change],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        *,
+        past_locks: bool = False,
+    ) -> list[bool | None]:
+        if not changes:
+            return []
+        # In the order of their ids, so that two batches that meet (a result and a rescue) never lock each other up.
+        places = sorted(range(len(changes)), key=lambda place: changes[place].id)
+        ordered, lines = [changes[place] for place in places], [notes[place] for place in places] if notes else []
+        try:
+            took, locked = await self._applied(ordered, now, lines, past_locks)
+        except RowLocked:
+            if notes or past_locks:
+                raise
+            return await self.apply(changes, now, past_locks=True)
+        except StoreError as error:
+            if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
+                raise Conflict("another unfinished job of this task has the same key") from error
+            raise
+        if len(took) == len(changes):
+            return [True] * len(changes)
+        answers: list[bool | None] = [False] * len(changes)
+        for answer, ordinals in ((True, took), (None, locked)):
+            for ordinal in ordinals:
+                answers[places[ordinal - 1]] = answer
+        return answers
+
+    async def _applied(
+        self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None], past_locks: bool
+    ) -> tuple[list[int], list[int]]:
+        """The places, counted from 1, of the changes that took, and of those whose rows another session holds."""
+        name, columns = _columns(changes, plainly=not (notes or past_locks))
+        if notes:
+            name, columns = "apply_noted", [*columns, *note_columns(notes), None, None]
+        elif past_locks:
+            name = "apply_free"
+        (answer,) = await self._db.fetch(name, now, *columns)
+        if name != "apply_plain":
+            self._db.notifications.send_for({change.state for change in changes})
+        return answer[0], answer[1] if past_locks else []
+
+    async def mark_started(self, started: Sequence[Started]) -> list[int]:
+        if not started:
+            return []
+        columns = (list(column) for column in zip(*sorted(started), strict=True))
+        return [row[0] for row in await self._db.fetch_past_locks("mark_started", *columns)]
+
+    async def begin(self, started: Sequence[Started]) -> list[bool | None]:
+        columns = (list(column) for column in zip(*sorted(started), strict=True))
+        rows = await self._db.fetch_past_locks("begin", *columns)
+        begun = {(job_id, claim_no): None if locked else True for job_id, claim_no, locked in rows}
+        return [begun.get((told.id, told.claim_no), False) for told in started]
+
+    async def held(self, node: UUID) -> list[HeldClaim]:
+        return [HeldClaim(*row) for row in await self._db.fetch("held", node)]
+
+    async def running(self, ids: Sequence[int]) -> list[Claim]:
+        return [Claim(*row) for row in await self._db.fetch("running", ids)]
+
+    async def orphaned(self, now: datetime, limit: int) -> list[Claim]:
+        return [Claim(*row) for row in await self._db.fetch("orphaned", now, limit)]
+
+    async def overdue(self, before: datetime, limit: int) -> list[Claim]:
+        return [Claim(*row) for row in await self._db.fetch("overdue", before, limit)]
+
+    async def expired(self, now: datetime, limit: int, among: Sequence[int] | None = None) -> list[Job]:
+        name, few = ("expired", []) if among is None else ("expired_among", [list(among)])
+        return [values.job(row) for row in await self._db.fetch(name, now, limit, *few)]
+
+    async def levels(self) -> list[PriorityLevel]:
+        return [PriorityLevel(*row) for row in await self._db.fetch("levels")]
+
+    async def age(
+        self, level: PriorityLevel, round_no: int, waiting_since: datetime, gain: int, limit: int, now: datetime
+    ) -> int:
+        async with self._db.use() as connection:
+            status = await connection.execute(
+                self._db.sql["age"], round_no, level.queue, level.priority, waiting_since, gain, now, limit
+            )
+        return int(status.split()[-1])
+
+    async def prune(self, before: datetime, limit: int, *, noted: tuple[Note, datetime] | None = None) -> int:
+        note, now = (None, None) if noted is None else noted
+        line = [None] * 4 if note is None else note_row(note)[:4]
+        gone: int = (await self._db.fetch("prune", now, *line, before, limit))[0][0]
+        await self._db.fetch("prune_attempts", before, limit)
+        if gone < limit:  # else there are older jobs yet, whose slots will ask for the name of their worker
+            await self._db.fetch("forget_nodes", before - NAMED_FOR)
+        return gone
+
+    async def prioritize(
+        self, job_id: int, known: int, priority: int, now: datetime, *, note: Note | None = None
+    ) -> bool:
+        return await self._db.noted("prioritize", now, note, job_id, known, priority)
+
+    async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
+        asked = await self._db.noted("request_cancel", now, note, job_id, claim_no)
+        self._db.notifications.send()
+        return asked
+
+    async def report_progress(self, progress: Sequence[Progress]) -> None:
+        if progress:
+            await self._db.fetch_past_locks(
+                "report_progress", *(list(column) for column in zip(*progress, strict=True))
+            )
+
+
+def _columns(changes: Sequence[Change], *, plainly: bool) -> tuple[str, list[Any]]:
+    """The statement for these changes, and its arrays. `apply_plain` wants ids that ascend strictly."""
+    ids = [change.id for change in changes]
+    if plainly and all(map(is_plain, changes)) and len(set(ids)) == len(ids):
+        fences = [change.claim_no for change in changes]
+        return "apply_plain", [ids, fences, [c.started_at for c in changes], [c.ended_at for c in changes]]
+    return "apply", [list(column) for column in zip(*changes, strict=True)]

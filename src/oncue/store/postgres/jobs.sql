@@ -1,0 +1,515 @@
+-- Jobs, for PostgreSQL. Time always arrives as a parameter.
+-- `id = any(array(select …))` keeps its index plan at every batch size, where a join may flip to a sequential scan.
+
+-- name: reserve
+select coalesce(array_agg(nextval('oncue_job_ids')), '{}') from generate_series(1, $1);
+
+-- name: enqueue
+-- A hint for the workers travels in the same transaction, if the caller wants one sent ($15): once, not per row.
+insert into oncue_jobs (id, args, key, task, queue, priority, state, options, max_retries, max_runtime,
+                        created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+select n.id, n.args::json, n.key, $4, $5, $6, $7, $8, $9, $10, $11, $11, $11, $12, $13, $14, $16
+  from unnest($1::bigint[], $2::text[], $3::text[]) as n (id, args, key)
+    on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
+    do nothing
+returning id, (select pg_notify('oncue', '')::text where $15);
+
+-- name: enqueue_all
+-- The same for jobs of several kinds: all of them or none.
+insert into oncue_jobs (id, args, key, task, queue, priority, state, options, max_retries, max_runtime,
+                        created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+select n.id, n.args::json, n.key, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
+       n.created_at, n.created_at, n.created_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of
+  from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[],
+              $9::int[], $10::interval[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::text[],
+              $15::bigint[])
+    as n (id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, visible_at,
+          deadline_at, enqueued_by, retry_of)
+    on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
+    do nothing
+returning id;
+
+-- name: enqueue_keyless
+-- The same for jobs of one kind that have no keys: none stands in their way, so none is looked up and none comes back.
+with written as (
+    insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime,
+                            created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+    select n.id, n.args::json, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14
+      from unnest($1::bigint[], $2::text[]) as n (id, args)
+)
+select pg_notify('oncue', '')::text where $15;
+
+-- name: enqueue_one
+-- The same for a single job, which is what most calls write: without arrays a sixth of the trip is saved.
+insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime,
+                        created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14)
+returning (select pg_notify('oncue', '')::text where $15);
+
+-- name: touch
+-- The same id alone proves nothing: after a fail-over a sequence may hand it out again.
+update oncue_jobs set updated_at = greatest(updated_at, $2)
+ where id = any($1::bigint[]) and task = $3 and created_at = $2
+returning id, case when state = 'skipped' and reason = 'duplicate' and claim_no = 0 then result::text end;
+
+-- name: record_duplicates
+-- The id of a duplicate is taken too: a call that was given up and arrives late cannot write its job any more.
+with recorded as (
+    insert into oncue_jobs (id, args, key, result, task, queue, priority, state, reason, options, max_retries,
+                            max_runtime, created_at, updated_at, order_at, visible_at, deadline_at, finished_at,
+                            enqueued_by, retry_of)
+    select n.id, n.args::json, n.key, n.result::json, $5, $6, $7, 'skipped', 'duplicate', $8, $9, $10, $11, $11, $11,
+           $12, $13, $11, $14, $15
+      from unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) as n (id, args, key, result)
+    returning queue, task
+)
+insert into oncue_counter_deltas (queue, task, state, jobs)
+select queue, task, 'skipped', count(*) from recorded group by queue, task;
+
+-- name: standing
+select id, created_at, key from oncue_jobs
+ where task = $1 and key = any($2::text[]) and state in ('scheduled', 'queued', 'running', 'retrying');
+
+-- name: job
+select {job} from oncue_jobs where id = $1;
+
+-- name: jobs
+select {job} from oncue_jobs where $1::bigint is null or id < $1 order by id desc limit $2 offset $3;
+
+-- name: jobs_of_kinds
+-- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each. The
+-- newest of every kind that is wanted, then the newest of those: it costs what there are kinds, not what there are jobs.
+with recursive waiting (queue, task, state) as (
+    (select queue, task, state from oncue_jobs where state in ('scheduled', 'queued', 'retrying')
+      order by queue, task, state limit 1)
+    union all
+    select next.* from waiting cross join lateral (
+           select j.queue, j.task, j.state from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying')
+              and (j.queue, j.task, j.state) > (waiting.queue, waiting.task, waiting.state)
+            order by j.queue, j.task, j.state limit 1) as next
+), ended (queue, task, state) as (
+    (select queue, task, state from oncue_jobs where state in ('succeeded', 'failed', 'cancelled', 'skipped')
+      order by queue, task, state limit 1)
+    union all
+    select next.* from ended cross join lateral (
+           select j.queue, j.task, j.state from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped')
+              and (j.queue, j.task, j.state) > (ended.queue, ended.task, ended.state)
+            order by j.queue, j.task, j.state limit 1) as next
+), found as (
+    select newest.id from waiting k cross join lateral (
+           select j.id from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $4
+            order by j.id desc limit (select $5::int)) as newest
+     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+    union all
+    select newest.id from ended k cross join lateral (
+           select j.id from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $4
+            order by j.id desc limit (select $5::int)) as newest
+     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+    union all
+    select id from oncue_jobs
+     where state = 'running' and 'running' = any($1::text[]) and ($2::text is null or queue = $2)
+       and ($3::text is null or task = $3) and id < $4
+)
+select {job} from oncue_jobs
+ where id = any(array(select id from found order by id desc limit (select $5::int - $6::int) offset $6::int)) order by id desc;
+
+-- name: job_with_key
+-- Among the unfinished jobs of a task a key is unique.
+select {job} from oncue_jobs
+ where task = $1 and key = $2 and state in ('scheduled', 'queued', 'running', 'retrying');
+
+-- name: jobs_with_key
+-- Of finished jobs nobody keeps an index of keys: this walks.
+select {job} from oncue_jobs
+ where key = $4 and state = any($1::text[]) and ($2::text is null or queue = $2) and ($3::text is null or task = $3)
+   and id < $5
+ order by id desc limit $6 offset $7;
+
+-- name: attempts
+select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error
+  from oncue_attempts where job_id = $1 order by claim_no;
+
+-- name: promote
+update oncue_jobs set state = 'queued', updated_at = $1
+ where id = any(array(select id from oncue_jobs where state in ('scheduled', 'retrying') and visible_at <= $1
+                       order by visible_at limit (select $2::int) for update skip locked))
+   and state in ('scheduled', 'retrying');
+
+-- name: next_due
+select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
+
+-- name: next_due_after
+-- What is due and was not promoted is locked by somebody: waiting for it would be a busy loop.
+select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') and visible_at > $1;
+
+-- name: claim
+-- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
+-- The limit is a subquery so that the planner does not know it: knowing it, and statistics from when about as many
+-- jobs waited, it would read and sort all of them, which takes 20 times as long once 50,000 wait.
+-- Those that are kept apart come first: one that wants the node for itself ($8), with nothing beside it, or else a few
+-- ($6) that count among the rest. Of the former, those with the fewest deaths: others that die for no fault of theirs
+-- take turns, and none of them dies twice before all have. Both parts of the condition on `isolation` are wanted: the first is the index's.
+with open (queue, room) as materialized (
+    select wanted.queue, wanted.room from unnest($2::text[], $7::int[]) as wanted (queue, room)
+     where not exists (select from oncue_queues
+                        where name = wanted.queue and (paused_at is not null or (
+                              wanted.room is null and (global_limit is not null or node_limit is not null))))
+       and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
+       and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1 and expires_at > $5)
+), alone as materialized (
+    select best.id from open
+     cross join lateral (
+           select id, crashes, priority, order_at from oncue_jobs
+            where state = 'queued' and isolation > 0 and isolation = 2 and queue = open.queue
+              and task = any($3::text[]) and visible_at <= $8::timestamptz
+            order by crashes, priority desc, order_at, id limit (select least(1, open.room))
+              for update skip locked) as best
+     order by best.crashes, best.priority desc, best.order_at, best.id limit 1
+), few as materialized (
+    select best.id, open.queue from open
+     cross join lateral (
+           select id, priority, order_at from oncue_jobs
+            where state = 'queued' and isolation > 0 and isolation = 1 and queue = open.queue
+              and task = any($3::text[])
+            order by priority desc, order_at, id limit (select least($6::int, open.room))
+              for update skip locked) as best
+     where not exists (select from alone)
+     order by best.priority desc, best.order_at, best.id limit (select least($6::int, $4::int))
+), claimed as (
+    update oncue_jobs
+       set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
+           -- One that waits for its node to be empty has its time counted from when it begins.
+           run_until = case when isolation < 2 then $5 + max_runtime end,
+           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null
+     where id = any(
+               array(select id from alone)
+               || array(select id from few)
+               || array(select best.id from open
+                         cross join lateral (
+                               select id, priority, order_at from oncue_jobs
+                                where state = 'queued' and isolation = 0 and queue = open.queue
+                                  and task = any($3::text[])
+                                order by priority desc, order_at, id
+                                limit (select greatest(least($4::int, open.room - count(*)), 0) from few
+                                        where few.queue = open.queue)
+                                  for update skip locked) as best
+                         where not exists (select from alone)
+                         order by best.priority desc, best.order_at, best.id
+                         limit (select $4::int - count(*) from few)))
+    returning {claim}, order_at
+)
+select {claim_out} from claimed order by priority desc, order_at, id;
+
+-- name: _change
+select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
+                         $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
+                         $15::text[], $16::int[]) with ordinality
+        as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
+              ended_at, result, error, isolation, ordinal)
+
+-- name: _applied
+update oncue_jobs j
+       set state = c.state, reason = c.reason, retry_count = c.retry_count,
+           -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
+           visible_at = case when j.cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
+                             then least(c.visible_at, $1) else c.visible_at end,
+           attempt = c.attempt, crashes = c.crashes, isolation = c.isolation, started_at = c.started_at,
+           result = c.result::json,
+           error = c.error, updated_at = $1, run_until = null,
+           finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
+           cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
+           -- Whoever starts a finished job over does not mind that it is late.
+           start_by = case when j.finished_at is null then j.start_by end,
+           deadline_at = case when j.finished_at is null then j.deadline_at
+                              else $1 + (j.deadline_at - j.created_at) end
+      from change c
+
+-- name: _guarded
+j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
+    returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
+              c.error, c.ordinal, c.from_state
+
+-- name: _recorded
+history as (
+    insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
+    select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error from done
+     where outcome is not null and state in ('scheduled', 'queued', 'retrying')
+), counted as (
+    -- A job counts where it has ended; one that starts over counts there no more.
+    insert into oncue_counter_deltas (queue, task, state, jobs)
+    select queue, task, state, count(*) from done where state in ('succeeded', 'failed', 'cancelled', 'skipped')
+     group by queue, task, state
+    union all
+    select queue, task, from_state, -count(*) from done
+     where from_state in ('succeeded', 'failed', 'cancelled', 'skipped') group by queue, task, from_state
+)
+
+-- name: apply
+with change as (
+    {_change}
+), done as (
+    {_applied}
+     where j.id = any($2::bigint[]) and {_guarded}
+), {_recorded}
+select coalesce(array_agg(ordinal), '{}') from done;
+
+-- name: apply_noted
+-- The same by hand: with the lines of the audit log, and, for a schedule's job that runs again, on its version.
+with held as (
+    update oncue_schedules set version = version + 1 where id = $22::bigint and version = $23::bigint returning id
+), change as (
+    {_change}
+), done as (
+    {_applied}
+     where j.id = any($2::bigint[]) and ($22::bigint is null or exists (select from held)) and {_guarded}
+), {_recorded}, noted as (
+    insert into oncue_audit (at, actor, action, subject, before, after)
+    select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
+      from unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::text[]) with ordinality
+        as n (actor, action, subject, before, after, ordinal)
+      join done on done.ordinal = n.ordinal
+     where n.actor is not null order by n.ordinal
+)
+select coalesce(array_agg(ordinal), '{}') from done;
+
+-- name: apply_free
+-- The same once a lock has kept `apply` or `apply_plain` waiting for too long: rows that another session holds are
+-- passed over. The second array tells which these are.
+with free (ids) as materialized (
+    select array(select id from oncue_jobs where id = any($2::bigint[]) order by id for no key update skip locked)
+), change as (
+    {_change}
+), done as (
+    {_applied}
+     where j.id = any((select ids from free)::bigint[]) and {_guarded}
+), {_recorded}
+select (select coalesce(array_agg(ordinal), '{}') from done),
+       (select coalesce(array_agg(c.ordinal), '{}') from change c cross join free
+          join oncue_jobs j on j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
+         where j.id = any($2::bigint[]) and j.id <> all(free.ids));
+
+-- name: apply_plain
+-- What nearly every job comes to: success at the first attempt, with nothing to say. The ids come sorted, so that
+-- `width_bucket` finds a row's place in the other arrays: there is no join that could be planned badly. `state || ''`
+-- keeps the planner from the index of running jobs, whose entries are mostly dead.
+with done as (
+    update oncue_jobs
+       set state = 'succeeded', attempt = 1, run_until = null, updated_at = $1,
+           started_at = ($4::timestamptz[])[width_bucket(id, $2::bigint[])],
+           finished_at = ($5::timestamptz[])[width_bucket(id, $2::bigint[])]
+     where id = any($2::bigint[]) and state || '' = 'running'
+       and claim_no = ($3::int[])[width_bucket(id, $2::bigint[])]
+    returning width_bucket(id, $2::bigint[]) as ordinal, queue, task
+), counted as (
+    insert into oncue_counter_deltas (queue, task, state, jobs)
+    select queue, task, 'succeeded', count(*) from done group by queue, task
+)
+select coalesce(array_agg(ordinal), '{}') from done;
+
+-- name: mark_started
+-- As in `apply_plain`: sorted ids and no join.
+update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])]
+ where id = any($1::bigint[]) and state || '' = 'running' and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])];
+
+-- name: mark_started_free
+-- Past the rows that another session holds: which these are.
+with free (ids) as materialized (
+    select array(select id from oncue_jobs where id = any($1::bigint[]) order by id for no key update skip locked)
+), marked as (
+    update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])]
+     where id = any((select ids from free)::bigint[]) and state || '' = 'running'
+       and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
+)
+select j.id from oncue_jobs j cross join free
+ where j.id = any($1::bigint[]) and j.state || '' = 'running' and j.id <> all(free.ids);
+
+-- name: begin
+-- As in `mark_started`, but before they begin, and their time counts from here.
+update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])],
+       run_until = ($3::timestamptz[])[width_bucket(id, $1::bigint[])] + max_runtime
+ where id = any($1::bigint[]) and state || '' = 'running' and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
+returning id, claim_no, false;
+
+-- name: begin_free
+-- Past the rows that another session holds, which come last, marked as such.
+with free (ids) as materialized (
+    select array(select id from oncue_jobs where id = any($1::bigint[]) order by id for no key update skip locked)
+), begun as (
+    update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])],
+           run_until = ($3::timestamptz[])[width_bucket(id, $1::bigint[])] + max_runtime
+     where id = any((select ids from free)::bigint[]) and state || '' = 'running'
+       and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
+    returning id, claim_no
+)
+select id, claim_no, false from begun
+union all
+select j.id, j.claim_no, true from oncue_jobs j cross join free
+ where j.id = any($1::bigint[]) and j.state || '' = 'running' and j.id <> all(free.ids);
+
+-- name: held
+select id, claim_no, cancel_requested_at is not null from oncue_jobs where state = 'running' and node_id = $1;
+
+-- name: running
+select {claim} from oncue_jobs where state = 'running' and id = any($1::bigint[]) order by id;
+
+-- name: orphaned
+-- Ordered by id alone, it would be read off the primary key, past every finished job.
+select {claim} from oncue_jobs
+ where state = 'running'
+   and not exists (select from oncue_nodes n where n.id = node_id and n.lost_at is null and n.expires_at > $1)
+ order by claimed_at, id limit $2;
+
+-- name: overdue
+select {claim} from oncue_jobs where state = 'running' and run_until < $1 order by run_until limit $2;
+
+-- name: expired
+-- The limits are subqueries, as in `claim`: however few jobs the planner thinks there are, it is not to read and sort all.
+select {job} from oncue_jobs
+ where id = any(array(
+           (select id from oncue_jobs
+             where deadline_at <= $1 and state in ('scheduled', 'queued', 'retrying')
+               and visible_at < timestamptz '9999-01-01 00:00:00+00'
+             order by deadline_at limit (select $2::int))
+           union
+           (select id from oncue_jobs
+             where start_by < $1 and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
+               and visible_at < timestamptz '9999-01-01 00:00:00+00'
+             order by start_by limit (select $2::int))))
+ order by id limit $2;
+
+-- name: expired_among
+-- `state || ''` keeps the planner from the index of all that waits.
+select {job} from oncue_jobs
+ where id = any($3::bigint[]) and state || '' in ('scheduled', 'queued', 'retrying')
+   and visible_at < timestamptz '9999-01-01 00:00:00+00' and (deadline_at <= $1 or (start_by < $1 and attempt = 0))
+ order by id limit $2;
+
+-- name: levels
+-- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
+with recursive level (queue, priority) as (
+    (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
+      order by queue, priority desc limit 1)
+    union all
+    select head.queue, head.priority from level
+     cross join lateral (
+         (select queue, priority from oncue_jobs
+           where state = 'queued' and isolation = 0 and queue = level.queue and priority < level.priority
+           order by queue, priority desc limit 1)
+         union all
+         (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
+           order by queue, priority desc limit 1)
+         limit 1) as head
+)
+select queue, priority from level where priority < 100 order by priority desc;
+
+-- name: age
+update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, updated_at = $6
+ where id = any(array(select id from oncue_jobs
+                       where state = 'queued' and isolation = 0 and queue = $2 and priority = $3 and order_at <= $4
+                         and greatest(created_at, visible_at) <= $4 and age_round < $1
+                       order by order_at, id limit (select $7::int) for update skip locked))
+   and state = 'queued';
+
+-- name: prune
+-- A job goes once the ledger has what became of its slot. Rows that another session holds wait for the next pass.
+-- `state || ''` keeps the planner from the index of finished jobs, which it would read from end to end.
+with old as materialized (
+    select id, schedule_id from oncue_jobs
+     where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $6
+     order by finished_at limit (select $7::int) for update skip locked
+), told as materialized (
+    select job_id from oncue_slots
+     where job_id = any(array(select id from old where schedule_id is not null)) and job_id is not null
+       and outcome is null
+       for update skip locked
+), kept as (
+    {_keep_outcomes}
+), untold (ids) as (
+    select array(select job_id from oncue_slots
+                  where job_id = any(array(select id from old where schedule_id is not null)) and job_id is not null
+                    and outcome is null
+                 except select job_id from told)
+), gone as (
+    delete from oncue_jobs
+     where id = any(array(select old.id from old cross join untold where old.id <> all(untold.ids)))
+       and state || '' in ('succeeded', 'failed', 'cancelled', 'skipped')
+    returning id
+), noted as (
+    insert into oncue_audit (at, actor, action, subject, before, after)
+    select $1, $2, $3, $4, $5::json, json_build_object('jobs', count(*)) from gone
+     where $2::text is not null having count(*) > 0
+)
+select count(*) from gone;
+
+-- name: prune_attempts
+delete from oncue_attempts
+ where ctid = any(array(select ctid from oncue_attempts where finished_at < $1
+                         order by finished_at limit (select $2::int) for update skip locked));
+
+-- name: prioritize
+with took as (
+    update oncue_jobs set priority = $9, updated_at = $1
+     where id = $7 and state in ('scheduled', 'queued', 'running', 'retrying') and priority = $8
+    returning id
+), noted as ({_note})
+select from took;
+
+-- name: request_cancel
+with took as (
+    update oncue_jobs set cancel_requested_at = $1, updated_at = $1
+     where id = $7 and state = 'running' and claim_no = $8 and cancel_requested_at is null returning id
+), noted as ({_note})
+select from took;
+
+-- name: retries_of
+with recursive again (id) as (
+    select id from oncue_jobs where retry_of = $1
+    union
+    select j.id from again cross join lateral (select id from oncue_jobs where retry_of = again.id offset 0) as j
+)
+select {job} from oncue_jobs where id = any(array(select id from again)) order by id;
+
+-- name: count_ahead
+select count(*) from (
+    select from oncue_jobs
+     where state = 'queued' and isolation = 0 and queue = $1
+       and (priority > $2 or (priority = $2 and (order_at, id) < ($3, $4)))
+     limit (select $5::int)) as before;
+
+-- name: report_progress
+insert into oncue_progress as p (job_id, claim_no, fraction, note, told_at)
+select n.job_id, n.claim_no, n.fraction, n.note, n.told_at
+  from unnest($1::bigint[], $2::int[], $3::float8[], $4::text[], $5::timestamptz[])
+    as n (job_id, claim_no, fraction, note, told_at)
+  join oncue_jobs j on j.id = n.job_id and j.claim_no = n.claim_no and j.state = 'running'
+ order by n.job_id
+    on conflict (job_id) do update
+   set claim_no = excluded.claim_no, fraction = excluded.fraction, note = excluded.note, told_at = excluded.told_at
+ where p.claim_no <= excluded.claim_no;
+
+-- name: report_progress_free
+-- Past the jobs, and their progress, that another session holds.
+with free as materialized (
+    select id, claim_no from oncue_jobs where id = any($1::bigint[]) and state = 'running' for key share skip locked
+), held (ids) as (
+    select array(select job_id from oncue_progress where job_id = any($1::bigint[])
+                 except select job_id from (select job_id from oncue_progress where job_id = any($1::bigint[])
+                                               for no key update skip locked) as open)
+)
+insert into oncue_progress as p (job_id, claim_no, fraction, note, told_at)
+select n.job_id, n.claim_no, n.fraction, n.note, n.told_at
+  from unnest($1::bigint[], $2::int[], $3::float8[], $4::text[], $5::timestamptz[])
+    as n (job_id, claim_no, fraction, note, told_at)
+  join free j on j.id = n.job_id and j.claim_no = n.claim_no
+ cross join held
+ where n.job_id <> all(held.ids)
+ order by n.job_id
+    on conflict (job_id) do update
+   set claim_no = excluded.claim_no, fraction = excluded.fraction, note = excluded.note, told_at = excluded.told_at
+ where p.claim_no <= excluded.claim_no;

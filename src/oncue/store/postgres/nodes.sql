@@ -1,0 +1,60 @@
+-- Nodes, for PostgreSQL.
+
+-- name: register
+-- Seats that a node held before it was declared lost may be others' by now.
+with freed as (
+    delete from oncue_seats where node_id = $1
+       and not exists (select from oncue_nodes where id = $1 and beat_no > $17)
+)
+insert into oncue_nodes ({node})
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+    on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
+                                   left_at = null, beat_no = excluded.beat_no
+     where oncue_nodes.beat_no <= excluded.beat_no;
+
+-- name: beat
+update oncue_nodes set beat_at = $2, expires_at = $3, beat_no = $4
+ where id = $1 and lost_at is null and beat_no <= $4 returning id;
+
+-- name: expire_nodes
+update oncue_nodes set lost_at = $1 where lost_at is null and expires_at <= $1 returning {node};
+
+-- name: next_lease_end
+select min(expires_at) from oncue_nodes where lost_at is null;
+
+-- name: expire_nodes_free
+-- Past the nodes whose rows another session holds.
+update oncue_nodes set lost_at = $1
+ where id = any(array(select id from oncue_nodes where lost_at is null and expires_at <= $1
+                         for no key update skip locked))
+returning {node};
+
+-- name: forget_nodes
+delete from oncue_nodes
+ where id = any(array(select n.id from oncue_nodes n
+                       where n.lost_at < $1
+                         and not exists (select from oncue_jobs where state = 'running' and node_id = n.id)
+                         for update skip locked));
+
+-- name: leave
+update oncue_nodes set lost_at = coalesce(lost_at, $2), left_at = $2 where id = $1;
+
+-- name: nodes
+select {node} from oncue_nodes where lost_at is null order by started_at, id;
+
+-- name: namesakes
+select {node} from oncue_nodes
+ where name = $1 and id <> $2
+   and (lost_at is null or exists (select from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
+ order by started_at;
+
+-- name: node_names
+select id, name from oncue_nodes where id = any($1::uuid[]);
+
+-- name: declare_lost
+-- Nor can it go on with what it held alone: its epoch is over.
+with freed as (
+    update oncue_leases set expires_at = least(expires_at, $2), epoch = epoch + 1
+     where holder = $1 and exists (select from oncue_nodes where id = $1 and lost_at is null)
+)
+update oncue_nodes set lost_at = $2 where id = $1 and lost_at is null returning id;

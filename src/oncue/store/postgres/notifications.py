@@ -1,0 +1,96 @@
+"""Wake-ups by LISTEN and NOTIFY. They are hints: a process that hears none polls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+import asyncpg
+
+from oncue.errors import StoreError, StoreUnavailable
+from oncue.model import State
+from oncue.store.contract import Wake
+from oncue.store.postgres.connections import Connections
+from oncue.store.postgres.hints import Debounce
+
+CHANNEL = "oncue"
+NOW, LATER = "", "later"  # what a notification says; the statements send the first
+LATER_GAP = 0.1
+
+_log = logging.getLogger("oncue.store")
+
+
+class Notifications:
+    def __init__(self, connections: Connections, *, listen: bool) -> None:
+        self._connections = connections
+        self._hints = Debounce(lambda: self._notify(NOW))
+        self._later_hints = Debounce(lambda: self._notify(LATER), gap=LATER_GAP)
+        self._listen = listen
+        self._can_notify = True
+        self._watcher: asyncio.Task[None] | None = None
+
+    def take(self) -> bool:
+        """Whether the caller may send a hint itself, along with what it writes."""
+        return self._hints.take()
+
+    def send(self) -> None:
+        """Tell the other processes soon that something may have changed."""
+        self._hints.send()
+
+    def send_for(self, states: Collection[State]) -> None:
+        """Jobs took these states: tell the nodes that may claim them, now or later."""
+        if "queued" in states:
+            self._hints.send()
+        if "scheduled" in states or "retrying" in states:
+            self._later_hints.send()
+
+    async def watch(self, wake: Wake) -> None:
+        if self._listen and self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(self._keep_listening(wake))
+
+    async def close(self) -> None:
+        await self._hints.close()
+        await self._later_hints.close()
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+
+    async def _keep_listening(self, wake: Wake) -> None:
+        """Hold one connection that listens, for as long as the store is open."""
+        heard = True
+        while True:
+            try:
+                await self._listen_once(wake)
+                heard = True
+            except (StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                if heard:
+                    _log.warning(
+                        "nobody tells this process of new jobs, so it polls until it can listen again: %s", error
+                    )
+                heard = False
+            await asyncio.sleep(1.0)
+
+    async def _listen_once(self, wake: Wake) -> None:
+        connection = await self._connections.connect()
+        cut = asyncio.Event()
+        connection.add_termination_listener(lambda _: cut.set())
+        try:
+            await connection.add_listener(CHANNEL, lambda *told: wake(told[-1] == LATER))
+            wake(True)  # for what was sent while this process did not listen
+            await cut.wait()
+        finally:
+            connection.terminate()
+
+    async def _notify(self, what: str) -> None:
+        """Send a hint in the background. While the database is away, the services report that."""
+        try:
+            async with self._connections.use() as connection:
+                await connection.execute("select pg_notify($1, $2)", CHANNEL, what)
+            self._can_notify = True
+        except StoreUnavailable:
+            pass
+        except StoreError as error:
+            if self._can_notify:
+                _log.warning("this process cannot tell others of new jobs, so they find them by polling: %s", error)
+            self._can_notify = False

@@ -1,0 +1,66 @@
+"""Queues on PostgreSQL. The statements are in queues.sql."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from oncue.model import (
+    PEEK_LIMIT,
+    LimitedQueue,
+    Limits,
+    Note,
+    Queue,
+)
+from oncue.store.contract import DEPTH_LIMIT
+from oncue.store.postgres.counters import PostgresCounters
+from oncue.store.postgres.database import Database
+from oncue.store.shared import (
+    queue_rows,
+    seatings,
+)
+
+MANY_COUNTS = 2000
+"""Of more rows than that, values are made in a thread: the event loop has others to serve."""
+
+
+class PostgresQueues:
+    def __init__(self, database: Database, counters: PostgresCounters) -> None:
+        self._db = database
+        self._counters = counters
+
+    async def all(self, *, peek: bool = False) -> list[Queue]:
+        rows, live = await self._db.fetch("queues"), await self._counters.count(PEEK_LIMIT if peek else DEPTH_LIMIT)
+        totals, sample = await self._db.fetch("totals"), await self._counters.last_sample() if peek else None
+        if len(live) + len(totals) < MANY_COUNTS:
+            return queue_rows(rows, live, totals, sample)
+        return await asyncio.to_thread(queue_rows, rows, live, totals, sample)
+
+    async def limits(self, queue: str) -> Limits:
+        rows = await self._db.fetch("limits", queue)
+        return Limits(*rows[0]) if rows else Limits()
+
+    async def set_limits(
+        self, queue: str, known: Limits, limits: Limits, now: datetime, *, note: Note | None = None
+    ) -> bool:
+        took = await self._db.noted(
+            "set_limits", now, note, queue, known.globally, known.per_node, limits.globally, limits.per_node
+        )
+        self._db.notifications.send()
+        return took
+
+    async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        return await self._db.noted("pause", now, note, queue)
+
+    async def resume(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
+        opened = await self._db.noted("resume", now, note, queue)
+        self._db.notifications.send()
+        return opened
+
+    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
+        return seatings(tuple(row) for row in await self._db.fetch("seating", queues, tasks))
+
+    async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
+        return bool(await self._db.fetch("take_seats", queue, version, node, seats, wanted))

@@ -1,0 +1,49 @@
+-- Schedules, for PostgreSQL.
+
+-- name: schedule
+select {schedule} from oncue_schedules where name = $1;
+
+-- name: schedule_by_id
+select {schedule} from oncue_schedules where id = $1;
+
+-- name: schedules
+select {schedule} from oncue_schedules where name > $1 and deleted_at is null order by name limit $2;
+
+-- name: declared
+select {schedule} from oncue_schedules where declared_by = $1 and deleted_at is null order by name;
+
+-- name: _revised
+revised as (
+    insert into oncue_revisions ({revision})
+    select took.id, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52
+      from took where $38::integer is not null
+), given_up as (
+    insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)
+    select took.id, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $53, $1
+      from took
+     cross join unnest($54::timestamptz[], $55::timestamptz[], $56::bigint[], $57::text[], $58::text[])
+                as d (scheduled_for, until, slots, verdict, reason)
+        on conflict do nothing
+), noted as ({_note})
+select id from took
+
+-- name: create_schedule
+-- A schedule, its revision, the slots that it gives up on and its line of the audit log, in one statement.
+with took as (
+    insert into oncue_schedules ({schedule_fields})
+    values ($7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
+            $29, $30, $31, $32, $33, $34, $35, $36, $37)
+        on conflict (name) do nothing returning id
+), {_revised};
+
+-- name: change_schedule
+with took as (
+    update oncue_schedules
+       set ({schedule_fields}) = (
+               $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
+               $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)
+     where id = $60 and version = $59 returning id
+), {_revised};
+
+-- name: revisions
+select {revision} from oncue_revisions where schedule_id = $1 order by revision;

@@ -1,0 +1,56 @@
+"""From rows of PostgreSQL to our values, and back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from oncue.model import STATES, Job, Node, Revision, Schedule
+from oncue.store import statements
+from oncue.store.shared import loaded, sizes
+
+_DURATIONS = ("grace", "max_runtime", "deadline")
+
+
+def job(row: asyncpg.Record) -> Job:
+    values = dict(row)
+    assert values["state"] in STATES
+    values["args"], values["result"] = loaded(values["args"]), loaded(values["result"])
+    if values["max_runtime"] is not None:
+        values["max_runtime"] = values["max_runtime"].total_seconds()
+    if "args_bytes" in values:
+        values["shortened"] = sizes(*(values.pop(f"{name}_bytes") for name in ("args", "result", "error")))
+    return Job(**values)
+
+
+def node(row: asyncpg.Record) -> Node:
+    values = dict(row)
+    for name in ("queues", "tasks", "schedules"):
+        values[name] = tuple(values[name])
+    return Node(**values)
+
+
+def schedule(row: asyncpg.Record) -> Schedule:
+    values = dict(row)
+    for name in _DURATIONS:
+        values[name] = None if values[name] is None else values[name].total_seconds()
+    return Schedule(**values)
+
+
+def schedule_row(schedule: Schedule) -> list[Any]:
+    return _row_of(schedule, statements.SCHEDULE_FIELDS)
+
+
+def revision_row(revision: Revision) -> list[Any]:
+    return _row_of(revision, statements.REVISION_COLUMNS)
+
+
+def _row_of(value: Schedule | Revision, columns: str) -> list[Any]:
+    names = columns.split(", ")
+    values = [getattr(value, name) for name in names]
+    return [
+        timedelta(seconds=found) if name in _DURATIONS and found is not None else found
+        for name, found in zip(names, values, strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""oncue on SQLite: one file, any number of processes on one host."""

@@ -1,0 +1,14 @@
+-- The audit log, for SQLite.
+
+-- name: add_notes
+insert into oncue_audit (at, actor, action, subject, before, after)
+select :now, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 from json_each(:notes);
+
+-- name: audit_log
+select {audit} from oncue_audit
+ where (:actor is null or actor = :actor) and (:subject is null or subject = :subject)
+   and (:before is null or id < :before)
+ order by id desc limit :limit;
+
+-- name: prune_audit_log
+delete from oncue_audit where id in (select id from oncue_audit where at < :before order by at limit :limit);

@@ -1,0 +1,87 @@
+-- Counters, for SQLite.
+
+-- name: fold_into_totals
+insert into oncue_counters (queue, task, state, jobs)
+select queue, task, state, sum(jobs) from (select * from oncue_counter_deltas order by id limit :limit)
+ where true group by queue, task, state
+    on conflict (queue, task, state) do update set jobs = jobs + excluded.jobs;
+
+-- name: drop_folded
+delete from oncue_counter_deltas where id in (select id from oncue_counter_deltas order by id limit :limit);
+
+-- name: depth
+select queue, priority, count(*) from (
+    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_claimable
+                    where state = 'queued' and isolation = 0 limit :limit)
+    union all
+    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_restricted
+                    where state = 'queued' and isolation > 0 limit :limit))
+ group by queue, priority order by queue, priority;
+
+-- name: kept_apart
+select isolation, count(*) from (
+    select isolation from oncue_jobs where state = 'queued' and isolation > 0 limit :limit) as apart group by isolation;
+
+-- name: live_counts
+-- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
+select queue, 'queued', count(*) from (
+    select * from (select queue from oncue_jobs indexed by oncue_jobs_claimable
+                    where state = 'queued' and isolation = 0 limit :limit)
+    union all
+    select * from (select queue from oncue_jobs indexed by oncue_jobs_restricted
+                    where state = 'queued' and isolation > 0 limit :limit)) group by queue
+union all
+select queue, 'running', count(*) from (
+    select queue from oncue_jobs indexed by oncue_jobs_running where state = 'running' limit :limit) group by queue
+union all
+select queue, 'later', count(*) from (
+    select queue from oncue_jobs indexed by oncue_jobs_later
+     where state in ('scheduled', 'retrying') limit :limit) group by queue;
+
+-- name: totals
+select queue, state, sum(jobs) from (
+    select queue, state, jobs from oncue_counters union all select queue, state, jobs from oncue_counter_deltas)
+ group by queue, state;
+
+-- name: keep_sample
+insert into oncue_sample (id, sampled_at, counts) values (1, :now, :counts)
+    on conflict (id) do update set sampled_at = excluded.sampled_at, counts = excluded.counts
+ where sampled_at <= excluded.sampled_at;
+
+-- name: last_sample
+select sampled_at, counts from oncue_sample;
+
+-- name: ages
+-- The levels in use are read off their heads, as in `levels`. What is due and was promoted by nobody waits, too. What runs
+-- is little, and read as a whole.
+with recursive level (queue, priority) as (
+    select * from (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
+                    order by queue, priority desc limit 1)
+    union all
+    select coalesce(same.queue, next.queue), coalesce(same.priority, next.priority)
+      from level
+      left join oncue_jobs same on same.id = (
+           select id from oncue_jobs
+            where state = 'queued' and isolation = 0 and queue = level.queue and priority < level.priority
+            order by queue, priority desc limit 1)
+      left join oncue_jobs next on same.id is null and next.id = (
+           select id from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
+            order by queue, priority desc limit 1)
+     where coalesce(same.id, next.id) is not null
+), waiting (queue, since) as (
+    select queue, (select min(since) from (
+               select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_claimable
+                where state = 'queued' and isolation = 0 and queue = level.queue and priority = level.priority
+                order by order_at, id limit :heads))
+      from level
+    union all
+    select * from (select queue, max(created_at, visible_at) from oncue_jobs indexed by oncue_jobs_restricted
+                    where state = 'queued' and isolation > 0 limit :heads)
+    union all
+    select * from (select queue, visible_at from oncue_jobs indexed by oncue_jobs_later
+                    where state in ('scheduled', 'retrying') and visible_at <= :now order by visible_at limit :heads)
+)
+select 'queued', queue, '', min(since) from waiting group by queue
+union all
+select 'running', queue, task, min(coalesce(started_at, claimed_at)) from oncue_jobs indexed by oncue_jobs_running
+ where state = 'running' group by queue, task;

@@ -1,0 +1,83 @@
+"""Nodes on SQLite. The statements are in nodes.sql."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from oncue.model import (
+    Node,
+)
+from oncue.store.sqlite import values
+from oncue.store.sqlite.database import Database
+
+
+class SqliteNodes:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def register(self, node: Node) -> None:
+        parameters = values.registration(node)
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(self._db.sql["free_own_seats"], parameters)
+            connection.execute(self._db.sql["register"], parameters)
+
+        await self._db.write(work)
+
+    async def beat(self, node: UUID, now: datetime, expires_at: datetime, number: int = 0) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            times = {"now": values.micros(now), "expires_at": values.micros(expires_at)}
+            connection.execute(self._db.sql["raise_high_water"], {"now": values.micros(now)})
+            return (
+                connection.execute(self._db.sql["beat"], {"node": str(node), "number": number, **times}).rowcount == 1
+            )
+
+        return await self._db.write(work)
+
+    async def expire(self, now: datetime) -> list[Node]:
+        # Most passes find nobody: look first, without a lock.
+        if all(node.expires_at > now for node in await self.alive()):
+            return []
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            return connection.execute(self._db.sql["expire_nodes"], {"now": values.micros(now)}).fetchall()
+
+        return [values.node(row) for row in await self._db.write(work)]
+
+    async def next_lease_end(self) -> datetime | None:
+        return values.instant_or_none(await self._db.value("next_lease_end"))
+
+    async def leave(self, node: UUID, now: datetime) -> None:
+        parameters = {"node": str(node), "now": values.micros(now)}
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(self._db.sql["raise_high_water"], {"now": values.micros(now)})
+            connection.execute(self._db.sql["leave"], parameters)
+
+        await self._db.write(work)
+
+    async def alive(self) -> list[Node]:
+        return [values.node(row) for row in await self._db.rows("nodes")]
+
+    async def namesakes(self, node: Node) -> list[Node]:
+        return [values.node(row) for row in await self._db.rows("namesakes", name=node.name, node=str(node.id))]
+
+    async def names(self, ids: Sequence[UUID]) -> dict[UUID, str]:
+        rows = await self._db.rows("node_names", ids=json.dumps([str(node) for node in ids]))
+        return {UUID(node): name for node, name in rows}
+
+    async def declare_lost(self, node: UUID, now: datetime) -> bool:
+        parameters = {"node": str(node), "now": values.micros(now)}
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if not connection.execute(self._db.sql["declare_lost"], parameters).rowcount:
+                return False
+            connection.execute(self._db.sql["free_leases"], parameters)
+            return True
+
+        return await self._db.write(work)
