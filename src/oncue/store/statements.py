@@ -27,6 +27,11 @@ LARGEST_SHOWN, ERROR_SHOWN = 2048, 500
 _SIZES = {"sqlite": "length(cast({0} as blob))", "postgres": "octet_length({0}::text)"}
 _SHORT = {"args": "'{}'", "result": "null", "error": f"substr(error, 1, {ERROR_SHOWN}) || '…'"}
 _LISTINGS = ("jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key")
+NEW_JOB_COLUMNS = (
+    "id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at, order_at, "
+    "visible_at, deadline_at, enqueued_by, retry_of, schedule_id, scheduled_for, start_by"
+)
+"""What every insert of a job writes, in this order: a column that is new is asked of all of them."""
 CLAIM_COLUMNS = (
     "id, task, queue, priority, args, options, created_at, visible_at, deadline_at, claimed_at, started_at, "
     "claim_no, attempt, retry_count, max_retries, crashes, cancel_requested, scheduled_for, start_by"
@@ -57,6 +62,7 @@ AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
 _COLUMNS = {
     "{job}": JOB_SOURCE,
+    "{new_job}": NEW_JOB_COLUMNS,
     "{claim}": CLAIM_SOURCE,
     "{claim_out}": CLAIM_COLUMNS,
     "{node}": NODE_COLUMNS,

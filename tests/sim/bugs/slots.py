@@ -81,7 +81,7 @@ def decided_by_two(patch: Patch) -> None:
     patch.sql("current_steps", "and s.version = step.value ->> 1", "")
     patch.sql("move", "and oncue_schedules.version = step.version", "")
     patch.sql("make_jobs", "join oncue_slots t on", "left join oncue_slots t on")
-    patch.sql("make_jobs", "t.job_id, s.task", "d.value ->> 4, s.task")
+    patch.sql("make_jobs", "t.job_id, s.args", "d.value ->> 4, s.args")
     patch.sql("make_jobs", "s.id, t.scheduled_for", "s.id, d.value ->> 1")
     patch.sql("make_jobs", "on s.id = t.schedule_id", "on s.id = d.value ->> 0")
 

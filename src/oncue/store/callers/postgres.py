@@ -45,7 +45,7 @@ class OnPostgres:
         a few milliseconds later, but here nobody tells us when the commit comes.
         """
         soon = batch.state == "queued"
-        written = await insert(self._connection, batch, 0, len(batch.ids), tell=soon)
+        written = await insert(self._connection, [batch], tell=soon)
         receipts = await receipts_of(self._connection, batch, written, tell=soon)
         if not soon and any(receipt.created for receipt in receipts):
             await self._connection.fetch(NOTIFY_LATER)

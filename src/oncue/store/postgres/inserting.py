@@ -59,12 +59,7 @@ async def write_all(connection: Asked, batches: Sequence[Batch], *, in_doubt: bo
     for batch in batches if in_doubt else ():
         there |= await _touched(connection, batch)
     answered = {job_id: receipt for job_id, receipt in there.items() if receipt is not None}
-    written = there.keys() - answered.keys()
-    if len(batches) == 1 and not there:
-        written |= await insert(connection, batches[0], 0, len(batches[0].ids))
-    else:
-        rows = [row for batch in batches for row in _rows(batch) if row[0] not in there]
-        written |= await _inserted(connection, rows)
+    written = there.keys() - answered.keys() | await insert(connection, batches, without=there)
     receipts: list[Receipt] = []
     for batch in batches:
         own = written.intersection(batch.ids)
@@ -82,31 +77,35 @@ async def _touched(connection: Asked, batch: Batch) -> dict[int, Receipt | None]
     return {job_id: None if record is None else recorded_receipt(record) for job_id, record in rows}
 
 
-async def _inserted(connection: Asked, rows: Sequence[tuple[Any, ...]]) -> set[int]:
+async def insert(
+    connection: Asked, batches: Sequence[Batch], *, without: Container[int] = (), tell: bool = False
+) -> set[int]:
+    """Write the jobs of these batches but for those that are there, all or none. The ids of those with a free key."""
+    if len(batches) == 1 and batches[0].keys is None and not without:
+        return await _insert_keyless(connection, batches[0], tell)
+    rows = [
+        (job_id, args, key, number)
+        for number, batch in enumerate(batches, 1)
+        for job_id, args, key in zip(batch.ids, batch.args, _keys(batch), strict=True)
+        if job_id not in without
+    ]
     if not rows:
         return set()
-    columns = (list(column) for column in zip(*rows, strict=True))
-    return {row[0] for row in await connection.fetch(statements.load("postgres")["enqueue_all"], *columns)}
+    columns = [list(column) for column in (*zip(*rows, strict=True), *zip(*map(common, batches), strict=True))]
+    return {row[0] for row in await connection.fetch(statements.load("postgres")["enqueue"], *columns, tell)}
 
 
-def _rows(batch: Batch) -> list[tuple[Any, ...]]:
-    shared = common(batch)
-    keys: Sequence[str | None] = batch.keys or [None] * len(batch.ids)
-    return [(*own, *shared) for own in zip(batch.ids, batch.args, keys, strict=True)]
+def _keys(batch: Batch) -> Sequence[str | None]:
+    return batch.keys or [None] * len(batch.ids)
 
 
-async def insert(connection: Asked, batch: Batch, start: int, end: int, *, tell: bool = False) -> set[int]:
-    """Write some jobs of a batch; the ids of those whose key was free."""
-    ids, args, sql = batch.ids[start:end], batch.args[start:end], statements.load("postgres")
-    if batch.keys is not None:
-        keys = batch.keys[start:end]
-        rows = await connection.fetch(sql["enqueue"], ids, args, keys, *common(batch)[:-1], tell, batch.retry_of)
-        return {row[0] for row in rows}
-    if len(ids) == 1:
-        await connection.fetch(sql["enqueue_one"], ids[0], args[0], *common(batch), tell)
+async def _insert_keyless(connection: Asked, batch: Batch, tell: bool) -> set[int]:
+    sql = statements.load("postgres")
+    if len(batch.ids) == 1:
+        await connection.fetch(sql["enqueue_one"], batch.ids[0], batch.args[0], *common(batch), tell)
     else:
-        await connection.fetch(sql["enqueue_keyless"], ids, args, *common(batch), tell)
-    return set(ids)
+        await connection.fetch(sql["enqueue_keyless"], batch.ids, batch.args, *common(batch), tell)
+    return set(batch.ids)
 
 
 async def receipts_of(
@@ -138,7 +137,7 @@ async def _receipts_of_duplicates(
         # The job in the way may have finished between the two statements: then the way is free.
         for n in left:
             if keys[n] not in standing:
-                written |= await insert(connection, batch, n, n + 1, tell=tell)
+                written |= await insert(connection, [_one_of(batch, n)], tell=tell)
     # In doubt, the job that stands may be the very one that the lost call has written meanwhile.
     made = written.union(job_id for job_id, _ in standing.values())
 
@@ -148,6 +147,11 @@ async def _receipts_of_duplicates(
         return Receipt(job_id, batch.created_at, True) if job_id in made else Receipt(*standing[keys[n]], False)
 
     return [receipt(n, job_id) for n, job_id in enumerate(batch.ids)]
+
+
+def _one_of(batch: Batch, n: int) -> Batch:
+    keys = None if batch.keys is None else [batch.keys[n]]
+    return batch._replace(ids=[batch.ids[n]], args=[batch.args[n]], keys=keys)
 
 
 async def record_duplicates(

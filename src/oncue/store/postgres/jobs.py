@@ -74,7 +74,7 @@ class PostgresJobs:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
         tell = batch.state == "queued" and self._db.notifications.take()
         async with self._db.use() as connection:
-            written = await insert(connection, batch, 0, len(batch.ids), tell=tell)
+            written = await insert(connection, [batch], tell=tell)
             receipts = await receipts_of(Written(connection), batch, written)
         if written and not tell:
             self._db.notifications.send_for({batch.state})

@@ -5,45 +5,33 @@
 select coalesce(array_agg(nextval('oncue_job_ids')), '{}') from generate_series(1, $1);
 
 -- name: enqueue
--- A hint for the workers travels in the same transaction, if the caller wants one sent ($15): once, not per row.
-insert into oncue_jobs (id, args, key, task, queue, priority, state, options, max_retries, max_runtime,
-                        created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
-select n.id, n.args::json, n.key, $4, $5, $6, $7, $8, $9, $10, $11, $11, $11, $12, $13, $14, $16
-  from unnest($1::bigint[], $2::text[], $3::text[]) as n (id, args, key)
+-- Jobs of any number of batches, all of them or none: $4 says to which batch a job belongs, the arrays after it have
+-- what the jobs of a batch share. A hint for the workers travels with it, if the caller wants one sent ($17): once.
+insert into oncue_jobs ({new_job})
+select n.id, n.args::json, n.key, b.task, b.queue, b.priority, b.state, b.options, b.max_retries, b.max_runtime,
+       b.created_at, b.created_at, b.created_at, b.visible_at, b.deadline_at, b.enqueued_by, b.retry_of, null, null, null
+  from unnest($1::bigint[], $2::text[], $3::text[], $4::int[]) as n (id, args, key, batch)
+  join unnest($5::text[], $6::text[], $7::smallint[], $8::text[], $9::text[], $10::int[], $11::interval[],
+              $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::text[], $16::bigint[]) with ordinality
+    as b (task, queue, priority, state, options, max_retries, max_runtime, created_at, visible_at, deadline_at,
+          enqueued_by, retry_of, batch) on b.batch = n.batch
     on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
     do nothing
-returning id, (select pg_notify('oncue', '')::text where $15);
-
--- name: enqueue_all
--- The same for jobs of several kinds: all of them or none.
-insert into oncue_jobs (id, args, key, task, queue, priority, state, options, max_retries, max_runtime,
-                        created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
-select n.id, n.args::json, n.key, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
-       n.created_at, n.created_at, n.created_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of
-  from unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[],
-              $9::int[], $10::interval[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[], $14::text[],
-              $15::bigint[])
-    as n (id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, visible_at,
-          deadline_at, enqueued_by, retry_of)
-    on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
-    do nothing
-returning id;
+returning id, (select pg_notify('oncue', '')::text where $17);
 
 -- name: enqueue_keyless
--- The same for jobs of one kind that have no keys: none stands in their way, so none is looked up and none comes back.
+-- The same for one batch without keys: none stands in their way, so none is looked up and none comes back.
 with written as (
-    insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime,
-                            created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
-    select n.id, n.args::json, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14
+    insert into oncue_jobs ({new_job})
+    select n.id, n.args::json, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14, null, null, null
       from unnest($1::bigint[], $2::text[]) as n (id, args)
 )
 select pg_notify('oncue', '')::text where $15;
 
 -- name: enqueue_one
 -- The same for a single job, which is what most calls write: without arrays a sixth of the trip is saved.
-insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime,
-                        created_at, updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14)
+insert into oncue_jobs ({new_job})
+values ($1, $2, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14, null, null, null)
 returning (select pg_notify('oncue', '')::text where $15);
 
 -- name: touch
@@ -55,11 +43,9 @@ returning id, case when state = 'skipped' and reason = 'duplicate' and claim_no 
 -- name: record_duplicates
 -- The id of a duplicate is taken too: a call that was given up and arrives late cannot write its job any more.
 with recorded as (
-    insert into oncue_jobs (id, args, key, result, task, queue, priority, state, reason, options, max_retries,
-                            max_runtime, created_at, updated_at, order_at, visible_at, deadline_at, finished_at,
-                            enqueued_by, retry_of)
-    select n.id, n.args::json, n.key, n.result::json, $5, $6, $7, 'skipped', 'duplicate', $8, $9, $10, $11, $11, $11,
-           $12, $13, $11, $14, $15
+    insert into oncue_jobs ({new_job}, reason, result, finished_at)
+    select n.id, n.args::json, n.key, $5, $6, $7, 'skipped', $8, $9, $10, $11, $11, $11, $12, $13, $14, $15,
+           null, null, null, 'duplicate', n.result::json, $11
       from unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) as n (id, args, key, result)
     returning queue, task
 )

@@ -36,11 +36,9 @@ with moved as (
     insert into oncue_slots (schedule_id, scheduled_for, verdict, job_id, revision, decided_at, decided_by, epoch)
     select id, cursor, 'fired', job_id, revision, $1, $2, $3 from moved
 ), made as (
-    insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at,
-                            updated_at, order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for,
-                            start_by)
-    select job_id, task, args, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1,
-           $1 + deadline, $9, id, cursor, cursor + grace
+    insert into oncue_jobs ({new_job})
+    select job_id, args, null, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1,
+           $1 + deadline, $9, null, id, cursor, cursor + grace
       from moved
 )
 select coalesce(array_agg(id), '{}') from moved;
@@ -78,12 +76,10 @@ won (ids) as (
         on conflict do nothing
     returning schedule_id, scheduled_for, verdict, job_id
 ), made as (
-    insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at,
-                            updated_at, order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for,
-                            start_by, key)
-    select d.job_id, s.task, s.args, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
-           $1, $19, $1 + s.deadline, $9, d.schedule_id, d.scheduled_for,
-           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, s.key
+    insert into oncue_jobs ({new_job})
+    select d.job_id, s.args, s.key, s.task, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
+           $1, $19, $1 + s.deadline, $9, null, d.schedule_id, d.scheduled_for,
+           case when d.verdict = 'fired' then d.scheduled_for + s.grace end
       from decided d
      cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace, key
                            from oncue_schedules where id = d.schedule_id offset 0) as s
@@ -193,10 +189,9 @@ update oncue_jobs
 with held as (
     update oncue_schedules set version = version + 1 where id = $11 and version = $12 returning id
 ), took as (
-    insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue,
-                            priority, options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
-    select $10, 'queued', $1, $1, $1, $1, j.id, task, args, queue, priority, options, max_retries, max_runtime, $13,
-           key, schedule_id, scheduled_for
+    insert into oncue_jobs ({new_job})
+    select $10, args, key, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1, null,
+           $13, j.id, schedule_id, scheduled_for, null
       from oncue_jobs j cross join held where j.id = $7 and j.state = $8 and j.claim_no = $9
     returning id
 ), noted as ({_note})

@@ -6,11 +6,13 @@
 -- name: reserve
 update oncue_job_ids set last = last + :count returning last;
 
+-- name: _of_batch
+n.value ->> 0, n.value ->> 1, n.value ->> 2, :task, :queue, :priority, :state, :options, :max_retries, :max_runtime,
+       :created_at, :created_at, :created_at, :visible_at, :deadline_at, :enqueued_by, :retry_of, null, null, null
+
 -- name: enqueue
-insert into oncue_jobs (id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at,
-                        updated_at, order_at, visible_at, deadline_at, enqueued_by, retry_of)
-select n.value ->> 0, n.value ->> 1, n.value ->> 2, :task, :queue, :priority, :state, :options, :max_retries,
-       :max_runtime, :created_at, :created_at, :created_at, :visible_at, :deadline_at, :enqueued_by, :retry_of
+insert into oncue_jobs ({new_job})
+select {_of_batch}
   from json_each(:jobs) as n where true
     on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
     do nothing;
@@ -24,11 +26,8 @@ select json_group_array(json_array(id, case when state = 'skipped' and reason = 
 
 -- name: record_duplicates
 -- The id of a duplicate is taken too: a call that was given up and arrives late cannot write its job any more.
-insert into oncue_jobs (id, args, key, result, task, queue, priority, state, reason, options, max_retries, max_runtime,
-                        created_at, updated_at, order_at, visible_at, deadline_at, finished_at, enqueued_by, retry_of)
-select n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, :task, :queue, :priority, 'skipped', 'duplicate',
-       :options, :max_retries, :max_runtime, :created_at, :created_at, :created_at, :visible_at, :deadline_at,
-       :created_at, :enqueued_by, :retry_of
+insert into oncue_jobs ({new_job}, reason, result, finished_at)
+select {_of_batch}, 'duplicate', n.value ->> 3, :created_at
   from json_each(:jobs) as n where true;
 
 -- name: count_duplicates

@@ -50,11 +50,10 @@ select d.value ->> 0, d.value ->> 1, d.value ->> 2, d.value ->> 3, d.value ->> 4
 
 -- name: make_jobs
 -- Only for slots that this very decision took: a row with its job id is the proof.
-insert into oncue_jobs (id, task, args, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at,
-                        order_at, visible_at, deadline_at, enqueued_by, schedule_id, scheduled_for, start_by, key)
-select t.job_id, s.task, s.args, s.queue, s.priority, :state, s.options, s.max_retries, s.max_runtime, :now, :now,
-       :now, :visible_at, :now + s.deadline, :by, s.id, t.scheduled_for,
-       case when t.verdict = 'fired' then t.scheduled_for + s.grace end, s.key
+insert into oncue_jobs ({new_job})
+select t.job_id, s.args, s.key, s.task, s.queue, s.priority, :state, s.options, s.max_retries, s.max_runtime, :now, :now,
+       :now, :visible_at, :now + s.deadline, :by, null, s.id, t.scheduled_for,
+       case when t.verdict = 'fired' then t.scheduled_for + s.grace end
   from json_each(:decided) as d
   join oncue_slots t on t.schedule_id = d.value ->> 0 and t.subject = '' and t.scheduled_for = d.value ->> 1
                     and t.job_id = d.value ->> 4
@@ -103,10 +102,9 @@ update oncue_jobs
 update oncue_schedules set version = version + 1 where id = :id and version = :version;
 
 -- name: repeat
-insert into oncue_jobs (id, state, created_at, updated_at, order_at, visible_at, retry_of, task, args, queue, priority,
-                        options, max_retries, max_runtime, enqueued_by, key, schedule_id, scheduled_for)
-select :new_id, 'queued', :now, :now, :now, :now, id, task, args, queue, priority, options, max_retries, max_runtime,
-       :by, key, schedule_id, scheduled_for
+insert into oncue_jobs ({new_job})
+select :new_id, args, key, task, queue, priority, 'queued', options, max_retries, max_runtime, :now, :now, :now, :now,
+       null, :by, id, schedule_id, scheduled_for, null
   from oncue_jobs where id = :id and state = :state and claim_no = :claim_no;
 
 -- name: slots

@@ -83,7 +83,7 @@ def unrecorded_duplicates(batch_: Batch, receipts: Sequence[Receipt], known: Con
         for job_id, args, key, receipt in zip(batch_.ids, batch_.args, batch_.keys or (), receipts, strict=True)
         if not receipt.created and job_id not in known
     ]
-    return {**batch(batch_), "jobs": json.dumps(rows)} if rows else None
+    return {**batch(batch_), "state": "skipped", "jobs": json.dumps(rows)} if rows else None
 
 
 def change_row(change: Change) -> list[Any]:
