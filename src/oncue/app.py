@@ -20,10 +20,6 @@ from oncue.connecting import Connection, Connector, DatabaseConnector
 from oncue.enqueueing import Enqueueing
 from oncue.errors import UnknownTask
 from oncue.model import DEFAULT_QUEUE, Delivery, Missed, Node
-from oncue.policy.aging import Rules
-from oncue.policy.durations import Duration
-from oncue.policy.retry import Policy
-from oncue.policy.triggers import Rule
 from oncue.settings import Settings, load
 from oncue.store.callers import Callers
 from oncue.store.contract import Store
@@ -37,6 +33,10 @@ if TYPE_CHECKING:
 
     from oncue.engine.node import WorkerNode
     from oncue.engine.starting import Patience
+    from oncue.policy.aging import Rules
+    from oncue.policy.durations import Duration
+    from oncue.policy.retry import Policy
+    from oncue.policy.triggers import Rule
     from oncue.verbs.audit_log import AuditLog
     from oncue.verbs.jobs import Jobs
     from oncue.verbs.nodes import Nodes
@@ -99,7 +99,7 @@ class Oncue(Enqueueing):
 
     @property
     def aging(self) -> Rules:
-        return self.settings.pace.aging
+        return self.settings.aging
 
     # --- declaring ----------------------------------------------------------------------------------------------
 

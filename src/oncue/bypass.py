@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 from oncue.errors import InvalidJob
 from oncue.model import Declaration
-from oncue.policy.schedules import keeps_to_slots
 from oncue.task import Task
 
 
@@ -24,6 +23,10 @@ def refuse_declared(task: Task[Any, Any]) -> None:
 
 def refuse_stored(task: str, declaration: Declaration | None) -> None:
     """Raise InvalidJob if the stored declaration keeps the task to the slots of its schedule."""
+    if declaration is None:
+        return
+    from oncue.policy.schedules import keeps_to_slots
+
     if keeps_to_slots(declaration):
         raise refusal(task)
 

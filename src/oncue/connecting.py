@@ -14,7 +14,6 @@ from typing import Protocol, TypeVar
 from oncue.clock import Clock, DatabaseClock
 from oncue.errors import StoreUnavailable
 from oncue.model import Declaration
-from oncue.policy.schedules import declaration_of
 from oncue.portal import Portal
 from oncue.store.contract import Store
 
@@ -65,7 +64,11 @@ class Connection:
         now = self.clock.monotonic()
         read_at, found = self._declarations.get(name, (float("-inf"), None))
         if now - read_at > TRUSTED_SECONDS:
-            found = declaration_of(await self.store.schedules.get(name))
+            found = None
+            if (stored := await self.store.schedules.get(name)) is not None:
+                from oncue.policy.schedules import declaration_of  # few tasks have a schedule
+
+                found = declaration_of(stored)
             self._declarations[name] = now, found
         return found
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncue.model import Attempt, AuditEntry, Job, Lease, Node, Queue, Revision, Schedule, Slot, Stats, Token
 from oncue.policy import options, suspicion
-from oncue.policy.audit import Audit, Fate
-from oncue.policy.explain import Explanation
 from oncue.policy.statuses import ALIASES as ALIASES
 from oncue.policy.statuses import state_named as state_named
-from oncue.verbs.jobs import Handled
-from oncue.verbs.schedules import Fire
+
+if TYPE_CHECKING:
+    from oncue.policy.audit import Audit, Fate
+    from oncue.policy.explain import Explanation
+    from oncue.verbs.jobs import Handled
+    from oncue.verbs.schedules import Fire
 
 
 def instant(moment: datetime | None) -> str | None:

@@ -147,6 +147,10 @@ class Settings:
         return _validated(values, origins)
 
     @property
+    def aging(self) -> Rules:
+        return Rules(self.aging_interval, self.aging_after, self.aging_gain)
+
+    @property
     def pace(self) -> Pace:
         from oncue.engine.node import Pace
 
@@ -162,7 +166,7 @@ class Settings:
             retention=self.retention,
             ledger_retention=self.ledger_retention,
             maintenance=self.maintenance_interval,
-            aging=Rules(self.aging_interval, self.aging_after, self.aging_gain),
+            aging=self.aging,
         )
 
     @property

@@ -30,12 +30,12 @@ from oncue.model import DEFAULT_QUEUE, Delivery, Failed, Missed, Receipt
 from oncue.policy.durations import Duration, seconds
 from oncue.policy.options import Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
-from oncue.policy.triggers import Rule
 from oncue.process_tasks import code_places
 from oncue.task_key import checked_own_key
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
+    from oncue.policy.triggers import Rule
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -124,6 +124,8 @@ class Task(Generic[P, R]):
                 if not isinstance(value, _Unset):
                     raise ValueError(f"{name}: only tasks with a schedule= have one")
             return None
+        from oncue.policy.triggers import Rule
+
         if not isinstance(rule, Rule):
             raise ValueError(f'schedule: expected cron("0 3 * * *"), not {rule!r}')
         checked_schedule_name(self.name)

@@ -12,9 +12,13 @@ from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from oncue import InvalidJob, Oncue, Task
+from oncue.arguments import plain_json
+from oncue.shapes import Shape
 
 LIMIT = 256 * 1024
 
@@ -206,3 +210,19 @@ def test_a_hint_without_a_json_form_is_explained() -> None:
 
 def test_the_caller_sees_numbers_in_text_as_numbers() -> None:
     assert through_json(one(int), "42") == {"value": 42}, "what fits is taken, as pydantic does it"
+
+
+@given(number=st.integers(), text=st.text(), flag=st.booleans())
+def test_plain_values_are_written_as_pydantic_writes_them(number: int, text: str, flag: bool) -> None:
+    def handler(number: int, text: str, flag: bool) -> None: ...
+
+    named = {"number": number, "text": text, "flag": flag}
+    shape = Shape(handler, "handler", dict.fromkeys(named, False))
+    assert plain_json(named, {"number": int, "text": str, "flag": bool}) == shape.dump(named)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None, [1], "\ud800"])
+def test_values_that_are_not_exactly_of_their_type_are_left_to_pydantic(value: object) -> None:
+    hint = str if value == "\ud800" else int
+    assert plain_json({"value": value}, {"value": hint}) is None
+    assert plain_json({"value": value}, {}) is None

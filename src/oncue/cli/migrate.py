@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -13,9 +13,12 @@ from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, find
 from oncue.cli.output import JsonOption
 from oncue.errors import SchemaMismatch
-from oncue.store import PostgresStore, SqliteStore
+from oncue.store import SqliteStore
 from oncue.store.addresses import hidden
 from oncue.store.statements import check_version
+
+if TYPE_CHECKING:
+    from oncue.store import PostgresStore
 
 
 def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
@@ -23,8 +26,7 @@ def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
     store = app.make_store()
     if isinstance(store, SqliteStore):
         return SqliteStore(store.path, migrate=False)
-    assert isinstance(store, PostgresStore)
-    return store
+    return cast("PostgresStore", store)
 
 
 def migrate(

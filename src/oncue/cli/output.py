@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 import typer
-from rich import box, markup
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from oncue.model import State
 from oncue.visible import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
+    from rich.table import Table
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -41,34 +39,34 @@ STYLES: dict[State, str] = {
 }
 
 
-class VisibleConsole(Console):
-    """Shows what would act on a terminal. Lines are kept: the layout is made of them."""
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(visible_lines(text), **options)
-
-
-class OneLineTable(Table):
-    """A cell is one line, lest its text passes for a row."""
-
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
-
-
 def console() -> Console:
     """The standard output. A pipe is wide: nothing is cut off for grep."""
-    width = None if sys.stdout.isatty() else max(PIPED_WIDTH, shutil.get_terminal_size().columns)
-    return VisibleConsole(highlight=False, emoji=False, width=width)
+    from oncue.cli.consoles import VisibleConsole
+
+    return VisibleConsole(highlight=False, emoji=False, width=None if sys.stdout.isatty() else _width())
+
+
+def _width() -> int:
+    columns = shutil.get_terminal_size().columns
+    return columns if sys.stdout.isatty() else max(PIPED_WIDTH, columns)
 
 
 def escape(text: str) -> str:
     """Text from elsewhere, for a cell or a sentence: on one line, and its brackets are no markup."""
-    return markup.escape(visible(text))
+    return _without_markup(visible(text))
 
 
 def paragraph(text: str) -> str:
     """Text from elsewhere that has lines of its own, such as a traceback."""
-    return markup.escape(visible_lines(text))
+    return _without_markup(visible_lines(text))
+
+
+def _without_markup(text: str) -> str:
+    if "[" not in text and "\\" not in text:
+        return text
+    from rich import markup
+
+    return markup.escape(text)
 
 
 def show_json(document: Any) -> None:
@@ -102,6 +100,10 @@ class JsonList:
 
 
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    from rich import box
+
+    from oncue.cli.consoles import OneLineTable
+
     made = OneLineTable(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -109,11 +111,22 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
 
 
 def show(lines: Table | str) -> None:
-    console().print(lines)
+    if isinstance(lines, str) and _is_plain(lines):
+        print(visible_lines(lines))
+    else:
+        console().print(lines)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether rich would print it as it is: without markup, and no line so long that it would be broken."""
+    is_short = all(len(line) < _width() for line in text.split("\n"))
+    return is_short and text.isascii() and "[" not in text and "\\" not in text
 
 
 def details(pairs: Iterable[tuple[str, Any]]) -> Table:
     """Names and values of one thing, without those that it does not have."""
+    from oncue.cli.consoles import OneLineTable
+
     made = OneLineTable.grid(padding=(0, 2))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
@@ -125,6 +138,7 @@ def details(pairs: Iterable[tuple[str, Any]]) -> Table:
 
 def progress(*, known: bool) -> Progress:
     """A bar on the standard error, only where somebody watches; of known length or not."""
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -103,7 +104,11 @@ def run(arguments: Sequence[str]) -> int:
     failures.make_warnings_visible()
     debug = failures.debugging(given)
     try:
-        code = _parser(_wanted(given)).main(args=_without_debug(given), prog_name="oncue", standalone_mode=False)
+        parser = _parser(_wanted(given))
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        code = parser.main(args=_without_debug(given), prog_name="oncue", standalone_mode=False)
         sys.stdout.flush()
     except typer.Abort:
         return failures.FAILED

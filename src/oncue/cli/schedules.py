@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from oncue.app import Oncue
 from oncue.checks import DEFAULT_GRACE
@@ -24,6 +23,9 @@ from oncue.policy.schedules import UNDECLARED
 from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
 from oncue.records import revision_record, schedule_record, slot_record
 from oncue.task import Task
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DST_HELP = f"At clock changes: {', '.join(DST_POLICIES)}."
 MISSED_HELP = "Slots found late: latest, each or none."

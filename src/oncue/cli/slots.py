@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from oncue.cli import output
 from oncue.cli.output import escape
 from oncue.model import Slot
 from oncue.policy.audit import Fate
 from oncue.records import slot_duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 STYLES = {"fired": "green", "manual": "cyan", "coalesced": "dim", "missed": "yellow", "skipped": "yellow"}
 PENDING, PROBLEM = "dim", "bold red"

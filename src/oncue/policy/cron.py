@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date, timedelta
-from fractions import Fraction
 from typing import NamedTuple, NoReturn
 
 from oncue.errors import InvalidSchedule
@@ -323,6 +322,8 @@ def _step(words: list[tuple[str, int]], end: int) -> timedelta:
         _refuse("expected a duration after @every, such as @every 1h30m", end)
     if len(words) > 1:
         _refuse("expected one duration without blanks, such as @every 1h30m", words[1][1])
+    from fractions import Fraction  # most rules are no @every
+
     text, at = words[0]
     total, read = Fraction(0), 0
     while part := _DURATION_PART.match(text, read):

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncue.model import Job, Limits, Note, Schedule
-from oncue.policy.schedules import CARRIED, TERMS
 
 
 def of_job(action: str, by: str, job: Job, **after: Any) -> Note:
@@ -49,6 +48,8 @@ def of_schedule(action: str, by: str, before: Schedule | None, after: Schedule |
 def _terms(schedule: Schedule | None) -> dict[str, Any] | None:
     if schedule is None:
         return None
+    from oncue.policy.schedules import CARRIED, TERMS  # with the time zones; most commands are not about schedules
+
     terms = {name: getattr(schedule, name) for name in (*TERMS, *CARRIED)}
     return {**terms, "args": json.loads(schedule.args), "options": json.loads(schedule.options)}
 

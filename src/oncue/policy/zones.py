@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -87,6 +86,8 @@ def _closest(name: str) -> str | None:
 def _cities() -> dict[str, str]:
     """The zones to hint at. Not GMT+2 and its like, whose signs mean the opposite of what people expect."""
     try:
+        from importlib.resources import files
+
         names = files("tzdata").joinpath("zones").read_text("utf-8").split()
     except (ImportError, OSError):
         names = ["UTC"]

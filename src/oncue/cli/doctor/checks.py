@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from oncue.app import Oncue
 from oncue.cli.migrate import unmigrated
@@ -16,12 +16,14 @@ from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
 from oncue.errors import OncueError, SchemaMismatch
 from oncue.model import Job, JobFilter, Lease, Node, Queue, State, Token
-from oncue.store import PostgresStore, SqliteStore
+from oncue.store import SqliteStore
 from oncue.store.contract import LEADER
-from oncue.store.postgres.connections import IDLE_SECONDS, LOCK_SECONDS, POOLER_ADVICE
 from oncue.store.sqlite import identity
 from oncue.store.statements import migrations
 from oncue.verbs.tokens import is_valid
+
+if TYPE_CHECKING:
+    from oncue.store import PostgresStore
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -96,7 +98,7 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
     sessions = []
     try:
         await store.open()
-        if isinstance(store, PostgresStore):
+        if not isinstance(store, SqliteStore):
             sessions += [session_limits(*await store.session_limits()), *pooler(store.pooled)]
         clock = DatabaseClock()
         sent, asked_at = clock.sent(), wall()
@@ -163,6 +165,8 @@ def sqlite_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Ch
 
 def session_limits(role: str, lock: int, idle: int) -> Check:
     """Behind a pooler only the role can say for how long a session waits. In milliseconds; 0: for ever."""
+    from oncue.store.postgres.connections import IDLE_SECONDS, LOCK_SECONDS
+
     wanted = {"lock_timeout": (lock, LOCK_SECONDS), "idle_in_transaction_session_timeout": (idle, IDLE_SECONDS)}
     missing = {name: seconds for name, (found, seconds) in wanted.items() if found == 0}
     if not missing:
@@ -174,6 +178,8 @@ def session_limits(role: str, lock: int, idle: int) -> Check:
 
 def pooler(found: bool) -> list[Check]:
     """A pooler that pools transactions loses prepared statements and notifications."""
+    from oncue.store.postgres.connections import POOLER_ADVICE
+
     text = "a pooler stands before PostgreSQL, and statements are prepared: one that pools transactions loses them"
     return [Check("pooler", "warn", text, f"unless it pools sessions, {POOLER_ADVICE}")] if found else []
 
