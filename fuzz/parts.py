@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzz import described, grammar, sockets, stories, strangers
 from fuzz.site import Site, opened
 from fuzz.wire import Tally
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Order:
     part: str
     dialect: str
     requests: int
-    door: Door = Door.TOKEN
+    access: AccessMode = AccessMode.TOKEN
     with_tokens: bool = True
 
 
@@ -39,8 +39,8 @@ FULL = (
     Order("stories", "sqlite", 2500),
     Order("stories", "postgresql", 1000),
     Order("strangers", "sqlite", 1200),
-    Order("strangers", "sqlite", 600, Door.LOOPBACK),
-    Order("strangers", "sqlite", 600, Door.LOOPBACK, with_tokens=False),
+    Order("strangers", "sqlite", 600, AccessMode.LOOPBACK),
+    Order("strangers", "sqlite", 600, AccessMode.LOOPBACK, with_tokens=False),
     Order("strangers", "postgresql", 1000),
     Order("sockets", "sqlite", 500),
 )
@@ -49,7 +49,7 @@ FULL = (
 
 def scaled(orders: tuple[Order, ...], divisor: int) -> tuple[Order, ...]:
     return tuple(
-        Order(order.part, order.dialect, -(-order.requests // divisor), order.door, order.with_tokens)
+        Order(order.part, order.dialect, -(-order.requests // divisor), order.access, order.with_tokens)
         for order in orders
     )
 
@@ -58,7 +58,7 @@ async def carried_out(
     order: Order, url: str, folder: Path, tally: Tally, outcome: Outcome, seed: int, number: int | None = None
 ) -> None:
     """Send what is ordered, to an empty database that gets a shop first; or the one request or story of this number."""
-    async with opened(url, folder, tally, door=order.door, with_tokens=order.with_tokens) as site:
+    async with opened(url, folder, tally, access=order.access, with_tokens=order.with_tokens) as site:
         site.wire.part = order.part
         numbers = range(order.requests) if number is None else range(number, number + 1)
         await PARTS[order.part](site, outcome, seed, numbers)

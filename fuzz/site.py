@@ -15,7 +15,7 @@ from fuzz.judge import SERVER_ERROR, Judge
 from fuzz.wire import Tally, Wire
 from fuzz.world import World, populated, shop
 from oncue.observe.prometheus import PrometheusMetrics
-from oncue.server.api import Door, Gate, admin_api
+from oncue.server.api import AccessMode, Gate, admin_api
 from oncue.server.health import Readiness
 
 
@@ -33,7 +33,7 @@ class Site:
 
 @asynccontextmanager
 async def opened(
-    url: str, folder: Path, tally: Tally, *, door: Door = Door.TOKEN, with_tokens: bool = True
+    url: str, folder: Path, tally: Tally, *, access: AccessMode = AccessMode.TOKEN, with_tokens: bool = True
 ) -> AsyncIterator[Site]:
     """The API of a shop that is made on an empty database."""
     app = shop(url, folder)
@@ -43,7 +43,7 @@ async def opened(
             await store.migrate()
             await store.close()
         world = await populated(app, with_tokens=with_tokens)
-        gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, door)
+        gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)
         forgotten = calls.routes_without_a_maker(gate.api.routes)
         assert not forgotten, f"nothing makes requests for {', '.join(forgotten)}: add them to fuzz/calls.py"
         wire = Wire(gate, Judge(gate.api).complaints, tally)

@@ -175,9 +175,9 @@ def explanation_record(explanation: Explanation) -> dict[str, Any]:
     return {
         "subject": explanation.subject,
         "status": explanation.status,
-        "remarks": [
-            {"code": remark.code, "text": remark.text, "suggestion": remark.suggestion}
-            for remark in explanation.remarks
+        "findings": [
+            {"code": finding.code, "text": finding.text, "suggestion": finding.suggestion}
+            for finding in explanation.findings
         ],
     }
 

@@ -123,7 +123,7 @@ async def test_a_slot_whose_key_is_held_is_skipped_with_the_job_in_the_way(
     receipt = await crawl.using(delay="30d").aenqueue(7)
     (slot,) = await fired_at(app, "hourly")
     assert (slot.verdict, slot.reason, slot.blocked_by, slot.job_id) == ("skipped", "key_held", receipt.id, None)
-    (told, *_) = (await app.schedules.explain_slot("hourly", slot.scheduled_for)).remarks
+    (told, *_) = (await app.schedules.explain_slot("hourly", slot.scheduled_for)).findings
     assert f"the key of its job was held by the unfinished job {receipt.id}, which is scheduled now" in told.text
     await app.jobs.cancel(receipt.id)
     (slot,) = await fired_at(app, "hourly")

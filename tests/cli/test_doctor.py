@@ -13,13 +13,13 @@ import pytest
 
 from oncue import Oncue
 from oncue.cli.doctor import checks
-from oncue.cli.doctor.checks import Scene
+from oncue.cli.doctor.checks import Snapshot
 from oncue.model import Job, Lease, Queue, Token
 from oncue.store import SqliteStore
 from tests.cli.conftest import Shell, on_database
-from tests.store.scene import NOW, a_node, put, see
+from tests.store.snapshot import NOW, a_node, put, see
 
-QUIET = Scene(now=NOW, nodes=[], queues=[], waiting=[], running=[], stranded=0, overdue=0)
+QUIET = Snapshot(now=NOW, nodes=[], queues=[], waiting=[], running=[], stranded=0, overdue=0)
 
 
 def found(answer: Any) -> dict[str, str]:

@@ -25,7 +25,7 @@ HOUR = timedelta(hours=1)
 def codes(oncue: Shell, *what: str) -> list[str]:
     answer = oncue("explain", *what, "--json")
     assert answer.code == 0, answer.err
-    return [remark["code"] for remark in answer.json["remarks"]]
+    return [finding["code"] for finding in answer.json["findings"]]
 
 
 def told(oncue: Shell, *what: str) -> str:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from oncue import Client, Oncue
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server.address import Address, listen, url
-from oncue.server.api import Door, Gate, admin_api, routing
+from oncue.server.api import AccessMode, Gate, admin_api, routing
 from oncue.server.health import Readiness
 from oncue.server.http import HttpServer
 from tests.app.watching import Watcher
@@ -65,10 +65,10 @@ class Site:
 class Shop(Site):
     """The admin API of a shop. It remembers which routes were asked for."""
 
-    def __init__(self, aside: Aside, app: Oncue, door: Door) -> None:
+    def __init__(self, aside: Aside, app: Oncue, access: AccessMode) -> None:
         self.app = app
         app.override({"queues": "default,mail,sums"})
-        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, door)
+        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)
         self.asked: list[tuple[str, str]] = []
         aside.farewells.append(app.aclose)
         super().__init__(aside, self.gate)
@@ -108,13 +108,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def shop(aside: Aside, sqlite_url: str, tmp_path: Path) -> Shop:
     """A shop where the back end does not matter."""
-    return Shop(aside, a_shop(sqlite_url, tmp_path), Door.LOOPBACK)
+    return Shop(aside, a_shop(sqlite_url, tmp_path), AccessMode.LOOPBACK)
 
 
 @pytest.fixture
 def stored_shop(aside: Aside, database_url: str, tmp_path: Path) -> Shop:
     """A shop on each back end."""
-    return Shop(aside, a_shop(database_url, tmp_path), Door.LOOPBACK)
+    return Shop(aside, a_shop(database_url, tmp_path), AccessMode.LOOPBACK)
 
 
 @pytest.fixture

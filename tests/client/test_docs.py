@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 from oncue.settings import load
 from tests.client.conftest import Aside, Shop
 from tests.server.test_docs import blocks
@@ -19,7 +19,7 @@ def test_both_examples(
     declared: dict[str, Any] = {}
     exec(next(block for block in blocks("python") if "@app.task" in block), declared)
     declared["app"].configure(load({"database_url": sqlite_url}, environment={}, folder=tmp_path))
-    shop = Shop(aside, declared["app"], Door.LOOPBACK)
+    shop = Shop(aside, declared["app"], AccessMode.LOOPBACK)
     monkeypatch.setenv("ONCUE_URL", shop.url)
     plain, awaited = (block for block in blocks("python") if "Client" in block)
     exec(plain.replace('"https://jobs.example", token="oncue_…", ', ""), {})

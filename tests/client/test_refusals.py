@@ -31,7 +31,7 @@ from oncue import (
 from oncue.client import reading
 from oncue.client.records import JobRecord, LeaderRecord
 from oncue.errors import TokenNotFound
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 from tests.client.conftest import Aside, Shop, Site
 from tests.client.proxy import Proxy
 from tests.server.conftest import a_shop
@@ -97,7 +97,7 @@ def test_tokens(shop: Shop, aside: Aside, sqlite_url: str, tmp_path: Any, monkey
             holder.jobs.stats()
         assert (caught.value.status, caught.value.needed_scope) == (403, "read")
         assert text not in "".join(traceback.format_exception(caught.value)) + repr(holder)
-    strict = Shop(aside, a_shop(sqlite_url, tmp_path), Door.TOKEN)
+    strict = Shop(aside, a_shop(sqlite_url, tmp_path), AccessMode.TOKEN)
     with Client(strict.url, token="") as stranger:
         assert stranger.health() == "ok"
         with pytest.raises(NotAllowed):

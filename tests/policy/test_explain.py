@@ -77,12 +77,12 @@ def about_job(job: Job, cluster: Cluster | None = None, **facts: Any) -> Explana
 
 
 def text_of(explanation: Explanation, code: str) -> str:
-    (found,) = [remark.text for remark in explanation.remarks if remark.code == code]
+    (found,) = [finding.text for finding in explanation.findings if finding.code == code]
     return found
 
 
 def suggestion_of(explanation: Explanation, code: str) -> str | None:
-    (found,) = [remark.suggestion for remark in explanation.remarks if remark.code == code]
+    (found,) = [finding.suggestion for finding in explanation.findings if finding.code == code]
     return found
 
 
@@ -342,7 +342,7 @@ def test_only_the_last_attempts_are_told() -> None:
     attempts = [an_attempt(number) for number in range(1, 9)]
     told = about_job(a_job(state="retrying", visible_at=after(minutes=1), attempt=8), attempts=attempts)
     assert told.codes == ["next_retry", *["attempt"] * 6]
-    assert told.remarks[1].text == "There were 3 earlier attempts: `oncue job 42` lists them."
+    assert told.findings[1].text == "There were 3 earlier attempts: `oncue job 42` lists them."
 
 
 def test_a_retry_by_hand_is_suggested_until_one_goes_on_or_went_well() -> None:

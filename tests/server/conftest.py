@@ -17,7 +17,7 @@ from oncue import Oncue
 from oncue.model import Scope
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import health
-from oncue.server.api import Door, Gate, admin_api, auth, routing
+from oncue.server.api import AccessMode, Gate, admin_api, auth, routing
 from oncue.server.api.models.base import ProblemDocument
 from oncue.server.api.routing import DeclaredRoute
 from oncue.server.health import Readiness
@@ -52,9 +52,9 @@ def a_shop(url: str, folder: Path) -> Oncue:
 class Api:
     """A client that trusts nothing: an answer must be one that its route declares, and look as it declares."""
 
-    def __init__(self, app: Oncue, door: Door = Door.LOOPBACK, base_url: str = HERE) -> None:
+    def __init__(self, app: Oncue, access: AccessMode = AccessMode.LOOPBACK, base_url: str = HERE) -> None:
         self.app = app
-        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, door)
+        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.gate), base_url=base_url)
 
     @property
@@ -145,8 +145,8 @@ def make_api(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MakeApi]:
     """Makes the API of a shop on a database."""
     made: list[Api] = []
 
-    def make(url: str, door: Door = Door.LOOPBACK, **options: Any) -> Api:
-        made.append(Api(a_shop(url, tmp_path), door, **options))
+    def make(url: str, access: AccessMode = AccessMode.LOOPBACK, **options: Any) -> Api:
+        made.append(Api(a_shop(url, tmp_path), access, **options))
         return made[-1]
 
     async def close() -> None:

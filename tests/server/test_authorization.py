@@ -1,4 +1,4 @@
-"""Who may do what: every route with every kind of credential, behind every door."""
+"""Who may do what: every route with every kind of credential, in every access mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 
 from oncue import Oncue
 from oncue.model import SCOPES
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 from oncue.server.api.routing import DeclaredRoute
 from tests.server.conftest import Api, MakeApi, World, a_shop, a_token, bearer, expired_token, revoked_token
 
@@ -83,11 +83,11 @@ async def test_a_route_that_declares_nothing_cannot_be_reached(make_api: MakeApi
 
 
 async def test_every_route_with_every_credential(make_api: MakeApi, database_url: str) -> None:
-    await try_everything(make_api(database_url, Door.TOKEN))
+    await try_everything(make_api(database_url, AccessMode.TOKEN))
 
 
 async def test_on_loopback_too_once_there_is_a_token(make_api: MakeApi, sqlite_url: str) -> None:
-    await try_everything(make_api(sqlite_url, Door.LOOPBACK), open_to_this_machine=("/health/ready", "/metrics"))
+    await try_everything(make_api(sqlite_url, AccessMode.LOOPBACK), open_to_this_machine=("/health/ready", "/metrics"))
 
 
 async def try_everything(api: Api, open_to_this_machine: tuple[str, ...] = ()) -> None:
@@ -124,7 +124,7 @@ async def try_everything(api: Api, open_to_this_machine: tuple[str, ...] = ()) -
 
 
 async def test_bound_elsewhere_without_tokens_only_health_answers(make_api: MakeApi, sqlite_url: str) -> None:
-    api = make_api(sqlite_url, Door.TOKEN)
+    api = make_api(sqlite_url, AccessMode.TOKEN)
     before = await World(api.app).seen()
     for method, path, needed in [*calls(api), ("GET", "/nowhere", "read"), ("BREW", "/health", "read")]:
         reply = await api(method, path)
@@ -143,11 +143,11 @@ async def test_on_loopback_without_tokens_everything_is_open(make_api: MakeApi, 
     assert {entry["actor"] for entry in (await api.get("/api/admin/audit-log"))["entries"]} == {"local"}
     reply = await api("POST", "/api/admin/tokens", {"name": "first", "scopes": ["read"]})
     assert reply.status_code == 201
-    assert (await api("GET", "/api/admin/jobs")).status_code == 401, "the first token shuts the door"
+    assert (await api("GET", "/api/admin/jobs")).status_code == 401, "from the first token on, every request needs one"
     assert await api.get("/api/admin/jobs", headers=bearer(reply.json()["token"]))
 
 
-async def test_a_token_made_elsewhere_shuts_the_door(make_api: MakeApi, database_url: str) -> None:
+async def test_a_token_made_elsewhere_shuts_the_access(make_api: MakeApi, database_url: str) -> None:
     api, other = make_api(database_url), make_api(database_url)
     assert (await api("GET", "/api/admin/jobs")).status_code == 200
     token = await a_token(other.app, "read")
@@ -161,7 +161,7 @@ async def test_a_token_made_elsewhere_shuts_the_door(make_api: MakeApi, database
 async def test_probes_and_scrapes_of_this_machine_go_on_when_there_are_tokens(
     make_api: MakeApi, sqlite_url: str, path: str
 ) -> None:
-    local, elsewhere = make_api(sqlite_url), make_api(sqlite_url, Door.TOKEN)
+    local, elsewhere = make_api(sqlite_url), make_api(sqlite_url, AccessMode.TOKEN)
     await a_token(local.app, "read")
     assert (await local("GET", path)).status_code == 200
     assert (await local("HEAD", path)).status_code == 200

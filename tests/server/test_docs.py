@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from oncue import Oncue
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 from oncue.server.api.problems import KINDS
 from oncue.settings import load
 from tests.server.conftest import Api
@@ -45,7 +45,7 @@ async def test_every_example(sqlite_url: str, tmp_path: Path) -> None:
     exec(next(block for block in blocks("python") if "send_invoice" in block), names)
     app = names["app"]
     app.configure(load({"database_url": sqlite_url}, environment={}, folder=tmp_path))
-    api = Api(app, Door.LOOPBACK, "http://localhost:8080")
+    api = Api(app, AccessMode.LOOPBACK, "http://localhost:8080")
     lines = [line for block in blocks("") for line in block.splitlines() if line.startswith("curl")]
     with_token = [line for line in lines if "$TOKEN" in line]
     for line in [line for line in lines if line not in with_token]:

@@ -18,7 +18,7 @@ from fuzz.site import opened
 from fuzz.strangers import EFFECTS, LET_IN
 from fuzz.teller import BROKEN, Teller, always
 from fuzz.wire import Reply, Request, Tally, Wire
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 from tests.figures.sound import verify
 
 SEED = 1
@@ -75,7 +75,7 @@ def test_strangers(database_url: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_tokens", [True, False])
 def test_strangers_at_a_door_that_is_open_to_this_machine(sqlite_url: str, tmp_path: Path, with_tokens: bool) -> None:
-    order = Order("strangers", "sqlite", 50, Door.LOOPBACK, with_tokens)
+    order = Order("strangers", "sqlite", 50, AccessMode.LOOPBACK, with_tokens)
     _, figures = sent(order, sqlite_url, tmp_path)
     assert (figures["effects_with_authentication"].value or 0) > 5
 
@@ -100,7 +100,7 @@ TRIED = {
 
 async def test_a_stranger_who_gets_in_is_noticed(sqlite_url: str, tmp_path: Path) -> None:
     tally = Tally()
-    async with opened(sqlite_url, tmp_path, tally, door=Door.TRUSTED) as site:
+    async with opened(sqlite_url, tmp_path, tally, access=AccessMode.TRUSTED) as site:
         await strangers.run(site, SEED, range(20))
     assert set(tally.faults) == {LET_IN, EFFECTS}
     assert any("oncue_jobs" in fault for fault in tally.faults[EFFECTS])

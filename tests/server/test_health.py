@@ -15,18 +15,20 @@ from oncue import Oncue
 from oncue.errors import StoreFull
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import address
-from oncue.server.api import Door, process_api
+from oncue.server.api import AccessMode, process_api
 from oncue.server.health import Readiness
 from oncue.server.http import HttpServer
 from oncue.settings import load
 
 
 @asynccontextmanager
-async def served(app: Oncue, readiness: Readiness, door: Door = Door.LOOPBACK) -> AsyncIterator[httpx.AsyncClient]:
+async def served(
+    app: Oncue, readiness: Readiness, access: AccessMode = AccessMode.LOOPBACK
+) -> AsyncIterator[httpx.AsyncClient]:
     """What a worker answers."""
     listening = address.listen(address.Address("127.0.0.1", 0))
     url = address.url(listening, "here")
-    server = HttpServer(process_api(app, readiness, PrometheusMetrics(app.telemetry).registry, door), listening)
+    server = HttpServer(process_api(app, readiness, PrometheusMetrics(app.telemetry).registry, access), listening)
     await server.start()
     async with httpx.AsyncClient(base_url=url, verify=False) as client:
         try:
@@ -153,7 +155,7 @@ async def test_metrics(sqlite_url: str) -> None:
 @pytest.mark.contract("HOOK-14")
 async def test_elsewhere_a_probe_shows_a_token(sqlite_url: str) -> None:
     app = Oncue(sqlite_url)
-    async with served(app, Readiness(app), Door.TOKEN) as client:
+    async with served(app, Readiness(app), AccessMode.TOKEN) as client:
         assert (await client.get("/health")).status_code == 200
         assert (await client.head("/health")).status_code == 200
         for path in ("/health/ready", "/metrics", "/nowhere"):

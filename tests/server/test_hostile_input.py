@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 from oncue.server.api.intake import LARGEST_BODY
 from tests.server.conftest import Api, MakeApi, World, a_token, bearer
 from tests.server.test_enqueueing import ADD
@@ -152,7 +152,7 @@ async def test_odd_queries_are_refused(make_api: MakeApi, sqlite_url: str, query
 
 
 async def test_headers_of_whoever_is_let_in(make_api: MakeApi, sqlite_url: str) -> None:
-    api = make_api(sqlite_url, Door.TOKEN)
+    api = make_api(sqlite_url, AccessMode.TOKEN)
     token = bearer(await a_token(api.app, "admin"))
     for name, value in (("Host", "["), ("Host", "\xff"), ("Content-Length", "x"), ("Content-Type", "\xff;=")):
         for number, body in enumerate((ADD, {**ADD, "priority": 1})):

@@ -104,7 +104,7 @@ async def test_one_job_in_full(api: Api) -> None:
     (failed,) = [receipt.id for receipt in await api.app.find("boom").aenqueue_many([("ouch",)])]
     async with api.app.worker():  # serves `default` only
         waiting = await api.get(f"{JOBS}/{failed}")
-        assert waiting["explanation"]["remarks"][0]["code"]
+        assert waiting["explanation"]["findings"][0]["code"]
         assert (waiting["status"], waiting["attempt_list"]) == ("queued", [])
     api.app.configure(api.app.settings.overridden({"queues": "mail"}))
     watcher = Watcher(api.app)

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 import pytest
 
-from oncue.server.api import Door, routing
+from oncue.server.api import AccessMode, routing
 from tests.app.proxy import Proxy
 from tests.server.conftest import Api, MakeApi, a_token, bearer
 from tests.server.test_enqueueing import ADD
@@ -69,7 +69,7 @@ async def test_a_job_that_another_session_holds_is_said_to_be_locked_and_its_key
 @pytest.mark.contract("HOOK-12")
 async def test_nobody_is_let_in_while_no_token_can_be_checked(make_api: MakeApi, postgres_url: str) -> None:
     async with Proxy(postgres_url) as proxy:
-        local, remote = make_api(proxy.url), make_api(proxy.url, Door.TOKEN)
+        local, remote = make_api(proxy.url), make_api(proxy.url, AccessMode.TOKEN)
         token = bearer(await a_token(local.app, "admin"))
         assert (await remote("GET", JOBS, headers=token)).status_code == 200
         proxy.away = True

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from oncue import Client
-from oncue.server.api import Door
+from oncue.server.api import AccessMode
 from oncue.server.mounting import mountable
 from tests.client.conftest import Aside, Shop
 from tests.server.conftest import HERE, Api, a_shop
@@ -104,7 +104,7 @@ def aside() -> Iterator[Aside]:
 
 
 def test_a_client_addresses_them(aside: Aside, sqlite_url: str, tmp_path: Path) -> None:
-    with Client(Shop(aside, a_shop(sqlite_url, tmp_path), Door.LOOPBACK).url) as client:
+    with Client(Shop(aside, a_shop(sqlite_url, tmp_path), AccessMode.LOOPBACK).url) as client:
         assert client.queues.pause("a/pause").name == "a/pause"
         assert client.queues.get("a/pause").paused_at is not None
         assert client.schedules.create("x/slots", "0 3 * * *", "add", {"a": 1}).name == "x/slots"

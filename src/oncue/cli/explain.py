@@ -56,10 +56,10 @@ def _is_job(what: str) -> bool:
 
 def _show(explanation: Explanation) -> None:
     output.show(f"[bold]{escape(explanation.subject)}[/]: {escape(explanation.status.replace('_', ' '))}")
-    for remark in explanation.remarks:
-        output.show(f"  {escape(remark.text)}")
-        if remark.suggestion is not None:
-            output.show(f"    [cyan]→ {escape(remark.suggestion)}[/]")
+    for finding in explanation.findings:
+        output.show(f"  {escape(finding.text)}")
+        if finding.suggestion is not None:
+            output.show(f"    [cyan]→ {escape(finding.suggestion)}[/]")
 
 
 def register(cli: typer.Typer) -> None:

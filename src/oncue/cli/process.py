@@ -168,8 +168,8 @@ class Front:
         self._sampler = sampling.Sampler(app, app.telemetry)
         self._buffer = app.settings.buffer
         # Nobody but this machine can reach a loopback address: there it needs no token until one is made.
-        door = api.Door.LOOPBACK if address.is_loopback(listening) else api.Door.TOKEN
-        self._app, self._needs_token = app, door is api.Door.TOKEN
+        access = api.AccessMode.LOOPBACK if address.is_loopback(listening) else api.AccessMode.TOKEN
+        self._app, self._needs_token = app, access is api.AccessMode.TOKEN
         self._looking: asyncio.Task[None] | None = None
         make = api.admin_api if with_api else api.process_api
         limits = HttpLimits(
@@ -178,7 +178,7 @@ class Front:
             idle=app.settings.http_keep_alive,
             connections=app.settings.http_connections,
         )
-        self._server = http.HttpServer(make(app, self.readiness, self._metrics.registry, door), listening, limits)
+        self._server = http.HttpServer(make(app, self.readiness, self._metrics.registry, access), listening, limits)
 
     async def open(self, node: WorkerNode | None = None) -> None:
         """Begin to answer, for a worker if there is one in this process."""
@@ -190,7 +190,7 @@ class Front:
         await self._server.start()
         _log.info("http: listening on %s", self.url)
         if self._needs_token:
-            self._looking = asyncio.create_task(self._warn_if_shut(), name="oncue-door")
+            self._looking = asyncio.create_task(self._warn_if_shut(), name="oncue-access")
 
     async def _warn_if_shut(self) -> None:
         """Say so if nobody can come in. While the database is away nobody knows, and nothing waits for it."""

@@ -95,7 +95,7 @@ class RetriedAs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemarkRecord:
+class FindingRecord:
     """One thing that matters: a code for programs, a sentence for people, and what could be done about it."""
 
     code: str
@@ -109,11 +109,11 @@ class ExplanationRecord:
 
     subject: str
     status: str
-    remarks: tuple[RemarkRecord, ...]
+    findings: tuple[FindingRecord, ...]
 
     @property
     def codes(self) -> list[str]:
-        return [remark.code for remark in self.remarks]
+        return [finding.code for finding in self.findings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,10 @@ from oncue import __version__
 from oncue.model import TERMINAL, Change, Claim, Job, TimedOut
 from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.observe.cluster import ClusterMetrics
+from oncue.observe.event_counters import LABELS, EventCounters
 from oncue.observe.labels import Pairs
-from oncue.observe.rare import LABELS, RareEvents
+from oncue.observe.node_metrics import NodeMetrics, ObservedNode
 from oncue.observe.slots import SlotMetrics
-from oncue.observe.standing import Standing, StandingMetrics
 from oncue.policy import options
 from oncue.policy.slots import MISFIRE
 from oncue.telemetry import Telemetry
@@ -70,7 +70,7 @@ class PrometheusMetrics(Collector):
         self._seats: Seats | None = None
         self._buffer = 0
         self._told: Mapping[str, float] = {}
-        self._standing = StandingMetrics(telemetry)
+        self._standing = NodeMetrics(telemetry)
         for collector in (self, SlotMetrics(telemetry), self._standing, ClusterMetrics(telemetry)):
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
@@ -80,9 +80,9 @@ class PrometheusMetrics(Collector):
         telemetry.subscribe(self._seats_told, "in_flight")
         telemetry.subscribe(self._taken_away, "rescue", "overrun")
         telemetry.subscribe(self._expired, "expire")
-        RareEvents(self.registry, self._pairs).subscribe(telemetry)
+        EventCounters(self.registry, self._pairs).subscribe(telemetry)
 
-    def follow(self, seats: Seats, buffer: int, standing: Standing | None = None) -> None:
+    def follow(self, seats: Seats, buffer: int, standing: ObservedNode | None = None) -> None:
         """Read what runs and waits off the executor itself: between two settles, events are old news."""
         self._seats, self._buffer = seats, buffer
         if standing is not None:

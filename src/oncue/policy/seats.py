@@ -20,7 +20,7 @@ TURN_SECONDS = 5.0
 """How long the seats that cannot be split evenly stay where they are: each node that wants one gets its turn."""
 
 
-class Standing(NamedTuple):
+class NodeSeats(NamedTuple):
     """How many seats a node holds, and how many it could fill now, those of the jobs in its hands included."""
 
     holds: int
@@ -55,7 +55,7 @@ def _even(limit: int, wants: Mapping[N, int]) -> tuple[dict[N, int], list[N], in
     return given, hungry, 0
 
 
-def aim(limit: int, name: N, nodes: Mapping[N, Standing], turn: int, *, most: int, eager: bool) -> int:
+def aim(limit: int, name: N, nodes: Mapping[N, NodeSeats], turn: int, *, most: int, eager: bool) -> int:
     """How many seats a node should hold, once the others have what they should: see `free`.
 
     `most`: what any node may hold. `eager`: whether a job waits that this node could run. Then the seats that are left
@@ -68,12 +68,12 @@ def aim(limit: int, name: N, nodes: Mapping[N, Standing], turn: int, *, most: in
     return needed[name] + ready
 
 
-def free(limit: int, name: N, nodes: Mapping[N, Standing]) -> int:
+def free(limit: int, name: N, nodes: Mapping[N, NodeSeats]) -> int:
     """How many seats a node can hold: those that no other holds."""
     return max(limit - sum(standing.holds for other, standing in nodes.items() if other != name), 0)
 
 
-def _kept(left: int, name: N, nodes: Mapping[N, Standing], needed: Mapping[N, int], spare: Mapping[N, int]) -> int:
+def _kept(left: int, name: N, nodes: Mapping[N, NodeSeats], needed: Mapping[N, int], spare: Mapping[N, int]) -> int:
     """An even part of what is left; and one more, unless as many as possible have one more already."""
     given, hungry, rest = _even(left, spare)
     more = sum(nodes[other].holds > needed[other] + given[other] for other in hungry if other != name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from oncue.observe.prometheus import PrometheusMetrics
-from oncue.server.api import Door, admin_api
+from oncue.server.api import AccessMode, admin_api
 from oncue.server.health import Readiness
 
 if TYPE_CHECKING:
@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 
 def mountable(app: Oncue, *, require_token: bool, on_loopback: bool = False) -> ASGIApp:
     """Everything that `oncue serve` answers. Where it listens is known only to who says so: else nobody gets in."""
-    door = (Door.LOOPBACK if on_loopback else Door.TOKEN) if require_token else Door.TRUSTED
-    return admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, door)
+    access = (AccessMode.LOOPBACK if on_loopback else AccessMode.TOKEN) if require_token else AccessMode.TRUSTED
+    return admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)

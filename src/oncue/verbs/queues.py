@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncue.checks import checked_limit, checked_name, checked_queue
 from oncue.model import Limits, Queue
-from oncue.policy import notes
+from oncue.policy import audit_entries
 from oncue.task import UNSET, _Unset
 from oncue.verbs.room import Room, compare_and_set
 
@@ -19,12 +19,14 @@ class Queues(Room):
     async def pause(self, queue: str, *, by: str = "system") -> None:
         """No more jobs of this queue start, on any node. Those that run go on."""
         queue, by, connected = checked_queue(queue), checked_name(by, "by"), await self._connected()
-        await connected.store.queues.pause(queue, connected.now(), note=notes.of_pause(by, queue, paused=True))
+        await connected.store.queues.pause(queue, connected.now(), note=audit_entries.of_pause(by, queue, paused=True))
 
     async def resume(self, queue: str, *, by: str = "system") -> None:
         """Jobs of this queue start again."""
         queue, by, connected = checked_queue(queue), checked_name(by, "by"), await self._connected()
-        await connected.store.queues.resume(queue, connected.now(), note=notes.of_pause(by, queue, paused=False))
+        await connected.store.queues.resume(
+            queue, connected.now(), note=audit_entries.of_pause(by, queue, paused=False)
+        )
 
     async def limit(
         self,
@@ -49,7 +51,7 @@ class Queues(Room):
             )
             if wanted == known:
                 return known
-            note = notes.of_limits(by, queue, known, wanted)
+            note = audit_entries.of_limits(by, queue, known, wanted)
             took = await connected.store.queues.set_limits(queue, known, wanted, connected.now(), note=note)
             return wanted if took else None
 

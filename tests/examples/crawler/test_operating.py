@@ -140,12 +140,12 @@ def test_the_views_are_made_once_however_many_services_start(crawler: str) -> No
 async def test_not_processing(crawler: str, capsys: pytest.CaptureFixture[str]) -> None:
     receipt = await jobs.crawl.aenqueue(added("harbour"))
     told = await explained(str(receipt.id), capsys=capsys, url=crawler)
-    assert "no_node_alive" in [remark["code"] for remark in told["remarks"]]
+    assert "no_node_alive" in [finding["code"] for finding in told["findings"]]
     async with a_worker():
         await jobs.app.queues.pause("crawl")
         told = await explained(str(receipt.id), capsys=capsys, url=crawler)
-        assert "paused_queue" in [remark["code"] for remark in told["remarks"]]
-        assert any("oncue queues resume crawl" in (remark["suggestion"] or "") for remark in told["remarks"])
+        assert "paused_queue" in [finding["code"] for finding in told["findings"]]
+        assert any("oncue queues resume crawl" in (finding["suggestion"] or "") for finding in told["findings"])
 
 
 @pytest.mark.contract("QUE-22", "QUE-4")
@@ -155,26 +155,26 @@ async def test_not_retrying(crawler: str, capsys: pytest.CaptureFixture[str]) ->
         await work(Failed("the server answered 500"))
         told = await explained(str(waits.id), capsys=capsys, url=crawler)
         assert told["status"] == "retrying"
-        assert re.search(r"retry|tried again", json.dumps(told["remarks"]))
+        assert re.search(r"retry|tried again", json.dumps(told["findings"]))
         over = await jobs.crawl.using(max_retries=0).aenqueue(added("dead"))
         await work(Failed("the server answered 500"))
         told = await explained(str(over.id), capsys=capsys, url=crawler)
         assert told["status"] == "failed"
-        assert f"oncue retry {over.id}" in json.dumps(told["remarks"])
+        assert f"oncue retry {over.id}" in json.dumps(told["findings"])
 
 
 @pytest.mark.contract("QUE-22")
 async def test_a_schedule_that_does_not_run(crawler: str, capsys: pytest.CaptureFixture[str]) -> None:
     await jobs.app.schedules.create("daily", "@daily", jobs.crawl, {"subreddit_id": added("harbour")})
     told = await explained("daily", capsys=capsys, url=crawler)
-    assert "no_leader" in [remark["code"] for remark in told["remarks"]]
+    assert "no_leader" in [finding["code"] for finding in told["findings"]]
     held = await jobs.crawl.aenqueue(added("harbour"))
     told = await explained("daily", capsys=capsys, url=crawler)
-    assert f"Job {held.id} is not finished and has the key of its jobs" in json.dumps(told["remarks"])
+    assert f"Job {held.id} is not finished and has the key of its jobs" in json.dumps(told["findings"])
     await jobs.app.schedules.toggle("daily", False, changed_by="ada")
     told = await explained("daily", capsys=capsys, url=crawler)
-    assert "by ada" in json.dumps(told["remarks"])
-    assert "oncue schedules enable daily" in json.dumps(told["remarks"])
+    assert "by ada" in json.dumps(told["findings"])
+    assert "oncue schedules enable daily" in json.dumps(told["findings"])
 
 
 @pytest.mark.contract("QUE-22", "QUE-1")
@@ -183,7 +183,7 @@ async def test_a_priority_that_does_not_work(crawler: str, capsys: pytest.Captur
         urgent = await jobs.crawl.using(priority=60).aenqueue(added("urgent"))
         await jobs.crawl.using(priority=90).aenqueue(added("more-urgent"))
         told = await explained(str(urgent.id), capsys=capsys, url=crawler)
-        (behind, priority) = [remark for remark in told["remarks"] if remark["code"] in ("behind", "priority")]
+        (behind, priority) = [finding for finding in told["findings"] if finding["code"] in ("behind", "priority")]
         assert "It is behind 1 other of queue crawl: 1 of a higher priority." in behind["text"]
         assert "Its priority is 60; " in priority["text"]
         assert "gains 10 every 5m" in priority["text"]

@@ -15,9 +15,9 @@ from rich.console import Console
 from oncue.app import Oncue
 from oncue.cli import failures, output, values
 from oncue.cli.demo import screen
-from oncue.cli.demo.crew import Crew
 from oncue.cli.demo.facts import Account, Facts
 from oncue.cli.demo.story import Story
+from oncue.cli.demo.workers import Workers
 from oncue.settings import load
 
 SCHEDULE = "take_pulse"
@@ -65,17 +65,17 @@ async def _witnessed(console: Console, app: Oncue, path: Path, url: str, duratio
     facts.place_witness()
     where = output.escape(str(path))
     console.print(f"[bold]oncue demo[/]: the embedded database is {where}, gone again at the end (--keep keeps it)\n")
-    crew = Crew(path.parent, url)
+    workers = Workers(path.parent, url)
     try:
-        story = Story(app, crew, facts, duration, path)
+        story = Story(app, workers, facts, duration, path)
         with screen.shown(console) as show:
             await story.run(show)
-        exit_codes = crew.stop()
+        exit_codes = workers.stop()
         found = replace(facts.account(story.acknowledged), slots=await app.schedules.audit(SCHEDULE))
         console.print(screen.account(found, exit_codes, min(screen.WIDTH, console.width)))
         return found
     finally:
-        crew.stop()
+        workers.stop()
         facts.close()
 
 

@@ -13,10 +13,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from oncue.cli.demo.crew import Worker
 from oncue.cli.demo.facts import Account, Moment
 from oncue.cli.demo.story import Story
 from oncue.cli.demo.tasks import KINDS
+from oncue.cli.demo.workers import Worker
 from oncue.cli.output import escape
 from oncue.model import TERMINAL
 
@@ -72,8 +72,8 @@ def _workers(story: Story) -> Table:
     for name in ("worker", "process", "", "running", "done"):
         table.add_column(name, justify="right" if name in ("running", "done") else "left")
     table.add_column("")
-    most = max((story.moment.done_by.get(worker.name, 0) for worker in story.crew.workers), default=0)
-    for worker in story.crew.workers:
+    most = max((story.moment.done_by.get(worker.name, 0) for worker in story.workers.all), default=0)
+    for worker in story.workers.all:
         held, done = story.moment.held.get(worker.name, 0), story.moment.done_by.get(worker.name, 0)
         bar = ProgressBar(total=max(most, 1), completed=done, width=24, complete_style="blue", finished_style="blue")
         table.add_row(worker.name, str(worker.pid), _condition(worker, story.moment), f"{held}", f"{done:,}", bar)

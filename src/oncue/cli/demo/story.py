@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from oncue.app import Oncue
-from oncue.cli.demo.crew import Crew, Worker
 from oncue.cli.demo.facts import Facts, Moment
+from oncue.cli.demo.workers import Worker, Workers
 from oncue.cli.output import plural
 from oncue.errors import OncueError
 from oncue.policy.durations import seconds
@@ -30,9 +30,9 @@ class DemoFailed(OncueError):
 
 
 class Story:
-    def __init__(self, app: Oncue, crew: Crew, facts: Facts, duration: str, path: Path) -> None:
+    def __init__(self, app: Oncue, workers: Workers, facts: Facts, duration: str, path: Path) -> None:
         self.app = app
-        self.crew = crew
+        self.workers = workers
         self.path = path
         self.moment = Moment()
         self.events: list[tuple[float, str]] = []
@@ -97,10 +97,10 @@ class Story:
     def _look(self) -> None:
         self.moment = self._facts.moment()
         self._measure()
-        failed = self.crew.failed()
+        failed = self.workers.failed()
         if failed is not None:
             raise DemoFailed(f"{failed.name} ended by itself: {failed.last_words()}")
-        if not self._greeted and len(self.moment.nodes) == len(self.crew.workers):
+        if not self._greeted and len(self.moment.nodes) == len(self.workers.all):
             self._greeted = True
             self.tell(f"{len(self.moment.nodes)} workers are alive")
         if self._victim is None:
@@ -116,10 +116,10 @@ class Story:
 
     def _kill_when_it_hurts(self) -> None:
         """Kill a worker that has something in hand."""
-        worker = self.crew.workers[1]
+        worker = self.workers.all[1]
         if not self._greeted or self.elapsed < self._feed_until * KILL_AT or not self.moment.held.get(worker.name):
             return
-        self.crew.kill(worker)
+        self.workers.kill(worker)
         self._in_its_hands = self._facts.held_by(worker.name)
         if not self._in_its_hands:
             # Its last outcomes were written in this very moment: nothing was cut short, and nothing needs rescue.

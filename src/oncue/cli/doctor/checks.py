@@ -46,7 +46,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class Snapshot:
     """What the database says right now."""
 
     now: datetime
@@ -104,7 +104,7 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
         sent, asked_at = clock.sent(), wall()
         told = await store.time()
         clock.learn(told, sent)
-        scene = await _scene(store, clock.now())
+        snapshot = await _snapshot(store, clock.now())
     finally:
         await store.close()
     return [
@@ -112,19 +112,19 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
         Check("schema", "ok", f"version {migrations(store.dialect)[-1].number}"),
         *sessions,
         clock_difference(told, asked_at),
-        live_nodes(scene),
-        unserved_queues(scene),
-        unknown_tasks(scene),
-        paused_queues(scene),
-        *stuck(scene),
-        leader(scene),
-        tokens(scene),
+        live_nodes(snapshot),
+        unserved_queues(snapshot),
+        unknown_tasks(snapshot),
+        paused_queues(snapshot),
+        *stuck(snapshot),
+        leader(snapshot),
+        tokens(snapshot),
     ]
 
 
-async def _scene(store: SqliteStore | PostgresStore, now: datetime) -> Scene:
+async def _snapshot(store: SqliteStore | PostgresStore, now: datetime) -> Snapshot:
     queues = await store.queues.all()
-    return Scene(
+    return Snapshot(
         now=now,
         nodes=await store.nodes.alive(),
         queues=queues,
@@ -209,20 +209,20 @@ def clock_difference(database: datetime, host: datetime) -> Check:
     return Check("clock", "warn", text, "oncue goes by the database's clock; have both set by NTP all the same")
 
 
-def live_nodes(scene: Scene) -> Check:
-    silent = len(scene.nodes) - len(scene.live)
-    if not scene.live:
+def live_nodes(snapshot: Snapshot) -> Check:
+    silent = len(snapshot.nodes) - len(snapshot.live)
+    if not snapshot.live:
         return Check("nodes", "warn", "no node is alive", "start one with `oncue worker`")
-    seats = sum(node.concurrency for node in scene.live)
-    text = f"{plural(len(scene.live), 'node')} alive, with {plural(seats, 'seat')}"
+    seats = sum(node.concurrency for node in snapshot.live)
+    text = f"{plural(len(snapshot.live), 'node')} alive, with {plural(seats, 'seat')}"
     if silent:
         return Check("nodes", "warn", f"{text}; {silent} silent", "their jobs are rescued; see `oncue nodes`")
     return Check("nodes", "ok", text)
 
 
-def unserved_queues(scene: Scene) -> Check:
-    served = {queue for node in scene.live for queue in node.queues}
-    unserved = [q for q in scene.queues if q.queued + q.later and q.name not in served]
+def unserved_queues(snapshot: Snapshot) -> Check:
+    served = {queue for node in snapshot.live for queue in node.queues}
+    unserved = [q for q in snapshot.queues if q.queued + q.later and q.name not in served]
     if not unserved:
         return Check("queues", "ok", "every queue with work is served")
     text = ", ".join(f"{queue.name} ({plural(queue.queued + queue.later, 'job')})" for queue in unserved)
@@ -230,11 +230,11 @@ def unserved_queues(scene: Scene) -> Check:
     return Check("queues", "fail", f"no live node serves {text}", f"start `oncue worker --queues {names}`")
 
 
-def unknown_tasks(scene: Scene) -> Check:
-    known = {task for node in scene.live for task in node.tasks}
-    if not scene.live:
+def unknown_tasks(snapshot: Snapshot) -> Check:
+    known = {task for node in snapshot.live for task in node.tasks}
+    if not snapshot.live:
         return Check("tasks", "ok", "there is no live node to ask")
-    unknown = sorted({job.task for job in scene.waiting} - known)
+    unknown = sorted({job.task for job in snapshot.waiting} - known)
     if not unknown:
         return Check("tasks", "ok", "every waiting task is known to a live node")
     return Check(
@@ -243,46 +243,46 @@ def unknown_tasks(scene: Scene) -> Check:
     )  # fmt: skip
 
 
-def paused_queues(scene: Scene) -> Check:
-    paused = [queue.name for queue in scene.queues if queue.paused_at is not None]
+def paused_queues(snapshot: Snapshot) -> Check:
+    paused = [queue.name for queue in snapshot.queues if queue.paused_at is not None]
     if not paused:
         return Check("paused", "ok", "no queue is paused")
     return Check("paused", "warn", f"paused: {', '.join(paused)}", "`oncue queues resume NAME` lets their jobs start")
 
 
-def leader(scene: Scene) -> Check:
+def leader(snapshot: Snapshot) -> Check:
     """Without a leader no schedule fires. Where none is enabled, nobody misses one."""
-    lease = scene.leader
-    if lease is not None and lease.expires_at > scene.now:
+    lease = snapshot.leader
+    if lease is not None and lease.expires_at > snapshot.now:
         led = f"{lease.holder_name} leads"
-        return Check("schedules", "ok", led if scene.next_run is None else f"{led}; {_next_slot(scene)}")
-    if scene.next_run is None:
+        return Check("schedules", "ok", led if snapshot.next_run is None else f"{led}; {_next_slot(snapshot)}")
+    if snapshot.next_run is None:
         return Check("schedules", "ok", "nobody leads, and no schedule needs it")
-    status: Status = "fail" if scene.next_run <= scene.now - LEADERLESS else "warn"
-    return Check("schedules", status, f"nobody leads: {_next_slot(scene)}", "start a worker: it fires the schedules")
+    status: Status = "fail" if snapshot.next_run <= snapshot.now - LEADERLESS else "warn"
+    return Check("schedules", status, f"nobody leads: {_next_slot(snapshot)}", "start a worker: it fires the schedules")
 
 
-def _next_slot(scene: Scene) -> str:
-    assert scene.next_run is not None
-    if scene.next_run <= scene.now:
-        return f"a slot has been due for {took((scene.now - scene.next_run).total_seconds())}"
-    return f"the next slot comes in {took((scene.next_run - scene.now).total_seconds())}"
+def _next_slot(snapshot: Snapshot) -> str:
+    assert snapshot.next_run is not None
+    if snapshot.next_run <= snapshot.now:
+        return f"a slot has been due for {took((snapshot.now - snapshot.next_run).total_seconds())}"
+    return f"the next slot comes in {took((snapshot.next_run - snapshot.now).total_seconds())}"
 
 
-def tokens(scene: Scene) -> Check:
+def tokens(snapshot: Snapshot) -> Check:
     """Who may use the API. While nobody has made a token, only this machine may."""
-    if not scene.tokens:
+    if not snapshot.tokens:
         text = "there are none: the API is open on a loopback address, and closed on any other"
         return Check("tokens", "ok", text)
-    valid = [token for token in scene.tokens if is_valid(token, scene.now)]
+    valid = [token for token in snapshot.tokens if is_valid(token, snapshot.now)]
     if not valid:
-        text = f"none of {plural(len(scene.tokens), 'token')} is valid: nobody can use the API"
+        text = f"none of {plural(len(snapshot.tokens), 'token')} is valid: nobody can use the API"
         return Check("tokens", "warn", text, "`oncue token create NAME --scope SCOPE` makes one")
     text = f"{plural(len(valid), 'token')} valid"
     first = min((token for token in valid if token.expires_at is not None), key=_expiry, default=None)
     if first is None:
         return Check("tokens", "ok", text)
-    left = _expiry(first) - scene.now
+    left = _expiry(first) - snapshot.now
     text = f"{text}; {first.name} ({first.id}) is the next to expire, in {took(left.total_seconds())}"
     if left < EXPIRES_SOON:
         return Check("tokens", "warn", text, "make another, hand it over, then `oncue token revoke` this one")
@@ -294,31 +294,31 @@ def _expiry(token: Token) -> datetime:
     return token.expires_at
 
 
-def stuck(scene: Scene) -> list[Check]:
-    found = [_stranded(scene), _overdue(scene), _not_cancelled(scene), _starving(scene)]
+def stuck(snapshot: Snapshot) -> list[Check]:
+    found = [_stranded(snapshot), _overdue(snapshot), _not_cancelled(snapshot), _starving(snapshot)]
     return [check for check in found if check is not None] or [Check("stuck", "ok", "nothing is stuck")]
 
 
-def _stranded(scene: Scene) -> Check | None:
-    if not scene.stranded:
+def _stranded(snapshot: Snapshot) -> Check | None:
+    if not snapshot.stranded:
         return None
-    text = f"{plural(scene.stranded, 'running job')} of nodes that are gone"
-    if scene.live:
+    text = f"{plural(snapshot.stranded, 'running job')} of nodes that are gone"
+    if snapshot.live:
         return Check("stuck", "warn", text, "a live node puts them back within its lease; look again in a minute")
     return Check("stuck", "fail", text, "start a worker: it puts them back")
 
 
-def _overdue(scene: Scene) -> Check | None:
-    if not scene.overdue:
+def _overdue(snapshot: Snapshot) -> Check | None:
+    if not snapshot.overdue:
         return None
-    text = f"{plural(scene.overdue, 'job')} over an hour past the maximum runtime"
+    text = f"{plural(snapshot.overdue, 'job')} over an hour past the maximum runtime"
     return Check("stuck", "fail", text, "see `oncue jobs --status running`; restart the node that holds them")
 
 
-def _not_cancelled(scene: Scene) -> Check | None:
+def _not_cancelled(snapshot: Snapshot) -> Check | None:
     deaf = _ids(
-        job for job in scene.running
-        if job.cancel_requested_at is not None and scene.now - job.cancel_requested_at > CANCEL_PATIENCE
+        job for job in snapshot.running
+        if job.cancel_requested_at is not None and snapshot.now - job.cancel_requested_at > CANCEL_PATIENCE
     )  # fmt: skip
     if not deaf:
         return None
@@ -326,11 +326,11 @@ def _not_cancelled(scene: Scene) -> Check | None:
     return Check("stuck", "warn", f"asked to stop over a minute ago and still running: {deaf}", advice)
 
 
-def _starving(scene: Scene) -> Check | None:
-    due = [job for job in scene.waiting if scene.now - max(job.created_at, job.visible_at) > LONG_WAIT]
+def _starving(snapshot: Snapshot) -> Check | None:
+    due = [job for job in snapshot.waiting if snapshot.now - max(job.created_at, job.visible_at) > LONG_WAIT]
     if not due:
         return None
-    oldest = max((scene.now - max(job.created_at, job.visible_at)).total_seconds() for job in due)
+    oldest = max((snapshot.now - max(job.created_at, job.visible_at)).total_seconds() for job in due)
     text = f"{plural(len(due), 'job')} due for over an hour, the oldest for {took(oldest)}"
     return Check("waiting", "warn", text, "add workers or seats, or see which task takes so long: `oncue jobs`")
 

@@ -1,12 +1,12 @@
 """Why a job or a slot ran, waits, was skipped or is missing: from stored facts to plain sentences.
 
-    facts of a job, a slot or a schedule --explain--> remarks, each with a code and perhaps a suggestion
+    facts of a job, a slot or a schedule --explain--> findings, each with a code and perhaps a suggestion
 
 The facts are gathered by `oncue/verbs/explaining.py`. Nothing here asks a database or a clock, so that the same facts
 always give the same answer, and a test can write down any of them. What is in the way comes first, what has been comes
 last.
 
-    remarks    what an answer is made of
+    findings    what an answer is made of
     cluster    who is alive, who leads, and who could run a job
     jobs       why a job waits, runs or ended as it did
     revisions  what a schedule was at an instant, and who made it so
@@ -17,16 +17,16 @@ last.
 from __future__ import annotations
 
 from oncue.policy.explain.cluster import Cluster
+from oncue.policy.explain.findings import Explanation, Finding
 from oncue.policy.explain.jobs import JobFacts, explain_job
-from oncue.policy.explain.remarks import Explanation, Remark
 from oncue.policy.explain.schedules import ScheduleFacts, explain_schedule
 from oncue.policy.explain.slots import SlotFacts, explain_slot
 
 __all__ = [
     "Cluster",
     "Explanation",
+    "Finding",
     "JobFacts",
-    "Remark",
     "ScheduleFacts",
     "SlotFacts",
     "explain_job",

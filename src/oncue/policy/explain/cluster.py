@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from oncue.model import Lease, Node
-from oncue.policy.explain.remarks import Remark, counted, when
+from oncue.policy.explain.findings import Finding, counted, when
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def _standing(lease: Lease | None, now: datetime) -> Lease | None:
     return lease if lease is not None and lease.expires_at > now else None
 
 
-def stand_by(cluster: Cluster) -> list[Remark]:
+def stand_by(cluster: Cluster) -> list[Finding]:
     """That one worker is exclusive, if that keeps others from working."""
     lease, waiting = cluster.exclusive_worker, len(cluster.alive) - len(cluster.workers)
     if lease is None or not waiting:
@@ -63,10 +63,10 @@ def stand_by(cluster: Cluster) -> list[Remark]:
     stands = "other worker stands" if waiting == 1 else "other workers stand"
     since = when(lease.acquired_at, cluster.now)
     text = f"{lease.holder_name} is the exclusive worker, since {since}: {waiting} {stands} by."
-    return [Remark("standing_by", text)]
+    return [Finding("standing_by", text)]
 
 
-def no_leader(cluster: Cluster, consequence: str) -> list[Remark]:
+def no_leader(cluster: Cluster, consequence: str) -> list[Finding]:
     """That nobody leads, if so, what follows from it, and who could."""
     if cluster.leading is not None:
         return []
@@ -78,37 +78,37 @@ def no_leader(cluster: Cluster, consequence: str) -> list[Remark]:
     else:
         names = ", ".join(node.name for node in cluster.workers[:3])
         suggestion = f"if this lasts for longer than a lease, look into the log of {names}"
-    return [Remark("no_leader", f"{since}: {consequence}.", suggestion)]
+    return [Finding("no_leader", f"{since}: {consequence}.", suggestion)]
 
 
-def obstacles(queue: str, task: str, paused_at: datetime | None, cluster: Cluster) -> list[Remark]:
+def obstacles(queue: str, task: str, paused_at: datetime | None, cluster: Cluster) -> list[Finding]:
     """What keeps every job of this queue and task from being claimed, whatever its state."""
     return [*_paused(queue, paused_at, cluster.now), *_nobody(queue, task, cluster), *stand_by(cluster)]
 
 
-def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Remark]:
+def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Finding]:
     if paused_at is None:
         return []
     text = f"Queue {queue} is paused since {when(paused_at, now)}: nothing of it starts, on any node."
-    return [Remark("paused_queue", text, f"resume it with `oncue queues resume {queue}`")]
+    return [Finding("paused_queue", text, f"resume it with `oncue queues resume {queue}`")]
 
 
-def _nobody(queue: str, task: str, cluster: Cluster) -> list[Remark]:
+def _nobody(queue: str, task: str, cluster: Cluster) -> list[Finding]:
     workers, lease = cluster.workers, cluster.exclusive_worker
     if not workers and cluster.alive and lease is not None:
         until = when(lease.expires_at, cluster.now)
-        return [Remark("no_node_alive", f"The exclusive worker {lease.holder_name} is gone; its lease ends {until}.")]
+        return [Finding("no_node_alive", f"The exclusive worker {lease.holder_name} is gone; its lease ends {until}.")]
     if not workers:
-        return [Remark("no_node_alive", "No worker is alive.", f"start one: `oncue worker --queues {queue}`")]
+        return [Finding("no_node_alive", "No worker is alive.", f"start one: `oncue worker --queues {queue}`")]
     serving = [node for node in workers if queue in node.queues]
     if not serving:
         served = ", ".join(sorted({name for node in workers for name in node.queues}))
         text = f"No live node serves queue {queue}: {_live(workers)} only {served}."
-        return [Remark("no_node_serves_queue", text, f"start a worker for it: `oncue worker --queues {queue}`")]
+        return [Finding("no_node_serves_queue", text, f"start a worker for it: `oncue worker --queues {queue}`")]
     if not any(task in node.tasks for node in serving):
         names = ", ".join(node.name for node in serving[:5])
         text = f"No live node that serves queue {queue} knows the task {task} ({names})."
-        return [Remark("no_node_knows_task", text, "start a worker of the application that declares it")]
+        return [Finding("no_node_knows_task", text, "start a worker of the application that declares it")]
     return []
 
 

@@ -10,7 +10,7 @@ from oncue.model import MAX_PRIORITY, PARKED, Attempt, Job, State
 from oncue.policy import options
 from oncue.policy.aging import Rules, next_round
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
-from oncue.policy.explain.remarks import Explanation, Remark, counted, error_line, instant, length, when
+from oncue.policy.explain.findings import Explanation, Finding, counted, error_line, instant, length, when
 from oncue.policy.lifecycle import BY_HAND, too_late
 from oncue.policy.suspicion import ALONE, COHORT, DEATHS_ALONE, IN_COHORT, PATIENCE_SECONDS, isolation_of
 
@@ -49,60 +49,60 @@ def explain_job(facts: JobFacts) -> Explanation:
     return Explanation(subject, job.state, [*_origin(facts), *course_of(facts)])
 
 
-def course_of(facts: JobFacts) -> list[Remark]:
+def course_of(facts: JobFacts) -> list[Finding]:
     """How a job stands, and how it came to that."""
     return [*_BY_STATE[facts.job.state](facts), *_retried(facts), *_history(facts)]
 
 
-def _origin(facts: JobFacts) -> list[Remark]:
-    job, remarks = facts.job, []
+def _origin(facts: JobFacts) -> list[Finding]:
+    job, findings = facts.job, []
     if job.scheduled_for is not None:
         of = "a schedule that is gone" if facts.schedule is None else facts.schedule
-        remarks.append(Remark("slot_of", f"It was made for slot {instant(job.scheduled_for)} of {of}."))
+        findings.append(Finding("slot_of", f"It was made for slot {instant(job.scheduled_for)} of {of}."))
     if job.retry_of is not None:
-        remarks.append(Remark("retry_of", f"It was made by hand, to repeat job {job.retry_of}."))
-    return remarks
+        findings.append(Finding("retry_of", f"It was made by hand, to repeat job {job.retry_of}."))
+    return findings
 
 
 # --- waiting --------------------------------------------------------------------------------------------------------
 
 
-def _waits(facts: JobFacts) -> list[Remark]:
+def _waits(facts: JobFacts) -> list[Finding]:
     """Scheduled and retrying jobs. One whose time has come is promoted by whoever claims next."""
     job, now = facts.job, facts.cluster.now
     if job.visible_at == PARKED:
         return _waits_for_its_turn(facts)
     if job.visible_at <= now:
         return _queued(facts)
-    remark = _next_retry(job, now) if job.state == "retrying" else _later(facts)
-    return [remark, *_too_late(facts), *_blocked(facts), *_must_start(facts)]
+    finding = _next_retry(job, now) if job.state == "retrying" else _later(facts)
+    return [finding, *_too_late(facts), *_blocked(facts), *_must_start(facts)]
 
 
-def _later(facts: JobFacts) -> Remark:
+def _later(facts: JobFacts) -> Finding:
     job, now = facts.job, facts.cluster.now
     if facts.attempts and facts.attempts[-1].outcome == "snoozed":
-        return Remark("snoozed", f"Its handler asked to be called again at {when(job.visible_at, now)}.")
-    return Remark("scheduled_for_later", f"It is not due before {when(job.visible_at, now)}.")
+        return Finding("snoozed", f"Its handler asked to be called again at {when(job.visible_at, now)}.")
+    return Finding("scheduled_for_later", f"It is not due before {when(job.visible_at, now)}.")
 
 
-def _next_retry(job: Job, now: datetime) -> Remark:
+def _next_retry(job: Job, now: datetime) -> Finding:
     text = (
         f"Its last attempt failed{error_line(job.error)}. The next one is due at {when(job.visible_at, now)}; "
         f"{job.retry_count} of {job.max_retries} retries are used."
     )
-    return Remark("next_retry", text)
+    return Finding("next_retry", text)
 
 
-def _waits_for_its_turn(facts: JobFacts) -> list[Remark]:
+def _waits_for_its_turn(facts: JobFacts) -> list[Finding]:
     in_turn = ", ".join(str(job) for job in facts.in_turn[:5])
     before = f"; before it runs job {in_turn}" if in_turn else ""
     text = f"It is part of a backfill and waits for its turn: slots run oldest first, as many as max_instances{before}."
     suggestion = f"`oncue explain {facts.in_turn[0]}` tells why that one is not finished" if facts.in_turn else None
-    turn = Remark("waiting_for_turn", text, suggestion)
+    turn = Finding("waiting_for_turn", text, suggestion)
     return [turn, *no_leader(facts.cluster, "nobody lets backfilled slots run"), *_blocked(facts)]
 
 
-def _queued(facts: JobFacts) -> list[Remark]:
+def _queued(facts: JobFacts) -> list[Finding]:
     """A job that is due. If nothing at all is in its way, that is said."""
     hopeless = [*_to_be_cancelled(facts), *_too_late(facts)]
     apart, suspected = (_suspect(facts), []) if isolation_of(facts.job) else ([], _suspect(facts))
@@ -110,15 +110,15 @@ def _queued(facts: JobFacts) -> list[Remark]:
     return [*(in_the_way or [_claimable(facts)]), *suspected, *_must_start(facts), *_priority(facts)]
 
 
-def _blocked(facts: JobFacts) -> list[Remark]:
+def _blocked(facts: JobFacts) -> list[Finding]:
     return obstacles(facts.job.queue, facts.job.task, facts.paused_at, facts.cluster)
 
 
-def _claimable(facts: JobFacts) -> Remark:
+def _claimable(facts: JobFacts) -> Finding:
     takers = facts.cluster.takers(facts.job.queue, facts.job.task)
     names = ", ".join(node.name for node in takers[:5])
     since = when(_waiting_since(facts.job), facts.cluster.now)
-    return Remark("claimable", f"Nothing is in its way: it is due since {since} and next in line at {names}.")
+    return Finding("claimable", f"Nothing is in its way: it is due since {since} and next in line at {names}.")
 
 
 def _limits(job: Job) -> list[tuple[str, datetime]]:
@@ -127,43 +127,43 @@ def _limits(job: Job) -> list[tuple[str, datetime]]:
     return [(name, limit) for name, limit in limits if limit is not None]
 
 
-def _too_late(facts: JobFacts) -> list[Remark]:
+def _too_late(facts: JobFacts) -> list[Finding]:
     now, late = facts.cluster.now, too_late(facts.job, facts.cluster.now)
     if late is None:
         return []
     name = "grace" if late.reason == "misfire" else late.reason
     limit = dict(_limits(facts.job))[name]
     text = f"Its {name} ended at {when(limit, now)}: it is not started any more, and the leader is about to skip it."
-    return [Remark("too_late", text), *no_leader(facts.cluster, "nobody ends what has waited past its time")]
+    return [Finding("too_late", text), *no_leader(facts.cluster, "nobody ends what has waited past its time")]
 
 
-def _must_start(facts: JobFacts) -> list[Remark]:
+def _must_start(facts: JobFacts) -> list[Finding]:
     now = facts.cluster.now
     if too_late(facts.job, now) is not None:
         return []
     return [
-        Remark("must_start", f"It is skipped unless it starts by {when(limit, now)}, the end of its {name}.")
+        Finding("must_start", f"It is skipped unless it starts by {when(limit, now)}, the end of its {name}.")
         for name, limit in _limits(facts.job)
     ]
 
 
-def _to_be_cancelled(facts: JobFacts) -> list[Remark]:
+def _to_be_cancelled(facts: JobFacts) -> list[Finding]:
     asked = facts.job.cancel_requested_at
     if asked is None:
         return []
-    return [Remark("cancel_requested", f"It was asked to stop at {when(asked, facts.cluster.now)}: it runs no more.")]
+    return [Finding("cancel_requested", f"It was asked to stop at {when(asked, facts.cluster.now)}: it runs no more.")]
 
 
-def _suspect(facts: JobFacts) -> list[Remark]:
+def _suspect(facts: JobFacts) -> list[Finding]:
     crashes = facts.job.crashes
     if not crashes:
         return []
     died = f"Its process died under it {counted(crashes, 'time')}, perhaps because of it"
     if isolation_of(facts.job) == ALONE:
-        return [Remark("waits_to_run_alone", f"{died}: {_alone(facts)}")]
+        return [Finding("waits_to_run_alone", f"{died}: {_alone(facts)}")]
     if isolation_of(facts.job) == IN_COHORT:
-        return [Remark("suspect", f"{died}: at most {COHORT} such jobs run on a node at once.")]
-    return [Remark("suspect", f"{died}, perhaps because of another job: it runs like any other.")]
+        return [Finding("suspect", f"{died}: at most {COHORT} such jobs run on a node at once.")]
+    return [Finding("suspect", f"{died}, perhaps because of another job: it runs like any other.")]
 
 
 def _alone(facts: JobFacts) -> str:
@@ -179,7 +179,7 @@ def _alone(facts: JobFacts) -> str:
     return f"it runs alone on its node. {poison}"
 
 
-def _behind(facts: JobFacts) -> list[Remark]:
+def _behind(facts: JobFacts) -> list[Finding]:
     if not facts.ahead or isolation_of(facts.job):
         return []
     older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
@@ -188,10 +188,10 @@ def _behind(facts: JobFacts) -> list[Remark]:
         f"It is behind {many}{counted(facts.ahead, 'other')} of queue {facts.job.queue}: "
         f"{' and '.join(part for part in parts if part)}."
     )
-    return [Remark("behind", text, f"let it go first: `oncue boost {facts.job.id} 100`" if older else None)]
+    return [Finding("behind", text, f"let it go first: `oncue boost {facts.job.id} 100`" if older else None)]
 
 
-def _closed(facts: JobFacts) -> list[Remark]:
+def _closed(facts: JobFacts) -> list[Finding]:
     if not facts.alone:
         return []
     takers = facts.cluster.takers(facts.job.queue, facts.job.task)
@@ -199,26 +199,26 @@ def _closed(facts: JobFacts) -> list[Remark]:
     jobs = ", ".join(map(str, facts.alone[:5]))
     text = f"{where} begins nothing beside job {jobs}, which has to run alone since its process died several times."
     suggestion = f"start another worker; `oncue explain {facts.alone[0]}` tells how that job stands"
-    return [Remark("behind_one_alone", text, suggestion)]
+    return [Finding("behind_one_alone", text, suggestion)]
 
 
-def _seats(facts: JobFacts) -> list[Remark]:
+def _seats(facts: JobFacts) -> list[Finding]:
     takers = facts.cluster.takers(facts.job.queue, facts.job.task)
     seats = sum(node.concurrency for node in takers)
     if not takers or facts.held < seats:
         return []
     where = takers[0].name if len(takers) == 1 else f"{len(takers)} nodes"
     text = f"All {counted(seats, 'seat')} of {where} are taken; what runs is not interrupted, whatever its priority."
-    return [Remark("seats_taken", text, "start another worker, or raise --concurrency")]
+    return [Finding("seats_taken", text, "start another worker, or raise --concurrency")]
 
 
-def _priority(facts: JobFacts) -> list[Remark]:
+def _priority(facts: JobFacts) -> list[Finding]:
     """What its priority is, and how it grows while the job waits."""
     job, rules = facts.job, facts.aging
     first = _waiting_since(job) + timedelta(seconds=rules.after)
     every, now = f"{rules.gain} every {length(rules.every)}", facts.cluster.now
     if job.priority >= MAX_PRIORITY:
-        return [Remark("priority", f"Its priority is {job.priority}, the highest.")]
+        return [Finding("priority", f"Its priority is {job.priority}, the highest.")]
     if isolation_of(job):
         return []
     if not rules.gain:
@@ -231,7 +231,7 @@ def _priority(facts: JobFacts) -> list[Remark]:
         waits = f"it has waited for over {length(rules.after)}"
         growing = f"{waits}, gains {every} and has {MAX_PRIORITY} by {when(highest, now)}"
     text = f"Its priority is {job.priority}; {growing}. Priority counts among jobs that are due, before age."
-    return [Remark("priority", text), *no_leader(facts.cluster, "nobody raises the priority of what waits")]
+    return [Finding("priority", text), *no_leader(facts.cluster, "nobody raises the priority of what waits")]
 
 
 def _waiting_since(job: Job) -> datetime:
@@ -241,28 +241,28 @@ def _waiting_since(job: Job) -> datetime:
 # --- running --------------------------------------------------------------------------------------------------------
 
 
-def _running(facts: JobFacts) -> list[Remark]:
+def _running(facts: JobFacts) -> list[Finding]:
     job, now = facts.job, facts.cluster.now
     node = next((node for node in facts.cluster.alive if node.id == job.node_id), None)
-    remarks = [_lost(facts)] if node is None else [_runs_on(job, node.name, now)]
+    findings = [_lost(facts)] if node is None else [_runs_on(job, node.name, now)]
     if job.cancel_requested_at is not None:
         text = f"It was asked to stop at {when(job.cancel_requested_at, now)}; a handler stops at its next await."
-        remarks.append(Remark("cancel_requested", text))
+        findings.append(Finding("cancel_requested", text))
     if job.run_until is not None and job.run_until <= now:
         text = f"Its maximum runtime ended at {when(job.run_until, now)}: it is about to be taken away from its node."
-        remarks.append(Remark("overrun", text))
-    return [*remarks, *_suspect(facts)]
+        findings.append(Finding("overrun", text))
+    return [*findings, *_suspect(facts)]
 
 
-def _runs_on(job: Job, node: str, now: datetime) -> Remark:
+def _runs_on(job: Job, node: str, now: datetime) -> Finding:
     if job.started_at is None and job.claimed_at is not None:
         text = f"Node {node} claimed it at {when(job.claimed_at, now)}: it runs, or waits there for a seat."
     else:
         text = f"It runs on node {node} since {when(job.started_at or job.updated_at, now)}, attempt {job.attempt + 1}."
-    return Remark("running_on", text)
+    return Finding("running_on", text)
 
 
-def _lost(facts: JobFacts) -> Remark:
+def _lost(facts: JobFacts) -> Finding:
     """Its node is gone. What becomes of it is written by any node that is alive."""
     job, cluster = facts.job, facts.cluster
     silent = next((node for node in cluster.nodes if node.id == job.node_id), None)
@@ -272,22 +272,22 @@ def _lost(facts: JobFacts) -> Remark:
         fate = "it ends as skipped (skipped_timeout), since it may run at most once"
     text = f"Node {cluster.name_of(job.node_id)}, which holds it, is silent{since}: once another one notices, {fate}."
     suggestion = None if cluster.alive else "no other node is alive; start one: `oncue worker`"
-    return Remark("node_lost", text, suggestion)
+    return Finding("node_lost", text, suggestion)
 
 
 # --- finished -------------------------------------------------------------------------------------------------------
 
 
-def _succeeded(facts: JobFacts) -> list[Remark]:
+def _succeeded(facts: JobFacts) -> list[Finding]:
     reason = f" ({facts.job.reason})" if facts.job.reason else ""
-    return [Remark("settled", f"It succeeded{_ending(facts)}{reason}.")]
+    return [Finding("settled", f"It succeeded{_ending(facts)}{reason}.")]
 
 
-def _failed(facts: JobFacts) -> list[Remark]:
+def _failed(facts: JobFacts) -> list[Finding]:
     job = facts.job
-    error = "." if job.reason == "poison" else error_line(job.error)  # of poison the next remark tells
-    settled = Remark("settled", f"It failed{_ending(facts)}{error}")
-    return [settled, Remark(*_why_not_retried(job), _again(facts, "start it over"))]
+    error = "." if job.reason == "poison" else error_line(job.error)  # of poison the next finding tells
+    settled = Finding("settled", f"It failed{_ending(facts)}{error}")
+    return [settled, Finding(*_why_not_retried(job), _again(facts, "start it over"))]
 
 
 def _why_not_retried(job: Job) -> tuple[str, str]:
@@ -308,20 +308,20 @@ def _why_not_retried(job: Job) -> tuple[str, str]:
     return "given_up", text
 
 
-def _cancelled(facts: JobFacts) -> list[Remark]:
+def _cancelled(facts: JobFacts) -> list[Finding]:
     reason = "" if facts.job.reason in (None, "cancelled") else f": {facts.job.reason}"
     by = "while it ran" if facts.job.started_at is not None else "before it ran"
-    return [Remark("settled", f"It was cancelled{_ending(facts)}, {by}{reason}.", _again(facts, "run it after all"))]
+    return [Finding("settled", f"It was cancelled{_ending(facts)}, {by}{reason}.", _again(facts, "run it after all"))]
 
 
-def _skipped(facts: JobFacts) -> list[Remark]:
+def _skipped(facts: JobFacts) -> list[Finding]:
     job = facts.job
     why = _SKIPPED.get(job.reason or "", f"its handler said so: {job.reason}")
     if job.reason == "skipped_timeout":
         why = "it was over its maximum runtime, and may run at most once"
         if job.error == "node_lost":
             why = "its node was lost while it ran, and it may run at most once"
-    return [Remark("settled", f"It was skipped{_ending(facts)}: {why}.", _again(facts, "run it after all"))]
+    return [Finding("settled", f"It was skipped{_ending(facts)}: {why}.", _again(facts, "run it after all"))]
 
 
 _SKIPPED = {
@@ -339,13 +339,13 @@ def _again(facts: JobFacts, words: str) -> str | None:
     return f"{words} with `oncue retry {facts.job.id}`"
 
 
-def _retried(facts: JobFacts) -> list[Remark]:
+def _retried(facts: JobFacts) -> list[Finding]:
     if not facts.retries:
         return []
     known = ", ".join(f"{retry.id} ({retry.state})" for retry in facts.retries)
     waiting = next((retry.id for retry in facts.retries if not retry.finished), None)
     suggestion = None if waiting is None else f"`oncue explain {waiting}` tells how that one stands"
-    return [Remark("retried_as", f"It was retried as job {known}.", suggestion)]
+    return [Finding("retried_as", f"It was retried as job {known}.", suggestion)]
 
 
 def _ending(facts: JobFacts) -> str:
@@ -360,22 +360,22 @@ def _ending(facts: JobFacts) -> str:
 # --- before that ----------------------------------------------------------------------------------------------------
 
 
-def _history(facts: JobFacts) -> list[Remark]:
+def _history(facts: JobFacts) -> list[Finding]:
     """The attempts that have ended, the latest last. The one that a finished job ended with was told already."""
     ended = [attempt for attempt in facts.attempts if not _is_the_end(attempt, facts.job)]
     shown = ended[-MOST_ATTEMPTS:]
-    remarks = [_attempt(attempt, facts.cluster) for attempt in shown]
+    findings = [_attempt(attempt, facts.cluster) for attempt in shown]
     if len(ended) > len(shown):
         earlier = counted(len(ended) - len(shown), "earlier attempt")
-        remarks.insert(0, Remark("attempt", f"There were {earlier}: `oncue job {facts.job.id}` lists them."))
-    return remarks
+        findings.insert(0, Finding("attempt", f"There were {earlier}: `oncue job {facts.job.id}` lists them."))
+    return findings
 
 
 def _is_the_end(attempt: Attempt, job: Job) -> bool:
     return job.finished and attempt.claim_no == job.claim_no
 
 
-def _attempt(attempt: Attempt, cluster: Cluster) -> Remark:
+def _attempt(attempt: Attempt, cluster: Cluster) -> Finding:
     ended = attempt.finished_at
     took = "" if ended is None else f" after {length((ended - attempt.started_at).total_seconds())}"
     began = when(attempt.started_at, cluster.now)
@@ -384,10 +384,10 @@ def _attempt(attempt: Attempt, cluster: Cluster) -> Remark:
         f"Attempt {attempt.attempt} began at {began} on {cluster.name_of(attempt.node_id)} and ended{took}: {outcome}"
         f"{error_line(attempt.error)}"
     )
-    return Remark("attempt", text)
+    return Finding("attempt", text)
 
 
-_BY_STATE: dict[State, Callable[[JobFacts], list[Remark]]] = {
+_BY_STATE: dict[State, Callable[[JobFacts], list[Finding]]] = {
     "scheduled": _waits,
     "retrying": _waits,
     "queued": _queued,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from oncue.model import UNFINISHED, Revision, Schedule, Slot
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
-from oncue.policy.explain.remarks import Explanation, Remark, counted, instant, when
+from oncue.policy.explain.findings import Explanation, Finding, counted, instant, when
 from oncue.policy.explain.revisions import slots_of, switched_off
 from oncue.policy.explain.slots import told_of
 
@@ -42,7 +42,7 @@ def explain_schedule(facts: ScheduleFacts) -> Explanation:
     return Explanation(subject, ahead.code, [ahead, *_in_the_way(facts), *recent])
 
 
-def _in_the_way(facts: ScheduleFacts) -> list[Remark]:
+def _in_the_way(facts: ScheduleFacts) -> list[Finding]:
     schedule = facts.schedule
     return [
         *no_leader(facts.cluster, "no slot is decided"),
@@ -52,44 +52,44 @@ def _in_the_way(facts: ScheduleFacts) -> list[Remark]:
     ]
 
 
-def _next(facts: ScheduleFacts) -> Remark:
+def _next(facts: ScheduleFacts) -> Finding:
     """The next slot by the rule, not `next_run_at`: that is later if the slots could not be worked out."""
     schedule, now = facts.schedule, facts.cluster.now
     trigger = slots_of(schedule)
-    if isinstance(trigger, Remark):
+    if isinstance(trigger, Finding):
         return trigger
     first = trigger.after(schedule.cursor)
     if first is None:
-        return Remark("never_again", "Its rule has no further slot.")
+        return Finding("never_again", "Its rule has no further slot.")
     if first > now:
-        return Remark("not_due_yet", f"Its next slot is {when(first, now)}.")
+        return Finding("not_due_yet", f"Its next slot is {when(first, now)}.")
     due = counted(trigger.count(schedule.cursor, now), "slot")
     text = f"{due} came due since {when(first, now)}, and nobody has decided yet what becomes of it."
     if schedule.next_run_at is not None and schedule.next_run_at > first and facts.cluster.leading is not None:
         leader = facts.cluster.leading.holder_name
-        return Remark("put_off", f"{text} The leader could not work them out.", f"look into the log of {leader}")
-    return Remark("pending", text)
+        return Finding("put_off", f"{text} The leader could not work them out.", f"look into the log of {leader}")
+    return Finding("pending", text)
 
 
-def _too_many(facts: ScheduleFacts) -> list[Remark]:
+def _too_many(facts: ScheduleFacts) -> list[Finding]:
     most, unfinished = facts.schedule.max_instances, facts.unfinished
     if len(unfinished) < most:
         return []
     jobs = ("job " if len(unfinished) == 1 else "jobs ") + ", ".join(map(str, unfinished[:5]))
     text = f"As many jobs of it as max_instances ({most}) allows are not finished ({jobs}): its slots are skipped."
-    return [Remark("max_instances", text, f"`oncue explain {unfinished[0]}`")]
+    return [Finding("max_instances", text, f"`oncue explain {unfinished[0]}`")]
 
 
-def _held(facts: ScheduleFacts) -> list[Remark]:
+def _held(facts: ScheduleFacts) -> list[Finding]:
     holder = facts.holder
     if holder is None or holder in facts.unfinished:
         return []
     text = f"Job {holder} is not finished and has the key of its jobs ({facts.schedule.key}): its slots are skipped."
-    return [Remark("key_held", text, f"`oncue explain {holder}`")]
+    return [Finding("key_held", text, f"`oncue explain {holder}`")]
 
 
-def _recent(row: Slot, facts: ScheduleFacts) -> Remark:
+def _recent(row: Slot, facts: ScheduleFacts) -> Finding:
     told = told_of(row, facts.schedule.name, facts.revisions, facts.cluster)
     came = "" if row.state is None else f" ({row.state})"
     suggestion = f"`oncue explain {row.job_id}`" if row.state in UNFINISHED else told.suggestion
-    return Remark(told.code, f"Slot {instant(row.scheduled_for)} {told.text}{came}.", suggestion)
+    return Finding(told.code, f"Slot {instant(row.scheduled_for)} {told.text}{came}.", suggestion)

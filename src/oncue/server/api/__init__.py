@@ -19,7 +19,7 @@ from fastapi import FastAPI
 
 from oncue import __version__
 from oncue.server.api import openapi
-from oncue.server.api.auth import Door, Gate
+from oncue.server.api.auth import AccessMode, Gate
 from oncue.server.api.idempotency import Requests
 from oncue.server.api.routing import Routes
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from oncue.app import Oncue
     from oncue.server.health import Readiness
 
-__all__ = ["Door", "Gate", "admin_api", "process_api"]
+__all__ = ["AccessMode", "Gate", "admin_api", "process_api"]
 
 
-def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, door: Door) -> Gate:
+def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, access: AccessMode) -> Gate:
     """Everything that there is, behind the gate."""
     from oncue.server.api import audit_log, enqueueing, jobs, nodes, queues, schedules, slots, tokens
 
-    gate = process_api(app, readiness, registry, door)
+    gate = process_api(app, readiness, registry, access)
     routes = Routes(gate.api, Requests(app))
     # The slots' paths come before the schedules': a schedule's name may have slashes, and takes what is left.
     for part in (enqueueing, jobs, queues, slots, schedules, nodes, tokens, audit_log):
@@ -45,7 +45,7 @@ def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, doo
     return gate
 
 
-def process_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, door: Door) -> Gate:
+def process_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, access: AccessMode) -> Gate:
     """What every process answers, a worker too: health and metrics, nothing that changes anything."""
     from oncue.server import health, metrics
 
@@ -57,4 +57,4 @@ def process_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, d
     routes = Routes(api)
     health.add(routes, readiness)
     metrics.add(routes, registry)
-    return Gate(api, app, door)
+    return Gate(api, app, access)

@@ -42,8 +42,8 @@ PASSED_ON_BEGINS = ("x-forwarded-", "x-envoy-")
 _log = logging.getLogger("oncue.http")
 
 
-class Door(Enum):
-    """Whom a server lets in."""
+class AccessMode(Enum):
+    """Which requests a server accepts."""
 
     TOKEN = "token"
     LOOPBACK = "loopback"
@@ -53,10 +53,10 @@ class Door(Enum):
 class Gate:
     """The application behind the gate, as an ASGI application."""
 
-    def __init__(self, api: FastAPI, app: Oncue, door: Door) -> None:
+    def __init__(self, api: FastAPI, app: Oncue, access: AccessMode) -> None:
         self.api = api
         self._app = app
-        self._door = door
+        self._access = access
         self._has_tokens = False
         self._told_at = float("-inf")
 
@@ -112,7 +112,7 @@ class Gate:
     # --- who is it ----------------------------------------------------------------------------------------------
 
     async def _identified(self, scope: Scope, needs: str, open_here: bool) -> Identity:
-        if self._door is Door.TRUSTED:
+        if self._access is AccessMode.TRUSTED:
             return _known_to_the_host(scope)
         headers = Headers(scope=scope)
         try:
@@ -120,7 +120,7 @@ class Gate:
                 return await self._holder(headers, needs, open_here)
         except (StoreError, TimeoutError) as error:
             why = str(error) or f"no answer within {GATE_SECONDS:g} s"
-            if self._door is Door.LOOPBACK:
+            if self._access is AccessMode.LOOPBACK:
                 raise problems.away(why) from None
             self._tell_unchecked(why)  # a stranger is not told where the database is
             raise problems.away("The database does not answer, so that no token can be checked.") from None
@@ -136,7 +136,7 @@ class Gate:
         credential = headers.get("authorization")
         if credential is not None:
             return await self._authenticated(credential, needs)
-        if self._door is Door.LOOPBACK and (open_here or not await self._tokens_exist()):
+        if self._access is AccessMode.LOOPBACK and (open_here or not await self._tokens_exist()):
             _refuse_browsers(headers)
             _refuse_passed_on(headers, needs)
             return LOCAL

@@ -9,7 +9,7 @@ from uuid import UUID
 from oncue.checks import checked_name, checked_priority, checked_status
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import MAX_PRIORITY, Change, Job, JobFilter, Note, State
-from oncue.policy import lifecycle, notes
+from oncue.policy import audit_entries, lifecycle
 from oncue.store.contract import Store
 from oncue.verbs.jobs.reading import Reading
 from oncue.verbs.room import compare_and_set
@@ -32,10 +32,12 @@ class Changing(Reading):
             change = lifecycle.cancel(job, now)
             took: bool | None
             if change is None:
-                note = notes.of_job(CANCEL, by, job, cancel_requested=True)
+                note = audit_entries.of_job(CANCEL, by, job, cancel_requested=True)
                 took = await store.jobs.request_cancel(job.id, job.claim_no, now, note=note)
             else:
-                (took,) = await store.jobs.apply([change], now, [notes.of_job(CANCEL, by, job, status=change.state)])
+                (took,) = await store.jobs.apply(
+                    [change], now, [audit_entries.of_job(CANCEL, by, job, status=change.state)]
+                )
             return await self.get(job.id) if took else None
 
         return await compare_and_set(f"job {ref}", cancel)
@@ -79,7 +81,7 @@ class Changing(Reading):
             priority = wanted(job.priority)
             if priority == job.priority:
                 return priority
-            note = notes.of_job(PRIORITY, by, job, priority=priority)
+            note = audit_entries.of_job(PRIORITY, by, job, priority=priority)
             took = await connected.store.jobs.prioritize(job.id, job.priority, priority, now, note=note)
             return priority if took else None
 
@@ -96,7 +98,9 @@ class Changing(Reading):
                 return job, False
             if job.finished:
                 return await self._again(ref, by, STATUS), True
-            (took,) = await connected.store.jobs.apply([change], now, [notes.of_job(STATUS, by, job, status=wanted)])
+            (took,) = await connected.store.jobs.apply(
+                [change], now, [audit_entries.of_job(STATUS, by, job, status=wanted)]
+            )
             return (await self.get(job.id), True) if took else None
 
         return await compare_and_set(f"job {ref}", change_status)
@@ -177,8 +181,8 @@ def _revived(job: Job, now: datetime) -> Change:
 
 
 def _restarted(action: str, by: str, job: Job) -> Note:
-    return notes.of_job(action, by, job, status="queued", retry_count=0)
+    return audit_entries.of_job(action, by, job, status="queued", retry_count=0)
 
 
 def _repeated(action: str, by: str, job: Job, new_id: int) -> Note:
-    return notes.of_job(action, by, job, retried_as=new_id)
+    return audit_entries.of_job(action, by, job, retried_as=new_id)

@@ -14,7 +14,7 @@ from oncue.checks import checked_moment, checked_name
 from oncue.connecting import Connected
 from oncue.errors import Conflict, InvalidSchedule, SlotTaken
 from oncue.model import UNFINISHED, Decided, JobFilter, Schedule, Slot, Step
-from oncue.policy import notes, triggers
+from oncue.policy import audit_entries, triggers
 from oncue.policy.ledger import Decisions
 from oncue.policy.schedules import extra_slot
 from oncue.policy.slots import KEY_HELD
@@ -65,7 +65,7 @@ class ByHand(Reading):
             await _refuse_held(connected.store, schedule)
             step = _step(schedule, [Decided(slot, "manual", reason, job_id)])
             facts = {"scheduled_for": slot.isoformat(), "reason": reason, "job": job_id}
-            note = notes.of_slots("schedule.trigger", by, schedule, facts)
+            note = audit_entries.of_slots("schedule.trigger", by, schedule, facts)
             await connected.store.slots.decide([step], now, by=by, notes=[note])
             return _made_as(job_id, await connected.store.slots.between(schedule.id, start, end))
 
@@ -131,7 +131,7 @@ class ByHand(Reading):
             rest = [Decided(slot, "skipped", KEY_HELD, blocked_by=blocked_by) for slot in absent[len(jobs) :]]
             decided = [*run, *rest]
             facts = {"from": absent[0].isoformat(), "to": absent[-1].isoformat(), "jobs": len(jobs)}
-            note = notes.of_slots("schedule.backfill", by, schedule, facts)
+            note = audit_entries.of_slots("schedule.backfill", by, schedule, facts)
             (took,) = await connected.store.slots.decide(
                 [_step(schedule, decided)], now, by=by, parked=True, notes=[note]
             )

@@ -22,7 +22,7 @@ from oncue.checks import (
 from oncue.connecting import Connected
 from oncue.errors import Conflict, InvalidSchedule, StoreRefused
 from oncue.model import Missed, Note, Revised, Schedule
-from oncue.policy import notes, triggers
+from oncue.policy import audit_entries, triggers
 from oncue.policy import schedules as policy
 from oncue.policy.durations import Duration
 from oncue.policy.triggers import TICK, DstPolicy, Rule
@@ -226,7 +226,7 @@ async def written(connected: Connected, change: Revised, now: datetime, note: No
 
 
 def _note(action: str, by: str, before: Schedule | None, change: Revised) -> Note:
-    return notes.of_schedule(action, by, before, None if action == DELETE else change.schedule)
+    return audit_entries.of_schedule(action, by, before, None if action == DELETE else change.schedule)
 
 
 # --- what is handed in ----------------------------------------------------------------------------------------------

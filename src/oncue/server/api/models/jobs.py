@@ -161,7 +161,7 @@ class AttemptRecord(Record):
     error: str | None
 
 
-class RemarkRecord(Record):
+class FindingRecord(Record):
     code: str = Field(description="For programs.")
     text: str = Field(description="For people.")
     suggestion: str | None
@@ -172,7 +172,7 @@ class ExplanationRecord(Record):
 
     subject: str
     status: str
-    remarks: list[RemarkRecord]
+    findings: list[FindingRecord]
 
 
 class RetriedAs(Record):

@@ -13,7 +13,7 @@ LONGEST_ERROR = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Finding:
     """One thing that matters: a code for programs, a sentence for people, and what could be done about it."""
 
     code: str
@@ -27,11 +27,11 @@ class Explanation:
 
     subject: str
     status: str
-    remarks: Sequence[Remark]
+    findings: Sequence[Finding]
 
     @property
     def codes(self) -> list[str]:
-        return [remark.code for remark in self.remarks]
+        return [finding.code for finding in self.findings]
 
 
 def instant(moment: datetime) -> str:

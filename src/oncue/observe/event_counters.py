@@ -40,7 +40,7 @@ COUNTERS: tuple[tuple[str, str | None, str, tuple[str, ...], str], ...] = (
 )
 
 
-class RareEvents:
+class EventCounters:
     def __init__(self, registry: CollectorRegistry, pairs: Pairs) -> None:
         self._pairs = pairs
         self._counters: dict[str, list[tuple[Counter, str | None, tuple[str, ...]]]] = {}

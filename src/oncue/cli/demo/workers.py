@@ -53,9 +53,9 @@ def environment(database_url: str) -> dict[str, str]:
     }
 
 
-class Crew:
+class Workers:
     def __init__(self, folder: Path, database_url: str, size: int = 3) -> None:
-        self.workers = [self._started(f"worker-{n}", folder, database_url) for n in range(1, size + 1)]
+        self.all = [self._started(f"worker-{n}", folder, database_url) for n in range(1, size + 1)]
 
     def _started(self, name: str, folder: Path, database_url: str) -> Worker:
         log = folder / f"{name}.log"
@@ -75,11 +75,11 @@ class Crew:
 
     def failed(self) -> Worker | None:
         """A worker that ended without being told to."""
-        return next((worker for worker in self.workers if not worker.running and not worker.killed), None)
+        return next((worker for worker in self.all if not worker.running and not worker.killed), None)
 
     def stop(self) -> list[int]:
         """Let the workers drain; their exit codes, without that of the killed one."""
-        asked = [worker for worker in self.workers if worker.running]
+        asked = [worker for worker in self.all if worker.running]
         for worker in asked:
             worker.process.terminate()
         until = time.monotonic() + STOP_SECONDS

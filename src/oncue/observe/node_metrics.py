@@ -16,56 +16,56 @@ from oncue.observe.labels import MOST
 from oncue.telemetry import Telemetry
 
 
-class Leads(Protocol):
+class Leadership(Protocol):
     @property
     def epoch(self) -> int | None: ...
 
 
-class Excludes(Protocol):
+class Exclusivity(Protocol):
     @property
     def holder(self) -> Lease | None: ...
 
     def may_work(self) -> bool: ...
 
 
-class Lives(Protocol):
+class Membership(Protocol):
     def is_alive(self) -> bool: ...
 
 
-class Sits(Protocol):
+class Seating(Protocol):
     @property
     def allowed(self) -> Mapping[str, int]: ...
 
 
-class Standing(Protocol):
+class ObservedNode(Protocol):
     """A worker node, read when somebody asks."""
 
     @property
     def node(self) -> Node: ...
 
     @property
-    def membership(self) -> Lives: ...
+    def membership(self) -> Membership: ...
 
     @property
-    def seating(self) -> Sits: ...
+    def seating(self) -> Seating: ...
 
     @property
-    def leadership(self) -> Leads: ...
+    def leadership(self) -> Leadership: ...
 
     @property
-    def exclusivity(self) -> Excludes: ...
+    def exclusivity(self) -> Exclusivity: ...
 
 
-class StandingMetrics(Collector):
+class NodeMetrics(Collector):
     def __init__(self, telemetry: Telemetry) -> None:
-        self._node: Standing | None = None
+        self._node: ObservedNode | None = None
         self._leads = False
         self._epoch = 0.0
         self._is_exclusive = False
         telemetry.subscribe(self._led, "leader.elected", "leader.lost")
         telemetry.subscribe(self._excluded, "exclusive.taken", "exclusive.lost")
 
-    def follow(self, node: Standing) -> None:
+    def follow(self, node: ObservedNode) -> None:
         """Read it off the node itself: a lease that has quietly run out, or was given up, is no event."""
         self._node = node
 
