@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from oncue import Oncue
-from oncue.engine.counting import Sampling
+from oncue.engine.counting import Sampling, latest_sample
+from oncue.engine.survey import Surveying
 from oncue.errors import StoreUnavailable
-from oncue.model import Count, Limits, Sample
+from oncue.model import LIVE_LIMIT, Count, Limits
 from oncue.observe.cluster import MOST_FAILURES
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server.sampling import Sampler
@@ -20,8 +20,6 @@ from tests.observe.test_prometheus import Meter
 from tests.observe.test_schedules import a_standing
 from tests.observe.watch import Watch
 from tests.store.scene import NOW, a_node, after, enter, put, take
-
-STALE = timedelta(seconds=15)
 
 
 @pytest.mark.contract("QUE-19")
@@ -82,21 +80,35 @@ def test_counters_of_declared_tasks_begin_at_nothing() -> None:
     assert meter.value("job_wait_seconds_count", task="send", queue="mail") is None
 
 
-async def test_a_web_process_counts_only_when_nobody_else_does(store: Store) -> None:
-    sampling = Sampling(store)
-    await put(store, 999)
-    await sampling.stand_in(NOW, STALE)
-    assert await store.counters.last_sample() is None, "whoever asks can count so few"
+async def test_a_process_counts_only_when_the_leader_does_not(store: Store) -> None:
     await put(store, 5)
-    await sampling.stand_in(NOW, STALE)
-    assert await store.counters.last_sample() == Sample(NOW, [Count("default", "queued", 1004)])
+    sample = await latest_sample(store, NOW)
+    assert sample.counts == [Count("default", "queued", 5)]
     await put(store, 1)
-    await sampling.stand_in(after(seconds=15), STALE)
-    sample = await store.counters.last_sample()
-    assert sample is not None
-    assert sample.at == NOW, "a leader may have counted that, and will again"
-    await sampling.stand_in(after(seconds=16), STALE)
-    assert await store.counters.last_sample() == Sample(after(seconds=16), [Count("default", "queued", 1005)])
+    assert await latest_sample(store, after(seconds=15)) == sample, "the leader may have counted that, and will again"
+    later = await latest_sample(store, after(seconds=16))
+    assert later.counts == [Count("default", "queued", 6)]
+    assert await store.counters.last_sample() == later, "and so the next process need not count"
+    earlier = await latest_sample(store, NOW)
+    assert earlier.at == NOW, "the clock was set back"
+
+
+async def test_while_the_leader_samples_metrics_count_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await put(store, 3, queue="mail")
+    await Sampling(store).tick(NOW)
+    watch, limits = Watch(store), list[int]()
+
+    async def count(limit: int) -> list[Count]:
+        limits.append(limit)
+        return await real(limit)
+
+    real = store.counters.count
+    monkeypatch.setattr(store.counters, "count", count)
+    await Surveying(store, watch.telemetry).tick(after(seconds=10))
+    assert max(limits, default=0) <= LIVE_LIMIT
+    value = watch.metrics.registry.get_sample_value
+    assert value("oncue_queue_depth", {"queue": "mail"}) == 3
+    assert value("oncue_queue_oldest_wait_seconds", {"queue": "mail"}) == 0, "as it was when it was counted"
 
 
 async def test_a_sampler_that_has_no_database_keeps_trying() -> None:

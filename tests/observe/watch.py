@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from prometheus_client import generate_latest
 
-from oncue.engine.counting import DepthGauge
+from oncue.engine.counting import take_sample
 from oncue.engine.survey import Surveying
 from oncue.observe.alerts import Thresholds, rules
 from oncue.observe.prometheus import PrometheusMetrics
@@ -37,12 +37,14 @@ class Watch:
         self.metrics = PrometheusMetrics(self.telemetry)
         self.scrapes = Scrapes()
         self.at = NOW.timestamp()
-        self._services = () if store is None else (DepthGauge(store, self.telemetry), Surveying(store, self.telemetry))
+        self._store = store
+        self._surveying = None if store is None else Surveying(store, self.telemetry)
 
     async def look(self, now: datetime) -> None:
-        """Let it look at its database, and scrape it."""
-        for service in self._services:
-            await service.tick(now)
+        """Let it look at its database, where a leader has just counted, and scrape it."""
+        if self._store is not None and self._surveying is not None:
+            await take_sample(self._store, now)
+            await self._surveying.tick(now)
         self.scrape(now.timestamp() - self.at)
 
     def scrape(self, after: float = 0.0) -> None:

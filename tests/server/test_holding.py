@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from oncue.engine.counting import Sampling
+from oncue.engine.counting import take_sample
 from oncue.server.api import pages
 from oncue.server.api.intake import LARGEST_BODY, MOST_FIELDS
 from oncue.store.sqlite.values import micros
@@ -35,7 +35,7 @@ async def many_queues(api: Api) -> None:
     with sqlite3.connect(api.app.settings.database_url.removeprefix("sqlite:///")) as connection:
         connection.execute("update oncue_jobs set queue = 'queue-' || id")
     connection.close()
-    await Sampling(connected.store).sample(now)
+    await take_sample(connected.store, now)
 
 
 async def a_schedule(api: Api) -> None:

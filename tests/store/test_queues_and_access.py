@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from oncue.model import PEEK_LIMIT, STATES, Count, JobFilter, KeptRequest, Limits, Note, Progress, Sample, Token
+from oncue.model import LIVE_LIMIT, STATES, Count, JobFilter, KeptRequest, Limits, Note, Progress, Sample, Token
 from oncue.store import Store
 from tests.store.scene import BROKEN, DONE, NOW, a_node, after, enter, put, query, settle, take
 
@@ -132,20 +132,21 @@ async def test_progress_is_shown_for_the_attempt_that_told_it(store: Store) -> N
 
 async def test_little_is_counted_and_much_is_taken_from_the_last_sample(store: Store) -> None:
     await put(store, 3, queue="few")
-    (queue,) = await store.queues.all(peek=True)
+    (queue,) = await store.queues.all()
     assert (queue.queued, queue.counted_at) == (3, None)
-    await put(store, PEEK_LIMIT, queue="many")
-    queues = {queue.name: queue for queue in await store.queues.all(peek=True)}
-    assert sum(queue.queued for queue in queues.values()) == PEEK_LIMIT, "nobody counts further"
-    assert {queue.name: queue.queued for queue in await store.queues.all()} == {"few": 3, "many": PEEK_LIMIT}
-    sample = Sample(NOW, await store.counters.count(10 * PEEK_LIMIT))
-    assert sorted(sample.counts) == [Count("few", "queued", 3), Count("many", "queued", PEEK_LIMIT)]
+    await put(store, LIVE_LIMIT, queue="many")
+    queues = {queue.name: queue for queue in await store.queues.all()}
+    assert sum(queue.queued for queue in queues.values()) == LIVE_LIMIT, "nobody counts further"
+    sample = Sample(NOW, await store.counters.count(10 * LIVE_LIMIT), await store.counters.ages(NOW, 20))
+    assert sorted(sample.counts) == [Count("few", "queued", 3), Count("many", "queued", LIVE_LIMIT)]
     await store.counters.keep_sample(sample)
     await store.counters.keep_sample(Sample(after(seconds=-9), []))
     assert await store.counters.last_sample() == sample, "an older one does not replace it"
-    queues = {queue.name: queue for queue in await store.queues.all(peek=True)}
-    assert {name: queue.queued for name, queue in queues.items()} == {"few": 3, "many": PEEK_LIMIT}
+    queues = {queue.name: queue for queue in await store.queues.all()}
+    assert {name: queue.queued for name, queue in queues.items()} == {"few": 3, "many": LIVE_LIMIT}
     assert queues["many"].counted_at == NOW
+    await store.counters.keep_sample(Sample(after(minutes=-2), [], []))
+    assert await store.counters.last_sample() == Sample(after(minutes=-2), [], []), "the clock was set back"
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

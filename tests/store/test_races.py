@@ -59,7 +59,7 @@ async def claim_all(store: Store, name: str, limit: int = 7) -> list[int]:
     while True:
         claims = await take(store, node, limit, queues=["default", "mail"])
         mine += [claim.id for claim in claims]
-        if not claims and not await store.counters.depth():
+        if not claims and not any(count.kind == "queued" for count in await store.counters.count(1)):
             return mine
 
 

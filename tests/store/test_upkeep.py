@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncue.model import TERMINAL, Depth, JobFilter, Released, Skipped
+from oncue.model import TERMINAL, Count, JobFilter, Released, Skipped
 from oncue.policy import lifecycle
 from oncue.store import Store
 from tests.store.scene import (
@@ -177,20 +177,23 @@ async def test_lost_nodes_are_forgotten_once_nothing_of_theirs_runs(store: Store
     assert not await store.nodes.beat(node, NOW, after(days=1))
 
 
-async def test_depth_counts_what_is_queued_by_queue_and_priority(store: Store) -> None:
+async def test_what_is_queued_is_counted_by_queue_and_priority(store: Store) -> None:
     await put(store, 3, queue="mail", priority=5)
     await put(store, 2, queue="mail")
     await put(store, 1, queue="web")
     await put(store, 4, state="scheduled", visible_at=after(days=1))
-    assert await store.counters.depth() == [Depth("mail", 0, 2), Depth("mail", 5, 3), Depth("web", 0, 1)]
+    assert sorted(await store.counters.count(100)) == [
+        Count("default", "later", 4), Count("mail", "queued", 2, 0), Count("mail", "queued", 3, 5),
+        Count("web", "queued", 1, 0),
+    ]  # fmt: skip
 
 
-async def test_what_is_kept_apart_is_counted_by_how_it_is(store: Store) -> None:
+async def test_what_is_queued_is_counted_by_isolation(store: Store) -> None:
     node = await enter(store)
-    assert await store.counters.kept_apart() == {}
     for deaths, queue in ((1, "a"), (2, "b"), (2, "c"), (3, "d")):
         await a_suspect(store, node, deaths=deaths, queue=queue)
-    assert await store.counters.kept_apart() == {1: 2, 2: 1}
+    counts = {(count.queue, count.isolation): count.jobs for count in await store.counters.count(100)}
+    assert counts == {("a", 0): 1, ("b", 1): 1, ("c", 1): 1, ("d", 2): 1}
 
 
 async def test_the_next_lease_end_is_that_of_a_node_that_was_not_declared_lost(store: Store) -> None:
@@ -200,12 +203,6 @@ async def test_the_next_lease_end_is_that_of_a_node_that_was_not_declared_lost(s
     assert await store.nodes.next_lease_end() == after(seconds=10)
     await store.nodes.expire(after(seconds=15))
     assert await store.nodes.next_lease_end() == after(seconds=20)
-
-
-async def test_depth_counts_suspects_too(store: Store) -> None:
-    node = await enter(store)
-    await a_suspect(store, node)
-    assert await store.counters.depth() == [Depth("default", 0, 1)]
 
 
 async def test_totals_are_the_same_before_and_after_folding(store: Store) -> None:

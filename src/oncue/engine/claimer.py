@@ -143,7 +143,7 @@ class Claimer:
         """Whether a job waits in a queue that is served here, or one that is kept apart from others in any queue."""
         if any(level.queue in self._queues for level in await store.jobs.levels()):
             return True
-        return any((await store.counters.kept_apart()).values())
+        return any(count.isolation for count in await store.counters.count(1))
 
     def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
         """What to claim, and how much of it. One claim takes the most urgent of all that there is.

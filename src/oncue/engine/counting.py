@@ -1,18 +1,24 @@
-"""Keeps the totals folded, and samples what waits."""
+"""Counts jobs: keeps the totals of what has ended, and samples what waits and runs.
+
+One process counts for the whole database: the leader keeps a sample, a few seconds old at most, and every other process
+reads it. Without a leader the sample grows old. Then the first process that needs it counts and keeps it instead.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import datetime, timedelta
-from itertools import islice
 
 from oncue.engine.service import Signal
-from oncue.model import PEEK_LIMIT, Sample, cut_off
-from oncue.store.contract import DEPTH_LIMIT, Store
-from oncue.telemetry import Telemetry
+from oncue.model import KINDS, LIVE_LIMIT, Queue, Sample
+from oncue.store.contract import Store
 
-LIMIT = 1000
-MOST_SEEN = 1000
+FOLD_LIMIT = 1000
+COUNT_LIMIT = 100_000
+"""How many jobs of each kind are counted at most."""
+STALE = timedelta(seconds=15)
+"""How old a sample may be before another process than the leader counts."""
+HEADS = 20
+"""How many jobs of each queue and priority are asked how long they have waited."""
 
 
 class Folding:
@@ -26,12 +32,12 @@ class Folding:
         self._interval = timedelta(seconds=interval)
 
     async def tick(self, now: datetime) -> datetime:
-        folded = await self._store.counters.fold(LIMIT)
-        return now if folded >= LIMIT else now + self._interval
+        folded = await self._store.counters.fold(FOLD_LIMIT)
+        return now if folded >= FOLD_LIMIT else now + self._interval
 
 
 class Sampling:
-    """Counts what waits, so that nobody who asks for it has to."""
+    """Counts what waits and runs, on the leader, so that no other process has to."""
 
     name = "sampling"
 
@@ -41,42 +47,34 @@ class Sampling:
         self._interval = timedelta(seconds=interval)
 
     async def tick(self, now: datetime) -> datetime:
-        await self.sample(now)
+        await take_sample(self._store, now)
         return now + self._interval
 
-    async def sample(self, now: datetime) -> None:
-        counts = await self._store.counters.count(DEPTH_LIMIT)
-        if cut_off(counts):  # what is less is counted anew whenever somebody asks
-            await self._store.counters.keep_sample(Sample(now, counts))
 
-    async def stand_in(self, now: datetime, patience: timedelta) -> None:
-        """Count for a leader that does not, since there is none: nobody has for so long, and whoever asks cannot."""
-        if not cut_off(await self._store.counters.count(PEEK_LIMIT)):
-            return
-        last = await self._store.counters.last_sample()
-        if last is None or now - last.at > patience:
-            await self.sample(now)
+async def take_sample(store: Store, now: datetime) -> Sample:
+    sample = Sample(now, await store.counters.count(COUNT_LIMIT), await store.counters.ages(now, HEADS))
+    await store.counters.keep_sample(sample)
+    return sample
 
 
-class DepthGauge:
-    """Tells how many jobs wait in each queue, by priority."""
+async def latest_sample(store: Store, now: datetime) -> Sample:
+    """The leader's last sample; if that is old, a new one."""
+    sample = await store.counters.last_sample()
+    if sample is not None and not _is_old(sample.at, now):
+        return sample
+    return await take_sample(store, now)
 
-    name = "depth"
 
-    def __init__(self, store: Store, telemetry: Telemetry, *, interval: float = 15.0) -> None:
-        self.signal = Signal()
-        self._store = store
-        self._telemetry = telemetry
-        self._interval = timedelta(seconds=interval)
-        self._seen: set[str] = set()
+async def counted_queues(store: Store, now: datetime) -> list[Queue]:
+    """All queues. If there are too many jobs to count them for one request, and the last sample is old, count them."""
+    queues = await store.queues.all()
+    is_cut_off = any(sum(getattr(queue, kind) for queue in queues) >= LIVE_LIMIT for kind in KINDS)
+    if not is_cut_off or not all(_is_old(queue.counted_at, now) for queue in queues):
+        return queues
+    await take_sample(store, now)
+    return await store.queues.all()
 
-    async def tick(self, now: datetime) -> datetime:
-        if self._telemetry.wants("queue.depth"):
-            # A queue that was seen is told of when it is empty, too: not for ever if there are very many.
-            by_queue: dict[str, dict[int, int]] = defaultdict(dict, {queue: {} for queue in self._seen})
-            for depth in await self._store.counters.depth():
-                by_queue[depth.queue][depth.priority] = depth.jobs
-            self._seen = set(islice(by_queue, MOST_SEEN))
-            total = sum(sum(priorities.values()) for priorities in by_queue.values())
-            self._telemetry.emit("queue.depth", {"depth": total}, depths=dict(by_queue))
-        return now + self._interval
+
+def _is_old(sampled_at: datetime | None, now: datetime) -> bool:
+    """An instant in the future was before the database's clock was set back."""
+    return sampled_at is None or not sampled_at <= now <= sampled_at + STALE

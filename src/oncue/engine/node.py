@@ -8,7 +8,7 @@
     leadership                                       who leads
     scheduler, backfilling, expiry, aging, pruning,
     folding, sampling                                on the leader only
-    rescue, depth, survey                            on every node: a rescue must not wait for a leader
+    rescue, survey                                   on every node: a rescue must not wait for a leader
 
 Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what is in hand may finish
 within the drain time, the rest is given back uncharged, the last outcomes are written, the leases are ended.
@@ -30,7 +30,7 @@ from oncue.engine.applying import listed
 from oncue.engine.attempt import Handler
 from oncue.engine.backfilling import Backfilling
 from oncue.engine.claimer import Claimer
-from oncue.engine.counting import DepthGauge, Folding, Sampling
+from oncue.engine.counting import Folding, Sampling
 from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.execution import Execution
 from oncue.engine.executor import Executor
@@ -155,7 +155,6 @@ class WorkerNode:
         ]  # fmt: skip
         self.upkeep: list[Service] = [
             Rescue(store, dice, telemetry, self.membership, interval=pace.lease / 3, grace=pace.lease),
-            DepthGauge(store, telemetry),
             Surveying(store, telemetry),
             self.leadership,
             self.scheduler,

@@ -1,25 +1,25 @@
-"""Looks at the whole database now and then, for metrics and alerts: who waits, who runs, who leads, who serves what.
+"""Looks at the whole database now and then, for metrics and alerts: what waits, what runs, who leads, who serves what.
 
-Every process that is watched does so by itself, and all of them see the same: it is what a process that hangs or has
-died could not tell of itself. A look costs what waits at the head of each queue and what runs, never what is finished
-or not due.
+Every process with metrics does so by itself, and all of them see the same: a process that hangs or has died could not
+tell it of itself. A look counts nothing while there is a leader: it reads the leader's sample.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
+from oncue.engine.counting import latest_sample
 from oncue.engine.service import Signal
-from oncue.model import Age, Lease, Node, Queue
+from oncue.model import Age, Lease, Node, Queue, Sample
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 from oncue.telemetry import Telemetry
 
 NAME = "survey"
-HEADS = 20
-"""How many jobs of each queue and priority are asked how long they have waited."""
+MOST_SEEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,15 @@ class Survey:
     at: datetime
     queues: Sequence[Queue]
     serving: Mapping[str, int]
-    """How many live nodes take jobs of a queue; one that nobody serves is not in it."""
+    """How many live nodes take jobs of a queue. A queue that no node serves is not in it."""
     ages: Sequence[Age]
     led: bool
     next_run: datetime | None
     """When the next slot of any schedule comes, or came; None if no schedule is enabled."""
-    apart: Mapping[int, int] = field(default_factory=dict)
-    """How many jobs wait that are kept apart from others, by how they are."""
+    isolated: Mapping[int, int] = field(default_factory=dict)
+    """How many jobs wait to run in a cohort or alone, by isolation."""
+    sampled_at: datetime | None = None
+    """When the jobs were counted, if that was before."""
 
 
 class Surveying:
@@ -46,20 +48,49 @@ class Surveying:
         self._store = store
         self._telemetry = telemetry
         self._interval = timedelta(seconds=interval)
+        self._seen: set[str] = set()
 
     async def tick(self, now: datetime) -> datetime:
-        if self._telemetry.wants("survey"):
-            self._telemetry.emit("survey", {}, survey=await survey(self._store, now))
+        if self._telemetry.wants("survey") or self._telemetry.wants("queue.depth"):
+            await self.look(now)
         return now + self._interval
 
+    async def look(self, now: datetime) -> None:
+        sample = await latest_sample(self._store, now)
+        self._telemetry.emit("survey", {}, survey=await survey(self._store, sample, now))
+        # A queue that was seen is told of when it is empty, too: not for ever if there are very many.
+        by_queue: dict[str, dict[int, int]] = defaultdict(dict, {queue: {} for queue in self._seen})
+        for queue, priority, jobs in depths(sample):
+            by_queue[queue][priority] = jobs
+        self._seen = set(islice(by_queue, MOST_SEEN))
+        total = sum(sum(priorities.values()) for priorities in by_queue.values())
+        self._telemetry.emit("queue.depth", {"depth": total}, depths=dict(by_queue))
 
-async def survey(store: Store, now: datetime) -> Survey:
-    queues, nodes = await store.queues.all(peek=True), await store.nodes.alive()
+
+def depths(sample: Sample) -> list[tuple[str, int, int]]:
+    """How many jobs wait, by queue and priority."""
+    found: Counter[tuple[str, int]] = Counter()
+    for count in sample.counts:
+        if count.kind == "queued":
+            found[count.queue, count.priority] += count.jobs
+    return [(queue, priority, jobs) for (queue, priority), jobs in sorted(found.items())]
+
+
+async def survey(store: Store, sample: Sample, now: datetime) -> Survey:
+    queues, nodes = await store.queues.all(), await store.nodes.alive()
     leader, exclusive = await store.leases.get(LEADER), await store.leases.get(EXCLUSIVE)
     return Survey(
-        now, queues, _serving(nodes, exclusive, now), await store.counters.ages(now, HEADS), _stands(leader, now),
-        await store.slots.next_run(), await store.counters.kept_apart(),
+        now, queues, _serving(nodes, exclusive, now), sample.ages, _stands(leader, now), await store.slots.next_run(),
+        _isolated(sample), sample.at,
     )  # fmt: skip
+
+
+def _isolated(sample: Sample) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for count in sample.counts:
+        if count.isolation:
+            found[count.isolation] += count.jobs
+    return found
 
 
 def _serving(nodes: Sequence[Node], exclusive: Lease | None, now: datetime) -> Counter[str]:

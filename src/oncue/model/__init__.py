@@ -5,7 +5,7 @@ a third of what a frozen dataclass costs to make. Most of the others are frozen 
 """
 
 from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Token
-from oncue.model.counts import KINDS, PEEK_LIMIT, Age, Count, Sample, Stats, cut_off, known
+from oncue.model.counts import KINDS, LIVE_LIMIT, Age, Count, Sample, Stats, cut_off, known
 from oncue.model.jobs import (
     LONGEST_LISTING,
     MAX_PRIORITY,
@@ -39,7 +39,7 @@ from oncue.model.outcomes import (
     Succeeded,
     TimedOut,
 )
-from oncue.model.queues import DEFAULT_QUEUE, Depth, LimitedQueue, Limits, NodeSeats, PriorityLevel, Queue
+from oncue.model.queues import DEFAULT_QUEUE, LimitedQueue, Limits, NodeSeats, PriorityLevel, Queue
 from oncue.model.schedules import (
     Decided,
     Declaration,
@@ -57,10 +57,10 @@ from oncue.model.schedules import (
 __all__ = [
     "DEFAULT_QUEUE",
     "KINDS",
+    "LIVE_LIMIT",
     "LONGEST_LISTING",
     "MAX_PRIORITY",
     "PARKED",
-    "PEEK_LIMIT",
     "SCOPES",
     "STATES",
     "TERMINAL",
@@ -77,7 +77,6 @@ __all__ = [
     "Decided",
     "Declaration",
     "Delivery",
-    "Depth",
     "Due",
     "DuePosition",
     "Failed",

@@ -8,24 +8,21 @@ from datetime import datetime
 from typing import NamedTuple
 
 KINDS = ("queued", "running", "later")
-PEEK_LIMIT = 1000
+LIVE_LIMIT = 1000
 """How many jobs of a kind are counted for one request. Where there are more, the answer is the last sample."""
 
 
 class Count(NamedTuple):
-    """How many jobs of a queue wait, run or are due later. `kind` is `queued`, `running` or `later`."""
+    """How many jobs of a queue wait, run or are due later. `kind` is `queued`, `running` or `later`.
+
+    Those that are queued are counted by priority and isolation; of the others these are 0.
+    """
 
     queue: str
     kind: str
     jobs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What waited when it was last counted."""
-
-    at: datetime
-    counts: Sequence[Count]
+    priority: int = 0
+    isolation: int = 0
 
 
 class Age(NamedTuple):
@@ -35,6 +32,15 @@ class Age(NamedTuple):
     queue: str
     task: str
     since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How many jobs there were, and how old the oldest were, when the jobs were last counted."""
+
+    at: datetime
+    counts: Sequence[Count]
+    ages: Sequence[Age] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Stats:
 
 def cut_off(live: Sequence[Count]) -> frozenset[str]:
     """The kinds of which there are more jobs than one request counts."""
-    return frozenset(k for k in KINDS if sum(count.jobs for count in live if count.kind == k) >= PEEK_LIMIT)
+    return frozenset(k for k in KINDS if sum(count.jobs for count in live if count.kind == k) >= LIVE_LIMIT)
 
 
 def known(live: Sequence[Count], sample: Sample | None) -> tuple[list[Count], datetime | None]:

@@ -38,15 +38,6 @@ class PriorityLevel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
-    """How many jobs wait in one queue at one priority. A sample, cut off at the store's counting limit."""
-
-    queue: str
-    priority: int
-    jobs: int
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """How many jobs of a queue may run at once: on all nodes together, and on each. None is no limit."""
 

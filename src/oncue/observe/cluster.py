@@ -103,19 +103,20 @@ def readings(survey: Survey) -> Iterator[Reading]:
     longest: dict[tuple[str, str], float] = {}
     for age in survey.ages:
         if age.kind == "running":
-            longest[age.task, age.queue] = _since(age.since, survey)
+            longest[age.task, age.queue] = _since(age.since, survey.sampled_at or survey.at)
     for labels in nlargest(MOST, longest, key=longest.__getitem__):
         yield "jobs_running_longest_seconds", labels, longest[labels]
     for isolation in (IN_COHORT, ALONE):
-        yield "kept_apart_jobs", (NAMES[isolation],), survey.apart.get(isolation, 0)
+        yield "kept_apart_jobs", (NAMES[isolation],), survey.isolated.get(isolation, 0)
     yield "leader_present", (), int(survey.led)
     yield "schedules_enabled", (), int(survey.next_run is not None)
-    yield "schedule_overdue_seconds", (), _since(survey.next_run, survey)
+    yield "schedule_overdue_seconds", (), _since(survey.next_run, survey.at)
 
 
 def _of_queues(survey: Survey) -> Iterator[Reading]:
     """Those that a node serves come first, then the busiest. Of the others the worst is told, and no limits."""
-    waits = {age.queue: _since(age.since, survey) for age in survey.ages if age.kind == "queued"}
+    sampled_at = survey.sampled_at or survey.at
+    waits = {age.queue: _since(age.since, sampled_at) for age in survey.ages if age.kind == "queued"}
     queues = {queue.name: queue for queue in survey.queues}
     every = {*waits, *survey.serving, *queues}
     named = busiest(every, lambda name: (name in survey.serving, _jobs(queues.get(name)), waits.get(name, 0.0)))
@@ -127,7 +128,7 @@ def _of_queues(survey: Survey) -> Iterator[Reading]:
         yield "queue_nodes", (OTHER,), min(survey.serving.get(name, 0) for name in others)
         paused = [queues[name].paused_at for name in others if name in queues]
         yield "queue_paused", (OTHER,), int(any(paused))
-        yield "queue_paused_seconds", (OTHER,), max((_since(at, survey) for at in paused), default=0.0)
+        yield "queue_paused_seconds", (OTHER,), max((_since(at, survey.at) for at in paused), default=0.0)
 
 
 def _jobs(queue: Queue | None) -> int:
@@ -139,11 +140,11 @@ def _of_queue(name: str, wait: float, nodes: int, queue: Queue | None, survey: S
     yield "queue_nodes", (name,), nodes
     if queue is not None:
         yield "queue_paused", (name,), int(queue.paused_at is not None)
-        yield "queue_paused_seconds", (name,), _since(queue.paused_at, survey)
+        yield "queue_paused_seconds", (name,), _since(queue.paused_at, survey.at)
         for scope, limit in (("global", queue.global_limit), ("node", queue.node_limit)):
             if limit is not None:
                 yield "queue_limit", (name, scope), limit
 
 
-def _since(instant: datetime | None, survey: Survey) -> float:
-    return 0.0 if instant is None else max((survey.at - instant).total_seconds(), 0.0)
+def _since(instant: datetime | None, now: datetime) -> float:
+    return 0.0 if instant is None else max((now - instant).total_seconds(), 0.0)

@@ -107,7 +107,7 @@ class Readiness:
     async def _asked(self) -> Known:
         began = time.monotonic()
         connected = await self._app.connected()
-        queues = await connected.store.queues.all(peek=True)
+        queues = await connected.store.queues.all()
         leader, exclusive = await connected.store.leases.get(LEADER), await connected.store.leases.get(EXCLUSIVE)
         return Known(connected.now(), queues, leader, exclusive, time.monotonic() - began)
 

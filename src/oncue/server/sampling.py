@@ -1,7 +1,7 @@
-"""What a web process without a worker does in the background: it looks at the database, so that its metrics are true.
+"""What a web process without a worker does in the background: it reads the leader's sample, for its metrics.
 
-A worker has services of its own for that. Nothing is scheduled or run here, and no job is touched. While nobody leads,
-it also counts what waits, so that the figures of the API do not stand still.
+A worker has a service of its own for that. Nothing is scheduled or run here, and no job is touched. Without a leader
+the sample grows old. The web process then counts by itself, for its metrics and for the figures of the API.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from datetime import datetime, timedelta
 from oncue.app import Oncue
 from oncue.clock import DatabaseClock
 from oncue.connecting import Connected
-from oncue.engine.counting import DepthGauge, Sampling
 from oncue.engine.runner import Runner
 from oncue.engine.service import Signal
 from oncue.engine.survey import NAME, Surveying
 from oncue.telemetry import Telemetry
 
 INTERVAL = timedelta(seconds=15)
-STALE = timedelta(seconds=15)
-"""How old the last count may be before it is no leader's."""
 
 
 class Sampler:
@@ -38,7 +35,7 @@ class Sampler:
 
 
 class Look:
-    """A worker's sampling services, on a database that may not have been reached yet."""
+    """A worker's survey, on a database that may not have been reached yet."""
 
     name = NAME
 
@@ -51,11 +48,7 @@ class Look:
     async def tick(self, now: datetime) -> datetime:
         connection = await self._app.connected()
         if connection is not self._connection:
-            self._depth = DepthGauge(connection.store, self._telemetry)
             self._survey = Surveying(connection.store, self._telemetry)
-            self._sampling = Sampling(connection.store)
             self._connection = connection
-        await self._sampling.stand_in(connection.now(), STALE)
-        await self._depth.tick(connection.now())
-        await self._survey.tick(connection.now())
+        await self._survey.look(connection.now())
         return now + INTERVAL

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from oncue.model import (
     KINDS,
     UNFINISHED,
+    Age,
     Change,
     Count,
     DuePosition,
@@ -25,7 +27,12 @@ from oncue.model import (
     known,
 )
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 LARGEST_ID = 2**63 - 1
+MANY_COUNTS = 2000
+"""Of more rows than that, values are made in a thread: the event loop has others to serve."""
 
 NAMED_FOR = timedelta(days=1)
 """How much longer than finished jobs a node is kept that is gone: its last jobs may have been settled after its end."""
@@ -40,8 +47,9 @@ def queue_rows(
     settings = {name: (paused_at, *limits) for name, paused_at, *limits in rows}
     counts: dict[str, dict[str, int]] = {name: {} for name in settings}
     waiting, counted_at = known(live, sample)
-    for queue, kind, jobs in (*waiting, *totals):
-        counts.setdefault(queue, {})[kind] = jobs
+    for queue, kind, jobs, *_ in (*waiting, *totals):
+        of_queue = counts.setdefault(queue, {})
+        of_queue[kind] = of_queue.get(kind, 0) + jobs
     return [_queue(name, counts[name], settings.get(name, (None, None, None)), counted_at) for name in sorted(counts)]
 
 
@@ -50,6 +58,24 @@ def _queue(name: str, counts: dict[str, int], settings: Sequence[Any], counted_a
     paused_at, globally, per_node = settings
     numbers = {field: counts.get(field, 0) for field in fields}
     return Queue(name, paused_at, **numbers, global_limit=globally, node_limit=per_node, counted_at=counted_at)
+
+
+async def in_thread_if_many(rows: int, make: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    return make(*args, **options) if rows < MANY_COUNTS else await asyncio.to_thread(make, *args, **options)
+
+
+def sample_json(sample: Sample) -> str:
+    ages = [(*age[:3], age.since.isoformat()) for age in sample.ages]
+    return json.dumps({"counts": sample.counts, "ages": ages})
+
+
+def kept_sample(at: datetime, text: str) -> Sample | None:
+    """The sample that was kept as JSON; None if an older version of oncue kept it."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        return None
+    ages = [Age(kind, queue, task, datetime.fromisoformat(since)) for kind, queue, task, since in found["ages"]]
+    return Sample(at, [Count(*count) for count in found["counts"]], ages)
 
 
 def listing(wanted: JobFilter) -> str:

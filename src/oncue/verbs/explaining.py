@@ -105,7 +105,7 @@ async def _holder(store: Store, schedule: Schedule) -> int | None:
 
 
 async def _paused_at(store: Store, queue: str) -> datetime | None:
-    return next((found.paused_at for found in await store.queues.all(peek=True) if found.name == queue), None)
+    return next((found.paused_at for found in await store.queues.all() if found.name == queue), None)
 
 
 async def _alone(store: Store, held: Sequence[Sequence[int]], takers: Sequence[Node]) -> Sequence[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oncue.checks import checked_limit, checked_name, checked_queue
+from oncue.engine.counting import counted_queues
 from oncue.model import Limits, Queue
 from oncue.policy import audit_entries
 from oncue.task import UNSET, _Unset
@@ -12,9 +13,10 @@ from oncue.verbs.room import Room, compare_and_set
 class Queues(Room):
     """In plain code: `app.wait(app.queues.pause("mail"))`."""
 
-    async def list(self, *, peek: bool = False) -> list[Queue]:
-        """All queues. To `peek` costs little, however much waits: then much was counted at `counted_at`."""
-        return await (await self._connected()).store.queues.all(peek=peek)
+    async def list(self) -> list[Queue]:
+        """All queues. Where thousands of jobs wait, they were counted at `counted_at`, not just now."""
+        connected = await self._connected()
+        return await counted_queues(connected.store, connected.now())
 
     async def pause(self, queue: str, *, by: str = "system") -> None:
         """No more jobs of this queue start, on any node. Those that run go on."""

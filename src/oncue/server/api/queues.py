@@ -30,7 +30,7 @@ def add(routes: Routes, app: Oncue) -> None:
     @routes.get(PREFIX, **looking(TAG, "List the queues", Queues))
     async def list_queues() -> Answer:
         """Every queue that has had a job, or that something was set for."""
-        found = await app.queues.list(peek=True)
+        found = await app.queues.list()
         return await made(lambda: {"queues": [records.queue_record(queue) for queue in found]})
 
     @routes.get(f"{PREFIX}/{{name:path}}", **looking(TAG, "Show a queue", QueueRecord, 404))
@@ -81,7 +81,7 @@ def _checked(name: str) -> str:
 
 
 async def _shown(app: Oncue, name: str) -> Answer:
-    for queue in await app.queues.list(peek=True):
+    for queue in await app.queues.list():
         if queue.name == name:
             return Answer(records.queue_record(queue))
     raise Problem(NOT_FOUND, f"There is no queue {name!r:.200} yet: a queue begins with its first job.")

@@ -24,9 +24,8 @@ from oncue.store.contract.nodes import Leases, Nodes
 from oncue.store.contract.queues import Counters, Queues
 from oncue.store.contract.schedules import Schedules, Slots
 
-__all__ = ["DEPTH_LIMIT", "EXCLUSIVE", "LEADER", "NOUNS", "Store", "Wake"]
+__all__ = ["EXCLUSIVE", "LEADER", "NOUNS", "Store", "Wake"]
 
-DEPTH_LIMIT = 100_000
 LEADER, EXCLUSIVE = "leader", "exclusive"
 """The leases that there are."""
 NOUNS = ("jobs", "queues", "counters", "schedules", "slots", "nodes", "leases", "tokens", "audit_log", "requests")

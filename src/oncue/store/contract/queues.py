@@ -10,7 +10,6 @@ from uuid import UUID
 from oncue.model import (
     Age,
     Count,
-    Depth,
     LimitedQueue,
     Limits,
     Note,
@@ -20,11 +19,9 @@ from oncue.model import (
 
 
 class Queues(Protocol):
-    async def all(self, *, peek: bool = False) -> list[Queue]:
-        """All queues, with what waits in them counted up to DEPTH_LIMIT.
-
-        Whoever only wants to `peek` counts PEEK_LIMIT of a kind at most; where there is more, it gets the last sample.
-        """
+    async def all(self) -> list[Queue]:
+        """All queues, with what waits and runs in them. Of each kind LIVE_LIMIT jobs are counted at most: where there
+        are more, the counts are those of the last sample."""
         ...
 
     async def limits(self, queue: str) -> Limits:
@@ -56,15 +53,8 @@ class Queues(Protocol):
 
 class Counters(Protocol):
     async def count(self, limit: int) -> list[Count]:
-        """Count what waits and what runs, up to `limit` rows of each kind."""
-        ...
-
-    async def depth(self) -> list[Depth]:
-        """How many jobs are queued, by queue and priority; the count ends at DEPTH_LIMIT rows."""
-        ...
-
-    async def kept_apart(self) -> dict[int, int]:
-        """How many queued jobs are kept apart from others, by how (`isolation`); the count ends at DEPTH_LIMIT."""
+        """Count what waits and what runs, up to `limit` jobs of each kind. What is queued is counted by priority and
+        isolation too."""
         ...
 
     async def ages(self, now: datetime, heads: int) -> list[Age]:
@@ -74,7 +64,8 @@ class Counters(Protocol):
         ...
 
     async def keep_sample(self, sample: Sample) -> None:
-        """Keep what was counted for whoever asks, unless there is a later one."""
+        """Keep what was counted for every process that asks, unless there is a later sample. A sample from more than
+        a minute ahead is of a clock that was set back since, and is replaced."""
 
     async def last_sample(self) -> Sample | None: ...
 

@@ -35,28 +35,18 @@ with picked as materialized (
 )
 select count(*) from taken;
 
--- name: depth
-select queue, priority, count(*) from (
-    (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 limit $1)
-    union all
-    (select queue, priority from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as sample
- group by queue, priority order by queue, priority;
-
--- name: kept_apart
-select isolation, count(*) from (
-    select isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1) as apart group by isolation;
-
 -- name: live_counts
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
-select queue, 'queued' as state, count(*) from (
-    (select queue from oncue_jobs where state = 'queued' and isolation = 0 limit $1)
+select queue, 'queued' as state, count(*), priority, isolation from (
+    (select queue, priority, 0 as isolation from oncue_jobs where state = 'queued' and isolation = 0 limit $1)
     union all
-    (select queue from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as waiting group by queue
+    (select queue, priority, isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as waiting
+ group by queue, priority, isolation
 union all
-select queue, 'running', count(*) from (
+select queue, 'running', count(*), 0, 0 from (
     select queue from oncue_jobs where state = 'running' limit $1) as running group by queue
 union all
-select queue, 'later', count(*) from (
+select queue, 'later', count(*), 0, 0 from (
     select queue from oncue_jobs where state in ('scheduled', 'retrying') limit $1) as later group by queue;
 
 -- name: totals
@@ -67,7 +57,8 @@ select queue, state, sum(jobs)::bigint from (
 -- name: keep_sample
 insert into oncue_sample (id, sampled_at, counts) values (1, $1, $2)
     on conflict (id) do update set sampled_at = excluded.sampled_at, counts = excluded.counts
- where oncue_sample.sampled_at <= excluded.sampled_at;
+ where oncue_sample.sampled_at <= excluded.sampled_at
+    or oncue_sample.sampled_at > excluded.sampled_at + interval '1 minute';
 
 -- name: last_sample
 select sampled_at, counts from oncue_sample;

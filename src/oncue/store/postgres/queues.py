@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 from oncue.model import (
-    PEEK_LIMIT,
+    LIVE_LIMIT,
     LimitedQueue,
     Limits,
     Note,
     Queue,
 )
-from oncue.store.contract import DEPTH_LIMIT
 from oncue.store.postgres.counters import PostgresCounters
 from oncue.store.postgres.database import Database
 from oncue.store.shared import (
+    in_thread_if_many,
     queue_rows,
     seatings,
 )
-
-MANY_COUNTS = 2000
-"""Of more rows than that, values are made in a thread: the event loop has others to serve."""
 
 
 class PostgresQueues:
@@ -31,12 +27,10 @@ class PostgresQueues:
         self._db = database
         self._counters = counters
 
-    async def all(self, *, peek: bool = False) -> list[Queue]:
-        rows, live = await self._db.fetch("queues"), await self._counters.count(PEEK_LIMIT if peek else DEPTH_LIMIT)
-        totals, sample = await self._db.fetch("totals"), await self._counters.last_sample() if peek else None
-        if len(live) + len(totals) < MANY_COUNTS:
-            return queue_rows(rows, live, totals, sample)
-        return await asyncio.to_thread(queue_rows, rows, live, totals, sample)
+    async def all(self) -> list[Queue]:
+        rows, live = await self._db.fetch("queues"), await self._counters.count(LIVE_LIMIT)
+        totals, sample = await self._db.fetch("totals"), await self._counters.last_sample()
+        return await in_thread_if_many(len(live) + len(totals), queue_rows, rows, live, totals, sample)
 
     async def limits(self, queue: str) -> Limits:
         rows = await self._db.fetch("limits", queue)

@@ -9,32 +9,19 @@ select queue, task, state, sum(jobs) from (select * from oncue_counter_deltas or
 -- name: drop_folded
 delete from oncue_counter_deltas where id in (select id from oncue_counter_deltas order by id limit :limit);
 
--- name: depth
-select queue, priority, count(*) from (
-    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_claimable
-                    where state = 'queued' and isolation = 0 limit :limit)
-    union all
-    select * from (select queue, priority from oncue_jobs indexed by oncue_jobs_restricted
-                    where state = 'queued' and isolation > 0 limit :limit))
- group by queue, priority order by queue, priority;
-
--- name: kept_apart
-select isolation, count(*) from (
-    select isolation from oncue_jobs where state = 'queued' and isolation > 0 limit :limit) as apart group by isolation;
-
 -- name: live_counts
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
-select queue, 'queued', count(*) from (
-    select * from (select queue from oncue_jobs indexed by oncue_jobs_claimable
+select queue, 'queued', count(*), priority, isolation from (
+    select * from (select queue, priority, 0 as isolation from oncue_jobs indexed by oncue_jobs_claimable
                     where state = 'queued' and isolation = 0 limit :limit)
     union all
-    select * from (select queue from oncue_jobs indexed by oncue_jobs_restricted
-                    where state = 'queued' and isolation > 0 limit :limit)) group by queue
+    select * from (select queue, priority, isolation from oncue_jobs indexed by oncue_jobs_restricted
+                    where state = 'queued' and isolation > 0 limit :limit)) group by queue, priority, isolation
 union all
-select queue, 'running', count(*) from (
+select queue, 'running', count(*), 0, 0 from (
     select queue from oncue_jobs indexed by oncue_jobs_running where state = 'running' limit :limit) group by queue
 union all
-select queue, 'later', count(*) from (
+select queue, 'later', count(*), 0, 0 from (
     select queue from oncue_jobs indexed by oncue_jobs_later
      where state in ('scheduled', 'retrying') limit :limit) group by queue;
 
@@ -46,7 +33,7 @@ select queue, state, sum(jobs) from (
 -- name: keep_sample
 insert into oncue_sample (id, sampled_at, counts) values (1, :now, :counts)
     on conflict (id) do update set sampled_at = excluded.sampled_at, counts = excluded.counts
- where sampled_at <= excluded.sampled_at;
+ where sampled_at <= excluded.sampled_at or sampled_at > excluded.sampled_at + 60000000;
 
 -- name: last_sample
 select sampled_at, counts from oncue_sample;

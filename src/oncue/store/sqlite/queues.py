@@ -9,13 +9,12 @@ from datetime import datetime
 from uuid import UUID
 
 from oncue.model import (
-    PEEK_LIMIT,
+    LIVE_LIMIT,
     LimitedQueue,
     Limits,
     Note,
     Queue,
 )
-from oncue.store.contract import DEPTH_LIMIT
 from oncue.store.shared import (
     queue_rows,
     seatings,
@@ -30,9 +29,9 @@ class SqliteQueues:
         self._db = database
         self._counters = counters
 
-    async def all(self, *, peek: bool = False) -> list[Queue]:
-        rows, live = await self._db.rows("queues"), await self._counters.count(PEEK_LIMIT if peek else DEPTH_LIMIT)
-        totals, sample = await self._db.rows("totals"), await self._counters.last_sample() if peek else None
+    async def all(self) -> list[Queue]:
+        rows, live = await self._db.rows("queues"), await self._counters.count(LIVE_LIMIT)
+        totals, sample = await self._db.rows("totals"), await self._counters.last_sample()
         settings = [(name, values.instant_or_none(paused_at), *limits) for name, paused_at, *limits in rows]
         # In the level's thread: of twenty thousand queues it takes a tenth of a second.
         return await self._db.read(lambda _: queue_rows(settings, live, totals, sample))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 from uuid import UUID
 
+from oncue.engine.counting import counted_queues
 from oncue.errors import InvalidJob, JobNotFound
 from oncue.identity import job_id_of
 from oncue.model import STATES, Attempt, Job, JobFilter, State, Stats
@@ -61,7 +62,8 @@ class Reading(Room):
 
     async def stats(self) -> Stats:
         """How many jobs there are, in all queues together. What finished is counted for good, pruned or not."""
-        queues = await (await self._connected()).store.queues.all(peek=True)
+        connected = await self._connected()
+        queues = await counted_queues(connected.store, connected.now())
         return Stats(
             queued=sum(queue.queued + queue.later for queue in queues),
             running=sum(queue.running for queue in queues),
