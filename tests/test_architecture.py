@@ -175,6 +175,7 @@ PUBLIC = [
     "ConfigError",
     "Conflict",
     "Exponential",
+    "Fail",
     "InvalidJob",
     "InvalidSchedule",
     "Job",

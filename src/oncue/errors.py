@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 
 class OncueError(Exception):
@@ -141,12 +141,27 @@ class HandlerDecision(Exception):
 
 
 class Retry(HandlerDecision):
-    """Try again, after a delay of the handler's choosing or its policy's. Uses up a retry."""
+    """Try again, after a delay of the handler's choosing or its policy's. Uses up a retry.
 
-    def __init__(self, reason: str = "", *, after: str | float | timedelta | None = None) -> None:
+    `after` is a duration, an instant with a time zone, or what a `Retry-After` header has: seconds, or an HTTP date.
+    With `at_least` the job waits for the longer of that and its policy's delay.
+    """
+
+    def __init__(
+        self, reason: str = "", *, after: str | float | timedelta | datetime | None = None, at_least: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.after = after
+        self.at_least = at_least
+
+
+class Fail(HandlerDecision):
+    """It cannot succeed: end the job as failed, whatever retries are left."""
+
+    def __init__(self, reason: str = "failed for good") -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Snooze(HandlerDecision):

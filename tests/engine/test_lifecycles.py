@@ -10,6 +10,7 @@ import pytest
 
 from oncue.policy.options import Options
 from oncue.policy.retry import Ladder
+from oncue.sim.checker import check
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
@@ -80,6 +81,17 @@ def test_a_retry_of_the_handlers_choosing_and_a_snooze() -> None:
     world.run(5.0)
     row = world.job(job)
     assert (row.state, row.retry_count, row.attempt) == ("succeeded", 1, 3), "a snooze costs no retry"
+
+
+def test_a_retry_waits_for_the_longer_of_what_it_asked_for_and_its_policys_step() -> None:
+    world = alone()
+    acts = (Act("retry", after=1.0, at_least=True), Act("retry", after=4.0, at_least=True), Act())
+    job = world.enqueue(*acts, options=Options(retry=Ladder("2s", "3s")))
+    world.run(10.0)
+    first, second, third = starts(world, job)
+    assert 2.0 <= second - first <= 2.0 + 0.2 + PACE.poll
+    assert 4.0 <= third - second <= 4.0 + 0.2 + PACE.poll
+    assert check(world.history.events, world.final()) == []
 
 
 def test_skip_cancel_and_give_up_are_final() -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from oncue.engine.context import current_job
 from oncue.engine.outcomes import SizeLimits
-from oncue.errors import Cancel, Retry, Skip, Snooze
+from oncue.errors import Cancel, Fail, Retry, Skip, Snooze
 from oncue.model import Cancelled, Failed, Skipped, Snoozed, Succeeded
 from tests.engine.stage import Stage
+
+NOVEMBER = datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)
 
 
 async def coroutine(value: Any = None) -> Any:
@@ -124,6 +126,10 @@ async def test_arguments_that_do_not_fit_are_a_failure() -> None:
     [
         (Retry("later", after="90s"), Failed("later", 90.0)),
         (Retry(), Failed("retry requested")),
+        (Retry("busy", after="120", at_least=True), Failed("busy", 120.0, at_least=True)),
+        (Retry(after="Sun, 06 Nov 1994 08:49:37 GMT"), Failed("retry requested", until=NOVEMBER)),
+        (Retry(after=NOVEMBER), Failed("retry requested", until=NOVEMBER)),
+        (Fail("no such card"), Failed("no such card", final=True)),
         (Snooze("10m"), Snoozed(600.0)),
         (Snooze(timedelta(seconds=5), "not yet"), Snoozed(5.0, "not yet")),
         (Skip("nothing new"), Skipped("nothing new")),
@@ -142,7 +148,9 @@ async def test_a_handler_decides_by_raising(signal: Exception, outcome: object) 
     assert await stage.outcome("thread") == outcome
 
 
-@pytest.mark.parametrize("signal", [Retry(after="soon"), Snooze(-5), Skip(7)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "signal", [Retry(after="soon"), Retry(after=datetime(2030, 1, 1)), Snooze(-5), Skip(7), Fail(7)]
+)  # type: ignore[arg-type]
 async def test_a_signal_that_makes_no_sense_is_a_failure(signal: Exception) -> None:
     async def work() -> None:
         raise signal

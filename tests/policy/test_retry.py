@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, from_stored
+from oncue.model import Failed
+from oncue.policy.durations import LONGEST
+from oncue.policy.retry import (
+    DEFAULT_MAX_RETRIES,
+    DEFAULT_POLICY,
+    Exponential,
+    Ladder,
+    from_stored,
+    retry_after,
+    wait,
+)
 
 HOUR = 3600.0
 
@@ -100,3 +112,51 @@ def test_nonsense_is_refused_by_name(make, named: str) -> None:  # type: ignore[
 @pytest.mark.parametrize("policy", [Exponential(), Exponential("5s", 3, "1h", 0), Ladder("30s", "2m")])
 def test_a_policy_survives_storage(policy: Exponential | Ladder) -> None:
     assert from_stored(policy.stored()) == policy
+
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("120", 120.0),
+        (" 0 ", 0.0),
+        ("2m", 120.0),
+        (1.5, 1.5),
+        (timedelta(seconds=9), 9.0),
+        ("Tue, 01 Jan 2030 12:00:30 GMT", NOW + timedelta(seconds=30)),
+        ("Tuesday, 01-Jan-30 12:00:30 GMT", NOW + timedelta(seconds=30)),
+        ("Tue Jan  1 12:00:30 2030", NOW + timedelta(seconds=30)),
+        (NOW, NOW),
+    ],
+)
+def test_what_a_retry_after_has_is_read(written: Any, meant: object) -> None:
+    assert retry_after(written) == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["soon", "-5", "Tue, 41 Jan 2030 12:00:00 GMT", "Tuesday", "9" * 400, "٣", datetime(2030, 1, 1), None, True],
+)
+def test_what_is_no_retry_after_is_refused_by_name(written: Any) -> None:
+    with pytest.raises(ValueError, match=r"^after: expected"):
+        retry_after(written)
+
+
+@pytest.mark.parametrize(
+    ("failed", "waits"),
+    [
+        (Failed("x"), 60.0),
+        (Failed("x", 5.0), 5.0),
+        (Failed("x", 5.0, at_least=True), 60.0),
+        (Failed("x", 90.0, at_least=True), 90.0),
+        (Failed("x", at_least=True), 60.0),
+        (Failed("x", until=NOW + timedelta(seconds=7)), 7.0),
+        (Failed("x", until=NOW - timedelta(days=7)), 0.0),
+        (Failed("x", until=NOW - timedelta(days=7), at_least=True), 60.0),
+        (Failed("x", until=datetime.max.replace(tzinfo=UTC)), LONGEST),
+    ],
+)
+def test_a_failed_attempt_waits_as_it_asked_or_as_its_policy_says(failed: Failed, waits: float) -> None:
+    assert wait(failed, NOW, 0, Ladder("1m"), Random(1)) == waits

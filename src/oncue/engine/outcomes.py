@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
@@ -13,6 +14,7 @@ from oncue import errors
 from oncue.engine.texts import bounded
 from oncue.model import Cancelled, Claim, Failed, Outcome, Skipped, Snoozed, Succeeded
 from oncue.policy.durations import seconds
+from oncue.policy.retry import retry_after
 
 SUCCESS = Succeeded()
 
@@ -77,8 +79,9 @@ def _both(error: BaseException, link: str, second: Exception, limits: SizeLimits
 
 def _decided(decision: errors.HandlerDecision, limits: SizeLimits) -> Outcome:
     if isinstance(decision, errors.Retry):
-        delay = None if decision.after is None else seconds(decision.after, "after")
-        return Failed(bounded(decision.reason or "retry requested", limits.error), delay)
+        return _retried(decision, bounded(decision.reason or "retry requested", limits.error))
+    if isinstance(decision, errors.Fail):
+        return Failed(bounded(decision.reason, limits.error), final=True)
     if isinstance(decision, errors.Snooze):
         return Snoozed(seconds(decision.after, "after"), bounded(decision.reason, limits.error))
     if isinstance(decision, errors.Skip):
@@ -86,6 +89,13 @@ def _decided(decision: errors.HandlerDecision, limits: SizeLimits) -> Outcome:
     if isinstance(decision, errors.Cancel):
         return Cancelled(bounded(decision.reason, 200))
     return Failed(described(decision, limits))
+
+
+def _retried(decision: errors.Retry, error: str) -> Failed:
+    after = None if decision.after is None else retry_after(decision.after)
+    if isinstance(after, datetime):
+        return Failed(error, until=after, at_least=decision.at_least)
+    return Failed(error, after, at_least=decision.at_least)
 
 
 def described(error: BaseException, limits: SizeLimits) -> str:

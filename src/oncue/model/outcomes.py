@@ -19,11 +19,15 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler raised. `delay` and `final` are a custom policy's word; without them the job's policy decides."""
+    """The handler raised. Where it says nothing of when to try again, the job's policy decides."""
 
     error: str
     delay: float | None = None
     final: bool = False
+    until: datetime | None = None
+    """Instead of a delay: not before this instant."""
+    at_least: bool = False
+    """The policy's delay counts as well, if it is longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ Duration: TypeAlias = str | float | timedelta
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _UNITS["d"] = 86400.0
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h|d)")
-_LONGEST = 36525 * 86400.0
+LONGEST = 36525 * 86400.0
 
 
 def seconds(value: Duration, field: str = "duration") -> float:
     """How many seconds a duration has. Raises ValueError, naming the field, for anything that is not one."""
     total = _total(value, field)
-    if not 0 <= total <= _LONGEST:
+    if not 0 <= total <= LONGEST:
         shown = "a number of that size" if total == inf else f"{value!r:.100}"
         raise ValueError(f"{field}: expected a duration between 0 and 100 years, not {shown}")
     return total

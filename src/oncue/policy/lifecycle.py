@@ -46,7 +46,7 @@ from oncue.model import (
     Succeeded,
     TimedOut,
 )
-from oncue.policy import options, suspicion
+from oncue.policy import options, retry, suspicion
 
 BY_HAND = "by_hand"
 """Why a job ended, or its attempt did: somebody said so."""
@@ -220,9 +220,7 @@ def _failed(ended: Ended, outcome: Failed, dice: Random) -> Change:
         return _finished(ended, "cancelled", reason="cancelled", error=outcome.error)
     if outcome.final or claim.retry_count >= claim.max_retries:
         return _finished(ended, "failed", error=outcome.error)
-    delay = outcome.delay
-    if delay is None:
-        delay = options.read(claim.options).retry.delay(claim.retry_count, dice)
+    delay = retry.wait(outcome, ended.ended_at, claim.retry_count, options.read(claim.options).retry, dice)
     # The process survived this attempt, so the job is under suspicion no more.
     return _again(ended, "retrying", "failed", delay, error=outcome.error, retries=1, crashes=0)
 

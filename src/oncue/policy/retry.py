@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import inf
 from random import Random
 from typing import Any, TypeAlias
 
-from oncue.policy.durations import Duration, seconds
+from oncue.model import Failed
+from oncue.policy.durations import LONGEST, Duration, seconds
 
 DEFAULT_MAX_RETRIES = 3
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -80,6 +83,44 @@ class Ladder:
 
     def stored(self) -> dict[str, Any]:
         return {"kind": "ladder", "steps": list(self.steps)}
+
+
+def retry_after(value: Duration | datetime, field: str = "after") -> float | datetime:
+    """What a `Retry-After` says: seconds, or an instant. Durations and instants with a time zone are read as well."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"{field}: expected an instant with a time zone, not {value!r:.100}")
+        return value
+    if isinstance(value, str):
+        text = value.strip()
+        if text.isascii() and text.isdigit():
+            return seconds(float(text), field)
+        if (instant := _http_date(text)) is not None:
+            return instant
+    return seconds(value, field)
+
+
+def _http_date(text: str) -> datetime | None:
+    """An instant in one of the three spellings of HTTP, all of which begin with the day of the week."""
+    if text[:3] not in _DAYS:
+        return None
+    from email.utils import parsedate_to_datetime  # half of the commands import this module, and none needs that one
+
+    try:
+        instant = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+
+
+def wait(failed: Failed, ended_at: datetime, retry_count: int, policy: Policy, dice: Random) -> float:
+    """Seconds from the end of a failed attempt to the next one."""
+    asked = failed.delay
+    if failed.until is not None:
+        asked = min(max((failed.until - ended_at).total_seconds(), 0.0), LONGEST)
+    if asked is not None and not failed.at_least:
+        return asked
+    return max(policy.delay(retry_count, dice), asked or 0.0)
 
 
 Policy: TypeAlias = Exponential | Ladder

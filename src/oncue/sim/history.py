@@ -17,7 +17,7 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
                                       it runs another job's slot again
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
     start                             id, claim_no, crashes
-    outcome                           id, claim_no, outcome, delay, final: how an attempt ended on its node
+    outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate
     cancel                            id, claim_no: somebody wants this running claim to stop
     stop                              id, claim_no: its node has heard of that, and tells the attempt
@@ -305,12 +305,22 @@ def outcome_event(claim: Claim, outcome: Any) -> dict[str, Any]:
         "outcome": type(outcome).__name__,
         "delay": getattr(outcome, "delay", None),
         "final": getattr(outcome, "final", False),
+        "until": None if getattr(outcome, "until", None) is None else micros(outcome.until),
+        "at_least": getattr(outcome, "at_least", False),
     }
 
 
 def given_up_event(change: Change) -> dict[str, Any]:
     """The `outcome` event of an attempt of which no more is known than what was to be written."""
-    return {"id": change.id, "claim_no": change.claim_no, "outcome": "Released", "delay": None, "final": False}
+    return {
+        "id": change.id,
+        "claim_no": change.claim_no,
+        "outcome": "Released",
+        "delay": None,
+        "final": False,
+        "until": None,
+        "at_least": False,
+    }
 
 
 def change_event(change: Change, accepted: bool) -> dict[str, Any]:

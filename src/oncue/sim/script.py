@@ -25,6 +25,7 @@ class Act:
     seconds: float = 0.1
     after: float = 1.0
     stubborn: bool = False
+    at_least: bool = False
 
     @property
     def is_stuck(self) -> bool:
@@ -38,7 +39,7 @@ _OUTCOMES: dict[Deed, Callable[[Act], Outcome]] = {
     "ok": lambda act: Succeeded(),
     "fail": lambda act: Failed("it failed, as the script says"),
     "give_up": lambda act: Failed("it failed for good, as the script says", final=True),
-    "retry": lambda act: Failed("it asked for a retry", act.after),
+    "retry": lambda act: Failed("it asked for a retry", act.after, at_least=act.at_least),
     "snooze": lambda act: Snoozed(act.after),
     "skip": lambda act: Skipped("nothing to do"),
     "cancel": lambda act: Cancelled("it gave up"),

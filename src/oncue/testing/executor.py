@@ -105,7 +105,7 @@ class InlineExecutor(Executor):
         if not isinstance(error, Exception | SystemExit):
             self._raised = error  # Ctrl-C, or what a test framework throws: it ends the test
         outcome = super()._failed(attempt, handler, error)
-        if isinstance(outcome, Failed) and not isinstance(error, errors.HandlerDecision):
+        if isinstance(outcome, Failed) and not (isinstance(error, errors.HandlerDecision) and not outcome.final):
             self.errors.append(error)
         return outcome
 

@@ -147,7 +147,7 @@ def _retry(job_id: int, written: Event, turn: Turn, change: Event) -> Iterator[B
         if told["retry_count"] > limit or (turn.claim is not None and told["retry_count"] != used + 1):
             yield Broken(f"job {job_id} was retried outside of its budget of {limit}", (change,))
         outcome = None if is_taken_away(change) else turn.outcome  # what it asked for was not heard any more
-        shortest, longest = _bounds(written, told["retry_count"] - 1, outcome)
+        shortest, longest = _bounds(written, told["retry_count"] - 1, outcome, told["ended_at"])
         delay = (told["visible_at"] - told["ended_at"]) / 1e6
         if not shortest - 2e-6 <= delay <= longest + 2e-6:
             expected = f"{shortest:g} to {longest:g} s"
@@ -171,8 +171,12 @@ def _plain_failure(outcome: Event | None) -> bool:
     return outcome is not None and outcome.fields["outcome"] in ("Failed", "TimedOut") and not outcome.fields["final"]
 
 
-def _bounds(written: Event, retry_count: int, outcome: Event | None) -> tuple[float, float]:
-    asked = None if outcome is None else outcome.fields["delay"]
-    if asked is not None:
-        return asked, asked
-    return options.read(written.fields["options"]).retry.bounds(retry_count)
+def _bounds(written: Event, retry_count: int, outcome: Event | None, ended_at: int) -> tuple[float, float]:
+    shortest, longest = options.read(written.fields["options"]).retry.bounds(retry_count)
+    told = {} if outcome is None else outcome.fields
+    asked = told.get("delay")
+    if told.get("until") is not None:
+        asked = max(told["until"] - ended_at, 0) / 1e6
+    if asked is None:
+        return shortest, longest
+    return (max(shortest, asked), max(longest, asked)) if told["at_least"] else (asked, asked)
