@@ -69,7 +69,7 @@ def enqueue_bulk(dsn: str, jobs: int) -> float:
     async def measure() -> float:
         app = await migrated(dsn)
         rows: list[Any] = [()] * jobs
-        await app.connected()
+        await app.internals.connected()
         started = time.perf_counter()
         await app.find("noop").aenqueue_many(rows)
         elapsed = time.perf_counter() - started
@@ -146,7 +146,7 @@ def _draining(url: str, warm: int = WARM) -> Child:
 
 async def migrated(url: str) -> Oncue:
     app = make_app(url)
-    store = app.make_store()
+    store = app.internals.make_store()
     if store.dialect == "postgres":
         await store.migrate()
         await store.close()
@@ -166,7 +166,7 @@ async def _prepare_drain(url: str, jobs: int) -> None:
 async def _feed(dsn: str, samples: int) -> None:
     app = make_app(dsn)
     stamp = app.find("stamp")
-    await app.connected()
+    await app.internals.connected()
     for _ in range(samples):
         await asyncio.sleep(PAUSE)
         await stamp.aenqueue(time.monotonic_ns())

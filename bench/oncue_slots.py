@@ -85,8 +85,8 @@ async def fire(url: str, slots: int) -> None:
             times["ended"] = time.monotonic_ns()
             finished.set()
 
-    app.telemetry.subscribe(elected, "leader.elected")
-    app.telemetry.subscribe(decided, "slot")
+    app.internals.telemetry.subscribe(elected, "leader.elected")
+    app.internals.telemetry.subscribe(decided, "slot")
     async with app.worker():
         await finished.wait()
     child.answer(rate=slots / ((times["ended"] - times["started"]) / 1e9))
@@ -124,9 +124,9 @@ async def _leading(store: Store, now: datetime, telemetry: Telemetry) -> Schedul
 async def tick(url: str, ticks: int) -> None:
     """Passes of the scheduler, each of which finds a hundred schedules due; then those are made due again."""
     app = Oncue(url)
-    connected = await app.connected()
+    connected = await app.internals.connected()
     rewind = await asyncpg.connect(url)
-    scheduler = await _leading(connected.store, connected.now(), app.telemetry)
+    scheduler = await _leading(connected.store, connected.now(), app.internals.telemetry)
     await scheduler.tick(connected.now())
     times = []
     for _ in range(ticks):

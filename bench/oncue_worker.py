@@ -75,8 +75,8 @@ async def watch(url: str) -> AsyncIterator[Callable[[], Awaitable[bool]]]:
 async def drain(url: str, warm: int) -> None:
     switch_threads_often()  # as `oncue worker` does
     app, account = make_app(url), Account(warm)
-    app.telemetry.subscribe(account, "settle")
-    await app.connected()
+    app.internals.telemetry.subscribe(account, "settle")
+    await app.internals.connected()
     async with app.worker():
         child.announce_and_wait()
         started = time.monotonic_ns()

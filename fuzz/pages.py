@@ -68,7 +68,7 @@ async def of_the_audit_log(teller: Teller) -> None:
 
 async def of_slots(teller: Teller) -> None:
     schedule = await teller.app.schedules.get("hourly")
-    connected = await teller.app.connected()
+    connected = await teller.app.internals.connected()
     rows = await connected.store.slots.between(
         schedule.id, schedule.created_at.replace(year=2000), connected.now(), 100_000
     )

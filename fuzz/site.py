@@ -39,11 +39,11 @@ async def opened(
     app = shop(url, folder)
     try:
         if not url.startswith("sqlite"):
-            store = app.make_store()
+            store = app.internals.make_store()
             await store.migrate()
             await store.close()
         world = await populated(app, with_tokens=with_tokens)
-        gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)
+        gate = admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)
         forgotten = calls.routes_without_a_maker(gate.api.routes)
         assert not forgotten, f"nothing makes requests for {', '.join(forgotten)}: add them to fuzz/calls.py"
         wire = Wire(gate, Judge(gate.api).complaints, tally)

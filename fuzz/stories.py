@@ -121,7 +121,7 @@ async def of_a_schedule(teller: Teller) -> None:
     teller.hold(made, made.status == 201, "it was not made")
     twice = await teller.change("POST", PLANS, body)
     teller.hold(twice, twice.status == 409, "a second one has its name")
-    number, store = made.json["id"], (await teller.app.connected()).store
+    number, store = made.json["id"], (await teller.app.internals.connected()).store
 
     async def look() -> Any:
         found = await store.schedules.by_id(number)

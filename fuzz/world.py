@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from oncue import Oncue, cron
+from oncue.application.worker import new_node
 from oncue.model import (
     SCOPES,
     Cancelled,
@@ -96,7 +97,7 @@ class World:
 
 async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
     world = World(app)
-    await Declaring(app).synchronise()
+    await Declaring(app.internals).synchronise()
     if with_tokens:
         await _issue(world)
     await _employ(world)
@@ -113,7 +114,7 @@ async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
 
 
 async def _issue(world: World) -> None:
-    app, connected = world.app, await world.app.connected()
+    app, connected = world.app, await world.app.internals.connected()
     made, world.token = await app.tokens.create("fuzz", ["admin"])
     world.token_id = made.id
     for scope in SCOPES:
@@ -133,9 +134,9 @@ async def _issue(world: World) -> None:
 
 async def _employ(world: World) -> None:
     """Jobs in every state. A node that lives through all of this holds those that run."""
-    app, connected = world.app, await world.app.connected()
+    app, connected = world.app, await world.app.internals.connected()
     now = connected.now()
-    node = dataclasses.replace(app._new_node(now, "127.0.0.1:8081"), expires_at=now + DAY, queues=QUEUES)
+    node = dataclasses.replace(new_node(app.internals, now, "127.0.0.1:8081"), expires_at=now + DAY, queues=QUEUES)
     await connected.store.nodes.register(node)
     await connected.store.leases.acquire(LEADER, node.id, node.name, now, now + DAY, respect=None)
     gone = dataclasses.replace(node, id=UUID(int=7), name="gone", expires_at=now - DAY)
@@ -164,12 +165,12 @@ async def _employ(world: World) -> None:
 
 
 async def _claimed(app: Oncue, node: UUID, limit: int, *queues: str) -> list[Claim]:
-    connected = await app.connected()
+    connected = await app.internals.connected()
     return await connected.store.jobs.claim(node, queues or ("default",), TASKS, limit, connected.now(), rooms={})
 
 
 async def _settled(app: Oncue, claims: Sequence[Claim], outcome: Outcome) -> None:
-    connected = await app.connected()
+    connected = await app.internals.connected()
     now = connected.now()
     changes = [settle(Ended(claim, outcome, claim.claimed_at, now), Random(1)) for claim in claims]
     assert all(await connected.store.jobs.apply(changes, now))
@@ -198,7 +199,7 @@ async def _plan(world: World) -> None:
 
 async def _decide(app: Oncue) -> None:
     """Slots with every verdict, and runs of them."""
-    connected = await app.connected()
+    connected = await app.internals.connected()
     now = connected.now()
     hour = now.replace(minute=0, second=0, microsecond=0)
     await app.schedules.backfill("hourly", hour - timedelta(hours=9), hour - timedelta(hours=5))
@@ -221,7 +222,7 @@ async def _decide(app: Oncue) -> None:
 
 
 async def _operate(world: World) -> None:
-    app, connected = world.app, await world.app.connected()
+    app, connected = world.app, await world.app.internals.connected()
     await app.queues.limit("mail", globally=50, per_node=5)
     await app.queues.limit("reports", globally=1)
     await app.queues.pause("reports")

@@ -43,7 +43,7 @@ ALSO_FOR: dict[str, set[str]] = {
 
 WITH_CLOCK = {"clock.py"}
 WATCHES_ALLOWED = {"clock.py", "cli", "server"}
-FRESH_DICE_ALLOWED = {"app.py"}
+FRESH_DICE_ALLOWED = {"application/internals.py"}
 
 INPUT_AND_OUTPUT = {
     "asyncio", "aiohttp", "asyncpg", "concurrent", "http", "io", "logging", "multiprocessing", "os", "pathlib",
@@ -208,6 +208,36 @@ def test_the_public_names_are_these() -> None:
     assert sorted(oncue.__all__) == sorted(PUBLIC)
     for name in PUBLIC:
         assert getattr(oncue, name) is not None
+
+
+APPLICATION = [
+    "aclose",
+    "asgi",
+    "audit_log",
+    "close",
+    "configure",
+    "find",
+    "internals",
+    "jobs",
+    "name",
+    "nodes",
+    "now",
+    "override",
+    "queues",
+    "schedules",
+    "settings",
+    "task",
+    "tasks",
+    "tokens",
+    "wait",
+    "worker",
+]
+
+
+def test_an_application_shows_what_a_user_needs() -> None:
+    """What the engine, the server, the shell and the test kit need of it is in `internals`."""
+    app = oncue.Oncue("sqlite:///:memory:")
+    assert sorted(name for name in dir(app) if not name.startswith("_")) == APPLICATION
 
 
 @pytest.mark.parametrize("path", MODULES, ids=label)

@@ -123,7 +123,7 @@ async def _run(
 
 async def _prepare(dsn: str, jobs: int) -> None:
     app = make_app(dsn)
-    store = app.make_store()
+    store = app.internals.make_store()
     await store.migrate()
     await store.close()
     await app.queues.limit(QUEUE, globally=K)

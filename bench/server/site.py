@@ -50,7 +50,7 @@ select coalesce(sum(idx_tup_read), 0)::bigint
 async def fill(dsn: str, finished: int, unfinished: int, rarity: int) -> None:
     """Fill a database; one job in `rarity` has failed, another was cancelled, and a third skipped."""
     app = Oncue(dsn)
-    store = app.make_store()
+    store = app.internals.make_store()
     await store.migrate()
     connection = await asyncpg.connect(dsn)
     try:

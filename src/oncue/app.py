@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
-from oncue import __version__, identity, logs, store
-from oncue.checks import checked_name
-from oncue.clock import Clock, DatabaseClock
-from oncue.connecting import Connection, Connector, DatabaseConnector
-from oncue.enqueueing import Enqueueing
-from oncue.errors import UnknownTask
-from oncue.model import DEFAULT_QUEUE, Delivery, Missed, Node
-from oncue.settings import Settings, load
-from oncue.store.callers import Callers
-from oncue.store.contract import Store
+from oncue.application.internals import Internals
+from oncue.model import DEFAULT_QUEUE, Delivery, Missed
+from oncue.settings import Settings
 from oncue.task import UNSET, RetryRule, Task, _Unset
-from oncue.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from starlette.types import ASGIApp
 
     from oncue.engine.node import WorkerNode
-    from oncue.engine.starting import Patience
-    from oncue.policy.aging import Rules
     from oncue.policy.durations import Duration
     from oncue.policy.retry import Policy
     from oncue.policy.triggers import Rule
@@ -48,12 +33,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-NO_TASKS = ", nor any other: this process was started without an application (--app), or that declares none"
 
-_log = logging.getLogger("oncue")
-
-
-class Oncue(Enqueueing):
+class Oncue:
     """An application: its tasks and schedules, and the database that its jobs live in.
 
     Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. Two
@@ -69,37 +50,23 @@ class Oncue(Enqueueing):
         settings: Settings | None = None,
         dice: Random | None = None,
     ) -> None:
-        self.name = checked_name(name, "name")
-        self._declared = {"database_url": database_url}
-        self._settings = settings
-        self.tasks: dict[str, Task[Any, Any]] = {}
-        self.telemetry = Telemetry()
-        self._dice, self._dice_pid = dice or Random(), os.getpid()
-        self._options: dict[str, tuple[str, float | None]] = {}
-        self._callers = Callers()
-        self._connector: Connector = DatabaseConnector(self.make_store)
+        self.internals = Internals(name, database_url, settings, dice)
+
+    @property
+    def name(self) -> str:
+        return self.internals.name
 
     @property
     def settings(self) -> Settings:
-        if self._settings is None:
-            self._settings = load(code=self._declared)
-        return self._settings
+        return self.internals.settings
 
     def configure(self, settings: Settings) -> None:
         """Use these settings; before anything is opened."""
-        self._settings = settings
+        self.internals.configure(settings)
 
     def override(self, flags: Mapping[str, Any]) -> Settings:
         """Take over what a command line says: it wins over code. Flags that are None were not given."""
-        if self._settings is None:
-            self._settings = load(flags, code=self._declared)
-        else:
-            self._settings = self._settings.overridden(flags)
-        return self._settings
-
-    @property
-    def aging(self) -> Rules:
-        return self.settings.aging
+        return self.internals.override(flags)
 
     # --- declaring ----------------------------------------------------------------------------------------------
 
@@ -133,20 +100,19 @@ class Oncue(Enqueueing):
 
         def declare(function: Callable[..., Any]) -> Task[Any, Any]:
             task: Task[Any, Any] = Task(self, function, declared_in=_caller(), **options)
-            if task.name in self.tasks:
-                raise ValueError(f"name: a task {task.name!r} is declared already; give one of them another name=")
-            self.tasks[task.name] = task
+            self.internals.declare(task)
             return task
 
         return declare(*function) if function else declare
 
+    @property
+    def tasks(self) -> Mapping[str, Task[Any, Any]]:
+        """The declared tasks by their names."""
+        return self.internals.tasks
+
     def find(self, name: str) -> Task[Any, Any]:
         """A declared task by its name. Raises UnknownTask."""
-        try:
-            return self.tasks[name]
-        except KeyError:
-            known = f"; declared are: {', '.join(sorted(self.tasks))}" if self.tasks else NO_TASKS
-            raise UnknownTask(f"no task {name!r} is declared{known}") from None
+        return self.internals.find(name)
 
     # --- the nouns: their verbs are loaded by the first use, since every command would wait for all of them -----
 
@@ -154,87 +120,55 @@ class Oncue(Enqueueing):
     def jobs(self) -> Jobs:
         from oncue.verbs.jobs import Jobs
 
-        return Jobs(self)
+        return Jobs(self.internals)
 
     @cached_property
     def queues(self) -> Queues:
         from oncue.verbs.queues import Queues
 
-        return Queues(self)
+        return Queues(self.internals)
 
     @cached_property
     def schedules(self) -> Schedules:
         from oncue.verbs.schedules import Schedules
 
-        return Schedules(self)
+        return Schedules(self.internals)
 
     @cached_property
     def nodes(self) -> Nodes:
         from oncue.verbs.nodes import Nodes
 
-        return Nodes(self)
+        return Nodes(self.internals)
 
     @cached_property
     def tokens(self) -> Tokens:
         from oncue.verbs.tokens import Tokens
 
-        return Tokens(self)
+        return Tokens(self.internals)
 
     @cached_property
     def audit_log(self) -> AuditLog:
         from oncue.verbs.audit_log import AuditLog
 
-        return AuditLog(self)
+        return AuditLog(self.internals)
 
-    # --- enqueueing ---------------------------------------------------------------------------------------------
+    async def now(self) -> datetime:
+        """The database's time, which all nodes share: hosts may disagree."""
+        return (await self.internals.connected()).now()
+
+    # --- from plain code, and at the end ------------------------------------------------------------------------
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run any of the asynchronous verbs from plain code."""
-        return self._connector.wait(awaitable)
-
-    def _own_dice(self) -> Random:
-        """A forked child must not repeat its parent's throws."""
-        if self._dice_pid != os.getpid():
-            self._dice, self._dice_pid = Random(), os.getpid()
-        return self._dice
-
-    # --- connecting ---------------------------------------------------------------------------------------------
-
-    async def connected(self) -> Connection:
-        """The store of the running event loop, opened on first use."""
-        return await self._connector.connected()
-
-    @contextmanager
-    def connecting_through(self, connector: Connector) -> Iterator[None]:
-        """Go another way to the database inside the `with` block: the test kit's."""
-        usual, self._connector = self._connector, connector
-        try:
-            yield
-        finally:
-            self._connector = usual
-
-    def make_store(self, *, size: int | None = None, patience: float | None = None) -> Store:
-        """A store on this application's database, not opened yet."""
-        settings = self.settings
-        return store.connect(
-            settings.database_url,
-            size=size or settings.pg_connections,
-            prepare=settings.pg_prepare,
-            listen=settings.pg_listen,
-            patience=patience,
-        )
-
-    async def pause_before_retry(self, seconds: float) -> None:
-        """Wait before the database is asked again."""
-        await asyncio.sleep(seconds)
+        return self.internals.wait(awaitable)
 
     async def aclose(self) -> None:
         """Close the store of the running event loop."""
-        await self._connector.aclose()
+        await self.internals.connector.aclose()
 
     def close(self) -> None:
         """Close what plain code has opened."""
-        self._connector.close()
+        self.internals.connector.close()
 
     # --- answering ----------------------------------------------------------------------------------------------
 
@@ -251,117 +185,11 @@ class Oncue(Enqueueing):
 
     # --- working ------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def worker(self, *, address: str | None = None) -> AsyncIterator[WorkerNode]:
+    def worker(self, *, address: str | None = None) -> AbstractAsyncContextManager[WorkerNode]:
         """A worker that runs this application's jobs inside the `async with` block, and drains when it ends."""
-        if not self._connector.works:
-            connection = await self.connected()
-            yield self._assembled(connection.store, connection.store, connection.clock, address)
-            return
-        from oncue.engine.starting import Patience
+        from oncue.application.worker import working
 
-        # A beat that waits for its answer for too long must not find out only when the lease is over.
-        beats = self.make_store(size=2, patience=self.settings.pace.patience)
-        clock = DatabaseClock()
-        patience = Patience(clock, self.settings.start_timeout)
-        main = await patience.take(lambda: self._opened(clock))
-        try:
-            node = self._assembled(main, beats, clock, address)
-            async with self._working(node, main, beats, clock, patience) as node:
-                yield node
-        finally:
-            await main.close()
-
-    async def _opened(self, clock: DatabaseClock) -> Store:
-        """A worker's own store, with the database's time learned and the schedules of the code declared."""
-        from oncue.verbs.schedules.declaring import Declaring
-
-        store = self.make_store()
-        try:
-            await store.open()
-            sent = clock.sent()
-            clock.learn(await store.time(), sent)
-            await Declaring(self).synchronise(Connection(store, clock))
-        except BaseException:
-            await store.close()
-            raise
-        return store
-
-    @asynccontextmanager
-    async def _working(
-        self, node: WorkerNode, main: Store, beats: Store, clock: DatabaseClock, patience: Patience
-    ) -> AsyncIterator[WorkerNode]:
-        from oncue.engine.declarations import Declarations
-        from oncue.engine.heartbeat_thread import HeartbeatThread
-        from oncue.engine.node import WorkerProcess
-        from oncue.engine.timekeeper import Timekeeper
-        from oncue.verbs.schedules.declaring import Declaring
-
-        pace = self.settings.pace
-        services = [Timekeeper(beats, clock), *node.heartbeat]
-        heartbeat = HeartbeatThread(beats, services, clock, self.telemetry, node.farewell, patience)
-        node.upkeep.append(
-            Declarations(lambda: Declaring(self).disable_undeclared(Connection(main, clock)), interval=2 * pace.lease)
-        )
-        process = WorkerProcess(node, main, clock, self.telemetry, pace)
-        try:
-            await heartbeat.start()
-            await process.start()
-            _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
-            elsewhere = sorted({task.queue for task in self.tasks.values()}.difference(node.node.queues))
-            if elsewhere:
-                _log.warning(
-                    "the application's tasks also use %s, which this worker does not serve", ", ".join(elsewhere)
-                )
-            try:
-                yield node
-            except BaseException:
-                await process.drain(0.0)  # whatever went wrong out there, what is in hand is given back
-                raise
-            await process.drain(pace.drain)
-        finally:
-            await process.abort()
-            await heartbeat.stop()
-
-    def _assembled(self, main: Store, beats: Store, clock: Clock, address: str | None) -> WorkerNode:
-        from oncue.engine.messages import Setup
-        from oncue.engine.node import WorkerNode, handlers_executor
-
-        settings, loop = self.settings, asyncio.get_running_loop()
-
-        def lapsed(why: str) -> None:
-            loop.call_soon_threadsafe(node.abandon, why)
-
-        node = WorkerNode(
-            main, beats, self._new_node(clock.now(), address), clock, self._own_dice(), self.telemetry, settings.pace,
-            handlers_executor(
-                self.tasks, clock, self.telemetry, settings.concurrency, settings.limits, settings.processes,
-                Setup(settings, logs.chosen()), lambda: node.may_start(),
-            ),
-            lapsed=lapsed, is_gone=_is_gone, in_processes=[task.name for task in self.tasks.values() if task.process],
-        )  # fmt: skip
-        return node
-
-    def _new_node(self, now: datetime, address: str | None) -> Node:
-        settings = self.settings
-        return Node(
-            id=identity.new_node_id(self._own_dice()),
-            name=settings.node_name or identity.default_name(),
-            host=identity.host(),
-            pid=os.getpid(),
-            boot_id=identity.boot_id(),
-            version=__version__,
-            queues=settings.queues,
-            tasks=tuple(sorted(self.tasks)),
-            concurrency=settings.concurrency,
-            address=address,
-            started_at=now,
-            beat_at=now,
-            expires_at=now,
-            schedules=tuple(sorted(task.name for task in self.tasks.values() if task.schedule is not None)),
-            process_start=identity.process_start(),
-            exclusive=settings.exclusive,
-        )
+        return working(self.internals, address)
 
 
 def _caller() -> str | None:
@@ -369,9 +197,3 @@ def _caller() -> str | None:
     frame = sys._getframe(2)
     name: str | None = frame.f_globals.get("__name__")
     return name
-
-
-def _is_gone(node: Node) -> bool:
-    """Whether a node that ran on this host, since this boot, is proved to be dead."""
-    here = node.host == identity.host() and node.boot_id != "" and node.boot_id == identity.boot_id()
-    return here and identity.is_gone(node.pid, node.process_start)

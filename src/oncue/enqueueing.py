@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, islice
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from oncue import bypass, store
 from oncue.connecting import Connection, Connector
@@ -32,25 +32,31 @@ FURTHEST = timedelta(days=36525)
 _log = logging.getLogger("oncue")
 
 
+class Application(Protocol):
+    """What is needed of the application whose jobs are written."""
+
+    telemetry: Telemetry
+    connector: Connector
+
+    @property
+    def settings(self) -> Settings: ...
+
+    async def connected(self) -> Connection: ...
+
+    def resolved(self, task: Task[Any, Any]) -> tuple[str, float | None]: ...
+
+
 class Enqueueing:
     """What tasks and calls ask of their application. Users say `task.enqueue(…)`."""
 
-    telemetry: Telemetry
-    _connector: Connector
-    _callers: Callers
-    _options: dict[str, tuple[str, float | None]]
-
-    @property
-    def settings(self) -> Settings:
-        raise NotImplementedError
-
-    async def connected(self) -> Connection:
-        raise NotImplementedError
+    def __init__(self, app: Application) -> None:
+        self._app = app
+        self._callers = Callers()
 
     async def refuse_bypass(self, task: Task[Any, Any]) -> None:
         """Raise InvalidJob if this task runs in the slots of its schedule alone."""
         bypass.refuse_declared(task)
-        await self._refuse_stored(await self.connected(), task.name)
+        await self._refuse_stored(await self._app.connected(), task.name)
 
     async def _refuse_stored(self, connection: Connection, task: str) -> None:
         stored = await self._patiently(connection, lambda _: connection.declaration(task), "nothing was written")
@@ -65,20 +71,20 @@ class Enqueueing:
             return []
         if not outside_slots:
             bypass.refuse_declared(call.task)
-        limit = self.settings.max_args_bytes
+        limit = self._app.settings.max_args_bytes
         args = [_dumped(call.task, row, number, limit) for number, row in enumerate(rows, 1)]
         keys = [call.key_of(*row, text) for row, text in zip(rows, args, strict=True)] if call.has_key else None
-        if call.on is not None and self._connector.works:
+        if call.on is not None and self._app.connector.works:
             batch, receipts = await self._written_by_caller(call, args, keys)
         else:
-            connection = await self.connected()
+            connection = await self._app.connected()
             if not outside_slots:
                 await self._refuse_stored(connection, call.task.name)
             batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
             if call.on is not None:
-                await self._connector.follow(call.on, [receipt.id for receipt in receipts if receipt.created])
+                await self._app.connector.follow(call.on, [receipt.id for receipt in receipts if receipt.created])
         created = sum(receipt.created for receipt in receipts)
-        self.telemetry.emit(
+        self._app.telemetry.emit(
             "enqueue", {"jobs": created, "duplicates": len(receipts) - created},
             task=batch.task, queue=batch.queue, batch=batch, receipts=receipts,
         )  # fmt: skip
@@ -97,7 +103,7 @@ class Enqueueing:
         Whoever has reserved `ids` for them, and remembers since when, may repeat this `in_doubt`: each job is written
         once.
         """
-        connection = await self.connected()
+        connection = await self._app.connected()
         for _ in range(MOST_RESERVATIONS):
             numbers = list(ids) or await connection.ids(len(wanted))
             now = connection.now() if since is None else since
@@ -119,7 +125,7 @@ class Enqueueing:
 
     def _batches(self, wanted: Sequence[tuple[Call[Any], Row]], numbers: Sequence[int], now: datetime) -> list[Batch]:
         """As few as possible, in the same order: neighbours that differ only in their arguments and keys are one."""
-        jobs, limit = zip(wanted, numbers, strict=True), self.settings.max_args_bytes
+        jobs, limit = zip(wanted, numbers, strict=True), self._app.settings.max_args_bytes
         batches: list[Batch] = []
         for _, alike in groupby(jobs, lambda job: _terms(job[0][0])):
             calls, ids = zip(*alike, strict=True)
@@ -144,7 +150,7 @@ class Enqueueing:
         for batch in batches:
             told = list(islice(left, len(batch.ids)))
             created = sum(receipt.created for receipt in told)
-            self.telemetry.emit(
+            self._app.telemetry.emit(
                 "enqueue", {"jobs": created, "duplicates": len(told) - created},
                 task=batch.task, queue=batch.queue, batch=batch, receipts=told,
             )  # fmt: skip
@@ -169,7 +175,7 @@ class Enqueueing:
         def check(stored: Declaration | None) -> None:
             bypass.refuse_stored(call.task.name, stored)
 
-        home = _home(self.settings.database_url)
+        home = _home(self._app.settings.database_url)
         return await self._callers.write(call.on, home, len(args), batch, call.task.name, check)
 
     # --- on a connection of our own -----------------------------------------------------------------------------
@@ -220,7 +226,7 @@ class Enqueueing:
     # --- what jobs carry ----------------------------------------------------------------------------------------
 
     def _batch(self, call: Call[Any], ids: list[int], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
-        options, max_runtime = self._resolved(call.task)
+        options, max_runtime = self._app.resolved(call.task)
         if call.at is not None and call.at - now > FURTHEST:
             raise InvalidJob("at", "expected an instant within the next hundred years")
         visible_at = max(call.at or now + timedelta(seconds=call.delay or 0.0), now)
@@ -241,16 +247,6 @@ class Enqueueing:
             args=args,
             keys=keys,
         )
-
-    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
-        options, max_runtime = self._resolved(task)
-        return {"options": options, "max_runtime": max_runtime, "max_args": self.settings.max_args_bytes}
-
-    def _resolved(self, task: Task[Any, Any]) -> tuple[str, float | None]:
-        if task.name not in self._options:
-            options = task.options(self.settings.max_runtime)
-            self._options[task.name] = (options.stored(), options.max_runtime)
-        return self._options[task.name]
 
 
 def _terms(call: Call[Any]) -> tuple[Any, ...]:

@@ -254,19 +254,19 @@ class Call(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         if self.on is not None:
-            return self.task.app.write_here(self, [(args, kwargs)])[0]
+            return self.task.app.internals.enqueueing.write_here(self, [(args, kwargs)])[0]
         return self.task.app.wait(self.aenqueue(*args, **kwargs))
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
-        return (await self.task.app.write(self, [(args, kwargs)]))[0]
+        return (await self.task.app.internals.enqueueing.write(self, [(args, kwargs)]))[0]
 
     def enqueue_many(self, rows: Iterable[Any]) -> list[Receipt]:
         if self.on is not None:
-            return self.task.app.write_here(self, [_row(row) for row in rows])
+            return self.task.app.internals.enqueueing.write_here(self, [_row(row) for row in rows])
         return self.task.app.wait(self.aenqueue_many(rows))
 
     async def aenqueue_many(self, rows: Iterable[Any]) -> list[Receipt]:
-        return await self.task.app.write(self, [_row(row) for row in rows])
+        return await self.task.app.internals.enqueueing.write(self, [_row(row) for row in rows])
 
     @property
     def has_key(self) -> bool:

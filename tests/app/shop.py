@@ -19,7 +19,7 @@ class Shop:
         self.send = declare(app)
 
     async def open(self) -> None:
-        await self.app.connected()  # an SQLite file gets its tables when the application first opens it
+        await self.app.internals.connected()  # an SQLite file gets its tables when the application first opens it
         await rows(self.url, MAKE)
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ def work(app: Oncue) -> Task[[int], None]:
 
 async def a_worker(app: Oncue) -> UUID:
     """A node that claims what a test tells it to."""
-    connected = await app.connected()
+    connected = await app.internals.connected()
     now = connected.now()
     node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
     await connected.store.nodes.register(node)
@@ -37,14 +37,14 @@ async def a_worker(app: Oncue) -> UUID:
 
 
 async def claimed(app: Oncue, node: UUID, task: str = "work") -> Claim:
-    connected = await app.connected()
+    connected = await app.internals.connected()
     (claim,) = await connected.store.jobs.claim(node, ["default"], [task], 1, connected.now())
     return claim
 
 
 async def settled(app: Oncue, claim: Claim, outcome: Outcome) -> bool:
     """What becomes of an attempt, told by the node that made it."""
-    connected = await app.connected()
+    connected = await app.internals.connected()
     now = connected.now()
     (took,) = await connected.store.jobs.apply(
         [lifecycle.settle(Ended(claim, outcome, claim.claimed_at, now), Random(1))], now
@@ -152,7 +152,7 @@ async def test_a_running_attempt_is_fenced_for_ever(
 async def test_an_attempt_that_was_faster_wins(app: Oncue, work: Task[[int], None]) -> None:
     receipt, node = await work.aenqueue(1), await a_worker(app)
     claim = await claimed(app, node)
-    connected = await app.connected()
+    connected = await app.internals.connected()
     change = lifecycle.by_hand(await app.jobs.get(receipt.id), "failed", connected.now())
     assert change is not None
     assert await settled(app, claim, Succeeded())
@@ -313,7 +313,7 @@ async def test_every_change_of_a_schedule_is_logged_and_what_code_declares_is_no
     @app.task
     def report(n: int = 0) -> None: ...
 
-    await Declaring(app).synchronise()
+    await Declaring(app.internals).synchronise()
     assert await app.audit_log.list() == []
     made = await app.schedules.create("nightly", "* * * * *", report, {"n": 1}, created_by="ada")
     await app.schedules.change("nightly", priority=9, changed_by="bob")
@@ -415,7 +415,7 @@ async def test_a_verb_gives_up_when_others_change_the_same_again_and_again(
     app: Oncue, work: Task[[int], None], monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     job = (await work.aenqueue(1)).id
-    store = (await app.connected()).store
+    store = (await app.internals.connected()).store
     tries: list[object] = []
 
     async def somebody_was_quicker(*wanted: Any, **_: Any) -> Any:

@@ -78,8 +78,8 @@ async def test_so_it_is_in_a_callers_transaction(
     app, worker = make_app(url), make_app(url)
     if not declared_here:
         declare(worker)
-        await Declaring(worker).synchronise()
-    await app.connected()
+        await Declaring(worker.internals).synchronise()
+    await app.internals.connected()
     brief, other = declare(app) if declared_here else stub(app), app.task(name="other")(lambda: None)
     async with driver.hold(url) as held:
         with pytest.raises(InvalidJob, match=REFUSED):
@@ -95,7 +95,7 @@ async def test_a_process_without_the_schedule_is_told_by_the_stored_declaration(
 ) -> None:
     worker, web = make_app(database_url), make_app(database_url)
     declare(worker)
-    await Declaring(worker).synchronise()
+    await Declaring(worker.internals).synchronise()
     with pytest.raises(InvalidJob, match=REFUSED):
         await stub(web).aenqueue()
     await worker.schedules.toggle("brief", False)
@@ -111,8 +111,8 @@ async def test_what_is_stored_is_asked_for_again_after_a_while(
     brief = stub(web)
     assert (await brief.aenqueue()).created, "no worker has declared anything yet"
     declare(worker)
-    await Declaring(worker).synchronise()
-    clock = (await web.connected()).clock
+    await Declaring(worker.internals).synchronise()
+    clock = (await web.internals.connected()).clock
     later = clock.monotonic() + TRUSTED_SECONDS + 1
     monkeypatch.setattr(clock, "monotonic", lambda: later)
     with pytest.raises(InvalidJob, match=REFUSED):
@@ -124,9 +124,9 @@ async def test_a_schedule_that_no_code_declares_any_more_keeps_nothing_back(
 ) -> None:
     before, after = make_app(database_url), make_app(database_url)
     declare(before)
-    await Declaring(before).synchronise()
+    await Declaring(before.internals).synchronise()
     brief = stub(after)
-    await Declaring(after).synchronise()
+    await Declaring(after.internals).synchronise()
     assert (await brief.aenqueue()).created
 
 

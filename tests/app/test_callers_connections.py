@@ -196,7 +196,7 @@ async def test_a_job_goes_through_on_postgresql_with(make_app: MakeApp, postgres
 
 async def goes_through(app: Oncue, url: str, way: Any) -> None:
     send = declare(app)
-    await app.connected()
+    await app.internals.connected()
     await way(send, url)
     assert [job.args for job in await app.jobs.list()] == [{"order_id": 1}]
 
@@ -242,7 +242,7 @@ async def test_the_guides_example_works_as_it_stands(app_on_file: Oncue, sqlite_
 @pytest.fixture
 def app_on_file(make_app: MakeApp, sqlite_url: str, runner: asyncio.Runner) -> Oncue:
     app = make_app(sqlite_url)
-    runner.run(app.connected())
+    runner.run(app.internals.connected())
     return app
 
 

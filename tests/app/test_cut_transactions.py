@@ -100,7 +100,7 @@ async def test_a_process_that_is_killed_leaves_what_it_has_committed(
 ) -> None:
     app = make_app(sqlite_url)
     send = declare(app)
-    await app.connected()
+    await app.internals.connected()
     await rows(sqlite_url, "create table orders (id integer primary key)")
     command = [sys.executable, "-c", DIES, sqlite_url, last]
     pipe = asyncio.subprocess.PIPE

@@ -196,7 +196,7 @@ async def test_ids_that_the_database_hands_out_twice_are_thrown_away(app: Oncue,
     """After a fail-over another process may get the ids that this one still has in hand."""
     for n in range(5):
         await send.aenqueue(n)
-    connection = await app.connected()
+    connection = await app.internals.connected()
     taken = list(connection._spare_ids)
     assert taken, "the test needs some in hand"
     await connection.store.jobs.enqueue([a_batch(len(taken))._replace(ids=taken)])
@@ -207,7 +207,7 @@ async def test_ids_that_the_database_hands_out_twice_are_thrown_away(app: Oncue,
 
 async def test_telemetry_hears_of_jobs_and_duplicates(app: Oncue, send: Task[[int], None]) -> None:
     heard: list[dict[str, float]] = []
-    app.telemetry.subscribe(lambda event, measurements, metadata: heard.append(dict(measurements)), "enqueue")
+    app.internals.telemetry.subscribe(lambda event, measurements, metadata: heard.append(dict(measurements)), "enqueue")
     await send.using(key=str).aenqueue_many([1, 2, 2])
     assert heard == [{"jobs": 2, "duplicates": 1}]
 

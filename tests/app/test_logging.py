@@ -66,7 +66,9 @@ async def test_the_error_of_a_run_is_logged(app: Oncue, caplog: pytest.LogCaptur
 @pytest.mark.contract("SLOT-12")
 async def test_rows_and_duration_reach_telemetry(app: Oncue) -> None:
     heard: list[dict[str, float]] = []
-    app.telemetry.subscribe(lambda event, measurements, metadata: heard.append(dict(measurements)), "job.stop")
+    app.internals.telemetry.subscribe(
+        lambda event, measurements, metadata: heard.append(dict(measurements)), "job.stop"
+    )
 
     @app.task
     async def load() -> None:

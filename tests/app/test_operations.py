@@ -195,7 +195,7 @@ async def test_a_cancel_that_comes_too_late_for_the_attempt_still_ends_the_job(
 ) -> None:
     """Its handler failed before it could be told, so the job would wait for its retry, perhaps a day."""
     receipt = await work.using(max_retries=3).aenqueue(1)
-    connection = await app.connected()
+    connection = await app.internals.connected()
     store, now = connection.store, connection.now()
     node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
     await store.nodes.register(node)

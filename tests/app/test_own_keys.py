@@ -30,7 +30,7 @@ async def unfinished(app: Oncue) -> list[tuple[int, str | None]]:
 
 async def fired_at(app: Oncue, name: str) -> list[Any]:
     """Fire the slot that comes next, as the leader would; the schedule's slots."""
-    connected = await app.connected()
+    connected = await app.internals.connected()
     next_run_at = (await app.schedules.get(name)).next_run_at
     assert next_run_at is not None
     await fire(connected.store, next_run_at)
@@ -148,7 +148,7 @@ async def test_of_schedules_that_share_a_key_one_fires(app: Oncue, crawl: Task[[
 async def test_by_hand_a_held_key_is_a_conflict_and_takes_no_slot(app: Oncue, crawl: Task[[int, str], None]) -> None:
     await app.schedules.create("hourly", HOURLY, crawl, {"subreddit_id": 7})
     receipt = await crawl.aenqueue(7)
-    now = (await app.connected()).now()
+    now = await app.now()
     past = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)
     for attempt in (
         app.schedules.run_now("hourly"),
@@ -166,7 +166,7 @@ async def test_by_hand_a_held_key_is_a_conflict_and_takes_no_slot(app: Oncue, cr
 @pytest.mark.contract("QUE-3")
 async def test_of_a_backfill_one_job_stands_for_all_slots(app: Oncue, crawl: Task[[int, str], None]) -> None:
     await app.schedules.create("hourly", HOURLY, crawl, {"subreddit_id": 7})
-    now = (await app.connected()).now()
+    now = await app.now()
     last = now.replace(minute=0, second=0, microsecond=0)
     done = await app.schedules.backfill("hourly", last - timedelta(hours=3), last)
     assert (len(done.jobs), done.present, done.skipped) == (1, 0, 3)
@@ -197,7 +197,7 @@ async def test_schedules_from_before_the_key_was_declared_get_it_when_a_worker_s
     after.task(key=lambda subreddit_id: f"community:{subreddit_id}")(crawl)
     made = await before.schedules.create("hourly", HOURLY, "crawl", {"subreddit_id": 7})
     assert made.key is None
-    await Declaring(after).synchronise()
+    await Declaring(after.internals).synchronise()
     stands = await after.schedules.get("hourly")
     assert (stands.key, stands.revision, stands.next_run_at) == ("community:7", made.revision, made.next_run_at)
     edited = await after.schedules.change("hourly", args={"subreddit_id": 8})

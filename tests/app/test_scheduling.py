@@ -61,7 +61,7 @@ async def finished(app: Oncue, slot: Slot) -> None:
 
 async def wired(app: Oncue) -> Wire:
     """Put a wire that can break between the application and its database."""
-    connection = await app.connected()
+    connection = await app.internals.connected()
     wire = Wire(connection.store, Random(1))
     connection.store = wire.as_store()
     return wire
@@ -72,7 +72,7 @@ async def wired(app: Oncue) -> Wire:
 
 @pytest.mark.contract("QUE-7")
 async def test_a_schedule_has_everything_that_it_was_given(app: Oncue, report: Task[..., None]) -> None:
-    before = (await app.connected()).now()
+    before = await app.now()
     made = await app.schedules.create(
         "nightly", cron("30 2 * * *", tz="Europe/Berlin", dst="once"), report, {"kind": "long"},
         description="words", queue="slow", priority=70, missed="each", grace="10m", max_instances=4, created_by="ann",
@@ -238,7 +238,7 @@ async def test_who_edits_at_once_loses_nothing(app: Oncue, report: Task[..., Non
 @pytest.mark.contract("SLOT-16")
 async def test_slots_that_an_edit_overtakes_are_written_down(app: Oncue, report: Task[..., None]) -> None:
     """Nobody leads here, so nothing decides the slots but the edit itself."""
-    connection = await app.connected()
+    connection = await app.internals.connected()
     start = connection.now()
     connection.now = lambda: start  # type: ignore[method-assign]
     await made(app, MINUTELY)
@@ -371,7 +371,7 @@ async def test_of_twenty_that_trigger_one_slot_one_gets_it(
     at = await next_slot(app)
     others = [make_app(database_url) for _ in range(3)]
     for other in others:
-        other.tasks = app.tasks
+        other.internals.tasks = app.internals.tasks
     tries = [one.schedules.trigger("nightly", at, by=f"{number}") for number in range(5) for one in (app, *others)]
     answers = await asyncio.gather(*tries, return_exceptions=True)
     (slot,) = [answer for answer in answers if isinstance(answer, Slot)]
@@ -416,7 +416,7 @@ async def test_a_run_in_the_way_is_a_conflict_and_no_slot_is_taken(app: Oncue, r
 
 @pytest.mark.contract("SLOT-11")
 async def test_running_now_is_an_extra_slot(app: Oncue, report: Task[..., None]) -> None:
-    connection = await app.connected()
+    connection = await app.internals.connected()
     noon = connection.now().replace(second=0, microsecond=0)
     connection.now = lambda: noon  # type: ignore[method-assign]
     await made(app, MINUTELY, max_instances=9)
@@ -477,7 +477,7 @@ async def test_the_last_of_its_tries_counts(
 
 async def test_a_backfill_makes_what_is_absent_and_nothing_twice(app: Oncue, report: Task[..., None]) -> None:
     await made(app, MINUTELY)
-    end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
+    end = (await app.now()).replace(second=0, microsecond=0) - timedelta(hours=1)
     start = end - timedelta(minutes=9)
     early = await app.schedules.trigger("nightly", start + timedelta(minutes=4))
     heard: list[tuple[int, int]] = []
@@ -498,7 +498,7 @@ async def test_a_backfill_makes_what_is_absent_and_nothing_twice(app: Oncue, rep
 
 async def test_backfills_at_once_make_each_slot_once(app: Oncue, report: Task[..., None]) -> None:
     await made(app, MINUTELY)
-    end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
+    end = (await app.now()).replace(second=0, microsecond=0) - timedelta(hours=1)
     start = end - timedelta(minutes=49)
     filled = await asyncio.gather(*(app.schedules.backfill("nightly", start, end) for _ in range(5)))
     assert sorted(len(one.jobs) for one in filled) == [0, 0, 0, 0, 50]
@@ -507,7 +507,7 @@ async def test_backfills_at_once_make_each_slot_once(app: Oncue, report: Task[..
 
 async def test_a_backfill_whose_reply_was_lost_is_finished_by_the_next(app: Oncue, report: Task[..., None]) -> None:
     await made(app, MINUTELY)
-    end = (await app.connected()).now().replace(second=0, microsecond=0) - timedelta(hours=1)
+    end = (await app.now()).replace(second=0, microsecond=0) - timedelta(hours=1)
     start = end - timedelta(minutes=9)
     wire = await wired(app)
     wire.lose_reply("slots.decide")
@@ -519,7 +519,7 @@ async def test_a_backfill_whose_reply_was_lost_is_finished_by_the_next(app: Oncu
 
 async def test_a_backfill_of_what_cannot_be_is_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
     await made(app, "* * * * * *")
-    now = (await app.connected()).now()
+    now = await app.now()
     hour = timedelta(hours=1)
     for field, start, end in (
         ("end", now, now + hour),
@@ -537,7 +537,7 @@ async def test_a_backfill_of_what_cannot_be_is_refused_by_name(app: Oncue, repor
 @pytest.mark.contract("SLOT-3")
 async def test_what_the_ledger_no_longer_keeps_is_never_run_again(app: Oncue, report: Task[..., None]) -> None:
     await made(app, HOURLY)
-    connection = await app.connected()
+    connection = await app.internals.connected()
     end = connection.now().replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     start = end - timedelta(hours=9)
     for job in (await app.schedules.backfill("nightly", start, end)).jobs:
@@ -560,7 +560,7 @@ async def test_what_the_ledger_no_longer_keeps_is_never_run_again(app: Oncue, re
 @pytest.mark.contract("SLOT-3", "SLOT-16")
 async def test_a_run_of_missed_slots_takes_no_slot_of_a_later_rule(app: Oncue, report: Task[..., None]) -> None:
     """Every fourth minute was missed for an hour; then the rule was edited to every minute."""
-    connection = await app.connected()
+    connection = await app.internals.connected()
     start = connection.now().replace(minute=0, second=0, microsecond=0)
 
     def minute(number: int) -> datetime:
@@ -598,7 +598,7 @@ async def test_a_backfill_over_many_rows_of_another_rule_is_brisk(
     app: Oncue, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand new slots between a thousand runs of old ones, which come in many pages."""
-    connection = await app.connected()
+    connection = await app.internals.connected()
     start = connection.now().replace(minute=0, second=0, microsecond=0) - timedelta(days=3)
 
     def minute(number: int) -> datetime:
@@ -648,7 +648,7 @@ async def test_a_preview_shows_what_the_time_zone_does(app: Oncue, report: Task[
 
 @pytest.mark.contract("SLOT-16")
 async def test_the_audit_names_a_row_that_somebody_deleted(app: Oncue, report: Task[..., None]) -> None:
-    connection = await app.connected()
+    connection = await app.internals.connected()
     start = connection.now()
     connection.now = lambda: start  # type: ignore[method-assign]
     schedule = await made(app, MINUTELY)
@@ -684,7 +684,7 @@ async def delete_slot(url: str, schedule_id: int, at: datetime) -> None:
 
 async def test_an_audit_of_what_cannot_be_is_refused_by_name(app: Oncue, report: Task[..., None]) -> None:
     await made(app)
-    now = (await app.connected()).now()
+    now = await app.now()
     for field, start, end in (
         ("start", now, now - timedelta(hours=1)),
         ("start", now + timedelta(days=1), None),
@@ -698,7 +698,7 @@ async def test_an_audit_of_what_cannot_be_is_refused_by_name(app: Oncue, report:
 
 async def test_an_audit_during_an_edit_raises_no_alarm(app: Oncue, report: Task[..., None]) -> None:
     """Between any two of its looks the schedule is edited, and a slot fires under the new revision."""
-    connection = await app.connected()
+    connection = await app.internals.connected()
     real, start = connection.store, connection.now().replace(minute=0, second=0, microsecond=0)
 
     def minute(number: int) -> datetime:
@@ -787,11 +787,11 @@ async def test_a_worker_fires_slots_and_runs_a_backfill(app: Oncue) -> None:
 
     await app.schedules.create("often", "@every 1s", note, missed="each", max_instances=5)
     await app.schedules.create("filled", MINUTELY, note)
-    end = (await app.connected()).now() - timedelta(hours=1)
+    end = (await app.now()) - timedelta(hours=1)
     filled = await app.schedules.backfill("filled", end - timedelta(minutes=3), end)
     watcher = Watcher(app)
     fired = asyncio.Event()
-    app.telemetry.subscribe(lambda _, __, told: fired.set() if told["schedule"] == "often" else None, "slot")
+    app.internals.telemetry.subscribe(lambda _, __, told: fired.set() if told["schedule"] == "often" else None, "slot")
     async with app.worker():
         await watcher.ended(filled.jobs)
         async with asyncio.timeout(60):

@@ -104,7 +104,7 @@ async def test_as_many_runs_as_the_schedule_allows(app: Oncue) -> None:
 
 async def succeed(app: Oncue, job_id: int) -> None:
     """The next run of it goes well, somewhere else."""
-    connection = await app.connected()
+    connection = await app.internals.connected()
     store, now = connection.store, connection.now()
     node = await enter(store, started_at=now, expires_at=now + timedelta(minutes=1))
     claims = await take(store, node, tasks=["report"], now=now)
@@ -167,7 +167,7 @@ async def test_a_slot_that_was_too_late_runs_when_somebody_asks_for_it(app: Oncu
         ran.append(slot)
 
     schedule = await app.schedules.create("nightly", "0 0 1 1 *", report, grace="1s")
-    connection = await app.connected()
+    connection = await app.internals.connected()
     (job_id,) = await connection.store.jobs.reserve(1)
     late = connection.now() - timedelta(minutes=1)
     step = Step(schedule.id, schedule.version, late, None, [Decided(late, "fired", None, job_id)])

@@ -31,10 +31,10 @@ async def lived_through(app: Oncue, dice: Random) -> None:
                 assert await settled(app, claim, outcome)
     await work.using(delay="1h").aenqueue_many(range(dice.randrange(1, 4)))
     await work.aenqueue_many(range(dice.randrange(1, 4)))
-    now = (await app.connected()).now()
+    now = await app.now()
     made = await app.schedules.create("often", cron("* * * * * *"), work, {"n": 1})
     await app.schedules.backfill(made.name, now.replace(microsecond=0), now)
-    await fire((await app.connected()).store, now)
+    await fire((await app.internals.connected()).store, now)
 
 
 @pytest.mark.contract("QUE-10", "QUE-11")
@@ -44,7 +44,7 @@ async def test_a_status_lists_what_the_stats_count(app: Oncue, seed: int) -> Non
     def work(n: int) -> None: ...
 
     await lived_through(app, Random(seed))
-    await (await app.connected()).store.counters.fold(10_000)
+    await (await app.internals.connected()).store.counters.fold(10_000)
     stats = await app.jobs.stats()
     listed = {key: len(await app.jobs.list([status])) for key, status in COUNTED.items()}
     assert listed == {key: getattr(stats, key) for key in COUNTED}

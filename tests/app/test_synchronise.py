@@ -37,7 +37,7 @@ class Programs:
         app = self.program(name)
         for task, options in declared:
             declare(app, task, **options)
-        await Declaring(app).synchronise()
+        await Declaring(app.internals).synchronise()
         return app
 
 
@@ -78,7 +78,7 @@ async def test_the_same_declaration_again_changes_nothing(programs: Programs) ->
     first = await (await programs.start(("brief", {"schedule": NIGHTLY}))).schedules.get("brief")
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
     assert await app.schedules.get("brief") == first
-    await asyncio.gather(*(Declaring(app).synchronise() for _ in range(5)))
+    await asyncio.gather(*(Declaring(app.internals).synchronise() for _ in range(5)))
     assert await app.schedules.get("brief") == first
     assert len(await app.schedules.revisions("brief")) == 1
 
@@ -111,7 +111,7 @@ async def test_what_is_declared_no_more_is_disabled_and_says_so(
     assert caplog.messages == ["schedule brief is disabled: the code of 'app' no longer declares it"]
     assert (await app.schedules.get("other")).enabled
     caplog.clear()
-    await Declaring(app).synchronise()
+    await Declaring(app.internals).synchronise()
     assert caplog.messages == [], "once"
 
 
@@ -139,7 +139,7 @@ async def test_what_was_disabled_by_hand_stays_so(programs: Programs) -> None:
     app = await programs.start(("brief", {"schedule": NIGHTLY}))
     assert (await app.schedules.get("brief")).reason == BY_HAND, "nor does its absence for a while enable it"
     await app.schedules.toggle("brief", True)
-    await Declaring(app).synchronise()
+    await Declaring(app.internals).synchronise()
     assert (await app.schedules.get("brief")).enabled
 
 
@@ -211,7 +211,7 @@ async def test_a_schedule_that_fires_all_the_while_is_disabled_all_the_same(prog
     """Each slot that is decided changes the row: between look and write there may be one."""
     await programs.start(("brief", {"schedule": cron("* * * * *"), "max_instances": 9}))
     app = programs.program()
-    connection = await app.connected()
+    connection = await app.internals.connected()
     real, disturbed = connection.store, []
 
     async def revise(changes: Any, now: datetime) -> list[bool]:
@@ -222,7 +222,7 @@ async def test_a_schedule_that_fires_all_the_while_is_disabled_all_the_same(prog
     busy = programs.program()
     declare(busy, "brief")
     connection.store = Answering(real, schedules=Answering(real.schedules, revise=revise))  # type: ignore[assignment]
-    await Declaring(app).synchronise()
+    await Declaring(app.internals).synchronise()
     found = await app.schedules.get("brief")
     assert (found.enabled, found.reason) == (False, UNDECLARED)
     assert len(disturbed) == 3
@@ -233,7 +233,7 @@ async def test_an_operator_who_enables_it_meanwhile_is_heard(programs: Programs)
     await app.schedules.toggle("brief", False)
     late = programs.program()
     declare(late, "brief", schedule=cron("0 4 * * *"))
-    connection = await late.connected()
+    connection = await late.internals.connected()
     real, done = connection.store, []
 
     async def revise(changes: Any, now: datetime) -> list[bool]:
@@ -242,7 +242,7 @@ async def test_an_operator_who_enables_it_meanwhile_is_heard(programs: Programs)
         return await real.schedules.revise(changes, now)
 
     connection.store = Answering(real, schedules=Answering(real.schedules, revise=revise))  # type: ignore[assignment]
-    await Declaring(late).synchronise()
+    await Declaring(late.internals).synchronise()
     found = await app.schedules.get("brief")
     assert (found.enabled, found.reason, found.expression) == (True, None, "0 4 * * *")
 
@@ -259,22 +259,22 @@ async def test_a_start_whose_reply_was_lost_is_repeated_without_harm(programs: P
     wire = await wired(app)
     wire.lose_reply("schedules.revise")
     with pytest.raises(StoreUnavailable):
-        await Declaring(app).synchronise()
-    await Declaring(app).synchronise()
+        await Declaring(app.internals).synchronise()
+    await Declaring(app.internals).synchronise()
     assert len(await app.schedules.revisions("brief")) == 1
 
 
 async def test_slots_overtaken_by_a_new_declaration_are_written_down(programs: Programs) -> None:
     app = programs.program()
     declare(app, "brief", schedule=cron("* * * * *"))
-    connection = await app.connected()
+    connection = await app.internals.connected()
     start = connection.now()
-    await Declaring(app).synchronise()
+    await Declaring(app.internals).synchronise()
     late = programs.program()
-    later = await late.connected()
+    later = await late.internals.connected()
     later.now = lambda: start + timedelta(minutes=5)  # type: ignore[method-assign]
     declare(late, "brief", schedule=cron("0 4 * * *"))
-    await Declaring(late).synchronise()
+    await Declaring(late.internals).synchronise()
     (row,) = await late.schedules.slots("brief", start, start + timedelta(minutes=5))
     assert (row.verdict, row.slots, row.revision) == ("missed", 5, 1)
     assert (await late.schedules.audit("brief", start)).holds
@@ -314,7 +314,7 @@ async def test_nothing_is_disabled_while_a_live_worker_declares_it(programs: Pro
     async with current.worker():
         app = await programs.start(old)
         assert (await app.schedules.get("new")).enabled
-    await Declaring(app).disable_undeclared()
+    await Declaring(app.internals).disable_undeclared()
     found = await app.schedules.get("new")
     assert (found.enabled, found.reason) == (False, UNDECLARED), "once nobody declares it any more"
     assert (await app.schedules.get("old")).enabled
@@ -326,7 +326,7 @@ async def test_a_schedule_that_somebody_takes_over_is_theirs(programs: Programs)
     await app.schedules.change("brief", description="for the archive")
     assert (await app.schedules.get("brief")).declared_by == "app"
     await app.schedules.toggle("brief", True)
-    await Declaring(app).disable_undeclared()
+    await Declaring(app.internals).disable_undeclared()
     found = await app.schedules.get("brief")
     assert (found.enabled, found.declared_by) == (True, None)
     app = await programs.start(("brief", {"schedule": cron("0 4 * * *")}))

@@ -16,7 +16,7 @@ from tests.store.scene import query
 
 async def held_still(app: Oncue) -> VirtualClock:
     """The application's clock, in the hands of the test."""
-    connection = await app.connected()
+    connection = await app.internals.connected()
     clock = VirtualClock(connection.now())
     connection.clock = clock
     return clock
@@ -34,8 +34,8 @@ async def test_a_token_is_told_once_and_only_its_digest_is_kept(app: Oncue) -> N
     found = await app.tokens.authenticate(text)
     assert found is not None
     assert (found.id, found.scopes) == (token.id, token.scopes)
-    stored = await query((await app.connected()).store, "select * from oncue_tokens")
-    logged = await query((await app.connected()).store, "select * from oncue_audit")
+    stored = await query((await app.internals.connected()).store, "select * from oncue_tokens")
+    logged = await query((await app.internals.connected()).store, "select * from oncue_audit")
     assert secret not in repr((stored, logged))
     assert token.digest not in repr(logged)
 

@@ -92,7 +92,7 @@ async def test_what_a_savepoint_takes_back_was_never_there(driver: Driver, shop:
 @pytest.mark.contract("QUE-3")
 async def test_keys_are_minded_in_and_between_transactions(driver: Driver, shop: Shop) -> None:
     heard: list[Mapping[str, float]] = []
-    shop.app.telemetry.subscribe(lambda event, measurements, metadata: heard.append(measurements), "enqueue")
+    shop.app.internals.telemetry.subscribe(lambda event, measurements, metadata: heard.append(measurements), "enqueue")
     async with driver.hold(shop.url) as held:
         first = await driver.enqueue_many(shop.send.using(on=held.on, key=str), [1, 2, 1, 3])
         assert await driver.enqueue_many(shop.send.using(on=held.on), []) == []
@@ -133,7 +133,7 @@ async def test_a_synchronous_connection_needs_no_other(driver: Driver, shop: Sho
     app = make_app(shop.url)
     send, threads = declare(app), set(threading.enumerate())
     async with driver.hold(shop.url) as held:
-        with app.connecting_through(Nowhere()):
+        with app.internals.connecting_through(Nowhere()):
             send.using(on=held.on).enqueue(1)
             send.using(on=held.on).enqueue_many([2, 3])
             await send.using(on=held.on).aenqueue(4)
@@ -155,7 +155,7 @@ class Nowhere(DatabaseConnector):
 async def test_a_large_call_is_one_transaction_too(make_app: MakeApp, database_url: str) -> None:
     app = make_app(database_url)
     send = declare(app)
-    await app.connected()
+    await app.internals.connected()
     driver = next(d for d in DRIVERS if database_url.startswith(d.back_end) and d.name in ("sqlite3", "asyncpg"))
     async with driver.hold(database_url) as held:
         receipts = await driver.enqueue_many(send.using(on=held.on), range(25_000))
@@ -214,7 +214,7 @@ async def test_a_serialization_failure_is_the_callers_own(make_app: MakeApp, pos
 async def test_sqlites_time_is_never_before_its_mark(make_app: MakeApp, sqlite_url: str) -> None:
     app = make_app(sqlite_url)
     send = declare(app)
-    await app.connected()
+    await app.internals.connected()
     connection = sqlite3.connect(path_of(sqlite_url))
     mark = 4_102_444_800_000_000
     connection.execute("update oncue_clock set high_water = ?", [mark])
@@ -253,5 +253,5 @@ def test_an_enqueue_that_begins_a_transaction_waits_for_its_turn_to_write(app_on
 @pytest.fixture
 def app_on_file(make_app: MakeApp, sqlite_url: str, runner: asyncio.Runner) -> Oncue:
     app = make_app(sqlite_url)
-    runner.run(app.connected())
+    runner.run(app.internals.connected())
     return app

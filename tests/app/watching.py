@@ -21,7 +21,7 @@ class Watcher:
         self._begun: set[int] = set()
         self._ended: set[int] = set()
         self._news = asyncio.Event()
-        app.telemetry.subscribe(self._hear, "job.start", "job.stop", "expire")
+        app.internals.telemetry.subscribe(self._hear, "job.start", "job.stop", "expire")
 
     def _hear(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         if event == "job.start":

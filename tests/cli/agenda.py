@@ -35,14 +35,14 @@ def on_diary(url: str, work: Callable[[Oncue], Awaitable[Any]]) -> Any:
 
 def synchronised(url: str) -> None:
     """Tell the database what the code declares, as a worker does when it starts."""
-    on_diary(url, lambda app: Declaring(app).synchronise())
+    on_diary(url, lambda app: Declaring(app.internals).synchronise())
 
 
 def made_ago(url: str, ago: timedelta, name: str, expression: str, task: str, **options: Any) -> None:
     """A schedule that somebody made a while ago, and that no leader has looked at since."""
 
     async def work(app: Oncue) -> None:
-        connection = await app.connected()
+        connection = await app.internals.connected()
         then = connection.now() - ago
         connection.now = lambda: then  # type: ignore[method-assign]
         await app.schedules.create(name, expression, task, **options)
@@ -81,7 +81,7 @@ def taken_by(url: str, worker: str, outcome: Outcome) -> None:
     """Let a worker of this name take that run, end it like this, and die."""
 
     async def work(app: Oncue) -> None:
-        connection = await app.connected()
+        connection = await app.internals.connected()
         store, now = connection.store, connection.now()
         node = a_node(worker, started_at=now, expires_at=now + timedelta(minutes=1))
         await store.nodes.register(node)
@@ -93,7 +93,7 @@ def taken_by(url: str, worker: str, outcome: Outcome) -> None:
 
 
 async def _is_idle(app: Oncue) -> bool:
-    now = (await app.connected()).now()
+    now = await app.now()
     decided = all(s.next_run_at is None or s.next_run_at > now for s in await app.schedules.list())
     return decided and all(job.state in TERMINAL for job in await app.jobs.list())
 

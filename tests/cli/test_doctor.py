@@ -30,7 +30,7 @@ def test_a_healthy_system(oncue: Shell, shop: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
 
     async def join(app: Oncue) -> None:
-        connection = await app.connected()
+        connection = await app.internals.connected()
         now = connection.now()
         node = a_node(started_at=now, expires_at=now + timedelta(minutes=1))
         await connection.store.nodes.register(replace(node, queues=("default",), tasks=("add",)))

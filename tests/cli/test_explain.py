@@ -39,7 +39,7 @@ def enter(url: str, name: str, *, lead: bool = False, exclusive: bool = False, *
     """A live node, as another process would be one."""
 
     async def entered(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         now, later = connected.now(), connected.now() + HOUR
         node = dataclasses.replace(a_node(name, started_at=now, expires_at=later), **{"tasks": ("add",), **fields})
         await connected.store.nodes.register(node)
@@ -86,7 +86,7 @@ def test_a_job_that_runs_on_a_node_that_fell_silent(oncue: Shell, shop: str) -> 
     oncue("enqueue", "add", "a=1")
 
     async def claim(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         now = connected.now()
         node = a_node("alpha", started_at=now, expires_at=now + timedelta(milliseconds=1))
         await connected.store.nodes.register(node)
@@ -115,7 +115,7 @@ def test_when_a_job_is_retried(oncue: Shell, shop: str) -> None:
     oncue("enqueue", "add", "a=1")
 
     async def fail(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         now = connected.now()
         node = a_node("alpha", started_at=now, expires_at=now + HOUR)
         await connected.store.nodes.register(node)
@@ -173,7 +173,7 @@ def test_priority_interrupts_nothing_that_runs(oncue: Shell, shop: str) -> None:
         oncue("enqueue", "add", "a=1")
 
     async def claim(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         now = connected.now()
         node = dataclasses.replace(
             a_node("alpha", started_at=now, expires_at=now + HOUR), tasks=("add",), concurrency=2
@@ -192,7 +192,7 @@ def test_a_job_behind_one_that_runs_alone_does_not_hear_that_nothing_is_in_its_w
         oncue("enqueue", "add", "a=1")
 
     async def claim(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         now, store = connected.now(), connected.store
         node = dataclasses.replace(
             a_node("alpha", started_at=now, expires_at=now + HOUR), tasks=("add",), concurrency=2
@@ -218,8 +218,8 @@ def hourly(url: str, **fields: Any) -> datetime:
     async def made(app: Oncue) -> datetime:
         from tests.cli.shop import app as shop
 
-        app.tasks.update(shop.tasks)
-        last = ((await app.connected()).now() - HOUR / 2).replace(second=0, microsecond=0)
+        app.internals.tasks.update(shop.tasks)
+        last = ((await app.now()) - HOUR / 2).replace(second=0, microsecond=0)
         await app.schedules.create("hourly", f"{last.minute} * * * *", "add", {"a": 1}, created_by="ada", **fields)
         return last
 
@@ -250,9 +250,9 @@ def test_a_schedule_that_code_no_longer_declares(oncue: Shell, shop: str) -> Non
         @app.task(schedule=cron("0 * * * *"))
         async def gone() -> None: ...
 
-        await Declaring(app).synchronise()
-        app.tasks.clear()
-        await Declaring(app).synchronise()
+        await Declaring(app.internals).synchronise()
+        app.internals.tasks.clear()
+        await Declaring(app.internals).synchronise()
 
     on_database(shop, declared_once)
     assert codes(oncue, "gone") == ["undeclared"]
@@ -284,7 +284,7 @@ def test_what_became_of_a_slot(oncue: Shell, shop: str) -> None:
     enter(shop, "alpha", lead=True)
 
     async def write(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         (job,) = await connected.store.jobs.reserve(1)
         await decide(
             connected.store,
@@ -339,7 +339,7 @@ def test_a_slot_that_a_worker_fired(oncue: Shell, shop: str) -> None:
             if metadata["decided"].verdict == "fired":
                 fired.append(metadata["decided"].scheduled_for)
 
-        app.telemetry.subscribe(watch, "slot")
+        app.internals.telemetry.subscribe(watch, "slot")
         await app.schedules.create("every second", "* * * * * *", tick)
         async with app.worker():
             await asyncio.wait_for(ran.wait(), 60)

@@ -26,7 +26,7 @@ def enqueue(url: str, task: str, **arguments: Any) -> int:
     async def written(app: Oncue) -> int:
         from tests.cli.forks import app as forks
 
-        return (await app.write(Call(forks.find(task)), [((), arguments)]))[0].id
+        return (await app.internals.enqueueing.write(Call(forks.find(task)), [((), arguments)]))[0].id
 
     job_id: int = on_database(url, written)
     return job_id

@@ -207,7 +207,7 @@ def test_prune_asks_first(oncue: Shell, sqlite_shop: str, monkeypatch: pytest.Mo
 
 def test_nodes(oncue: Shell, shop: str) -> None:
     async def register(app: Oncue) -> None:
-        connection = await app.connected()
+        connection = await app.internals.connected()
         now = connection.now()
         alive = a_node("alpha", started_at=now, expires_at=now + timedelta(minutes=1))
         silent = a_node("beta", started_at=now, expires_at=now - timedelta(minutes=1))

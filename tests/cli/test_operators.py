@@ -22,7 +22,7 @@ def a_running_job(url: str, fraction: float | None = None, note: str | None = No
     """Let a node take what waits, and say how far it has come."""
 
     async def take(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         store, now = connected.store, connected.now()
         node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
         await store.nodes.register(node)
@@ -110,7 +110,7 @@ def test_a_queue_that_nobody_uses_is_remarked_upon(oncue: Shell, sqlite_shop: st
     assert "queue 'other' is not used" in oncue("queues", "limit", "other", "--node", "1").err
 
     async def serve(app: Oncue) -> None:
-        connected = await app.connected()
+        connected = await app.internals.connected()
         now = connected.now()
         await connected.store.nodes.register(a_node(started_at=now, expires_at=now + timedelta(hours=1)))
 

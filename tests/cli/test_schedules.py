@@ -197,7 +197,7 @@ def test_one_that_code_no_longer_declares_says_so(oncue: Shell, diary: str) -> N
     synchronised(diary)
 
     async def without_tasks(app: Oncue) -> None:
-        await Declaring(app).synchronise()
+        await Declaring(app.internals).synchronise()
 
     on_database(diary, without_tasks)
     assert "disabled: its application no longer declares it" in oncue("schedules").out

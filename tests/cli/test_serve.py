@@ -37,7 +37,7 @@ def add_schedule(url: str) -> None:
     async def added(app: Oncue) -> None:
         from tests.cli.shop import app as shop
 
-        app.tasks.update(shop.tasks)
+        app.internals.tasks.update(shop.tasks)
         await app.schedules.create("every second", "* * * * * *", "add", {"a": 1})
 
     on_database(url, added)
@@ -47,7 +47,7 @@ async def due_since(app: Oncue) -> datetime | None:
     """The slot that nobody has decided, once there is one."""
     schedule = await app.schedules.get("every second")
     assert schedule.next_run_at is not None
-    return schedule.next_run_at if schedule.next_run_at < (await app.connected()).now() else None
+    return schedule.next_run_at if schedule.next_run_at < await app.now() else None
 
 
 @pytest.mark.contract("SLOT-1")

@@ -33,7 +33,7 @@ def enqueue(url: str, task: str, **arguments: Any) -> int:
     async def written(app: Oncue) -> int:
         from tests.cli.shop import app as shop
 
-        receipts = await app.write(Call(shop.find(task)), [((), arguments)])
+        receipts = await app.internals.enqueueing.write(Call(shop.find(task)), [((), arguments)])
         return receipts[0].id
 
     job_id: int = on_database(url, written)

@@ -68,7 +68,7 @@ class Shop(Site):
     def __init__(self, aside: Aside, app: Oncue, access: AccessMode) -> None:
         self.app = app
         app.override({"queues": "default,mail,sums"})
-        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)
+        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)
         self.asked: list[tuple[str, str]] = []
         aside.farewells.append(app.aclose)
         super().__init__(aside, self.gate)

@@ -187,15 +187,15 @@ async def test_a_job_that_reached_its_maximum_runtime(store: Store, max_runtime:
 @pytest.mark.contract("QUE-20")
 async def test_a_worker_that_cuts_a_job_off_raises_the_alarm(tmp_path: Path) -> None:
     app = Oncue(settings=load({"database_url": f"sqlite:///{tmp_path}/x.db"}, environment={}, folder=tmp_path))
-    done, watch = asyncio.Event(), Watch(telemetry=app.telemetry)
-    app.telemetry.subscribe(lambda *_: done.set(), "job.stop")
+    done, watch = asyncio.Event(), Watch(telemetry=app.internals.telemetry)
+    app.internals.telemetry.subscribe(lambda *_: done.set(), "job.stop")
 
     @app.task(max_runtime="100ms", max_retries=0)
     async def hang() -> None:
         await asyncio.Event().wait()
 
     watch.scrape()
-    await (await app.connected()).store.migrate()
+    await (await app.internals.connected()).store.migrate()
     await hang.aenqueue()
     async with app.worker():
         await asyncio.wait_for(done.wait(), 60)
@@ -233,7 +233,7 @@ async def test_a_schedule_that_missed_its_window(store: Store) -> None:
 
 async def test_a_share_of_jobs_that_fail(sqlite_url: str) -> None:
     app = Oncue(sqlite_url)
-    watch, left = Watch(telemetry=app.telemetry), asyncio.Event()
+    watch, left = Watch(telemetry=app.internals.telemetry), asyncio.Event()
 
     @app.task(max_retries=0)
     async def fetch(number: int) -> None:
@@ -241,7 +241,9 @@ async def test_a_share_of_jobs_that_fail(sqlite_url: str) -> None:
             raise ValueError("no such page")
 
     stopped: list[Any] = []
-    app.telemetry.subscribe(lambda *told: stopped.append(told) or (len(stopped) == 10 and left.set()), "job.stop")
+    app.internals.telemetry.subscribe(
+        lambda *told: stopped.append(told) or (len(stopped) == 10 and left.set()), "job.stop"
+    )
     watch.metrics.expect([("fetch", "default")])
     watch.scrape()
     await fetch.aenqueue_many(range(10))
@@ -414,7 +416,7 @@ def test_the_metrics_of_the_rules_are_exported(tmp_path: Path, sqlite_url: str) 
     async def fill(app: Oncue) -> None:
         from tests.cli.shop import app as shop
 
-        await app.write(Call(shop.find("add")), [((), {"a": number}) for number in range(1100)])
+        await app.internals.enqueueing.write(Call(shop.find("add")), [((), {"a": number}) for number in range(1100)])
         await app.queues.pause("default")
         await app.queues.limit("default", globally=5)
 

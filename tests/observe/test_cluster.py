@@ -113,9 +113,9 @@ async def test_while_the_leader_samples_metrics_count_nothing(store: Store, monk
 
 async def test_a_sampler_that_has_no_database_keeps_trying() -> None:
     app = Oncue("postgresql://nobody@127.0.0.1:1/nothing")
-    metrics, failed = PrometheusMetrics(app.telemetry), asyncio.Event()
-    app.telemetry.subscribe(lambda _, told, __: told["failures"] == 2 and failed.set(), "tick.error")
-    sampler = Sampler(app, app.telemetry)
+    metrics, failed = PrometheusMetrics(app.internals.telemetry), asyncio.Event()
+    app.internals.telemetry.subscribe(lambda _, told, __: told["failures"] == 2 and failed.set(), "tick.error")
+    sampler = Sampler(app, app.internals.telemetry)
     sampler.start()
     await asyncio.wait_for(failed.wait(), 60)
     await sampler.close()

@@ -159,7 +159,7 @@ def test_every_event_is_counted(meter: Meter) -> None:
 
 async def test_a_workers_metrics_add_up(database_url: str) -> None:
     app = Oncue(database_url)
-    metrics = PrometheusMetrics(app.telemetry)
+    metrics = PrometheusMetrics(app.internals.telemetry)
     done = asyncio.Event()
     finished = 0
 
@@ -169,7 +169,7 @@ async def test_a_workers_metrics_add_up(database_url: str) -> None:
         if finished == 14:
             done.set()
 
-    app.telemetry.subscribe(watch, "job.stop")
+    app.internals.telemetry.subscribe(watch, "job.stop")
 
     @app.task(retry=Exponential("1ms", jitter=0))
     async def flaky(number: int) -> None:
@@ -216,9 +216,9 @@ async def test_a_job_that_a_worker_gave_back_has_waited_all_along(database_url: 
         waits.append(measurements["wait"])
         told.set()
 
-    app.telemetry.subscribe(started, "job.start")
+    app.internals.telemetry.subscribe(started, "job.start")
     await work.aenqueue()
-    connected = await app.connected()
+    connected = await app.internals.connected()
     node, now = a_node(), connected.now()
     long_ago = now - timedelta(hours=1)
     await connected.store.nodes.register(

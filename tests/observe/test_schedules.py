@@ -149,7 +149,7 @@ async def test_an_outage_is_told_by_the_leader_after_it(store: Store) -> None:
 @pytest.mark.contract("QUE-19")
 async def test_a_real_leaders_metrics(database_url: str) -> None:
     app = Oncue(settings=load({"database_url": database_url, "poll_interval": "50ms"}, environment={}))
-    metrics, ran = PrometheusMetrics(app.telemetry), asyncio.Event()
+    metrics, ran = PrometheusMetrics(app.internals.telemetry), asyncio.Event()
 
     @app.task(schedule=cron("* * * * * *"))
     async def tick() -> None:

@@ -147,7 +147,7 @@ class Cluster:
 
     def enqueue(self, what: Task[..., Any] | Call[...], *arguments: Any, times: int = 1) -> list[int]:
         call = what if isinstance(what, Call) else Call(what)
-        receipts = self.app.wait(self.app.write(call, [(arguments, {})] * times))
+        receipts = self.app.wait(self.app.internals.enqueueing.write(call, [(arguments, {})] * times))
         return [receipt.id for receipt in receipts]
 
     @contextmanager
@@ -185,7 +185,7 @@ class Cluster:
         """Ask the store itself."""
 
         async def asked() -> T:
-            return await question((await self.app.connected()).store)
+            return await question((await self.app.internals.connected()).store)
 
         return self.app.wait(asked())
 

@@ -30,7 +30,7 @@ def stand_still_after(part: str) -> None:
 
 
 async def main(verb: str, subject: str, part: str) -> None:
-    await app.connected()
+    await app.internals.connected()
     stand_still_after(part)
     if verb == "edit":
         await app.schedules.change(subject, description="edited")

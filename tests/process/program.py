@@ -104,7 +104,9 @@ async def fatal() -> None:
 def record(application: Oncue, file: TextIO, name: str) -> History:
     """Write the history of this process into a file."""
     history = History(DatabaseClock(), file)
-    Recorder(application.telemetry, history, name, timedelta(seconds=float(os.environ.get("TEST_LEASE", LEASE))))
+    Recorder(
+        application.internals.telemetry, history, name, timedelta(seconds=float(os.environ.get("TEST_LEASE", LEASE)))
+    )
     return history
 
 

@@ -54,7 +54,7 @@ class Api:
 
     def __init__(self, app: Oncue, access: AccessMode = AccessMode.LOOPBACK, base_url: str = HERE) -> None:
         self.app = app
-        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)
+        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.gate), base_url=base_url)
 
     @property
@@ -115,7 +115,7 @@ class World:
         self._app = app
 
     async def seen(self) -> tuple[Any, ...]:
-        app, store = self._app, (await self._app.connected()).store
+        app, store = self._app, (await self._app.internals.connected()).store
         queues = [
             (queue.name, queue.paused_at, queue.global_limit, queue.node_limit) for queue in await app.queues.list()
         ]
@@ -175,8 +175,8 @@ def bearer(token: str) -> dict[str, str]:
 
 async def expired_token(app: Oncue) -> str:
     """A credential that was good for everything until a second ago."""
-    (token, text), store = await app.tokens.create("expired", ["admin"]), (await app.connected()).store
-    ended = (await app.connected()).now() - timedelta(seconds=1)
+    (token, text), store = await app.tokens.create("expired", ["admin"]), (await app.internals.connected()).store
+    ended = (await app.now()) - timedelta(seconds=1)
     await store.tokens.add(dataclasses.replace(token, id="expiredx", expires_at=ended))
     await app.tokens.revoke(token.id)
     return text.replace(token.id, "expiredx")

@@ -277,7 +277,7 @@ async def test_a_host_that_knows_its_users_names_them(sqlite_url: str, tmp_path:
 
 async def test_served_on_its_own_it_closes_what_it_opened(sqlite_url: str, tmp_path: Path) -> None:
     app = a_shop(sqlite_url, tmp_path)
-    await app.connected()
+    await app.internals.connected()
     said: list[str] = []
     steps = iter(["lifespan.startup", "lifespan.shutdown"])
 
@@ -290,4 +290,4 @@ async def test_served_on_its_own_it_closes_what_it_opened(sqlite_url: str, tmp_p
 
     await app.asgi()({"type": "lifespan"}, receive, send)
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    assert app._connector._connections == {}  # type: ignore[attr-defined]
+    assert app.internals.connector._connections == {}  # type: ignore[attr-defined]

@@ -113,7 +113,7 @@ async def test_a_caller_without_the_tasks_can_still_operate(make_api: MakeApi, s
     """`oncue serve` without an application: there is nothing to enqueue, and everything else works."""
     api = make_api(sqlite_url)
     job_id = (await api.app.find("add").aenqueue(1)).id
-    api.app.tasks.clear()
+    api.app.internals.tasks.clear()
     reply = await api("POST", "/api/admin/jobs", {"task": "add", "args": {"a": 1}})
     assert (reply.status_code, reply.json()["type"]) == (422, "/problems/unknown-task")
     assert (await api("POST", f"/api/admin/jobs/{job_id}/cancel")).status_code == 200

@@ -100,7 +100,7 @@ async def test_what_is_refused_names_its_field(make_api: MakeApi, sqlite_url: st
 
 async def test_many_jobs(api: Api) -> None:
     told: list[float] = []
-    api.app.telemetry.subscribe(lambda event, measured, _: told.append(measured["jobs"]), "enqueue")
+    api.app.internals.telemetry.subscribe(lambda event, measured, _: told.append(measured["jobs"]), "enqueue")
     jobs = [ADD, {**ADD, "key": "k"}, {**ADD, "key": "k"}, {"task": "boom", "priority": 9}, {**ADD, "key": "k"}, ADD]
     reply = await api("POST", f"{JOBS}/bulk", {"jobs": jobs})
     body = reply.json()
@@ -126,10 +126,10 @@ async def test_many_jobs(api: Api) -> None:
 
 async def test_a_server_without_an_application_says_so(make_api: MakeApi, sqlite_url: str) -> None:
     api = make_api(sqlite_url)
-    api.app.tasks.clear()
+    api.app.internals.tasks.clear()
     reply = await api("POST", JOBS, ADD)
     assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "task")
-    assert "started without an application (--app)" in reply.json()["detail"]
+    assert "This process knows no tasks: start it with --app" in reply.json()["detail"]
 
 
 # --- idempotency keys -----------------------------------------------------------------------------------------------
@@ -188,13 +188,13 @@ async def test_what_is_kept_and_what_is_not(api: Api) -> None:
 
 async def begun(api: Api, key: str, actor: str = "local") -> KeptRequest | None:
     """What is kept of a request."""
-    connected = await api.app.connected()
+    connected = await api.app.internals.connected()
     return await connected.store.requests.begin(actor, key, KeptRequest("", connected.now(), ()))
 
 
 async def cut_off(api: Api, key: str, ago: timedelta = timedelta(0)) -> KeptRequest:
     """Make a request what it would be if its process had died before it could keep the answer."""
-    connected, kept = await api.app.connected(), await begun(api, key)
+    connected, kept = await api.app.internals.connected(), await begun(api, key)
     assert kept is not None
     unfinished = dataclasses.replace(kept, status=None, answer=None, started_at=kept.started_at - ago)
     await connected.store.requests.prune(connected.now() + timedelta(seconds=1), 100)
@@ -229,7 +229,7 @@ async def test_a_duplicate_takes_a_number_only_if_its_request_was_cut_off(api: A
 
 
 async def test_cut_off_before_writing_it_is_written_under_its_numbers(api: Api) -> None:
-    connected = await api.app.connected()
+    connected = await api.app.internals.connected()
     assert (await api("POST", JOBS, ADD, headers={"Idempotency-Key": "k"})).status_code == 201
     kept = await cut_off(api, "k")
     await api.app.jobs.cancel(kept.ids[0])
@@ -314,7 +314,7 @@ async def test_a_task_that_keeps_to_its_slots_is_refused(
     for app in (api.app, worker):
         keeps = declared_here or app is worker
         app.task(name="brief", **(KEEPS_TO_SLOTS if keeps else {}))(lambda: None)
-    await Declaring(worker).synchronise()
+    await Declaring(worker.internals).synchronise()
     one = await api("POST", JOBS, {"task": "brief"})
     many = await api("POST", f"{JOBS}/bulk", {"jobs": [ADD, {"task": "brief"}]})
     for reply, place in ((one, "task"), (many, "jobs.1.task")):

@@ -28,7 +28,9 @@ async def served(
     """What a worker answers."""
     listening = address.listen(address.Address("127.0.0.1", 0))
     url = address.url(listening, "here")
-    server = HttpServer(process_api(app, readiness, PrometheusMetrics(app.telemetry).registry, access), listening)
+    server = HttpServer(
+        process_api(app, readiness, PrometheusMetrics(app.internals.telemetry).registry, access), listening
+    )
     await server.start()
     async with httpx.AsyncClient(base_url=url, verify=False) as client:
         try:
@@ -84,7 +86,7 @@ async def test_without_its_database_it_is_not_ready_but_healthy() -> None:
 def heard(app: Oncue, event: str) -> asyncio.Event:
     """Set when telemetry tells of it, from whichever thread."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
-    app.telemetry.subscribe(lambda *_: loop.call_soon_threadsafe(told.set), event)
+    app.internals.telemetry.subscribe(lambda *_: loop.call_soon_threadsafe(told.set), event)
     return told
 
 
@@ -109,12 +111,12 @@ async def test_readiness_tells_who_leads(database_url: str) -> None:
         assert is_ready
         leader = body["leader"]
         assert (leader["name"], leader["id"], leader["epoch"]) == ("alpha", str(node.node.id), 1)
-        assert datetime.fromisoformat(leader["since"]) <= (await app.connected()).now()
+        assert datetime.fromisoformat(leader["since"]) <= await app.now()
         assert body["node"]["leads"]
     is_ready, body = await ready_of(Readiness(app))
     assert is_ready, "a web process is ready without a leader"
     assert body["leader"]["name"] is None
-    assert datetime.fromisoformat(body["leader"]["none_since"]) <= (await app.connected()).now()
+    assert datetime.fromisoformat(body["leader"]["none_since"]) <= await app.now()
     await app.aclose()
 
 
@@ -141,7 +143,7 @@ async def test_readiness_tells_for_whom_a_worker_stands_by(database_url: str) ->
 async def test_metrics(sqlite_url: str) -> None:
     app = Oncue(sqlite_url)
     async with served(app, Readiness(app)) as client:
-        app.telemetry.emit("claim", {"jobs": 3})
+        app.internals.telemetry.emit("claim", {"jobs": 3})
         reply = await client.get("/metrics")
         assert reply.headers["content-type"].startswith("text/plain")
         assert "oncue_claimed_jobs_total 3.0" in reply.text
@@ -175,7 +177,7 @@ async def test_a_worker_on_a_full_disk_is_not_ready_and_says_why(
     async with app.worker() as node:
         readiness = Readiness(app, node)
         assert (await ready_of(readiness))[0]
-        stores = {node.membership._store, (await app.connected()).store}
+        stores = {node.membership._store, (await app.internals.connected()).store}
 
         def full(work: Any) -> Any:
             raise StoreFull("SQLite has no room left: database or disk is full")

@@ -25,11 +25,11 @@ Prepare: TypeAlias = Callable[[Api], Awaitable[Any]]
 
 
 async def nothing(api: Api) -> None:
-    await api.app.connected()
+    await api.app.internals.connected()
 
 
 async def many_queues(api: Api) -> None:
-    connected = await api.app.connected()
+    connected = await api.app.internals.connected()
     ids, now = await connected.store.jobs.reserve(20_000), connected.now()
     await connected.store.jobs.enqueue([a_batch(len(ids), task="add", created_at=now)._replace(ids=ids)])
     with sqlite3.connect(api.app.settings.database_url.removeprefix("sqlite:///")) as connection:
@@ -45,7 +45,7 @@ async def a_schedule(api: Api) -> None:
 async def an_old_schedule(api: Api) -> None:
     """One that had a slot every second for the last thirteen hours, and decided none of them."""
     await a_schedule(api)
-    now = (await api.app.connected()).now()
+    now = await api.app.now()
     ago = micros(now) - 49_000 * 1_000_000
     with sqlite3.connect(api.app.settings.database_url.removeprefix("sqlite:///")) as connection:
         connection.execute("update oncue_revisions set started_at = ?", (ago,))

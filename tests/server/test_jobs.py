@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
+from oncue.application.worker import new_node
 from oncue.model import Progress
 from oncue.server.api.pages import LARGEST_PAGE
 from tests.app.watching import Watcher
@@ -26,8 +27,10 @@ async def enqueued(app: Oncue, *numbers: int, **options: Any) -> list[int]:
 
 async def claimed(app: Oncue) -> int:
     """A job in the middle of its attempt, on a node of its own."""
-    connected = await app.connected()
-    node = dataclasses.replace(app._new_node(connected.now(), None), expires_at=connected.now() + timedelta(hours=1))
+    connected = await app.internals.connected()
+    node = dataclasses.replace(
+        new_node(app.internals, connected.now(), None), expires_at=connected.now() + timedelta(hours=1)
+    )
     await connected.store.nodes.register(node)
     claims = await connected.store.jobs.claim(node.id, ["default"], ["add"], 1, connected.now())
     return claims[0].id
@@ -121,7 +124,7 @@ async def test_one_job_in_full(api: Api) -> None:
 
 async def test_progress_is_seen_while_it_runs(api: Api) -> None:
     await enqueued(api.app, 1)
-    job_id, connected = await claimed(api.app), await api.app.connected()
+    job_id, connected = await claimed(api.app), await api.app.internals.connected()
     assert (await api.get(f"{JOBS}/{job_id}"))["progress"] is None
     claim_no = (await api.app.jobs.get(job_id)).claim_no
     await connected.store.jobs.report_progress([Progress(job_id, claim_no, 0.4, "page 4 of 10", connected.now())])
@@ -241,7 +244,7 @@ LARGE = "x" * 250_000
 
 async def put_large(api: Api, count: int) -> list[int]:
     """Jobs with arguments of 250 KB, in one write."""
-    connection = await api.app.connected()
+    connection = await api.app.internals.connected()
     ids = await connection.ids(count)
     batch = a_batch(count, task="boom", queue="mail", created_at=connection.now())
     args = [json.dumps({"text": LARGE})] * count

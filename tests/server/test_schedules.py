@@ -150,7 +150,7 @@ async def test_what_code_declares_is_changed_there(make_api: MakeApi, sqlite_url
     @api.app.task(schedule=cron("@daily"))
     async def declared() -> None: ...
 
-    await Declaring(api.app).synchronise(await api.app.connected())
+    await Declaring(api.app.internals).synchronise(await api.app.internals.connected())
     assert (await api("PUT", f"{SCHEDULES}/declared", {"priority": 1})).status_code == 409
     assert (await api("DELETE", f"{SCHEDULES}/declared")).status_code == 409
     assert (await api("PUT", f"{SCHEDULES}/declared", {"enabled": False})).json()["enabled"] is False
@@ -167,7 +167,7 @@ async def test_slots_to_come_and_by_hand(api: Api) -> None:
     for query in ("count=0", "count=1001", "count=x", "from=tomorrow", "from=0001-01-01", "from=9999-12-31", "days=3"):
         assert (await api("GET", f"{where}/preview?{query}")).status_code == 422, query
 
-    now = (await api.app.connected()).now()
+    now = await api.app.now()
     yesterday = (now - timedelta(days=1)).replace(hour=3, minute=0, second=0, microsecond=0)
     reply = await api("POST", f"{where}/trigger", {"at": yesterday.isoformat()})
     slot = reply.json()
@@ -186,7 +186,7 @@ async def test_slots_to_come_and_by_hand(api: Api) -> None:
 async def test_backfill_ledger_audit_and_revisions(api: Api) -> None:
     schedule = await made(api)
     where = f"{SCHEDULES}/nightly"
-    now = (await api.app.connected()).now()
+    now = await api.app.now()
     span = {"from": (now - timedelta(days=4)).isoformat(), "to": now.isoformat()}
     plan = (await api("POST", f"{where}/backfill", {**span, "dry_run": True})).json()
     assert (plan["made"], plan["would_make"], len(plan["slots"])) == (0, 4, 4)
@@ -227,7 +227,7 @@ async def test_backfill_ledger_audit_and_revisions(api: Api) -> None:
 async def test_a_run_of_slots_is_on_one_page(api: Api) -> None:
     """It reaches into the pages after its own: there it is not shown again, and they come to an end."""
     schedule = await made(api, cron_expression="0 * * * *")
-    connected = await api.app.connected()
+    connected = await api.app.internals.connected()
     found, now = await api.app.schedules.get("nightly"), connected.now().replace(minute=0, second=0, microsecond=0)
     starts = [now - timedelta(hours=hours) for hours in (30, 20, 9, 8)]
     decided = [
@@ -251,7 +251,7 @@ async def test_an_audit_has_bounds(make_api: MakeApi, sqlite_url: str) -> None:
     """Every slot is worked out, and nobody else is answered meanwhile."""
     api = make_api(sqlite_url)
     await made(api, cron_expression="* * * * * *")
-    connected = await api.app.connected()
+    connected = await api.app.internals.connected()
     schedule = await api.app.schedules.get("nightly")
     old = dataclasses.replace(schedule, created_at=connected.now() - timedelta(days=9))
     with pytest.raises(Problem, match="take it in parts"):

@@ -27,7 +27,9 @@ async def test_a_real_worker_keeps_every_promise(tmp_path: Path) -> None:
         raise Retry("not yet")
 
     with (tmp_path / "worker.jsonl").open("w", encoding="utf-8") as file:
-        Recorder(app.telemetry, History(DatabaseClock(), file), "worker", timedelta(seconds=app.settings.lease))
+        Recorder(
+            app.internals.telemetry, History(DatabaseClock(), file), "worker", timedelta(seconds=app.settings.lease)
+        )
         receipts = [*await fine.aenqueue_many([()] * 20), *await flaky.aenqueue_many([()] * 3)]
         async with app.worker(), asyncio.timeout(60):
             while len(await app.jobs.list(["succeeded", "failed"])) < len(receipts):  # noqa: ASYNC110

@@ -323,7 +323,7 @@ def test_tasks_that_a_handler_leaves_behind_are_stopped_at_the_end(app: Oncue) -
 
 def test_telemetry_tells_of_attempts(app: Oncue, kit: Kit) -> None:
     heard: list[str] = []
-    app.telemetry.subscribe(lambda event, *_: heard.append(event), "job.start", "job.stop", "job.retry")
+    app.internals.telemetry.subscribe(lambda event, *_: heard.append(event), "job.start", "job.stop", "job.retry")
 
     @app.task
     def broken() -> None:

@@ -92,13 +92,13 @@ def audit_slots(
 
 
 async def _audited(app: Oncue, name: str, since: Moment, until: Moment) -> tuple[str, Audit]:
-    now = (await app.connected()).now()
+    now = await app.now()
     return await _zone(app, name), await app.schedules.audit(name, since.at(now), until.at(now))
 
 
 async def _all_audited(app: Oncue, since: Moment, until: Moment) -> AsyncIterator[tuple[str, Audit]]:
     """Every schedule, one at a time: all their slots together may be more than fits."""
-    now, last = (await app.connected()).now(), ""
+    now, last = await app.now(), ""
     while page := await app.schedules.list(after=last, limit=PAGE):
         for schedule in page:
             yield schedule.name, await app.schedules.audit(schedule.name, since.at(now), until.at(now))

@@ -34,7 +34,7 @@ def show_audit_log(
 
     async def work() -> tuple[list[AuditEntry], datetime]:
         entries = await found.audit_log.list(actor=actor, subject=subject, before=before, limit=limit)
-        return entries, (await found.connected()).now()
+        return entries, await found.now()
 
     entries, now = ask(found, work)
     if as_json:

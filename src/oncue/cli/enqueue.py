@@ -72,11 +72,11 @@ def enqueue(
 async def _written(app: Oncue, call: Call[Any], rows: Sequence[Row]) -> list[Receipt]:
     receipts: list[Receipt] = []
     if len(rows) <= CHUNK:
-        return await app.write(call, rows)
+        return await app.internals.enqueueing.write(call, rows)
     with output.progress(known=True) as bar:
         line = bar.add_task("enqueueing", total=len(rows))
         for start in range(0, len(rows), CHUNK):
-            receipts += await app.write(call, rows[start : start + CHUNK])
+            receipts += await app.internals.enqueueing.write(call, rows[start : start + CHUNK])
             bar.update(line, completed=len(receipts))
     return receipts
 

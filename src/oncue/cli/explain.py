@@ -35,7 +35,7 @@ def explain(
 
     async def work() -> Explanation:
         if moment is not None:
-            return await found.schedules.explain_slot(what, moment.at((await found.connected()).now()))
+            return await found.schedules.explain_slot(what, moment.at(await found.now()))
         return await (found.jobs.explain(values.reference(what)) if _is_job(what) else found.schedules.explain(what))
 
     with values.naming(at="--at"):

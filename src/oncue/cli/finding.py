@@ -51,7 +51,7 @@ def find(app: str | None, *, needs_tasks: bool = False, may_create: bool = False
             raise
         failures.say(f"{error}; going on without it")
     found.override({"app": app, **flags})
-    store = found.make_store()  # a malformed address is told before anything else
+    store = found.internals.make_store()  # a malformed address is told before anything else
     if needs_tasks and name is None:
         raise ConfigError(f"--app: {EXPECTED}; or set ONCUE_APP")
     if isinstance(store, SqliteStore) and not may_create and not Path(store.path).exists():
@@ -61,7 +61,7 @@ def find(app: str | None, *, needs_tasks: bool = False, may_create: bool = False
 
 def has_database(app: Oncue) -> bool:
     """Whether there is something to ask: an SQLite file may not be there yet."""
-    store = app.make_store()
+    store = app.internals.make_store()
     return not isinstance(store, SqliteStore) or Path(store.path).exists()
 
 

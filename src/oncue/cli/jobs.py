@@ -61,7 +61,7 @@ def list_jobs(
         jobs = await found.jobs.list(
             states, queue=queue, task=task, key=key, before=before, limit=limit, offset=offset, whole=whole
         )
-        return jobs, (await found.connected()).now()
+        return jobs, await found.now()
 
     jobs, now = ask(found, work)
     if as_json:
@@ -142,7 +142,7 @@ class _Seen:
 
 
 async def _looked_at(app: Oncue, ref: int | UUID) -> _Seen:
-    connected, job = await app.connected(), await app.jobs.get(ref)
+    connected, job = await app.internals.connected(), await app.jobs.get(ref)
     store, attempts = connected.store, await app.jobs.attempts(job.id)
     nodes = {node for node in (job.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
     schedule = None if job.schedule_id is None else await store.schedules.by_id(job.schedule_id)

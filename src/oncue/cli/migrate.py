@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
     """A store that leaves the tables as they are when it is opened."""
-    store = app.make_store()
+    store = app.internals.make_store()
     if isinstance(store, SqliteStore):
         return SqliteStore(store.path, migrate=False)
     return cast("PostgresStore", store)

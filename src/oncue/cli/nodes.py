@@ -19,7 +19,7 @@ def list_nodes(as_json: JsonOption = False, app: AppOption = None, database_url:
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[list[Node], list[Lease], datetime]:
-        connection = await found.connected()
+        connection = await found.internals.connected()
         leases = [await connection.store.leases.get(name) for name in (LEADER, EXCLUSIVE)]
         return await found.nodes.list(), [lease for lease in leases if lease is not None], connection.now()
 

@@ -90,7 +90,7 @@ def _of_schedule(
             raise typer.BadParameter(wanted, param_hint=option)
 
     async def work() -> tuple[Rule, list[Fire], datetime, str]:
-        schedule, now = await app.schedules.get(name), (await app.connected()).now()
+        schedule, now = await app.schedules.get(name), await app.now()
         rule = Rule(schedule.expression, schedule.tz, schedule.dst)  # type: ignore[arg-type]
         found = await app.schedules.preview(name, count, None if since is None else since.at(now))
         reason = f" ({schedule.reason})" if schedule.reason else ""

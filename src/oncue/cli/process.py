@@ -163,9 +163,9 @@ class Front:
 
         self.url = address.url(listening, identity.host())
         self.readiness = health.Readiness(app)
-        self._metrics = PrometheusMetrics(app.telemetry)
+        self._metrics = PrometheusMetrics(app.internals.telemetry)
         self._metrics.expect((task.name, task.queue) for task in app.tasks.values())
-        self._sampler = sampling.Sampler(app, app.telemetry)
+        self._sampler = sampling.Sampler(app, app.internals.telemetry)
         self._buffer = app.settings.buffer
         # Nobody but this machine can reach a loopback address: there it needs no token until one is made.
         access = api.AccessMode.LOOPBACK if address.is_loopback(listening) else api.AccessMode.TOKEN
@@ -196,7 +196,7 @@ class Front:
         """Say so if nobody can come in. While the database is away nobody knows, and nothing waits for it."""
         with contextlib.suppress(OncueError, TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
-                if not await (await self._app.connected()).store.tokens.exist():
+                if not await (await self._app.internals.connected()).store.tokens.exist():
                     _log.warning(SHUT, self.url)
 
     def sockets(self) -> list[int]:

@@ -34,7 +34,7 @@ def list_queues(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[list[Queue], datetime]:
-        return await found.queues.list(), (await found.connected()).now()
+        return await found.queues.list(), await found.now()
 
     queues, now = ask(found, work)
     if as_json:

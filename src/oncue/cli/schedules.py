@@ -65,7 +65,7 @@ def list_schedules(
 
     async def work() -> tuple[list[Schedule], list[str], datetime]:
         schedules = await found.schedules.list(after=after, limit=limit)
-        return schedules, await _unmade(found), (await found.connected()).now()
+        return schedules, await _unmade(found), await found.now()
 
     schedules, unmade, now = ask(found, work)
     if as_json:
@@ -138,7 +138,7 @@ def show_schedule(
     async def work() -> tuple[Schedule, list[Revision], list[Slot], datetime]:
         schedule = await found.schedules.get(name)
         revisions, last = await found.schedules.revisions(name), await found.schedules.latest_slots(name, count)
-        return schedule, revisions, last, (await found.connected()).now()
+        return schedule, revisions, last, await found.now()
 
     schedule, revisions, last, now = ask(found, work)
     if as_json:

@@ -71,7 +71,7 @@ def list_tokens(as_json: JsonOption = False, app: AppOption = None, database_url
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[list[Token], datetime]:
-        return await found.tokens.list(), (await found.connected()).now()
+        return await found.tokens.list(), await found.now()
 
     tokens, now = ask(found, work)
     if as_json:

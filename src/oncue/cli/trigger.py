@@ -42,7 +42,7 @@ def trigger_slot(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, Slot, bool]:
-        schedule, now = await found.schedules.get(name), (await found.connected()).now()
+        schedule, now = await found.schedules.get(name), await found.now()
         if wanted is None:
             return schedule, await found.schedules.run_now(name, by=actor()), False
         slot = await found.schedules.trigger(name, wanted.at(now), by=actor())
@@ -84,7 +84,7 @@ def backfill_slots(
     found = find(app, database_url=database_url)
 
     async def work() -> tuple[Schedule, datetime, datetime, Backfilled | list[datetime]]:
-        schedule, now = await found.schedules.get(name), (await found.connected()).now()
+        schedule, now = await found.schedules.get(name), await found.now()
         span = first.at(now), last.at(now)
         undecided = found.schedules.undecided
         return schedule, *span, await (undecided(name, *span) if dry_run else _backfilled(found, name, *span))

@@ -59,10 +59,12 @@ class Simulation:
         scenario, world = self._scenario, self._world
         for queue, limits in scenario.limits.items():
             finish(world.operator.queues.limit(queue, globally=limits.globally, per_node=limits.per_node))
-        finish(Declaring(self._app).synchronise(self._connection, only=lambda rule: not _counts_from_now(rule)))
+        finish(
+            Declaring(self._app.internals).synchronise(self._connection, only=lambda rule: not _counts_from_now(rule))
+        )
         self._start_nodes()
         world.run(WARM_UP.total_seconds())
-        finish(Declaring(self._app).synchronise(self._connection))
+        finish(Declaring(self._app.internals).synchronise(self._connection))
         world.hint()
         for number, stream in enumerate(scenario.arrivals):
             batches = stream.batches(scenario.start, scenario.length, scenario.rng("arrivals", number, stream.task))
@@ -119,7 +121,7 @@ class Simulation:
 
     def _enqueue(self, name: str, jobs: list[str]) -> None:
         task, world = self._app.tasks[name], self._world
-        carried, now = self._app.carried(task), world.clock.now()
+        carried, now = self._app.internals.carried(task), world.clock.now()
         batch = Batch(
             task=name, queue=task.queue, priority=task.priority, state="queued", options=carried["options"],
             max_retries=task.max_retries, max_runtime=carried["max_runtime"], created_at=now, visible_at=now,

@@ -24,7 +24,7 @@ class Decisions:
         self._rows = {row.scheduled_for: row for row in rows}
         self._runs = [row for row in rows if row.until is not None]
         self._starts = [row.scheduled_for for row in self._runs]
-        self._connector = list(accumulate((row.until or row.scheduled_for for row in self._runs), max))
+        self._latest_ends = list(accumulate((row.until or row.scheduled_for for row in self._runs), max))
         """How far the runs up to each one go: usually they are apart, but one row must not hide another."""
         told_of = {row.revision for row in self._runs}
         self._triggers = {one.revision: _workable(one) for one in revisions if one.revision in told_of}
@@ -41,7 +41,7 @@ class Decisions:
 
     def _runs_around(self, at: datetime) -> Iterator[Slot]:
         place = bisect_right(self._starts, at) - 1
-        while place >= 0 and self._connector[place] >= at:
+        while place >= 0 and self._latest_ends[place] >= at:
             run = self._runs[place]
             if run.until is not None and run.until >= at:
                 yield run

@@ -11,7 +11,7 @@ from oncue.records import attempt_record, explanation_record, job_record
 
 async def job(app: Oncue, ref: int | UUID) -> dict[str, Any]:
     """A job with everything that belongs to it. Raises JobNotFound."""
-    store, found = (await app.connected()).store, await app.jobs.get(ref)
+    store, found = (await app.internals.connected()).store, await app.jobs.get(ref)
     attempts, retries = await app.jobs.attempts(found.id), await store.jobs.retries_of(found.id)
     nodes = {node for node in (found.node_id, *(attempt.node_id for attempt in attempts)) if node is not None}
     names = await store.nodes.names(sorted(nodes))

@@ -81,7 +81,7 @@ class Readiness:
 
     def _full(self) -> str | None:
         """Why the worker in this process cannot write. It can still read, but it keeps no lease and ends no job."""
-        return None if self.node is None else self._app.telemetry.outages.full
+        return None if self.node is None else self._app.internals.telemetry.outages.full
 
     def _stands_by_for(self, answer: Known | Silence) -> Lease | None:
         """Who keeps the worker in this process from working; a process without one works for nobody anyway."""
@@ -106,7 +106,7 @@ class Readiness:
 
     async def _asked(self) -> Known:
         began = time.monotonic()
-        connected = await self._app.connected()
+        connected = await self._app.internals.connected()
         queues = await connected.store.queues.all()
         leader, exclusive = await connected.store.leases.get(LEADER), await connected.store.leases.get(EXCLUSIVE)
         return Known(connected.now(), queues, leader, exclusive, time.monotonic() - began)

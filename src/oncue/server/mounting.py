@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 def mountable(app: Oncue, *, require_token: bool, on_loopback: bool = False) -> ASGIApp:
     """Everything that `oncue serve` answers. Where it listens is known only to who says so: else nobody gets in."""
     access = (AccessMode.LOOPBACK if on_loopback else AccessMode.TOKEN) if require_token else AccessMode.TRUSTED
-    return admin_api(app, Readiness(app), PrometheusMetrics(app.telemetry).registry, access)
+    return admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)

@@ -46,7 +46,7 @@ class Look:
         self._connection: Connected | None = None
 
     async def tick(self, now: datetime) -> datetime:
-        connection = await self._app.connected()
+        connection = await self._app.internals.connected()
         if connection is not self._connection:
             self._survey = Surveying(connection.store, self._telemetry)
             self._connection = connection

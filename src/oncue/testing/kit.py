@@ -43,7 +43,7 @@ def use(app: Oncue, *, now: datetime | None = None, loop: asyncio.AbstractEventL
     at_once(stage.store.open())
     kit = Kit(app, stage, loop)
     try:
-        with app.connecting_through(stage):
+        with app.internals.connecting_through(stage):
             yield kit
     finally:
         kit.end()
@@ -70,7 +70,7 @@ class Kit:
         self._node = KitNode(app, stage)
         at_once(self._node.start())
         if any(task.schedule is not None for task in app.tasks.values()):
-            at_once(Declaring(app).synchronise(stage.connection))
+            at_once(Declaring(app.internals).synchronise(stage.connection))
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Kit:
     async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
         await self._transactions.look(plain=False)
         call = what if isinstance(what, Call) else Call(what)
-        (receipt,) = await self.app.write(call, [(args, kwargs)], outside_slots=True)
+        (receipt,) = await self.app.internals.enqueueing.write(call, [(args, kwargs)], outside_slots=True)
         if receipt.created:
             self._performed.add(receipt.id)
         before = await self.app.jobs.get(receipt.id)

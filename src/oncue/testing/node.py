@@ -49,7 +49,7 @@ class KitNode:
         node = Node(NODE, "test", "test", 0, "", "", (), (), 1, None, now, beat_at=now, expires_at=now)
         # Fixed dice: the jitter of a retry is the same in every run of a test.
         self._worker = WorkerNode(
-            stage.store, stage.store, node, stage.clock, Random(1), app.telemetry, PACE, self._make_executor
+            stage.store, stage.store, node, stage.clock, Random(1), app.internals.telemetry, PACE, self._make_executor
         )
         self._claimer = EveryQueue(app, self._worker, self._executor, stage.store)
         self._hot_path: list[QuietService] = [
@@ -69,7 +69,9 @@ class KitNode:
             ended(what)
 
         app = self._app
-        self._executor = InlineExecutor(app.tasks, self._clock, app.telemetry, app.settings.limits, heard, starts)
+        self._executor = InlineExecutor(
+            app.tasks, self._clock, app.internals.telemetry, app.settings.limits, heard, starts
+        )
         return self._executor
 
     async def start(self) -> None:

@@ -88,7 +88,7 @@ class Crew:
 
     def ask_for(self, name: str = FIRST) -> None:
         database.create_tables(self.engine)
-        now = self.app.wait(self.app.connected()).now()
+        now = self.app.wait(self.app.internals.connected()).now()
         self._crawl.using(priority=60).enqueue(add(self.engine, self.site_url, name, now))
 
     def curl(self, *arguments: str) -> tuple[int, Any]:

@@ -58,7 +58,7 @@ def rows(view: str) -> list[dict[str, Any]]:
 @asynccontextmanager
 async def a_worker() -> AsyncIterator[Any]:
     """A live node that runs what the test says; it gives jobs back when it ends."""
-    connected = await jobs.app.connected()
+    connected = await jobs.app.internals.connected()
     now = connected.now()
     node = replace(
         a_node(), queues=("crawl",), tasks=("crawl",), started_at=now, beat_at=now, expires_at=now + timedelta(hours=1)

@@ -227,7 +227,7 @@ async def test_a_duplicate_is_told_which_crawl_stands_and_makes_it_as_urgent(web
 async def in_every_state() -> dict[str, int]:
     """Crawls in every state that there is; the id of the one in each."""
     found: dict[str, int] = {}
-    connected = await jobs.app.connected()
+    connected = await jobs.app.internals.connected()
     now = connected.now()
     node = replace(a_node(), started_at=now, beat_at=now, expires_at=now + timedelta(hours=1))
     await connected.store.nodes.register(node)

@@ -93,7 +93,7 @@ def forget() -> None:
 
 async def now() -> datetime:
     """The database's time, which all workers share: hosts may disagree."""
-    return (await app.connected()).now()
+    return await app.now()
 
 
 @app.task(

@@ -60,7 +60,7 @@ async def _played(console: Console, folder: Path, duration: str) -> Account:
 
 
 async def _witnessed(console: Console, app: Oncue, path: Path, url: str, duration: str) -> Account:
-    await app.connected()  # makes the tables
+    await app.internals.connected()  # makes the tables
     facts = Facts(path)
     facts.place_witness()
     where = output.escape(str(path))

@@ -85,7 +85,7 @@ async def examine(app: Oncue) -> list[Check]:
 
 
 def _missing_file(app: Oncue) -> Check | None:
-    store = app.make_store()
+    store = app.internals.make_store()
     if isinstance(store, SqliteStore) and not Path(store.path).exists():
         held = deleted_file(store.path)
         if held.status != "ok":

@@ -128,7 +128,7 @@ class Gate:
     def _tell_unchecked(self, why: str) -> None:
         """One line now and then: every request would be one, and the sampler tells of an outage by itself."""
         now = time.monotonic()
-        if not self._app.telemetry.outages.is_known and now - self._told_at >= TELL_AGAIN_SECONDS:
+        if not self._app.internals.telemetry.outages.is_known and now - self._told_at >= TELL_AGAIN_SECONDS:
             self._told_at = now
             _log.warning("a token could not be checked: %s", why)
 
@@ -155,7 +155,7 @@ class Gate:
         Until then every request asks: what comes after the first token is refused, whichever process made it.
         """
         if not self._has_tokens:
-            self._has_tokens = await (await self._app.connected()).store.tokens.exist()
+            self._has_tokens = await (await self._app.internals.connected()).store.tokens.exist()
         return self._has_tokens
 
 

@@ -37,7 +37,7 @@ def add(routes: Routes, app: Oncue) -> None:
     @routes.post(PREFIX, needs="enqueue", keeping=Keeping(repeats=True, jobs=lambda body: 1), **one)
     async def enqueue_job(request: Request, body: Enqueue, by: Caller) -> Answer:
         """Writes a job. If its key is held by an unfinished one, nothing is written, and the answer names that one."""
-        now = (await app.connected()).now()
+        now = await app.now()
         receipt = (await _written(app, request, [await _call(app, body, by, now)]))[0]
         place = f"{request.scope['path']}/{receipt.id}"
         return Answer(_receipt(receipt), 201 if receipt.created else 200, headers={"Location": place})
@@ -50,7 +50,7 @@ def add(routes: Routes, app: Oncue) -> None:
     )
     async def enqueue_jobs(request: Request, body: EnqueueMany, by: Caller) -> Answer:
         """Writes all of the jobs or none, in one transaction. Jobs whose keys are held are left out."""
-        now = (await app.connected()).now()
+        now = await app.now()
         calls = [await _call(app, job, by, now, f"jobs.{number}.") for number, job in enumerate(body.jobs)]
         receipts = await _written(app, request, calls)
         created = sum(receipt.created for receipt in receipts)
@@ -67,9 +67,11 @@ def _how_many(body: Any) -> int:
 async def _written(app: Oncue, request: Request, calls: Sequence[tuple[Call[Any], Row]]) -> list[Receipt]:
     kept = kept_of(request.scope)
     if kept is None:
-        return await app.write_all(calls)
+        return await app.internals.enqueueing.write_all(calls)
     begun = kept.request
-    return await app.write_all(calls, ids=begun.ids, since=begun.started_at, in_doubt=not kept.is_new)
+    return await app.internals.enqueueing.write_all(
+        calls, ids=begun.ids, since=begun.started_at, in_doubt=not kept.is_new
+    )
 
 
 def _receipt(receipt: Receipt) -> dict[str, Any]:
@@ -83,7 +85,7 @@ async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str =
     except UnknownTask as error:
         raise Problem(UNKNOWN_TASK, str(error), [FieldError(f"{prefix}task", str(error))]) from None
     try:
-        await app.refuse_bypass(task)
+        await app.internals.enqueueing.refuse_bypass(task)
         call: Call[Any] = task.using(
             queue=body.queue,
             priority=body.priority,

@@ -78,7 +78,7 @@ class Requests:
     async def answered(self, request: Request, key: str, body: Any, keeping: Keeping, answer: Answering) -> Response:
         """Answer a request, or repeat what was answered before."""
         _check_key(key)
-        connected, actor = await self._app.connected(), identity_of(request.scope).name
+        connected, actor = await self._app.internals.connected(), identity_of(request.scope).name
         ids = tuple(await connected.ids(keeping.jobs(body)))
         fresh = KeptRequest(_fingerprint(request, body), connected.now(), ids)
         kept = await _begun(connected.store, actor, key, fresh)

@@ -22,7 +22,7 @@ def add(routes: Routes, app: Oncue) -> None:
     @routes.get("/api/admin/nodes", **looking(TAG, "List the nodes", Nodes))
     async def list_nodes() -> Answer:
         """The worker processes that are alive, or whose lease is over and that nobody has buried yet."""
-        connected = await app.connected()
+        connected = await app.internals.connected()
         leases = [
             lease for name in (LEADER, EXCLUSIVE) if (lease := await connected.store.leases.get(name)) is not None
         ]
@@ -32,5 +32,5 @@ def add(routes: Routes, app: Oncue) -> None:
     @routes.get("/api/admin/leader", **looking(TAG, "Who leads", LeaderRecord))
     async def show_leader() -> Answer:
         """The node that fires the schedules; or since when there is none."""
-        connected = await app.connected()
+        connected = await app.internals.connected()
         return Answer(leader_record(await connected.store.leases.get(LEADER), connected.now()))

@@ -32,7 +32,7 @@ def job_ref(text: str) -> int | UUID:
 
 async def schedule_named(app: Oncue, text: str, *, deleted: bool = False) -> Schedule:
     """A schedule by its number or name; a deleted one only if they are wanted too. Raises ScheduleNotFound."""
-    store = (await app.connected()).store
+    store = (await app.internals.connected()).store
     found = await (store.schedules.by_id(int(text)) if _is_number(text) else store.schedules.get(text))
     if found is None or (found.deleted_at is not None and not deleted):
         raise app.schedules.no_schedule(text)

@@ -81,7 +81,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         if start is None and end is None and after is None:
             latest = await app.schedules.latest_slots(schedule.name, limit)
             return await pages.answer(request, "slots", latest, limit, records.slot_record)
-        now = (await app.connected()).now()
+        now = await app.now()
         first, last = moment(start or "-24h", "from", now), moment(end or "now", "to", now)
         seen = EARLIEST if after is None else moment(after, "after", now)
         with naming():
@@ -101,7 +101,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
     ) -> Answer:
         """What became of every slot that it should have had, by default in the last 24 hours. `holds` is false if one
         is doubled, unaccounted for, lost or unexpected. A deleted schedule can be audited too."""
-        schedule, now = await schedule_named(app, id, deleted=True), (await app.connected()).now()
+        schedule, now = await schedule_named(app, id, deleted=True), await app.now()
         last = moment(end or "now", "to", now)
         first = last - AUDITED if start is None else moment(start, "from", now)
         _refuse_many(schedule, first, min(last, now))
@@ -141,7 +141,7 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
     async def backfill_schedule(id: ScheduleRef, body: Span, by: Caller) -> Answer:
         """Jobs for the slots of a span that nobody has decided: repeating it makes nothing. They run oldest first, as
         many at once as `max_instances`. Where the task declares a key, one job stands for all of them."""
-        schedule, now = await schedule_named(app, id), (await app.connected()).now()
+        schedule, now = await schedule_named(app, id), await app.now()
         first, last = moment(body.start, "from", now), moment(body.end, "to", now)
         said: dict[str, Any] = {
             "schedule": schedule.name, "from": records.instant(first), "to": records.instant(last),
@@ -166,4 +166,4 @@ def _refuse_many(schedule: Schedule, start: datetime, end: datetime) -> None:
 
 
 async def _moment(app: Oncue, text: str | None, field: str) -> datetime | None:
-    return None if text is None else moment(text, field, (await app.connected()).now())
+    return None if text is None else moment(text, field, await app.now())

@@ -1,0 +1,134 @@
+"""The inner parts of an application: what the verbs, the engine, the server, the shell and the test kit need of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from oncue import store
+from oncue.checks import checked_name
+from oncue.connecting import Connection, Connector, DatabaseConnector
+from oncue.enqueueing import Enqueueing
+from oncue.errors import UnknownTask
+from oncue.settings import Settings, load
+from oncue.store.contract import Store
+from oncue.task import Task
+from oncue.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from oncue.policy.aging import Rules
+
+T = TypeVar("T")
+
+NO_TASKS = "This process knows no tasks: start it with --app module:app, and declare tasks there"
+
+
+class Internals:
+    """Not for users, and it may change at any time: `Oncue` has the names that they may rely on."""
+
+    def __init__(self, name: str, database_url: str | None, settings: Settings | None, dice: Random | None) -> None:
+        self.name = checked_name(name, "name")
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.telemetry = Telemetry()
+        self.enqueueing = Enqueueing(self)
+        self.connector: Connector = DatabaseConnector(self.make_store)
+        self._declared = {"database_url": database_url}
+        self._settings = settings
+        self._dice, self._dice_pid = dice or Random(), os.getpid()
+        self._options: dict[str, tuple[str, float | None]] = {}
+
+    # --- settings -----------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        if self._settings is None:
+            self._settings = load(code=self._declared)
+        return self._settings
+
+    def configure(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def override(self, flags: Mapping[str, Any]) -> Settings:
+        if self._settings is None:
+            self._settings = load(flags, code=self._declared)
+        else:
+            self._settings = self._settings.overridden(flags)
+        return self._settings
+
+    @property
+    def aging(self) -> Rules:
+        return self.settings.aging
+
+    # --- tasks --------------------------------------------------------------------------------------------------
+
+    def declare(self, task: Task[Any, Any]) -> None:
+        if task.name in self.tasks:
+            raise ValueError(f"name: a task {task.name!r} is declared already; give one of them another name=")
+        self.tasks[task.name] = task
+
+    def find(self, name: str) -> Task[Any, Any]:
+        """A declared task by its name. Raises UnknownTask."""
+        try:
+            return self.tasks[name]
+        except KeyError:
+            known = f"; declared are: {', '.join(sorted(self.tasks))}" if self.tasks else f". {NO_TASKS}"
+            raise UnknownTask(f"no task {name!r} is declared{known}") from None
+
+    def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
+        """What a task's own options say of every job that a schedule makes for it."""
+        options, max_runtime = self.resolved(task)
+        return {"options": options, "max_runtime": max_runtime, "max_args": self.settings.max_args_bytes}
+
+    def resolved(self, task: Task[Any, Any]) -> tuple[str, float | None]:
+        """The options that every job of a task carries, as they are stored, and its maximum runtime."""
+        if task.name not in self._options:
+            options = task.options(self.settings.max_runtime)
+            self._options[task.name] = (options.stored(), options.max_runtime)
+        return self._options[task.name]
+
+    # --- connecting ---------------------------------------------------------------------------------------------
+
+    async def connected(self) -> Connection:
+        """The store of the running event loop, opened on first use."""
+        return await self.connector.connected()
+
+    def wait(self, awaitable: Awaitable[T]) -> T:
+        """Run an asynchronous verb from plain code."""
+        return self.connector.wait(awaitable)
+
+    @contextmanager
+    def connecting_through(self, connector: Connector) -> Iterator[None]:
+        """Go another way to the database inside the `with` block: the test kit's."""
+        usual, self.connector = self.connector, connector
+        try:
+            yield
+        finally:
+            self.connector = usual
+
+    def make_store(self, *, size: int | None = None, patience: float | None = None) -> Store:
+        """A store on this application's database, not opened yet."""
+        settings = self.settings
+        return store.connect(
+            settings.database_url,
+            size=size or settings.pg_connections,
+            prepare=settings.pg_prepare,
+            listen=settings.pg_listen,
+            patience=patience,
+        )
+
+    async def pause_before_retry(self, seconds: float) -> None:
+        """Wait before the database is asked again."""
+        await asyncio.sleep(seconds)
+
+    # --- chance -------------------------------------------------------------------------------------------------
+
+    @property
+    def dice(self) -> Random:
+        """A forked child must not repeat its parent's throws."""
+        if self._dice_pid != os.getpid():
+            self._dice, self._dice_pid = Random(), os.getpid()
+        return self._dice
