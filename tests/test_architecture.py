@@ -26,7 +26,7 @@ ARROWS: dict[str, set[str]] = {
     "policy": BASE | {"policy"},
     "store": BASE | {"clock", "store"},
     "engine": BASE | {"clock", "telemetry", "policy", "engine", "store.contract"},
-    "client": BASE | {"policy", "client"},
+    "client": BASE | {"policy", "records", "client"},
 }
 """What each part may use of oncue. A part that is not named may use everything but the outermost ones."""
 

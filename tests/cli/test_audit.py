@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from oncue.records import instant
+from oncue.records.documents import instant
 from tests.cli.agenda import at, execute, made_ago, worked_off
 from tests.cli.conftest import Shell
 

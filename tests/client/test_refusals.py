@@ -29,8 +29,9 @@ from oncue import (
     cron,
 )
 from oncue.client import reading
-from oncue.client.records import JobRecord, LeaderRecord
 from oncue.errors import TokenNotFound
+from oncue.records.jobs import JobRecord
+from oncue.records.nodes import LeaderRecord
 from oncue.server.api import AccessMode
 from tests.client.conftest import Aside, Shop, Site
 from tests.client.proxy import Proxy

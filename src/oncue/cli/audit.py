@@ -15,7 +15,8 @@ from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT, Moment
 from oncue.errors import ScheduleNotFound
 from oncue.policy.audit import Audit, Fate
-from oncue.records import audit_record, instant
+from oncue.records.documents import instant
+from oncue.records.schedules import audit_record
 
 MOST_NAMED = 20
 PAGE = 1000

@@ -12,7 +12,7 @@ from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import AuditEntry
-from oncue.records import audit_entry_record
+from oncue.records.access import audit_entry_record
 
 
 def show_audit_log(

@@ -16,7 +16,7 @@ from oncue.cli.jobs import Ref, complete_status
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import OncueError
 from oncue.model import Job
-from oncue.records import job_record
+from oncue.records.jobs import job_record
 
 Refs = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids or uids of jobs.", show_default=False)]
 

@@ -10,7 +10,7 @@ from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.policy.explain import Explanation
-from oncue.records import explanation_record
+from oncue.records.jobs import explanation_record
 
 
 def explain(

@@ -18,7 +18,7 @@ from oncue.model import STATES, Attempt, Job
 from oncue.policy import options, suspicion
 from oncue.policy.error_summary import error_summary
 from oncue.policy.statuses import ALIASES
-from oncue.records import attempt_record, job_record
+from oncue.records.jobs import attempt_record, job_record
 from oncue.verbs.jobs import LARGEST_OFFSET
 
 Ref = Annotated[str, typer.Argument(metavar="ID", help="The job's id or uid.", show_default=False)]
@@ -162,9 +162,7 @@ def _detail_record(seen: _Seen) -> dict[str, Any]:
         "worker": seen.worker(seen.job.node_id),
         "schedule": seen.schedule,
         "retried_as": [{"id": retry.id, "status": retry.state} for retry in seen.retries],
-        "attempt_list": [
-            {**attempt_record(attempt), "worker": seen.worker(attempt.node_id)} for attempt in seen.attempts
-        ],
+        "attempt_list": [attempt_record(attempt, seen.worker(attempt.node_id)) for attempt in seen.attempts],
     }
 
 
@@ -229,10 +227,9 @@ def _node(seen: _Seen) -> str | None:
 def _attempts_table(seen: _Seen) -> Any:
     table = output.table("attempt", "outcome", "started", "took", "node", "error", right=("attempt", "took"))
     for attempt in seen.attempts:
-        record = attempt_record(attempt)
-        took = None if record["duration_ms"] is None else record["duration_ms"] / 1000
         table.add_row(
-            str(attempt.attempt), attempt.outcome, output.when(attempt.started_at, seen.now), output.took(took),
+            str(attempt.attempt), attempt.outcome, output.when(attempt.started_at, seen.now),
+            output.took(attempt.duration),
             escape(seen.worker(attempt.node_id) or ""), escape(error_summary(attempt.error)),
         )  # fmt: skip
     return table

@@ -10,7 +10,7 @@ from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import Lease, Node
-from oncue.records import node_record
+from oncue.records.nodes import node_record
 from oncue.store.contract import EXCLUSIVE, LEADER
 
 

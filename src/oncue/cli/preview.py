@@ -17,7 +17,7 @@ from oncue.cli.values import INSTANT
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
 from oncue.policy.triggers import DST_POLICIES, TICK, Rule, cron, swallowed, trigger
-from oncue.records import fire_record
+from oncue.records.schedules import fire_record
 from oncue.verbs.schedules import MOST_PREVIEWED, Fire, fires
 
 FIRST_OF_AN_EXPRESSION = "@*?0123456789"

@@ -13,7 +13,7 @@ from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import Limits, Queue
-from oncue.records import queue_record
+from oncue.records.queues import queue_record
 from oncue.task import UNSET
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.", show_default=False)]

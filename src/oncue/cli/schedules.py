@@ -21,7 +21,7 @@ from oncue.model import Missed, Revision, Schedule, Slot
 from oncue.policy import durations
 from oncue.policy.schedules import UNDECLARED
 from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
-from oncue.records import revision_record, schedule_record, slot_record
+from oncue.records.schedules import revision_record, schedule_record, slot_record
 from oncue.task import Task
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from oncue.cli import output
 from oncue.cli.output import escape
 from oncue.model import Slot
 from oncue.policy.audit import Fate
-from oncue.records import slot_duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,7 +31,7 @@ def table(fates: Sequence[Fate], tz: str) -> Table:
         made.add_row(
             *_times(fate, tz), f"{fate.slots:,}", _verdict(fate), escape(_reason(fate)),
             "" if row is None or row.job_id is None else str(row.job_id), _outcome(row),
-            "" if row is None else escape(row.worker or ""), output.took(None if row is None else slot_duration(row)),
+            "" if row is None else escape(row.worker or ""), output.took(None if row is None else row.duration),
         )  # fmt: skip
     return made
 

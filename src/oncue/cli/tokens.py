@@ -12,7 +12,7 @@ from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import SCOPES, Scope, Token
-from oncue.records import token_record
+from oncue.records.access import token_record
 from oncue.verbs.tokens import is_valid
 
 Scopes = Annotated[

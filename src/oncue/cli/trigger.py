@@ -15,7 +15,8 @@ from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.model import Schedule, Slot
 from oncue.policy.triggers import TICK, trigger_of
-from oncue.records import instant, slot_record
+from oncue.records.documents import instant
+from oncue.records.schedules import slot_record
 from oncue.verbs.schedules import Backfilled
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]

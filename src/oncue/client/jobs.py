@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from oncue.client import reading, requests
-from oncue.client.records import HandledRecord, JobDetail, JobRecord
 from oncue.client.requests import Page, Request, checked_key, given, moment, query, seconds, segment
 from oncue.errors import InvalidJob
 from oncue.model import Receipt, State, Stats
 from oncue.policy.durations import Duration
+from oncue.records.jobs import HandledRecord, JobDetail, JobRecord
 
 PREFIX = "/api/admin/jobs"
 

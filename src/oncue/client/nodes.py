@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from oncue.client import reading, requests
-from oncue.client.records import LeaderRecord, NodeRecord, Readiness
+from oncue.client.records import Readiness
 from oncue.client.requests import Request
+from oncue.records.nodes import LeaderRecord, NodeRecord
 
 
 def nodes() -> Request[list[NodeRecord]]:

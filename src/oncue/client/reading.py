@@ -13,9 +13,9 @@ from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from oncue.client.records import TOLD_AS
 from oncue.identity import job_created_at
 from oncue.model import Receipt
+from oncue.records.documents import ALIAS
 
 T = TypeVar("T")
 Reader: TypeAlias = Callable[[Any], Any]
@@ -69,10 +69,10 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
 
 
 def _field(known: Any, hint: Any) -> _Field:
-    has_default = known.default is not MISSING
-    default = known.default if has_default else None
+    has_default = known.default is not MISSING or known.default_factory is not MISSING
+    default = known.default if known.default is not MISSING else known.default_factory() if has_default else None
     may_be_absent = has_default or hint is Any or NoneType in get_args(hint)
-    return _Field(known.name, known.metadata.get(TOLD_AS, known.name), _reader(hint), may_be_absent, default)
+    return _Field(known.name, known.metadata.get(ALIAS, known.name), _reader(hint), may_be_absent, default)
 
 
 def _reader(hint: Any) -> Reader:

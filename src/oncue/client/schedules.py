@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oncue.client import reading, requests
-from oncue.client.records import AuditRecord, Backfilled, FireRecord, RevisionRecord, ScheduleRecord, SlotRecord
+from oncue.client.records import Backfilled
 from oncue.client.requests import Page, Request, checked_key, given, moment, query, seconds, segment
 from oncue.model import Missed
 from oncue.policy.durations import Duration
+from oncue.records.schedules import AuditRecord, FireRecord, RevisionRecord, ScheduleRecord, SlotRecord
 
 if TYPE_CHECKING:
     from oncue.policy.triggers import DstPolicy, Rule

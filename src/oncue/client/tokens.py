@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from oncue.client import reading, requests
-from oncue.client.records import TokenRecord
 from oncue.client.requests import Request, given, seconds, segment
 from oncue.model import Scope
 from oncue.policy.durations import Duration
+from oncue.records.access import TokenRecord
 
 PREFIX = "/api/admin/tokens"
 

@@ -45,15 +45,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How many jobs there are. `queued` are all that wait; `counted_at` says when, if that was some time ago."""
+    """How many jobs there are."""
 
     queued: int
+    """Jobs that wait, scheduled and retrying ones too."""
     running: int
     completed: int
+    """Succeeded since the beginning, pruned jobs included."""
     failed: int
+    """Since the beginning, pruned jobs included."""
     cancelled: int
     skipped: int
     counted_at: datetime | None = None
+    """When what waits was counted; null: just now."""
 
 
 def cut_off(live: Sequence[Count]) -> frozenset[str]:

@@ -191,6 +191,11 @@ class Attempt:
     outcome: str
     error: str | None
 
+    @property
+    def duration(self) -> float | None:
+        """Seconds that it took, once it ended."""
+        return None if self.finished_at is None else (self.finished_at - self.started_at).total_seconds()
+
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:

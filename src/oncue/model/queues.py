@@ -18,16 +18,21 @@ class Queue:
     name: str
     paused_at: datetime | None
     queued: int
+    """Due, and waiting for a worker."""
     running: int
     later: int
+    """Scheduled or retrying: not due yet."""
     succeeded: int
+    """Since the beginning, pruned jobs included."""
     failed: int
     cancelled: int
     skipped: int
     global_limit: int | None = None
+    """How many may run at once on all nodes together."""
     node_limit: int | None = None
+    """How many may run at once on each node."""
     counted_at: datetime | None = None
-    """When what waits was counted, if that was some time ago; None is just now."""
+    """When what waits was counted; null: just now."""
 
 
 class PriorityLevel(NamedTuple):

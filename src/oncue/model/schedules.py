@@ -169,3 +169,10 @@ class Slot:
     finished_at: datetime | None
     worker: str | None
     error: str | None
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that its run took, once it ended."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()

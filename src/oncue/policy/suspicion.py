@@ -16,14 +16,14 @@ all. Of a job without crashes that is not known, and its first charge costs it n
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from oncue.model import Change, Claim, Job
 from oncue.policy import options
 
 FREE, IN_COHORT, ALONE = 0, 1, 2
 """How a job is kept apart from others."""
-NAMES = ("none", "cohort", "alone")
+NAMES: tuple[Literal["none", "cohort", "alone"], ...] = ("none", "cohort", "alone")
 COHORT = 8
 DEATHS_ALONE = 2
 PATIENCE_SECONDS = 60.0

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from oncue.app import Oncue
-from oncue.records import attempt_record, explanation_record, job_record
+from oncue.records.jobs import attempt_record, explanation_record, job_record
 
 
 async def job(app: Oncue, ref: int | UUID) -> dict[str, Any]:
@@ -26,6 +26,6 @@ async def job(app: Oncue, ref: int | UUID) -> dict[str, Any]:
         "worker": worker(found.node_id),
         "schedule": None if schedule is None else schedule.name,
         "retried_as": [{"id": retry.id, "status": retry.state} for retry in retries],
-        "attempt_list": [{**attempt_record(attempt), "worker": worker(attempt.node_id)} for attempt in attempts],
+        "attempt_list": [attempt_record(attempt, worker(attempt.node_id)) for attempt in attempts],
         "explanation": explanation_record(await app.jobs.explain(found.id)),
     }

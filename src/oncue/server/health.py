@@ -16,7 +16,7 @@ from oncue.engine.node import WorkerNode
 from oncue.errors import StoreError
 from oncue.model import Lease, Queue
 from oncue.observe.labels import OTHER, busiest
-from oncue.records import instant
+from oncue.records.documents import instant
 from oncue.server.api.documents import PROBLEM, REASONS
 from oncue.server.api.models.control import Health, Ready
 from oncue.server.api.problems import MEDIA_TYPE

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue import records
 from oncue.model import AuditEntry
+from oncue.records.access import audit_entry_record
 from oncue.server.api import pages
 from oncue.server.api.documents import looking
 from oncue.server.api.models.control import AuditPage
@@ -35,6 +35,4 @@ def add(routes: Routes, app: Oncue) -> None:
             reached = before if last is None else last.id
             return await app.audit_log.list(actor=actor, subject=subject, before=reached, limit=most)
 
-        return await pages.in_parts(
-            request, "entries", read, limit, records.audit_entry_record, before=lambda entry: entry.id
-        )
+        return await pages.in_parts(request, "entries", read, limit, audit_entry_record, before=lambda entry: entry.id)

@@ -9,10 +9,10 @@ from uuid import UUID
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue import records
 from oncue.errors import JobNotFound
 from oncue.model import Job, State
 from oncue.policy.statuses import state_named
+from oncue.records.jobs import JobDetail, JobRecord, handled_record, job_record, stats_record
 from oncue.server import details
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
@@ -24,11 +24,9 @@ from oncue.server.api.models.jobs import (
     BulkRetry,
     BulkStatus,
     HandledRecords,
-    JobDetail,
     JobPage,
-    JobRecord,
     PriorityChange,
-    Stats,
+    StatsRecord,
     StatusChange,
 )
 from oncue.server.api.pages import Before, Limit, Offset
@@ -68,10 +66,10 @@ def add(routes: Routes, app: Oncue) -> None:
 
 
 def _add_looking(routes: Routes, app: Oncue) -> None:
-    @routes.get(f"{PREFIX}/stats", **looking(TAG, "How many jobs there are", Stats))
+    @routes.get(f"{PREFIX}/stats", **looking(TAG, "How many jobs there are", StatsRecord))
     async def job_stats() -> Answer:
         """By what the jobs are doing. Where many wait they are not counted anew: then it is as of `counted_at`."""
-        return Answer(records.stats_record(await app.jobs.stats()))
+        return Answer(stats_record(await app.jobs.stats()))
 
     @routes.get(PREFIX, **looking(TAG, "List jobs", JobPage))
     async def list_jobs(
@@ -91,7 +89,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         )
         if whole:
             found, limit = await _whole(app, found[: limit + 1], limit)
-        return await pages.answer(request, "jobs", found, limit, records.job_record, before=lambda job: job.id)
+        return await pages.answer(request, "jobs", found, limit, job_record, before=lambda job: job.id)
 
     @routes.get(f"{PREFIX}/{{id}}", **looking(TAG, "Show a job", JobDetail, 404))
     async def show_job(id: JobRef) -> Answer:
@@ -104,7 +102,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
     async def set_job_status(id: JobRef, body: StatusChange, by: Caller) -> Answer:
         """A waiting job becomes succeeded or failed; a running one queued, succeeded or failed, and its attempt is
         fenced; a finished one queued. Only a worker makes a job running: that is refused."""
-        return Answer(records.job_record(await app.jobs.set_status(job_ref(id), body.status, by=by)))
+        return Answer(job_record(await app.jobs.set_status(job_ref(id), body.status, by=by)))
 
     @routes.put(
         f"{PREFIX}/{{id}}/priority", needs="operate", **changing(TAG, "Set a job's priority", JobRecord, 404, 409)
@@ -112,7 +110,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
     async def set_job_priority(id: JobRef, body: PriorityChange, by: Caller) -> Answer:
         job = await app.jobs.get(job_ref(id))
         await app.jobs.prioritize(job.id, body.priority, by=by)
-        return Answer(records.job_record(await app.jobs.get(job.id)))
+        return Answer(job_record(await app.jobs.get(job.id)))
 
     @routes.post(
         f"{PREFIX}/{{id}}/boost", needs="operate", **changing(TAG, "Raise a job's priority", JobRecord, 404, 409)
@@ -121,18 +119,18 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         """Adds to the priority; it stays between 0 and 100."""
         job = await app.jobs.get(job_ref(id))
         await app.jobs.boost(job.id, (body or Boost()).boost, by=by)
-        return Answer(records.job_record(await app.jobs.get(job.id)))
+        return Answer(job_record(await app.jobs.get(job.id)))
 
     @routes.post(f"{PREFIX}/{{id}}/retry", needs="operate", **changing(TAG, "Retry a job", JobRecord, 404, 409))
     async def retry_job(id: JobRef, by: Caller) -> Answer:
         """A finished job starts over with its whole budget of retries. The run of an at-most-once slot stays as it is:
         the answer is a new job, with `retry_of`."""
-        return Answer(records.job_record(await app.jobs.retry(job_ref(id), by=by)))
+        return Answer(job_record(await app.jobs.retry(job_ref(id), by=by)))
 
     @routes.post(f"{PREFIX}/{{id}}/cancel", needs="operate", **changing(TAG, "Cancel a job", JobRecord, 404, 409))
     async def cancel_job(id: JobRef, by: Caller) -> Answer:
         """A job that waits is cancelled; one that runs is asked to stop, and has `cancel_requested_at` from then on."""
-        return Answer(records.job_record(await app.jobs.cancel(job_ref(id), by=by)))
+        return Answer(job_record(await app.jobs.cancel(job_ref(id), by=by)))
 
 
 def _add_bulk(routes: Routes, app: Oncue) -> None:
@@ -190,4 +188,4 @@ def _distinct(refs: Sequence[int | UUID]) -> list[int | UUID]:
 
 def _handled(results: Sequence[Handled]) -> Answer:
     changed = sum(result.outcome == "changed" for result in results)
-    return Answer({"results": [records.handled_record(result) for result in results], "changed": changed})
+    return Answer({"results": [handled_record(result) for result in results], "changed": changed})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncue import records
+from oncue.records.nodes import LeaderRecord, node_record
 from oncue.server.api.documents import looking
-from oncue.server.api.models.control import LeaderRecord, Nodes
+from oncue.server.api.models.control import Nodes
 from oncue.server.api.problems import Answer
 from oncue.server.api.routing import Routes
 from oncue.server.health import leader_record
@@ -27,7 +27,7 @@ def add(routes: Routes, app: Oncue) -> None:
             lease for name in (LEADER, EXCLUSIVE) if (lease := await connected.store.leases.get(name)) is not None
         ]
         nodes, now = await app.nodes.list(), connected.now()
-        return Answer({"nodes": [records.node_record(node, now, leases) for node in nodes]})
+        return Answer({"nodes": [node_record(node, now, leases) for node in nodes]})
 
     @routes.get("/api/admin/leader", **looking(TAG, "Who leads", LeaderRecord))
     async def show_leader() -> Answer:

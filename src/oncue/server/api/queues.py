@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Path
 
-from oncue import records
 from oncue.checks import checked_queue
 from oncue.errors import InvalidJob
+from oncue.records.queues import queue_record
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
 from oncue.server.api.identity import Caller
@@ -31,7 +31,7 @@ def add(routes: Routes, app: Oncue) -> None:
     async def list_queues() -> Answer:
         """Every queue that has had a job, or that something was set for."""
         found = await app.queues.list()
-        return await made(lambda: {"queues": [records.queue_record(queue) for queue in found]})
+        return await made(lambda: {"queues": [queue_record(queue) for queue in found]})
 
     @routes.get(f"{PREFIX}/{{name:path}}", **looking(TAG, "Show a queue", QueueRecord, 404))
     async def show_queue(name: Name) -> Answer:
@@ -83,5 +83,5 @@ def _checked(name: str) -> str:
 async def _shown(app: Oncue, name: str) -> Answer:
     for queue in await app.queues.list():
         if queue.name == name:
-            return Answer(records.queue_record(queue))
+            return Answer(queue_record(queue))
     raise Problem(NOT_FOUND, f"There is no queue {name!r:.200} yet: a queue begins with its first job.")

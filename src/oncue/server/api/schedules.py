@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue import records
 from oncue.checks import DEFAULT_GRACE
 from oncue.model import Schedule
 from oncue.policy.triggers import Rule
+from oncue.records.schedules import ScheduleRecord, schedule_record
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
@@ -19,7 +19,6 @@ from oncue.server.api.models.schedules import (
     NewSchedule,
     ScheduleChange,
     SchedulePage,
-    ScheduleRecord,
     Terms,
     Toggle,
 )
@@ -66,12 +65,12 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
             return await app.schedules.list(after=first if last is None else last.name, limit=most)
 
         return await pages.in_parts(
-            request, "scheduled_jobs", read, limit, records.schedule_record, after=lambda schedule: schedule.name
+            request, "scheduled_jobs", read, limit, schedule_record, after=lambda schedule: schedule.name
         )
 
     @routes.get(f"{PREFIX}/{{id:path}}", **looking(TAG, "Show a schedule", ScheduleRecord, 404))
     async def show_schedule(id: ScheduleRef) -> Answer:
-        return Answer(records.schedule_record(await schedule_named(app, id)))
+        return Answer(schedule_record(await schedule_named(app, id)))
 
 
 def _add_changing(routes: Routes, app: Oncue) -> None:
@@ -98,7 +97,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
                 created_by=by,
             )
         place = f"{request.scope['path']}/{made.id}"
-        return Answer(records.schedule_record(made), 201, headers={"Location": place})
+        return Answer(schedule_record(made), 201, headers={"Location": place})
 
     @routes.put(
         f"{PREFIX}/{{id:path}}", needs="operate", **changing(TAG, "Change a schedule", ScheduleRecord, 404, 409)
@@ -115,7 +114,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
                 schedule = await app.schedules.change(schedule.name, **terms, enabled=body.enabled, changed_by=by)
             elif body.enabled is not None:  # of a schedule that code declares this much may be changed
                 schedule = await app.schedules.toggle(schedule.name, body.enabled, changed_by=by)
-        return Answer(records.schedule_record(schedule))
+        return Answer(schedule_record(schedule))
 
     @routes.delete(
         f"{PREFIX}/{{id:path}}", needs="operate", **changing(TAG, "Delete a schedule", ScheduleRecord, 404, 409)
@@ -125,7 +124,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         stay too. The answer is the schedule as it was."""
         schedule = await schedule_named(app, id)
         await app.schedules.delete(schedule.name, changed_by=by)
-        return Answer(records.schedule_record(schedule))
+        return Answer(schedule_record(schedule))
 
     @routes.post(
         f"{PREFIX}/{{id:path}}/toggle", needs="operate", keeping=REPEATABLE,
@@ -134,7 +133,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
     async def toggle_schedule(id: ScheduleRef, body: Toggle, by: Caller) -> Answer:
         """What comes due while it is disabled is not made up for."""
         schedule = await schedule_named(app, id)
-        return Answer(records.schedule_record(await app.schedules.toggle(schedule.name, body.enabled, changed_by=by)))
+        return Answer(schedule_record(await app.schedules.toggle(schedule.name, body.enabled, changed_by=by)))
 
 
 def _task(body: Terms) -> str | None:

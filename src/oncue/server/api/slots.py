@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue import records
 from oncue.checks import EARLIEST
 from oncue.model import Schedule
 from oncue.policy.triggers import TICK, trigger_of
+from oncue.records.documents import instant
+from oncue.records.schedules import AuditRecord, audit_record, fire_record, revision_record, slot_record
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
 from oncue.server.api.identity import Caller
 from oncue.server.api.models.schedules import (
-    AuditRecord,
     Backfill,
     Preview,
     Revisions,
@@ -63,14 +63,14 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         schedule = await schedule_named(app, id)
         with naming():
             fires = await app.schedules.preview(schedule.name, count, await _moment(app, start, "from"))
-        return Answer({"schedule": schedule.name, "fires": [records.fire_record(fire, schedule.tz) for fire in fires]})
+        return Answer({"schedule": schedule.name, "fires": [fire_record(fire, schedule.tz) for fire in fires]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/revisions", **looking(TAG, "Show what a schedule has been", Revisions, 404))
     async def list_revisions(id: ScheduleRef) -> Answer:
         """Everything that it has been, oldest first; of a deleted one too."""
         schedule = await schedule_named(app, id, deleted=True)
         found = await app.schedules.revisions(schedule.name)
-        return await made(lambda: {"revisions": [records.revision_record(revision) for revision in found]})
+        return await made(lambda: {"revisions": [revision_record(revision) for revision in found]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))
     async def list_slots(
@@ -80,7 +80,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         schedule = await schedule_named(app, id, deleted=True)
         if start is None and end is None and after is None:
             latest = await app.schedules.latest_slots(schedule.name, limit)
-            return await pages.answer(request, "slots", latest, limit, records.slot_record)
+            return await pages.answer(request, "slots", latest, limit, slot_record)
         now = await app.now()
         first, last = moment(start or "-24h", "from", now), moment(end or "now", "to", now)
         seen = EARLIEST if after is None else moment(after, "after", now)
@@ -89,7 +89,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         # A run of slots that began on the page before may reach into this one: it was shown there.
         rows = [row for row in found if row.scheduled_for > seen]
         return await pages.answer(
-            request, "slots", rows, limit, records.slot_record, after=lambda row: records.instant(row.scheduled_for)
+            request, "slots", rows, limit, slot_record, after=lambda row: instant(row.scheduled_for)
         )
 
     @routes.get(f"{PREFIX}/{{id:path}}/audit", **looking(TAG, "Audit a schedule", AuditRecord, 404))
@@ -110,7 +110,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
 
         def document() -> Any:
             found = evidence()
-            return records.audit_record(schedule.name, found, found.problems if problems else found.fates)
+            return audit_record(schedule.name, found, found.problems if problems else found.fates)
 
         return await made(document)
 
@@ -132,7 +132,7 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
                 else app.schedules.trigger(schedule.name, at, by=by)
             )
         place = f"{request.scope.get('root_path', '')}/api/admin/jobs/{slot.job_id}"
-        return Answer({"schedule": schedule.name, **records.slot_record(slot)}, 201, headers={"Location": place})
+        return Answer({"schedule": schedule.name, **slot_record(slot)}, 201, headers={"Location": place})
 
     @routes.post(
         f"{PREFIX}/{{id:path}}/backfill", needs="operate", keeping=REPEATABLE, patience=LONG_SECONDS,
@@ -144,14 +144,14 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
         schedule, now = await schedule_named(app, id), await app.now()
         first, last = moment(body.start, "from", now), moment(body.end, "to", now)
         said: dict[str, Any] = {
-            "schedule": schedule.name, "from": records.instant(first), "to": records.instant(last),
+            "schedule": schedule.name, "from": instant(first), "to": instant(last),
         }  # fmt: skip
         with naming():
             if body.dry_run:
                 absent = await app.schedules.undecided(schedule.name, first, last)
                 present = trigger_of(schedule).count(first - TICK, last) - len(absent)
                 would = {"made": 0, "present": present, "jobs": [], "would_make": len(absent)}
-                return await made(lambda: {**said, **would, "slots": [records.instant(slot) for slot in absent]})
+                return await made(lambda: {**said, **would, "slots": [instant(slot) for slot in absent]})
             done = await app.schedules.backfill(schedule.name, first, last, by=by)
         written = {"made": len(done.jobs), "present": done.present, "skipped": done.skipped, "jobs": list(done.jobs)}
         return Answer({**said, **written})

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
-from uuid import UUID
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
 from oncue.checks import LARGEST_LIMIT, LONGEST_NAME
-from oncue.model import Scope
-from oncue.server.api.models.base import WHOLE, Body, DurationValue, Instant, Record
+from oncue.model import AuditEntry, Queue, Scope
+from oncue.records.access import TokenRecord
+from oncue.records.documents import RULES, rules
+from oncue.records.nodes import NodeRecord
+from oncue.server.api.models.base import WHOLE, Body, DurationValue, Record
 
 LimitValue: TypeAlias = Annotated[StrictInt, Field(ge=1, le=LARGEST_LIMIT), WHOLE]
 
@@ -23,82 +26,25 @@ class LimitsChange(Body):
     per_node: LimitValue | None = Field(None, description="On each node.")
 
 
-class QueueRecord(Record):
+@dataclass(frozen=True, slots=True)
+class QueueRecord(Queue):
     """A queue: what was set for it, and what was last counted in it."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "mail", "paused_at": None, "queued": 12, "running": 3, "later": 2, "succeeded": 1200,
-                    "failed": 4, "cancelled": 1, "skipped": 0, "global_limit": 50, "node_limit": None,
-                    "counted_at": None,
-                }
-            ]
+    __pydantic_config__: ClassVar[dict[str, Any]] = rules(
+        {
+            "name": "mail", "paused_at": None, "queued": 12, "running": 3, "later": 2, "succeeded": 1200,
+            "failed": 4, "cancelled": 1, "skipped": 0, "global_limit": 50, "node_limit": None,
+            "counted_at": None,
         }
     )  # fmt: skip
-
-    name: str
-    paused_at: Instant | None
-    queued: int = Field(description="Due, and waiting for a worker.")
-    running: int
-    later: int = Field(description="Scheduled or retrying: not due yet.")
-    succeeded: int = Field(description="Since the beginning, pruned jobs included.")
-    failed: int
-    cancelled: int
-    skipped: int
-    global_limit: int | None = Field(description="How many may run at once on all nodes together.")
-    node_limit: int | None = Field(description="How many may run at once on each node.")
-    counted_at: Instant | None = Field(description="When what waits was counted; null: just now.")
 
 
 class Queues(Record):
     queues: list[QueueRecord]
 
 
-class NodeRecord(Record):
-    """A worker process."""
-
-    id: UUID
-    name: str
-    alive: bool
-    holds: list[str] = Field(description="The leases that it holds: `leader`, `exclusive`.")
-    exclusive: bool
-    host: str
-    pid: int
-    version: str
-    queues: list[str]
-    tasks: list[str]
-    concurrency: int
-    address: str | None
-    started_at: Instant
-    beat_at: Instant
-    expires_at: Instant
-
-
 class Nodes(Record):
     nodes: list[NodeRecord]
-
-
-class LeaderRecord(Record):
-    """Who leads; or that nobody does, and since when (null: nobody ever has)."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "worker-1", "id": "4b7a1c9e-0d5f-4c5e-9d57-3a2f0f6a3b11", "epoch": 7,
-                    "since": "2030-01-31T09:00:00Z", "none_since": None,
-                }
-            ]
-        }
-    )  # fmt: skip
-
-    name: str | None
-    id: UUID | None = None
-    epoch: int | None = None
-    since: Instant | None = None
-    none_since: Instant | None = None
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------
@@ -112,21 +58,14 @@ class NewToken(Body):
     expires: DurationValue | None = Field(None, description="So long from now; never by default.")
 
 
-class TokenRecord(Record):
-    """A credential of the API, without its secret."""
-
-    id: str
-    name: str
-    scopes: list[Scope]
-    created_by: str
-    created_at: Instant
-    expires_at: Instant | None
-    revoked_at: Instant | None
-    last_used_at: Instant | None
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedToken(TokenRecord):
-    token: str = Field(description="The credential itself. It is told once, and kept nowhere.")
+    """A new token, with its secret."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = RULES
+
+    token: str
+    """The credential itself. It is told once, and kept nowhere."""
 
 
 class TokenList(Record):
@@ -136,27 +75,16 @@ class TokenList(Record):
 # --- the audit log --------------------------------------------------------------------------------------------------
 
 
-class AuditEntryRecord(Record):
-    """A change that somebody made by hand."""
+@dataclass(frozen=True, slots=True)
+class AuditEntryRecord(AuditEntry):
+    """A change that an operator made by hand."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": 9, "at": "2030-01-31T09:00:00Z", "actor": "ops#k3x2m7qa", "action": "job.retry",
-                    "subject": "job:42", "before": {"status": "failed"}, "after": {"status": "queued"},
-                }
-            ]
+    __pydantic_config__: ClassVar[dict[str, Any]] = rules(
+        {
+            "id": 9, "at": "2030-01-31T09:00:00Z", "actor": "ops#k3x2m7qa", "action": "job.retry",
+            "subject": "job:42", "before": {"status": "failed"}, "after": {"status": "queued"},
         }
     )  # fmt: skip
-
-    id: int
-    at: Instant
-    actor: str
-    action: str
-    subject: str
-    before: Any
-    after: Any
 
 
 class AuditPage(Record):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
-from uuid import UUID
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from oncue.checks import LONGEST_NAME, MOST_INSTANCES, MOST_RETRIES
 from oncue.model import Missed
 from oncue.policy.triggers import DstPolicy
+from oncue.records.documents import RULES
+from oncue.records.schedules import SCHEDULE_EXAMPLE, FireRecord, RevisionRecord, ScheduleRecord, SlotRecord
 from oncue.server.api.models.base import (
     WHOLE,
     Arguments,
@@ -18,23 +20,12 @@ from oncue.server.api.models.base import (
     Instant,
     Priority,
     Record,
-    Status,
 )
 
 MomentText: TypeAlias = Annotated[
     StrictStr,
     Field(description="ISO 8601 (UTC unless it has an offset), a date, `now`, or a duration ago such as `-2h`."),
 ]
-
-EXAMPLE: dict[str, Any] = {
-    "name": "nightly",
-    "cron_expression": "0 3 * * *",
-    "tz": "Europe/Berlin",
-    "task": "send_report",
-    "args": {"pages": 3},
-    "priority": 20,
-    "description": "Yesterday's figures",
-}
 
 
 class Terms(Body):
@@ -61,7 +52,7 @@ class Terms(Body):
 class NewSchedule(Terms):
     """A schedule to be made."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [SCHEDULE_EXAMPLE]})
 
     name: StrictStr = Field(min_length=1, max_length=LONGEST_NAME)
     cron_expression: StrictStr = Field(examples=["0 3 * * *", "@daily", "@every 90s"])
@@ -104,40 +95,6 @@ class Span(Body):
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
-class ScheduleRecord(Record):
-    """A schedule (QUE-7)."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"id": 3, **EXAMPLE, "enabled": True}]})
-
-    id: int
-    name: str
-    description: str
-    task: str
-    target: str = Field(description="The same as `task`.")
-    args: dict[str, Any]
-    cron_expression: str
-    tz: str
-    dst: str
-    missed: Missed
-    grace: float
-    max_instances: int
-    max_retries: int
-    key: str | None = Field(description="The key of its jobs, if the task declares one.")
-    queue: str
-    priority: int
-    enabled: bool
-    reason: str | None = Field(description="Why it is disabled.")
-    declared_by: str | None = Field(description="The application whose code declares it; null: made at run time.")
-    revision: int
-    started_at: Instant = Field(description="When this revision began.")
-    next_run_at: Instant | None
-    last_run_at: Instant | None
-    horizon: Instant | None = Field(description="Slots from before are no longer in the ledger.")
-    created_by: str
-    created_at: Instant
-    updated_at: Instant
-
-
 class SchedulePage(Record):
     """Schedules by name."""
 
@@ -145,70 +102,22 @@ class SchedulePage(Record):
     next: str | None = Field(description="Where to go on; null on the last page. Also in the header Link.")
 
 
-class RevisionRecord(Record):
-    """What a schedule was from `started_at` on."""
-
-    revision: int
-    started_at: Instant
-    changed_by: str
-    enabled: bool
-    reason: str | None
-    cron_expression: str
-    tz: str
-    dst: str
-    task: str
-    args: dict[str, Any]
-    queue: str
-    priority: int
-    missed: Missed
-    grace: float
-    max_instances: int
-
-
 class Revisions(Record):
     revisions: list[RevisionRecord] = Field(description="Oldest first.")
 
 
-class SlotRecord(Record):
-    """A row of the ledger. `until` and `slots` tell of a run of slots that share one fate."""
-
-    scheduled_for: Instant
-    until: Instant | None
-    slots: int
-    verdict: str
-    reason: str | None
-    job_id: int | None
-    blocked_by: int | None
-    revision: int
-    decided_at: Instant
-    decided_by: UUID | None
-    epoch: int | None
-    outcome: Status | None
-    outcome_reason: str | None
-    started_at: Instant | None
-    finished_at: Instant | None
-    duration_ms: float | None
-    worker: str | None
-    error: str | None
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TriggeredSlot(SlotRecord):
+    """The slot that was claimed."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = RULES
+
     schedule: str
 
 
 class SlotPage(Record):
     slots: list[SlotRecord] = Field(description="Oldest first.")
     next: str | None = Field(description="Where to go on; null on the last page. Also in the header Link.")
-
-
-class FireRecord(Record):
-    """A slot to come."""
-
-    scheduled_for: Instant
-    local: str
-    tz: str
-    mark: str | None = Field(description="What a change of the clocks does to it.")
-    instead_of: list[str] = Field(description="Local times that it stands for because they never come.")
 
 
 class Preview(Record):
@@ -239,27 +148,3 @@ class Backfill(Record):
     jobs: list[int] = Field(default_factory=list)
     would_make: int | None = Field(None, description="Only of a dry run.")
     slots: list[Instant] | None = Field(None, description="Only of a dry run: those that would get a job.")
-
-
-class FateRecord(Record):
-    """What an audit says of a slot or of a run of them."""
-
-    scheduled_for: Instant
-    until: Instant | None
-    slots: int
-    verdict: str
-    reason: str | None
-    holds: bool
-    row: SlotRecord | None
-
-
-class AuditRecord(Record):
-    """Every slot that a schedule should have had, and what became of it."""
-
-    schedule: str
-    start: Instant = Field(alias="from")
-    end: Instant = Field(alias="to")
-    holds: bool
-    counts: dict[str, int]
-    notes: list[str]
-    fates: list[FateRecord]
