@@ -208,3 +208,8 @@ async def test_revisions_are_read_as_they_were_written_oldest_first(store: Store
     assert found[-1] == a_revision(await find(store))
     assert found[0].enabled is True
     assert await store.schedules.revisions(schedule.id + 1) == []
+    numbers = [one.revision for one in found]
+    last = await store.schedules.revisions(schedule.id, limit=1)
+    assert [one.revision for one in last] == numbers[-1:]
+    earlier = await store.schedules.revisions(schedule.id, before=numbers[-1], limit=100)
+    assert [one.revision for one in earlier] == numbers[:-1]

@@ -121,10 +121,11 @@ def preview(name: str | int, count: int = 10, start: datetime | str | None = Non
     return Request("GET", f"{_path(name)}/preview", read, query(count=count, from_=moment(start)), about="schedule")
 
 
-def revisions(name: str | int) -> Request[list[RevisionRecord]]:
-    """Everything that a schedule has been, oldest first; of a deleted one too."""
+def revisions(name: str | int, *, before: int | None = None, limit: int = 100) -> Request[list[RevisionRecord]]:
+    """What a schedule has been, oldest first; of a deleted one too. The last `limit` revisions, or the last ones before
+    the revision with the number `before`."""
     read = requests.rows(reading.record(RevisionRecord), "revisions")
-    return Request("GET", f"{_path(name)}/revisions", read, about="schedule")
+    return Request("GET", f"{_path(name)}/revisions", read, query(before=before, limit=limit), about="schedule")
 
 
 def slots(name: str | int, start: datetime | str, end: datetime | str, limit: int = 1000) -> Request[list[SlotRecord]]:

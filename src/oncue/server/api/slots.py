@@ -17,6 +17,7 @@ from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
 from oncue.server.api.identity import Caller
+from oncue.server.api.models.base import LARGEST_ID
 from oncue.server.api.models.schedules import (
     Backfill,
     Preview,
@@ -46,6 +47,10 @@ From = Annotated[str | None, Query(alias="from", description=f"The first slot: {
 To = Annotated[str | None, Query(alias="to", description="The last slot.", examples=["now"])]
 After = Annotated[str | None, Query(description="Only rows that begin after this: where the last page ended.")]
 
+BeforeRevision = Annotated[
+    int | None, Query(ge=1, le=LARGEST_ID, description="Only revisions with a smaller number: the page before.")
+]
+
 
 def add(routes: Routes, app: Oncue) -> None:
     _add_looking(routes, app)
@@ -66,10 +71,10 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         return Answer({"schedule": schedule.name, "fires": [fire_record(fire, schedule.tz) for fire in fires]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/revisions", **looking(TAG, "Show what a schedule has been", Revisions, 404))
-    async def list_revisions(id: ScheduleRef) -> Answer:
-        """Everything that it has been, oldest first; of a deleted one too."""
+    async def list_revisions(id: ScheduleRef, before: BeforeRevision = None, limit: Limit = 100) -> Answer:
+        """What it has been, oldest first; of a deleted one too. The last revisions, or the last ones before another."""
         schedule = await schedule_named(app, id, deleted=True)
-        found = await app.schedules.revisions(schedule.name)
+        found = await app.schedules.revisions(schedule.name, before=before, limit=limit)
         return await made(lambda: {"revisions": [revision_record(revision) for revision in found]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))

@@ -52,8 +52,10 @@ class Schedules(Protocol):
         """
         ...
 
-    async def revisions(self, schedule_id: int) -> list[Revision]:
-        """All revisions, oldest first."""
+    async def revisions(
+        self, schedule_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
+        """The last `limit` revisions with a smaller number than `before`, oldest first; without these, all of them."""
         ...
 
 

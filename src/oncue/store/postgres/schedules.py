@@ -49,6 +49,8 @@ class PostgresSchedules:
             return await self._db.noted("create_schedule", now, note, *fields)
         return await self._db.noted("change_schedule", now, note, *fields, change.version, change.schedule.id)
 
-    async def revisions(self, schedule_id: int) -> list[Revision]:
-        rows = await self._db.fetch("revisions", schedule_id)
+    async def revisions(
+        self, schedule_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
+        rows = await self._db.fetch("revisions", schedule_id, before, limit)
         return [Revision(**{**row, "grace": row["grace"].total_seconds()}) for row in map(dict, rows)]

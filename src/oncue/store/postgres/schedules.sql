@@ -46,4 +46,7 @@ with took as (
 ), {_revised};
 
 -- name: revisions
-select {revision} from oncue_revisions where schedule_id = $1 order by revision;
+select {revision} from (
+    select * from oncue_revisions where schedule_id = $1 and ($2::bigint is null or revision < $2::bigint)
+     order by revision desc limit $3) as last
+ order by revision;

@@ -58,5 +58,10 @@ class SqliteSchedules:
         connection.execute(self._db.sql["give_up_slots"], parameters)
         return True
 
-    async def revisions(self, schedule_id: int) -> list[Revision]:
-        return [values.revision(row) for row in await self._db.rows("revisions", schedule_id=schedule_id)]
+    async def revisions(
+        self, schedule_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
+        rows = await self._db.rows(
+            "revisions", schedule_id=schedule_id, before=before, limit=-1 if limit is None else limit
+        )
+        return [values.revision(row) for row in rows]

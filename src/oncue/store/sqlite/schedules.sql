@@ -34,7 +34,10 @@ select id, :revision, :started_at, :task, :args, :queue, :priority, :expression,
   from oncue_schedules where name = :name;
 
 -- name: revisions
-select {revision} from oncue_revisions where schedule_id = :schedule_id order by revision;
+select {revision} from (
+    select * from oncue_revisions where schedule_id = :schedule_id and (:before is null or revision < :before)
+     order by revision desc limit :limit)
+ order by revision;
 
 -- name: give_up_slots
 insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)

@@ -14,7 +14,7 @@ from oncue.model import Revision, Schedule, Slot
 from oncue.policy.audit import Audit, audit
 from oncue.policy.triggers import TICK, DstMark, Trigger, trigger_of
 from oncue.store.contract import Store
-from oncue.verbs.room import Room, checked_limit
+from oncue.verbs.room import Room, checked_before, checked_limit
 
 Listing: TypeAlias = list[Schedule]
 Revisions: TypeAlias = list[Revision]
@@ -65,9 +65,13 @@ class Reading(Room):
             "so"
         )
 
-    async def revisions(self, name: str) -> Revisions:
-        """Everything that a schedule has been, oldest first; of a deleted one too."""
-        return await (await self._connected()).store.schedules.revisions((await self._any(name)).id)
+    async def revisions(self, name: str, *, before: int | None = None, limit: int = 100) -> Revisions:
+        """What a schedule has been, oldest first; of a deleted one too. The last `limit` revisions, or the last ones
+        before the revision with the number `before`."""
+        checked_limit(limit)
+        checked_before(before, "a revision")
+        store = (await self._connected()).store
+        return await store.schedules.revisions((await self._any(name)).id, before=before, limit=limit)
 
     async def slots(self, name: str, start: datetime, end: datetime, limit: int = 1000) -> Ledger:
         """The ledger's rows from `start` to `end`, oldest first."""
