@@ -8,9 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from oncue.engine.node import Pace
+from oncue.engine.service import Signal
 from oncue.policy.options import Options
+from oncue.sim.member import Slot
 from oncue.sim.script import Act
 from oncue.sim.world import World
+from oncue.store.contract import Store
 
 HOUR = 3600.0
 PACE = Pace()
@@ -80,12 +83,8 @@ def test_what_happens_is_the_same_with_the_polls_and_without(elide: bool) -> Non
     world.close()
 
 
-@pytest.mark.parametrize("service", ["claimer", "rescue", "leadership", "scheduler", "expiry"])
-def test_a_service_that_does_not_come_back_is_not_helped(service: str) -> None:
-    """Skipping ends where a poll would have found something. For one that would not have polled, nothing is skipped."""
-    world = quiet_world()
-    world.schedule("hourly", "30 * * * *")
-    world.run(60.0)
+def asleep(world: World, service: str) -> None:
+    """From its next step on this service comes back after three hours only, on every node, whatever wakes it."""
     for member in world.members.values():
         slot = member.named[service]
         tick = slot.service.tick
@@ -97,9 +96,90 @@ def test_a_service_that_does_not_come_back_is_not_helped(service: str) -> None:
         slot.service.tick = sleepy  # type: ignore[method-assign]
         world.driver.plan(slot, world.clock.now())
     world.run(1.0)
-    before = world.timeline.skipped
-    world.run(120.0)
-    assert world.timeline.skipped == before
+    for member in world.members.values():
+        member.named[service].service.signal.listen(None)
+
+
+def has_claimed(world: World) -> bool:
+    job = world.enqueue(Act(), delay=HOUR / 2)
+    asleep(world, "claimer")
+    world.run(HOUR)
+    return world.job(job).state == "succeeded"
+
+
+def has_rescued(world: World) -> bool:
+    asleep(world, "rescue")
+    world.crash(next(member.name for member in world.members.values() if not member.leads))
+    world.run(HOUR)
+    return any(event.kind == "lease.end" for event in world.history.events)
+
+
+def has_elected(world: World) -> bool:
+    asleep(world, "leadership")
+    world.crash(next(member.name for member in world.members.values() if member.leads))
+    world.run(HOUR)
+    return any(member.leads for member in world.members.values())
+
+
+def has_fired(world: World) -> bool:
+    world.schedule("hourly", "30 * * * *")
+    world.run(60.0)
+    asleep(world, "scheduler")
+    world.run(HOUR)
+    return bool(world.slots("hourly"))
+
+
+def has_expired(world: World) -> bool:
+    job = world.enqueue(Act(), delay=2 * HOUR, deadline=HOUR / 2)
+    asleep(world, "expiry")
+    world.run(HOUR)
+    return world.job(job).state == "skipped"
+
+
+@pytest.mark.parametrize("work_is_done", [has_claimed, has_rescued, has_elected, has_fired, has_expired])
+def test_a_service_that_does_not_come_back_is_not_helped(work_is_done: Callable[[World], bool]) -> None:
+    """Skipping ends where a poll would have found something. One that would not have polled is not called there."""
+    world = quiet_world()
+    assert not work_is_done(world)
+    world.close()
+
+
+class Unknown:
+    """A service that the simulator has never heard of. Its next work is due at an instant that only it knows."""
+
+    name = "unknown"
+
+    def __init__(self, due: datetime) -> None:
+        self.signal = Signal()
+        self.done: list[datetime] = []
+        self.calls = 0
+        self.due = due
+
+    async def tick(self, now: datetime) -> datetime:
+        self.calls += 1
+        if now >= self.due:
+            self.done.append(now)
+            self.due += timedelta(days=1)
+        return now + timedelta(seconds=5)
+
+
+class Foretelling(Unknown):
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return self.due
+
+
+@pytest.mark.parametrize("kind", [Unknown, Foretelling])
+def test_a_service_that_nobody_knows_is_called_when_it_has_something_to_do(kind: type[Unknown]) -> None:
+    world = quiet_world()
+    due = world.server.now() + timedelta(minutes=40)
+    service, member = kind(due), world.members["two"]
+    slot = Slot(member, service)
+    member.asked.append(slot)
+    world.driver.plan(slot, world.clock.now())
+    world.run(HOUR)
+    (done,) = service.done
+    assert timedelta(0) <= done - due < timedelta(seconds=5.5)
+    assert (service.calls > 700) == (kind is Unknown), "one that cannot say is called whenever it is due"
     world.close()
 
 

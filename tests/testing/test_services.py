@@ -250,13 +250,32 @@ def test_one_schedule_alone(app: Oncue) -> None:
 
 
 def test_a_paused_queue_does_not_stop_the_time(app: Oncue) -> None:
-    @app.task(schedule=cron("0 * * * *"), queue="slow", max_instances=100)
+    @app.task(schedule=cron("0 * * * *"), queue="slow", max_instances=100, grace="1d")
     def hourly() -> None: ...
 
     with use(app, now=NOON) as kit:
         app.wait(app.queues.pause("slow"))
         assert kit.elapse("3h") == {}
         assert len(kit.jobs(hourly, state="queued")) == 3
+
+
+def test_what_has_waited_past_its_time_is_ended_on_the_way(app: Oncue) -> None:
+    @app.task(schedule=cron("0 * * * *"), queue="slow", max_instances=100, grace="30m")
+    def hourly() -> None: ...
+
+    @app.task(deadline="90m")
+    def later() -> None: ...
+
+    with use(app, now=NOON) as kit:
+        app.wait(app.queues.pause("slow"))
+        receipt = later.using(delay="5h").enqueue()
+        assert kit.elapse("2h15m") == {}
+        assert [(job.state, job.finished_at) for job in kit.jobs(hourly)] == [
+            ("skipped", NOON + timedelta(minutes=90, microseconds=1)),
+            ("queued", None),
+        ]
+        assert (kit.job(receipt).state, kit.job(receipt).reason) == ("skipped", "deadline")
+        assert kit.job(receipt).finished_at == NOON + timedelta(minutes=90)
 
 
 def test_an_instant_without_end_is_stopped_and_a_long_time_is_not(app: Oncue) -> None:

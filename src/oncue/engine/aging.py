@@ -37,6 +37,11 @@ class Aging:
             self._lanes.pop(0)
         return now if self._lanes else aging.next_round(now, self._rules)
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        if self._lanes:
+            return now
+        return aging.next_round(now, self._rules) if (await store.jobs.outlook()).waiting else None
+
     async def _raised(self, lane: PriorityLevel, now: datetime) -> int:
         rules = self._rules
         since, round_no = now - timedelta(seconds=rules.after), aging.round_of(now, rules)

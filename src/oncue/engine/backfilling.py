@@ -35,4 +35,4 @@ class Backfilling:
         return now + (min(BRISK, self._interval) if brisk else self._interval)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        return None
+        return now if (await store.jobs.outlook()).parked else None

@@ -132,18 +132,13 @@ class Claimer:
         return now if again else min(now + self._poll, next_due)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        if not self._alive():
-            return None
-        has_room = self._executor.busy < self._executor.concurrency and not self._in_flight.closed
-        if has_room and await self._is_wanted(store):
+        outlook = await store.jobs.outlook()
+        if not outlook.waiting.isdisjoint(self._queues) and self._has_room() and self._alive():
             return now
-        return await store.jobs.promote(now, 0)
+        return outlook.due_at
 
-    async def _is_wanted(self, store: Store) -> bool:
-        """Whether a job waits in a queue that is served here, or one that is kept apart from others in any queue."""
-        if any(level.queue in self._queues for level in await store.jobs.levels()):
-            return True
-        return any(count.isolation for count in await store.counters.count(1))
+    def _has_room(self) -> bool:
+        return self._executor.busy < self._executor.concurrency and not self._in_flight.closed
 
     def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
         """What to claim, and how much of it. One claim takes the most urgent of all that there is.

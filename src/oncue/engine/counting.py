@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from oncue.engine.service import Signal
+from oncue.engine.service import Signal, can_wait
 from oncue.model import KINDS, LIVE_LIMIT, Queue, Sample
 from oncue.store.contract import Store
 
@@ -31,6 +31,8 @@ class Folding:
         self._store = store
         self._interval = timedelta(seconds=interval)
 
+    quiet_until = can_wait
+
     async def tick(self, now: datetime) -> datetime:
         folded = await self._store.counters.fold(FOLD_LIMIT)
         return now if folded >= FOLD_LIMIT else now + self._interval
@@ -45,6 +47,8 @@ class Sampling:
         self.signal = Signal()
         self._store = store
         self._interval = timedelta(seconds=interval)
+
+    quiet_until = can_wait
 
     async def tick(self, now: datetime) -> datetime:
         await take_sample(self._store, now)

@@ -71,6 +71,17 @@ class Exclusivity:
             return await self._take(now)
         return now + self._beat
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        lease = await store.leases.get(EXCLUSIVE)
+        standing = lease if lease is not None and lease.expires_at > now else None
+        if self.held is not None:
+            is_ours = standing is not None and (standing.holder, standing.epoch) == (self._node.id, self.held.epoch)
+            return None if is_ours and self.may_work() else now
+        known = None if self.holder is None else self.holder.holder
+        if standing is None:
+            return now if known is not None or self._node.exclusive else None
+        return standing.expires_at if standing.holder == known else now
+
     async def resign(self) -> None:
         held, self.held, self.until = self.held, None, None
         if held is not None:

@@ -17,6 +17,7 @@ from oncue.engine.waiting_claims import PROCESSES, WaitingClaims
 from oncue.model import Cancelled, Claim, Failed, Outcome, Progress, Released, Snoozed, Started
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
+from oncue.store.contract import Store
 
 
 class RunningAttempt:
@@ -151,6 +152,11 @@ class Execution(Generic[A]):
                 self._cut(attempt, Cancelled())
         self._end_waiting(self._removed(job_id, claim_no), Cancelled())
 
+    def is_told(self, job_id: int, claim_no: int) -> bool:
+        """Whether an attempt that runs here was told to stop."""
+        attempt = self._running.get((job_id, claim_no))
+        return attempt is not None and attempt.cancel_requested
+
     def fence(self, job_id: int, claim_no: int) -> None:
         """Another node has this job now: stop the attempt. What is told of it from here on will be rejected."""
         attempt = self._running.get((job_id, claim_no))
@@ -225,6 +231,9 @@ class Execution(Generic[A]):
 
     async def tick(self, now: datetime) -> datetime:
         raise NotImplementedError
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return now if self.waiting else None
 
     async def idle(self) -> None:
         """Wait until nothing runs and nothing waits."""

@@ -37,6 +37,7 @@ from oncue.model import Claim, Failed, Outcome, Progress, Released, Succeeded, T
 from oncue.policy.lifecycle import Ended
 from oncue.policy.suspicion import is_recorded
 from oncue.policy.waiting import waiting_since
+from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 SLICE_SECONDS = 0.005
@@ -136,6 +137,11 @@ class Executor(Execution[Attempt]):
             nearest = min(nearest, self._swept(attempt, reading))
         self._next_sweep = min(nearest, reading + SWEEP_SECONDS)
         return now + timedelta(seconds=max(self._next_sweep - reading, 0.0))
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        deadlines = [attempt.deadline for attempt in self._running.values() if attempt.deadline is not None]
+        nearest = self._clock.at(min(deadlines)) if deadlines else None
+        return await super().quiet_until(now, store) or nearest
 
     def _swept(self, attempt: Attempt, reading: float) -> float:
         """Do what is due to one attempt; when something will be due next."""

@@ -37,6 +37,9 @@ class Expiry:
         expired = await end_expired(self._store, self._telemetry, now, LIMIT)
         return now if len(expired) >= LIMIT else now + self._interval
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return (await store.jobs.outlook()).expires_at
+
 
 async def end_expired(
     store: Store, telemetry: Telemetry, now: datetime, limit: int, among: Sequence[int] | None = None

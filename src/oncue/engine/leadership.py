@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from oncue.clock import Clock
 from oncue.engine.outages import Outage
-from oncue.engine.service import Service, Signal
+from oncue.engine.service import QuietService, Signal, foretells
 from oncue.errors import RowLocked, StoreError
 from oncue.model import Lease, Node
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
@@ -78,6 +78,15 @@ class Leadership:
             self._looked_at = now
             return again_at
         return now + self._lease / 3
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        lease = await store.leases.get(LEADER)
+        if self.held is not None:
+            is_ours = lease is not None and (lease.holder, lease.epoch) == (self._node.id, self.held.epoch)
+            return None if is_ours and self.epoch is not None and self._is_alive() else now
+        if lease is not None and lease.expires_at > now and lease.holder != self._node.id:
+            return lease.expires_at
+        return now if self._is_alive() else None
 
     async def resign(self) -> None:
         """Give the lease up, so that nobody has to wait for its end."""
@@ -143,15 +152,20 @@ class Leadership:
 class OnLeader:
     """A service that only the leader runs: elsewhere it waits for its node to be elected."""
 
-    def __init__(self, service: Service, leadership: Leadership, *, look: float = 5.0) -> None:
+    def __init__(self, service: QuietService, leadership: Leadership, *, look: float = 5.0) -> None:
         self.name = service.name
         self.signal = service.signal
         self._service = service
         self._leadership = leadership
         self._look = timedelta(seconds=look)
         leadership.followers.append(service.signal)
+        if not foretells(service):
+            self.quiet_until = service.quiet_until  # type: ignore[method-assign]
 
     async def tick(self, now: datetime) -> datetime:
         if self._leadership.epoch is None:
             return now + self._look
         return await self._service.tick(now)
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return None if self._leadership.epoch is None else await self._service.quiet_until(now, store)

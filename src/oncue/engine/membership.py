@@ -108,6 +108,9 @@ class Membership:
         self._telemetry.emit("node.beat", {"duration": self._clock.monotonic() - began}, node=self.node.id)
         return now + self._beat
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        return None if self.is_alive() else now
+
     async def leave(self) -> None:
         """End the lease, so that nobody waits for it."""
         self.expires_at = None

@@ -147,6 +147,7 @@ class WorkerNode:
         )
         self.scheduler.fired.listen(self.claimer.signal.set)
         self.slot_writer = SlotWriter(self.scheduler, interval=pace.schedules)
+        self.expiry = Expiry(store, telemetry)
         self.backfilling = Backfilling(store, interval=pace.poll)
         self.backfilling.released.listen(self.claimer.signal.set)
         self.heartbeat: list[Service] = [self.membership, self.recovery, self.exclusivity]
@@ -162,7 +163,7 @@ class WorkerNode:
             *(
                 OnLeader(service, self.leadership)
                 for service in (
-                    Expiry(store, telemetry),
+                    self.expiry,
                     Aging(store, telemetry, pace.aging),
                     Pruning(
                         store,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from oncue.engine.service import Signal
+from oncue.engine.service import Signal, can_wait
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -26,6 +26,8 @@ class Pruning:
         # The ledger outlives the jobs that it tells of.
         self._ledger_retention = timedelta(seconds=max(ledger_retention, retention))
         self._interval = timedelta(seconds=interval)
+
+    quiet_until = can_wait
 
     async def tick(self, now: datetime) -> datetime:
         gone = await self._store.jobs.prune(now - self._retention, LIMIT)

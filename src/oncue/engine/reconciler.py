@@ -76,6 +76,19 @@ class Reconciler:
         await self._save_progress()
         return now + self._interval
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        """When long attempts began may be told later."""
+        rows = await store.jobs.held(self._node)
+        if not rows and not self._in_flight.claims:
+            return None
+        ours = {(row.id, row.claim_no) for row in rows} - self._in_flight.refused
+        if ours != self._in_flight.claims.keys() or self._executor.progressed():
+            return now
+        for row in rows:
+            if row.cancel_requested and not self._executor.is_told(row.id, row.claim_no):
+                return now
+        return None
+
     async def _give_back_strays(self, rows: list[HeldClaim]) -> None:
         """Release rows of this node without a claim here, once it is certain that no reply is still under way."""
         before, asked = self._strange, self._claimer.asked

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from oncue.engine.applying import apply_each
-from oncue.engine.service import Signal
+from oncue.engine.service import Signal, can_wait
 from oncue.errors import RowLocked
 from oncue.model import Node
 from oncue.policy.lifecycle import lost, settle
@@ -46,6 +46,8 @@ class Recovery:
         """Once, at the start; and again only if this node becomes exclusive later."""
         await self.recover(now)
         return now + NEVER
+
+    quiet_until = can_wait
 
     async def recover(self, now: datetime) -> None:
         """End the runs of every predecessor that is proved dead."""

@@ -74,6 +74,16 @@ class Rescue:
         more_stuck = await self._take_away("overrun", stuck, overran, now)
         return now if more_lost or more_stuck else self._by(await self._store.nodes.next_lease_end(), now)
 
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        """When a lease ends, or a maximum runtime. Until this node can judge others it leaves them alone."""
+        lease_end, outlook = await store.nodes.next_lease_end(), await store.jobs.outlook()
+        earliest = now if outlook.orphaned else outlook.overdue_at
+        if earliest is None or (lease_end is not None and lease_end < earliest):
+            earliest = lease_end
+        if earliest is None or self._member.steady(now):
+            return earliest
+        return max(earliest, self._member.steady_from(now))
+
     def _by(self, wanted: datetime | None, now: datetime) -> datetime:
         """When to look again: as wanted, but soon enough to see who has died meanwhile."""
         latest = now + self._interval

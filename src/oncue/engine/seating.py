@@ -114,7 +114,23 @@ class Seating:
         return now + (self._poll if found else max(self._poll, timedelta(seconds=QUIET_SECONDS)))
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        return None
+        """What it holds ready it may hold a turn longer."""
+        found = await store.queues.seating(self._queues, self._tasks)
+        if len(found) != len(self.allowed):
+            return now
+        return now if any(self._has_news(seating, now) for seating in found) else None
+
+    def _has_news(self, seating: model.LimitedQueue, now: datetime) -> bool:
+        """Whether a look would change anything."""
+        own = next((seat for seat in seating.seats if seat.node == self._node), None)
+        held, before = (0, 0) if own is None else (own.seats, own.wanted)
+        limit, allowed = seating.limits.globally, self.allowed.get(seating.queue)
+        most = min(self._executor.concurrency, seating.limits.per_node or self._executor.concurrency)
+        if limit is None:
+            return allowed != most
+        aim, wanted = self._share(seating, limit, held, most, now)
+        taken = max(aim, self._executor.running_in(seating.queue))
+        return (taken, wanted) != (held, before) or allowed != aim or seating.queue in self._in_doubt
 
     async def _seat(self, seating: model.LimitedQueue, now: datetime, life: int | None) -> None:
         queue, limits = seating.queue, seating.limits

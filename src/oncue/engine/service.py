@@ -47,7 +47,16 @@ class QuietService(Service, Protocol):
         None if it never will.
 
         It changes nothing. The database is asked through `store`: the service's own may take its time. To renew a lease
-        of its own is nothing to do here: whoever lets time pass keeps the leases of the living. What only tidies up
-        may wait, and says None.
+        of its own is nothing to do here: whoever lets time pass keeps the leases of the living.
         """
         ...
+
+
+async def can_wait(self: Service, now: datetime, store: Store) -> datetime | None:
+    """The `quiet_until` of a service that only counts or tidies up, or runs but once: nothing waits for it."""
+    return None
+
+
+def foretells(service: Service) -> bool:
+    """Whether this service may end a quiet time. One that cannot say does so whenever it is due."""
+    return getattr(getattr(service, "quiet_until", None), "__func__", None) is not can_wait

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from oncue.engine.counting import latest_sample
-from oncue.engine.service import Signal
+from oncue.engine.service import Signal, can_wait
 from oncue.model import Age, Lease, Node, Queue, Sample
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 from oncue.telemetry import Telemetry
@@ -49,6 +49,8 @@ class Surveying:
         self._telemetry = telemetry
         self._interval = timedelta(seconds=interval)
         self._seen: set[str] = set()
+
+    quiet_until = can_wait
 
     async def tick(self, now: datetime) -> datetime:
         if self._telemetry.wants("survey") or self._telemetry.wants("queue.depth"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from oncue.clock import DatabaseClock
-from oncue.engine.service import Signal
+from oncue.engine.service import Signal, can_wait
 from oncue.store.contract import Store
 
 EMBEDDED = "sqlite"
@@ -24,6 +24,8 @@ class Timekeeper:
         self._store = store
         self._clock = clock
         self._interval = timedelta(seconds=interval)
+
+    quiet_until = can_wait
 
     async def tick(self, now: datetime) -> datetime:
         sent, known = self._clock.sent(), self._clock.now()

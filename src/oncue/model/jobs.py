@@ -92,6 +92,23 @@ class Claim(NamedTuple):
         return job_uid(self.id, self.created_at)
 
 
+class Outlook(NamedTuple):
+    """What will have to be done about jobs, if nobody does anything before."""
+
+    waiting: frozenset[str]
+    """The queues in which something is queued."""
+    orphaned: bool
+    """Whether something is running whose node is lost."""
+    parked: bool
+    """Whether slots of a backfill wait for room."""
+    due_at: datetime | None
+    """When the next scheduled or retrying job is due."""
+    expires_at: datetime | None
+    """When the next job will have waited past its time: its deadline is over, or the grace of its slot."""
+    overdue_at: datetime | None
+    """When the maximum runtime of something that is running is over."""
+
+
 class HeldClaim(NamedTuple):
     """A running row of a node, as the database has it."""
 

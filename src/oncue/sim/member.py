@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypeAlias
 
 from oncue.clock import Clock
 from oncue.engine.node import WorkerNode
-from oncue.engine.service import Service
+from oncue.engine.service import Service, foretells
 from oncue.sim.executor import ScriptedExecutor
 from oncue.sim.operator import TASK
 from oncue.sim.wire import Wire
@@ -29,6 +30,8 @@ class Crew:
 
 CREW = Crew()
 
+QuietUntil: TypeAlias = Callable[[datetime, Store], Coroutine[Any, Any, datetime | None]]
+
 
 class Slot:
     """A service of a member, and when it is due."""
@@ -36,6 +39,7 @@ class Slot:
     def __init__(self, member: Member, service: Service) -> None:
         self.member = member
         self.service = service
+        self.quiet_until: QuietUntil | None = getattr(service, "quiet_until", None)
         self.due: datetime | None = None
         """In true time less what was skipped until now."""
         self.plan = 0
@@ -72,6 +76,8 @@ class Member:
         self.frozen: frozenset[str] = frozenset()
         self.missed: list[Callable[[], None]] = []
         self.slots = [Slot(self, service) for service in (*more, *worker.heartbeat, *worker.hot_path, *worker.upkeep)]
+        self.asked = [slot for slot in self.slots if foretells(slot.service)]
+        """Those that may end a quiet time."""
         self.named = {slot.service.name: slot for slot in self.slots}
 
     def freeze_all_but(self, *names: str) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from oncue.model import TERMINAL, Job, JobFilter
 from oncue.sim.checker import Books, Final
 from oncue.sim.driver import finish
-from oncue.sim.quiet import WatchedStore
+from oncue.sim.watched import WatchedStore
 from oncue.store.contract import Store
 
 EVERYTHING = 1_000_000

@@ -37,10 +37,11 @@ from oncue.sim.history import History, micros, start_event
 from oncue.sim.locks import Locking, Locks
 from oncue.sim.member import CREW, Crew, Member
 from oncue.sim.operator import OPTIONS, TASK, Operator
-from oncue.sim.quiet import Quiet, WatchedStore
+from oncue.sim.quiet import Quiet
 from oncue.sim.recorded import Recorded
 from oncue.sim.script import Act, Script
 from oncue.sim.timeline import Timeline
+from oncue.sim.watched import WatchedStore
 from oncue.sim.wire import Carrier, Hurried, Journal, Wire
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry

@@ -20,7 +20,7 @@ from oncue.model import Job, Node, Released
 from oncue.policy.lifecycle import Ended
 from oncue.store.contract import Store
 from oncue.testing.executor import InlineExecutor
-from oncue.testing.stage import Stage, StageStore
+from oncue.testing.stage import Stage
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -52,15 +52,18 @@ class KitNode:
             stage.store, stage.store, node, stage.clock, Random(1), app.internals.telemetry, PACE, self._make_executor
         )
         self._claimer = EveryQueue(app, self._worker, self._executor, stage.store)
-        self._hot_path: list[QuietService] = [
+        self._hot_path: list[Service] = [
             self._worker.seating,
             self._claimer,
             self._worker.starts,
             self._worker.settler,
         ]
-        self._all: list[QuietService] = [
-            self._worker.scheduler, self._worker.slot_writer, *self._hot_path, self._worker.backfilling,
+        self._all: list[Service] = [
+            self._worker.expiry, self._worker.scheduler, self._worker.slot_writer, *self._hot_path,
+            self._worker.backfilling,
         ]  # fmt: skip
+        self._timed: list[QuietService] = [self._worker.expiry, self._worker.scheduler, self._claimer]
+        """The services that wait for an instant. The others have something to do at once, or never by themselves."""
 
     def _make_executor(self, ended: Callable[[Ended], None], starts: PendingStarts) -> InlineExecutor:
         def heard(what: Ended) -> None:
@@ -116,7 +119,7 @@ class KitNode:
         now = self._clock.now()
         due: list[QuietService] = []
         earliest = end
-        for service in self._all:
+        for service in self._timed:
             at = await service.quiet_until(now, self._store)
             if at is None or not now < at <= earliest:
                 continue
@@ -133,7 +136,14 @@ class KitNode:
         self._worker.seating.look_again()
         self._worker.claimer.look_again()
         again = {service.name for service in due}
-        while any([await self._step(service, again) for service in services]) or await self._is_unlimited():
+        called = True
+        while called:
+            called = False
+            for service in services:
+                if service.signal.take() or service.name in again:
+                    called = True
+                    await self._step(service, again)
+            called = called or await self._is_unlimited()
             check()
 
     async def _is_unlimited(self) -> bool:
@@ -145,10 +155,8 @@ class KitNode:
         await self._worker.seating.tick(self._clock.now())
         return self._worker.seating.raised.take()
 
-    async def _step(self, service: Service, again: set[str]) -> bool:
-        """Call a service if it is due or was woken; whether it was."""
-        if not service.signal.take() and service.name not in again:
-            return False
+    async def _step(self, service: Service, again: set[str]) -> None:
+        """Call a service, and let what it claims run to its end."""
         again.discard(service.name)
         if await service.tick(self._clock.now()) <= self._clock.now():
             again.add(service.name)
@@ -157,7 +165,6 @@ class KitNode:
             if self._executor.has_last_words:
                 await self._worker.reconciler.tick(self._clock.now())
             again.add(self._worker.backfilling.name)  # there may be room for the next one
-        return True
 
     async def _meanwhile(self) -> None:
         """A handler waits for something. Its time may be over, or somebody wants it to stop."""
@@ -170,7 +177,7 @@ class EveryQueue:
 
     name = "claimer"
 
-    def __init__(self, app: Oncue, worker: WorkerNode, executor: InlineExecutor, store: StageStore) -> None:
+    def __init__(self, app: Oncue, worker: WorkerNode, executor: InlineExecutor, store: Store) -> None:
         self.signal = worker.claimer.signal
         self.queue: str | None = None
         """The only queue to serve, if there is one."""
@@ -190,9 +197,11 @@ class EveryQueue:
         if self.only is not None:
             await self._serve([self.only.queue], [self.only.task], now)
             return later if self._executor.only is None else await self._worker.claimer.tick(now)
-        while (due := await self._store.jobs.promote(now, PROMOTE_LIMIT)) is not None and due <= now:
-            pass
-        waiting = await self._store.waiting()
+        outlook = await self._store.jobs.outlook()
+        while outlook.due_at is not None and outlook.due_at <= now:
+            await self._store.jobs.promote(now, PROMOTE_LIMIT)
+            outlook = await self._store.jobs.outlook()
+        waiting = outlook.waiting
         self.left = bool(waiting)
         if not waiting:
             return later
@@ -203,7 +212,7 @@ class EveryQueue:
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """What waits was claimed as far as it can be: the next is what becomes due."""
-        return await store.jobs.promote(now, 0)
+        return (await store.jobs.outlook()).due_at
 
     async def _serve(self, queues: list[str], tasks: list[str], now: datetime) -> None:
         if (queues, tasks) != self._served:

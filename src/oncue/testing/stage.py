@@ -19,23 +19,8 @@ ONLY_OURS = "inside the test kit `app.wait` runs oncue's own verbs only"
 
 FORGET = "delete from oncue_jobs where claim_no = 0 and id in (select value from json_each(?))"
 
-WAITING = """
-with recursive waiting (queue) as (
-    select min(queue) from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and isolation = 0
-    union all
-    select (select min(queue) from oncue_jobs indexed by oncue_jobs_claimable
-             where state = 'queued' and isolation = 0 and queue > waiting.queue)
-      from waiting where queue is not null
-)
-select queue from waiting where queue is not null
-"""
-
 
 class StageStore(SqliteStore):
-    async def waiting(self) -> list[str]:
-        """The queues in which something is queued, read off the head of each in the claim index."""
-        return [queue for (queue,) in await self.database.read(lambda held: held.execute(WAITING).fetchall())]
-
     def forget(self, ids: Collection[int]) -> None:
         """These jobs were never there, unless they were run."""
         at_once(self.database.write(lambda connection: connection.execute(FORGET, (json.dumps(list(ids)),))))

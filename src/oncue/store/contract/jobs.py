@@ -16,6 +16,7 @@ from oncue.model import (
     Job,
     JobFilter,
     Note,
+    Outlook,
     PriorityLevel,
     Progress,
     Receipt,
@@ -135,6 +136,10 @@ class Jobs(Protocol):
 
         Without the parked ones.
         """
+        ...
+
+    async def outlook(self) -> Outlook:
+        """What will have to be done about jobs, and when."""
         ...
 
     async def levels(self) -> list[PriorityLevel]:

@@ -20,6 +20,7 @@ from oncue.model import (
     Job,
     JobFilter,
     Note,
+    Outlook,
     PriorityLevel,
     Progress,
     Receipt,
@@ -223,6 +224,10 @@ class PostgresJobs:
     async def expired(self, now: datetime, limit: int, among: Sequence[int] | None = None) -> list[Job]:
         name, few = ("expired", []) if among is None else ("expired_among", [list(among)])
         return [values.job(row) for row in await self._db.fetch(name, now, limit, *few)]
+
+    async def outlook(self) -> Outlook:
+        ((waiting, *rest),) = await self._db.fetch("outlook")
+        return Outlook(frozenset(waiting), *rest)
 
     async def levels(self) -> list[PriorityLevel]:
         return [PriorityLevel(*row) for row in await self._db.fetch("levels")]

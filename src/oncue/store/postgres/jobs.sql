@@ -376,6 +376,31 @@ select {job} from oncue_jobs
    and visible_at < timestamptz '9999-01-01 00:00:00+00' and (deadline_at <= $1 or (start_by < $1 and attempt = 0))
  order by id limit $2;
 
+-- name: outlook
+-- Each part is read off the head of an index.
+with recursive waiting (queue) as (
+    (select queue from oncue_jobs where state = 'queued' and isolation = 0 order by queue limit 1)
+    union all
+    select head.queue from waiting
+     cross join lateral (select queue from oncue_jobs
+                          where state = 'queued' and isolation = 0 and queue > waiting.queue order by queue limit 1) as head
+)
+select array(select queue from waiting
+             union
+             select queue from oncue_jobs where state = 'queued' and isolation > 0),
+       exists (select from oncue_jobs join oncue_nodes on oncue_nodes.id = node_id
+                where state = 'running' and lost_at is not null),
+       exists (select from oncue_jobs
+                where schedule_id is not null and state = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00'),
+       (select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying')),
+       least((select min(deadline_at) from oncue_jobs
+               where deadline_at is not null and state in ('scheduled', 'queued', 'retrying')
+                 and visible_at < timestamptz '9999-01-01 00:00:00+00'),
+             (select min(start_by) + interval '1 microsecond' from oncue_jobs
+               where start_by is not null and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
+                 and visible_at < timestamptz '9999-01-01 00:00:00+00')),
+       (select min(run_until) from oncue_jobs where state = 'running');
+
 -- name: levels
 -- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
 with recursive level (queue, priority) as (

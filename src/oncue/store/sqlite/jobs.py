@@ -23,6 +23,7 @@ from oncue.model import (
     Job,
     JobFilter,
     Note,
+    Outlook,
     PriorityLevel,
     Progress,
     Receipt,
@@ -334,6 +335,12 @@ class SqliteJobs:
     async def _claims(self, name: str, **parameters: Any) -> list[Claim]:
         rows = await self._db.read(lambda connection: rows_of(connection, self._db.sql[name], parameters))
         return values.claims(rows)
+
+    async def outlook(self) -> Outlook:
+        ((waiting, orphaned, parked, *instants),) = await self._db.rows("outlook")
+        due, deadline, start_by, overdue = map(values.instant_or_none, instants)
+        expires_at = min((limit for limit in (deadline, start_by) if limit is not None), default=None)
+        return Outlook(frozenset(json.loads(waiting)), bool(orphaned), bool(parked), due, expires_at, overdue)
 
     async def levels(self) -> list[PriorityLevel]:
         return [PriorityLevel(*row) for row in await self._db.rows("levels")]

@@ -293,6 +293,32 @@ select {job} from oncue_jobs
    and visible_at < 253370764800000000 and (deadline_at <= :now or (start_by < :now and attempt = 0))
  order by id limit :limit;
 
+-- name: outlook
+-- Each part is read off the head of an index.
+with recursive waiting (queue) as (
+    select min(queue) from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and isolation = 0
+    union all
+    select (select min(queue) from oncue_jobs indexed by oncue_jobs_claimable
+             where state = 'queued' and isolation = 0 and queue > waiting.queue)
+      from waiting where queue is not null
+)
+select (select json_group_array(queue) from (
+            select queue from waiting where queue is not null
+            union
+            select queue from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)),
+       exists (select 1 from oncue_nodes join oncue_jobs on oncue_jobs.node_id = oncue_nodes.id
+                where lost_at is not null and state = 'running'),
+       exists (select 1 from oncue_jobs indexed by oncue_jobs_parked
+                where schedule_id is not null and state = 'scheduled' and visible_at = 253370764800000000),
+       (select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying')),
+       (select min(deadline_at) from oncue_jobs indexed by oncue_jobs_deadline
+         where deadline_at is not null and state in ('scheduled', 'queued', 'retrying')
+           and visible_at < 253370764800000000),
+       (select min(start_by) + 1 from oncue_jobs indexed by oncue_jobs_start_by
+         where start_by is not null and attempt = 0 and state in ('scheduled', 'queued', 'retrying')
+           and visible_at < 253370764800000000),
+       (select min(run_until) from oncue_jobs indexed by oncue_jobs_running where state = 'running');
+
 -- name: levels
 -- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
 with recursive level (queue, priority) as (

@@ -1,0 +1,148 @@
+"""The database of a simulated cluster, as the simulator itself looks at it: without a wire in between."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+from uuid import UUID
+
+from oncue.model import Lease, LimitedQueue, Outlook
+from oncue.sim.history import micros
+from oncue.store.contract import Store
+from oncue.store.contract.nodes import Leases, Nodes
+from oncue.store.sqlite.queues import SqliteQueues
+from oncue.store.sqlite.store import SqliteStore
+
+FAR = datetime(9000, 1, 1, tzinfo=UTC)
+
+_ATTEMPTS = "select job_id, claim_no from oncue_attempts order by job_id, claim_no"
+_NAMES = "select name from oncue_schedules order by name"
+_LEASE_ENDS = "select id, expires_at from oncue_nodes where lost_at is null"
+_BEAT = """
+update oncue_nodes set beat_at = ?, expires_at = max(expires_at, ?) where id = ? and lost_at is null
+returning expires_at
+"""
+_RENEW = """
+update oncue_leases set renewed_at = ?, expires_at = max(expires_at, ?) where name = ? and epoch = ?
+returning expires_at
+"""
+
+
+class WatchedQueues(SqliteQueues):
+    seats_changed = 0
+    """How often a node took or gave back seats of a limited queue."""
+
+    async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
+        took = await super().take_seats(queue, version, node, seats, wanted)
+        self.seats_changed += took
+        return took
+
+
+class WatchedStore(SqliteStore):
+    """The database of a simulated cluster. It can be looked at as a whole."""
+
+    def __init__(self, path: str, *, wall: Callable[[], datetime]) -> None:
+        super().__init__(path, inline=True, wall=wall)
+        self.queues: WatchedQueues = WatchedQueues(self.database, self.counters)
+
+    async def whole_record(self) -> dict[int, list[int]]:
+        """Job by job the claims whose attempts are on record."""
+        found: dict[int, list[int]] = {}
+        for job_id, number in await self.database.read(lambda connection: connection.execute(_ATTEMPTS).fetchall()):
+            found.setdefault(job_id, []).append(number)
+        return found
+
+    async def all_names(self) -> list[str]:
+        """Of every schedule that there was, also of those that were deleted."""
+        return [name for (name,) in await self.database.read(lambda connection: connection.execute(_NAMES).fetchall())]
+
+    async def lease_ends(self) -> dict[str, int]:
+        """The nodes that were not declared lost, and when their leases end."""
+        return dict(await self.database.read(lambda connection: connection.execute(_LEASE_ENDS).fetchall()))
+
+    async def sustain(
+        self, nodes: Sequence[str], leases: Sequence[tuple[str, int]], renewed_at: datetime, expires_at: datetime
+    ) -> tuple[list[int], list[int]]:
+        """Renew all of these leases at once; when they end now. Whoever calls knows that they are not over."""
+        renewed, expires = micros(renewed_at), micros(expires_at)
+
+        def work(connection: sqlite3.Connection) -> tuple[list[int], list[int]]:
+            return (
+                [connection.execute(_BEAT, (renewed, expires, node)).fetchone()[0] for node in nodes],
+                [connection.execute(_RENEW, (renewed, expires, name, epoch)).fetchone()[0] for name, epoch in leases],
+            )
+
+        return await self.database.write(work)
+
+
+class Foreseen:
+    """The database as it will be while nobody does anything but renew leases: those of the living do not end.
+
+    Everybody asks much the same at one instant, so that the common answers are kept. The rest goes to the store.
+    """
+
+    def __init__(self, store: WatchedStore, living: Collection[UUID], next_end: datetime | None) -> None:
+        """`next_end`: when the first lease of a node ends that is not alive."""
+        self._store = store
+        self.jobs = _Jobs(store.jobs)
+        self.queues = _Queues(store.queues)
+        self.nodes = _Nodes(store.nodes, next_end)
+        self.leases = _Leases(store.leases, living)
+
+    def as_store(self) -> Store:
+        return cast(Store, self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class _Noun:
+    def __init__(self, noun: Any) -> None:
+        self._noun = noun
+        self._answers: dict[object, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._noun, name)
+
+
+class _Jobs(_Noun):
+    async def outlook(self) -> Outlook:
+        found: Outlook | None = self._answers.get("outlook")
+        if found is None:
+            found = self._answers["outlook"] = await self._noun.outlook()
+        return found
+
+
+class _Queues(_Noun):
+    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
+        key = *queues, *tasks
+        found: list[LimitedQueue] | None = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = await self._noun.seating(queues, tasks)
+        return found
+
+
+class _Nodes(_Noun):
+    def __init__(self, nodes: Nodes, next_end: datetime | None) -> None:
+        super().__init__(nodes)
+        self._next_end = next_end
+
+    async def next_lease_end(self) -> datetime | None:
+        return self._next_end
+
+
+class _Leases(_Noun):
+    def __init__(self, leases: Leases, living: Collection[UUID]) -> None:
+        super().__init__(leases)
+        self._living = living
+
+    async def get(self, name: str) -> Lease | None:
+        if name not in self._answers:
+            lease: Lease | None = await self._noun.get(name)
+            lives = lease is not None and lease.holder in self._living
+            self._answers[name] = replace(lease, expires_at=FAR) if lease is not None and lives else lease
+        found: Lease | None = self._answers[name]
+        return found
