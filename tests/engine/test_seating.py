@@ -72,7 +72,7 @@ def test_the_seats_of_a_node_that_is_gone_are_free(how: str) -> None:
         world.run(PACE.lease / 2)
         assert seats(world) == {"b": 2}, "until its lease is over they may be in use"
     else:
-        finish(world.members["a"].worker.farewell())
+        finish(world.members["a"].worker.end_leases())
         world.crash("a")
     world.run(3 * PACE.lease if how == "crash" else PACE.lease / 2)
     assert running(world) == {"b": 4}
@@ -382,7 +382,7 @@ async def test_what_was_read_before_the_node_was_registered_anew_counts_for_noth
     service = await seated(store, Held(), life=lambda: life[0])
     await service.tick(NOW)
     life[0] = None
-    service.forget()
+    service.lose_seats()
 
     async def meanwhile(*asked: Any) -> Any:
         found = await real(*asked)
@@ -423,7 +423,7 @@ async def test_a_node_takes_no_seats_that_it_could_not_use(store: Store) -> None
     for resting, alive in ((True, True), (False, False)):
         service = await seated(store, Held(), lambda alive=alive: alive)  # type: ignore[misc]
         if resting:
-            service.rest()
+            service.stop_claiming()
         await service.tick(NOW)
         (seating,) = await store.queues.seating(["default"], ["send"])
         assert not seating.seats, (resting, alive)

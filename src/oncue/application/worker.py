@@ -66,7 +66,7 @@ async def _working(
 ) -> AsyncIterator[WorkerNode]:
     pace = app.settings.pace
     services = [Timekeeper(beats, clock), *node.heartbeat]
-    heartbeat = HeartbeatThread(beats, services, clock, app.telemetry, node.farewell, patience)
+    heartbeat = HeartbeatThread(beats, services, clock, app.telemetry, node.end_leases, patience)
     node.upkeep.append(
         Declarations(lambda: Declaring(app).disable_undeclared(Connection(main, clock)), interval=2 * pace.lease)
     )

@@ -110,7 +110,7 @@ class Child:
         except BaseException:
             self._ended()  # whatever it said was not understood: it must not be taken for the next job's answer
             raise
-        how = _epitaph(self._ended())
+        how = _exit_text(self._ended())
         return Done(Failed(how)) if begun else f"{how} before the job began; the worker's log may say why"
 
     def retire(self) -> None:
@@ -230,7 +230,7 @@ def _flags() -> list[str]:
     return flags
 
 
-def _epitaph(code: int) -> str:
+def _exit_text(code: int) -> str:
     if code >= 0:
         return f"its process ended with exit code {code}"
     memory = " (was it out of memory?)" if -code == SIGKILL else ""

@@ -26,14 +26,14 @@ class HeartbeatThread:
         services: Sequence[Service],
         clock: Clock,
         telemetry: Telemetry,
-        farewell: Callable[[], Awaitable[None]],
+        end_leases: Callable[[], Awaitable[None]],
         patience: Patience,
     ) -> None:
         self._store = store
         self._services = services
         self._clock = clock
         self._telemetry = telemetry
-        self._farewell = farewell
+        self._end_leases = end_leases
         self._patience = patience
         self._beating: Future[None] = Future()
         self._ended: Future[None] = Future()
@@ -76,7 +76,7 @@ class HeartbeatThread:
         finally:
             await runner.stop()
             with contextlib.suppress(StoreError):
-                await self._farewell()
+                await self._end_leases()
             await self._store.close()
 
     async def _first_beat(self) -> bool:

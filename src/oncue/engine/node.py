@@ -10,7 +10,7 @@
     folding, sampling                                on the leader only
     rescue, survey                                   on every node: a rescue must not wait for a leader
 
-Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what is in hand may finish
+Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what was claimed may finish
 within the drain time, the rest is given back uncharged, the last outcomes are written, the leases are ended.
 """
 
@@ -212,12 +212,12 @@ class WorkerNode:
         if life == self._life:
             return  # the last one stopped what was claimed before this lease was lost too
         _log.error("%s: all its jobs are stopped and given back", why)
-        self.seating.forget()
+        self.seating.lose_seats()
         self.executor.release_waiting("lease_lost")
         self.executor.release_running("lease_lost")
         self._life = life
 
-    def give_back_alone(self, cause: str) -> None:
+    def release_isolated(self, cause: str) -> None:
         """What was to run alone here and has not begun is for another node: this one is about to stop."""
         for claim in list(self.in_flight.claims.values()):
             if isolation_of(claim) == ALONE:
@@ -231,7 +231,7 @@ class WorkerNode:
         self.seating.wake()
         (self.leadership if self.leadership.epoch is None else self.scheduler).signal.set()
 
-    async def farewell(self) -> None:
+    async def end_leases(self) -> None:
         """End the leases that the heartbeat thread renews: the other nodes need not wait for their end."""
         await self.exclusivity.resign()
         await self.membership.leave()
@@ -255,11 +255,11 @@ class WorkerProcess:
         """Stop in order; nothing that was claimed is lost, whatever happens on the way."""
         began = self._clock.monotonic()
         executor, upkeep = self._node.executor, self._node.upkeep
-        self._node.seating.rest()
+        self._node.seating.stop_claiming()
         await self._runner.stop(*(service.name for service in upkeep if service is not self._node.leadership))
         # A claim that is cut off in the middle would leave jobs with a node that is gone: they would be suspects.
         await asyncio.gather(self._step_down(), self._runner.finish(self._node.claimer.name, within=FINISH_SECONDS))
-        self._node.give_back_alone("shutdown")
+        self._node.release_isolated("shutdown")
         _log.info("draining: %d running, %d waiting", executor.running, executor.waiting)
         if executor.busy and not await _within(timeout, executor.idle()):
             _log.warning("the drain time is over: %d jobs are given back", executor.busy)

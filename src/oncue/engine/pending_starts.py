@@ -87,8 +87,8 @@ class RecordedStarts(PendingStarts):
 
     def _ready(self) -> list[Claim]:
         """The jobs that may run beside others; or the job that must run alone, once nothing else runs."""
-        in_company = [claim for claim in self if isolation_of(claim) < ALONE]
-        return in_company or (list(self) if not self._running() else [])
+        beside_others = [claim for claim in self if isolation_of(claim) < ALONE]
+        return beside_others or (list(self) if not self._running() else [])
 
     async def _record(self, ready: Sequence[Claim]) -> None:
         began = self._clock.now()

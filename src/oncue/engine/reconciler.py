@@ -54,7 +54,7 @@ class Reconciler:
         self._telemetry = telemetry
         self._interval = timedelta(seconds=interval)
         self._patience = timedelta(seconds=patience)
-        self._strange: dict[tuple[int, int], int] = {}
+        self._unknown: dict[tuple[int, int], int] = {}
         """Rows of this node without a claim here, and how often the claimer had asked when they were first seen."""
 
     async def tick(self, now: datetime) -> datetime:
@@ -71,7 +71,7 @@ class Reconciler:
         for row in rows:
             if row.cancel_requested:
                 self._executor.cancel(row.id, row.claim_no)
-        await self._give_back_strays(rows)
+        await self._release_unknown(rows)
         await self._mark_started()
         await self._save_progress()
         return now + self._interval
@@ -89,25 +89,25 @@ class Reconciler:
                 return now
         return None
 
-    async def _give_back_strays(self, rows: list[HeldClaim]) -> None:
+    async def _release_unknown(self, rows: list[HeldClaim]) -> None:
         """Release rows of this node without a claim here, once it is certain that no reply is still under way."""
-        before, asked = self._strange, self._claimer.asked
+        before, asked = self._unknown, self._claimer.asked
         ours = ((row.id, row.claim_no) for row in rows)
-        strange = [
+        unknown = [
             place for place in ours if place not in self._in_flight.claims and place not in self._in_flight.refused
         ]
-        self._strange = {place: before.get(place, asked) for place in strange}
-        certain = [place for place, then in self._strange.items() if place in before and self._is_answered(then)]
+        self._unknown = {place: before.get(place, asked) for place in unknown}
+        certain = [place for place, then in self._unknown.items() if place in before and self._is_answered(then)]
         if not certain:
             return
         claims = await self._store.jobs.running([job_id for job_id, _ in certain])
-        strays = [claim for claim in claims if (claim.id, claim.claim_no) in certain]
-        if not strays:
+        lost = [claim for claim in claims if (claim.id, claim.claim_no) in certain]
+        if not lost:
             return
         now = self._clock.now()
-        changes = [settle(Ended(claim, Released("stray"), claim.started_at, now), self._dice) for claim in strays]
+        changes = [settle(Ended(claim, Released("stray"), claim.started_at, now), self._dice) for claim in lost]
         took = await apply_each(self._store, changes, now)
-        given = [claim.id for claim, written in zip(strays, took, strict=True) if written]
+        given = [claim.id for claim, written in zip(lost, took, strict=True) if written]
         if given:
             _log.warning("gave back %s whose claim was never answered", listed(given))
         self._telemetry.emit("release", {"jobs": len(given)}, node=self._node, cause="stray")

@@ -54,7 +54,7 @@ class Recovery:
         for predecessor in await self._store.nodes.namesakes(self._node):
             if await self._is_dead(predecessor, now):
                 try:
-                    await self._bury(predecessor, now)
+                    await self._declare_lost(predecessor, now)
                 except RowLocked as error:
                     _log.warning("startup recovery: %s is left to the rescue of its jobs: %s", predecessor.name, error)
 
@@ -69,7 +69,7 @@ class Recovery:
         # Only who held the lease has runs. One that never did may be alive and stand by: our holding it says nothing.
         return bool(await self._store.jobs.held(predecessor.id))
 
-    async def _bury(self, predecessor: Node, now: datetime) -> None:
+    async def _declare_lost(self, predecessor: Node, now: datetime) -> None:
         await self._store.nodes.declare_lost(predecessor.id, now)
         held = await self._store.jobs.held(predecessor.id)
         claims = await self._store.jobs.running([holding.id for holding in held]) if held else []

@@ -1,6 +1,6 @@
 """Keeps queues within their limits: on this node, and on all nodes together.
 
-Whoever runs jobs of a queue with a global limit holds seats of it. A claim then needs no lock and no count, and the
+A node that runs jobs of a queue with a global limit holds seats of it. A claim then needs no lock and no count, and the
 next job starts in the instant in which the last one ends, without a trip to the database. Seats belong to a node while
 it lives: those of one that is declared lost or leaves are free. A node starts no more than it holds, lowers what it may
 start before it gives seats back, and gives back none that a running job occupies.
@@ -86,12 +86,12 @@ class Seating:
         if not self.allowed or any(most == 0 for most in self.allowed.values()):
             self.signal.set()
 
-    def rest(self) -> None:
-        """No more is claimed here: from now on only what is in hand needs seats."""
+    def stop_claiming(self) -> None:
+        """No more is claimed here: from now on only what was claimed needs seats."""
         self._resting = True
         self.signal.set()
 
-    def forget(self) -> None:
+    def lose_seats(self) -> None:
         """The lease is over, and the seats with it."""
         for queue in self.allowed:
             self._allow(queue, 0)
@@ -148,7 +148,7 @@ class Seating:
         if took is None:
             return  # it stays at what it has, and asks again with the next look
         if not took:
-            self.signal.set()  # somebody was quicker: look again
+            self.signal.set()  # another node was quicker: look again
         elif life is not None and self._life() == life and self._alive():  # else they are no longer ours
             self._allow(queue, aim)
 
@@ -186,11 +186,11 @@ class Seating:
         return min(aim, free), max(needs, free + 1) if lacks else needs
 
     def _is_working(self) -> bool:
-        """Whether more may be claimed here. Who holds nothing must be known too: its turn comes."""
+        """Whether more may be claimed here. A node without seats must be known too: its turn comes."""
         return self._alive() and not self._resting and not self._closed()
 
     def _needs(self, seating: model.LimitedQueue, most: int) -> int:
-        """How many seats this node could fill: with what it has in hand, and with as many more as would find room."""
+        """How many seats this node could fill: with what it has claimed, and with as many more as would find room."""
         in_hand = self._executor.running_in(seating.queue) + self._executor.held_in(seating.queue)
         more = seating.waiting and self._is_working()
         return min(most, in_hand + (max(self._executor.concurrency - self._executor.busy, 0) if more else 0))

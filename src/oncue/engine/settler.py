@@ -82,7 +82,7 @@ class Settler:
         return tried_at is None or not tried_at <= now < tried_at + LOCKED_PAUSE
 
     async def _settle(self, batch: list[Ended], now: datetime, *, past_locks: bool = False) -> list[Ended]:
-        """Write a batch; those whose rows are locked. It stays in hand until the database has answered: a lost reply
+        """Write a batch; those whose rows are locked. It stays in flight until the database has answered: a lost reply
         means doing it again."""
         changes = [settle(ended, self._dice) for ended in batch]
         try:
@@ -111,7 +111,7 @@ class Settler:
         return kept
 
     async def _forget(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
-        """The database has answered for these: they are in hand no more."""
+        """The database has answered for these: they are no longer in flight."""
         took = await self._with_lost_replies(changes, took)
         self._in_flight.remove([ended.claim for ended in batch])
         if batch:

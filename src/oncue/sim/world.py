@@ -247,11 +247,11 @@ class World:
             self._gone.add(member.worker.node.id)
             self.hint()
 
-        self.driver.go_on(self._farewell(member), gone, lambda _: self.crash(member.name), member)
+        self.driver.go_on(self._end_leases(member), gone, lambda _: self.crash(member.name), member)
 
-    async def _farewell(self, member: Member) -> None:
+    async def _end_leases(self, member: Member) -> None:
         await member.worker.leadership.resign()
-        await member.worker.farewell()
+        await member.worker.end_leases()
 
     def pause(self, name: str) -> None:
         """The process stops as it stands: it becomes a zombie if its lease ends meanwhile."""

@@ -106,7 +106,7 @@ def claim_lost(patch: Patch) -> None:
     async def trusting(self: Reconciler, rows: Any, now: datetime) -> None:
         return None
 
-    patch.replace(Reconciler, "_give_back_strays", trusting)
+    patch.replace(Reconciler, "_release_unknown", trusting)
 
 
 @bug(
