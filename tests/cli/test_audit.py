@@ -114,7 +114,7 @@ def test_slots_that_nobody_has_decided_yet_are_pending(oncue: Shell, diary: str)
     answer = oncue("audit", "often")
     assert answer.code == 0
     assert "pending" in answer.out
-    assert "nobody has decided it yet" in answer.out
+    assert "no leader has decided it yet" in answer.out
 
 
 def test_every_schedule_at_once(oncue: Shell, diary: str) -> None:

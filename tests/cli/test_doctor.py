@@ -17,7 +17,7 @@ from oncue.cli.doctor.checks import Snapshot
 from oncue.model import Job, Lease, Queue, Token
 from oncue.store import SqliteStore
 from tests.cli.conftest import Shell, on_database
-from tests.store.snapshot import NOW, a_node, put, see
+from tests.store.scene import NOW, a_node, put, see
 
 QUIET = Snapshot(now=NOW, nodes=[], queues=[], waiting=[], running=[], stranded=0, overdue=0)
 
@@ -135,7 +135,7 @@ def test_who_leads() -> None:
     assert checks.leader(replace(led, next_run=soon)).detail == "alpha leads; the next slot comes in 5.0 min"
     assert checks.leader(replace(over, next_run=soon)).status == "warn"
     found = checks.leader(replace(QUIET, next_run=late))
-    assert (found.status, found.detail) == ("fail", "nobody leads: a slot has been due for 2.0 min")
+    assert (found.status, found.detail) == ("fail", "no node leads: a slot has been due for 2.0 min")
 
 
 def test_tokens_that_are_there_and_that_soon_are_not() -> None:
@@ -153,7 +153,7 @@ def test_tokens_that_are_there_and_that_soon_are_not() -> None:
     assert found(lasting, short) == ("ok", "2 tokens valid; script (bbbbbbbb) is the next to expire, in 30.0 d")
     assert found(lasting, replace(short, expires_at=NOW + timedelta(days=6)))[0] == "warn"
     assert found(revoked, replace(short, expires_at=NOW)) == (
-        "warn", "none of 2 tokens is valid: nobody can use the API",
+        "warn", "none of 2 tokens is valid: no request can use the API",
     )  # fmt: skip
 
 

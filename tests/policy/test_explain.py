@@ -150,7 +150,7 @@ def test_a_job_that_ages() -> None:
     told = about_job(a_job(priority=85, **long_ago))
     assert "has 100 by 2030-01-01T12:10:00Z (in 10m)" in text_of(told, "priority")
     leaderless = about_job(a_job(**long_ago), a_cluster(leader=a_lease(expires_at=before(hours=1))))
-    assert "nobody raises the priority" in text_of(leaderless, "no_leader")
+    assert "no leader raises the priority" in text_of(leaderless, "no_leader")
     assert "the highest" in text_of(about_job(a_job(priority=100)), "priority")
 
 
@@ -445,10 +445,10 @@ def test_nobody_decides() -> None:
     told = about_schedule(schedule=overdue, cluster=a_cluster(nodes=[], leader=a_lease(expires_at=before(hours=3))))
     assert told.codes == ["pending", "no_leader", "no_node_alive"]
     assert text_of(told, "pending").startswith("3 slots came due since 2030-01-01T10:00:00Z (2h ago)")
-    assert "Nobody has led since 2030-01-01T09:00:00Z (3h ago)" in text_of(told, "no_leader")
+    assert "No node has led since 2030-01-01T09:00:00Z (3h ago)" in text_of(told, "no_leader")
     assert suggestion_of(told, "no_leader") == "start a worker: `oncue worker`"
     never = about_schedule(cluster=a_cluster(leader=None))
-    assert "Nobody has ever led" in text_of(never, "no_leader")
+    assert "No node has ever led" in text_of(never, "no_leader")
     assert "log of alpha" in (suggestion_of(never, "no_leader") or "")
 
 

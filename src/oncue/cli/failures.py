@@ -1,4 +1,4 @@
-"""From whatever went wrong to one line on the standard error and an exit code.
+"""From an error to one line on the standard error and an exit code.
 
 0  fine                                  3  not found
 1  failed at run time                    4  a check did not hold
@@ -44,7 +44,7 @@ def exit_code(error: Exception) -> int:
 
 
 def describe(error: Exception) -> str:
-    """What to tell whoever typed the command."""
+    """What the user is told."""
     if isinstance(error, _UsageProblem):
         return _usage(error)
     if isinstance(error, OncueError):

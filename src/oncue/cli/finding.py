@@ -36,7 +36,7 @@ DatabaseOption = Annotated[
 
 
 def find(app: str | None, *, needs_tasks: bool = False, may_create: bool = False, **flags: Any) -> Oncue:
-    """The application with these flags over its settings. Without a name: one that has no tasks.
+    """The application with these flags over its settings. Without a name: an application without tasks.
 
     A command that only needs the database goes on without an application that ONCUE_APP names and that is broken:
     that is when an operator needs it most.
@@ -99,7 +99,7 @@ def _broken(name: str, origin: str, error: Exception) -> str:
 
 
 def _where(error: Exception) -> str:
-    """The place to look at: the last one that is not oncue's own, which only refused what was written there."""
+    """The place to look at: the last frame outside of oncue, whose own code only refused what was written there."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return f" ({error.filename}:{error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)

@@ -137,7 +137,7 @@ def details(pairs: Iterable[tuple[str, Any]]) -> Table:
 
 
 def progress(*, known: bool) -> Progress:
-    """A bar on the standard error, only where somebody watches; of known length or not."""
+    """A bar on the standard error, only on a terminal; of known length or not."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
@@ -148,7 +148,7 @@ def progress(*, known: bool) -> Progress:
 
 
 def bar(fraction: float) -> str:
-    """How far something has come, for those who would rather see it."""
+    """How far something has come, as a bar."""
     done = round(fraction * BAR_WIDTH)
     return f"[green]{'█' * done}[/]{'░' * (BAR_WIDTH - done)}"
 
@@ -200,7 +200,7 @@ def local(instant: datetime, tz: str) -> str:
 
 
 def full(instant: datetime | None, now: datetime) -> str | None:
-    """An instant for one who wants it exactly."""
+    """An instant to the microsecond, and as seen from now."""
     if instant is None:
         return None
     return f"{instant:%Y-%m-%d %H:%M:%S.%f} UTC  ({when(instant, now)})"

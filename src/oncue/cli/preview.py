@@ -65,7 +65,7 @@ def find_app(app: str | None, database_url: str | None) -> Oncue:
 
 
 def _is_expression(text: str) -> bool:
-    """No name of a schedule that anybody would choose has a blank and begins like this, or with an @."""
+    """An expression has a blank and begins like this, or begins with an @; names of schedules do not."""
     text = text.strip()
     return not text or text[0] == "@" or (text[0] in FIRST_OF_AN_EXPRESSION and len(text.split()) > 1)
 

@@ -167,7 +167,7 @@ class Front:
         self._metrics.expect((task.name, task.queue) for task in app.tasks.values())
         self._sampler = sampling.Sampler(app, app.internals.telemetry)
         self._buffer = app.settings.buffer
-        # Nobody but this machine can reach a loopback address: there it needs no token until one is made.
+        # Only this machine can reach a loopback address: there requests need no token until the first one is made.
         access = api.AccessMode.LOOPBACK if address.is_loopback(listening) else api.AccessMode.TOKEN
         self._app, self._needs_token = app, access is api.AccessMode.TOKEN
         self._looking: asyncio.Task[None] | None = None
@@ -193,7 +193,7 @@ class Front:
             self._looking = asyncio.create_task(self._warn_if_shut(), name="oncue-access")
 
     async def _warn_if_shut(self) -> None:
-        """Say so if nobody can come in. While the database is away nobody knows, and nothing waits for it."""
+        """Warn if no token is valid, so that every request is refused. While the database is away this is unknown."""
         with contextlib.suppress(OncueError, TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 if not await (await self._app.internals.connected()).store.tokens.exist():

@@ -42,7 +42,7 @@ def prune_jobs(
 
 def _confirm(age: str) -> None:
     if not sys.stdin.isatty():
-        raise typer.BadParameter("expected it, since there is nobody here to ask", param_hint="--yes")
+        raise typer.BadParameter("expected it: without a terminal there is no prompt", param_hint="--yes")
     typer.confirm(f"Delete every job that finished over {describe(seconds(age))} ago?", abort=True)
 
 

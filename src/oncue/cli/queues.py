@@ -134,7 +134,7 @@ def limit_queue(
 
 
 async def _is_used(app: Oncue, name: str) -> bool:
-    """Whether anybody has to do with this queue: it had jobs, a node serves it, or a task or schedule names it."""
+    """Whether the queue is in use: it had jobs, a node serves it, or a task or schedule names it."""
     queues = [queue for queue in await app.queues.list() if queue.name == name]
     if any(getattr(queue, count) for queue in queues for count in COLUMNS[1:]):
         return True

@@ -113,7 +113,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         return failures.FAILED
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain about it once more at exit.
+        # The reader of our output has closed it (`oncue jobs | head`). Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failures.FAILED
     except KeyboardInterrupt:

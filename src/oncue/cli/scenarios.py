@@ -20,7 +20,7 @@ MEASURED = "measured"
 SAMPLE = 1000
 USUAL_DAYS, LONGEST_DAYS = 7, 3660
 USUAL_PROCESSES = 4
-"""On every machine, lest the output depend on the one that it is made on."""
+"""The same on every machine, so that the output does not depend on the machine."""
 FIRST_YEAR, LAST_YEAR = 1970, 2200
 
 

@@ -18,7 +18,7 @@ PENDING, PROBLEM = "dim", "bold red"
 
 
 def told(slots: Iterable[Slot]) -> list[Fate]:
-    """The ledger's rows as they stand, judged by nobody."""
+    """The ledger's rows as they are, without an audit."""
     return [Fate(slot.scheduled_for, slot.verdict, slot.reason, slot.until, slot.slots, slot) for slot in slots]
 
 

@@ -20,7 +20,7 @@ SUMMARIES = {
     "priority": "Set the priority of an unfinished job.",
     "boost": "Raise the priority of an unfinished job.",
     "trigger": "Run a schedule's task by hand.",
-    "backfill": "Run the slots of a span of time that nobody has decided.",
+    "backfill": "Run the slots of a span of time that no leader has decided.",
     "preview": (
         "Show the next runs of a schedule, or of an expression that is none yet: no database is needed for that."
     ),

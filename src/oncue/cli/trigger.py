@@ -75,7 +75,7 @@ def backfill_slots(
     app: AppOption = None,
     database_url: DatabaseOption = None,
 ) -> None:
-    """Run the slots of a span of time that nobody has decided.
+    """Run the slots of a span of time that no leader has decided.
 
     Slots that were decided stay as they are, missed ones too: repeating a
     backfill makes nothing. The jobs run oldest slot first, as many at once as

@@ -73,7 +73,7 @@ def work(
     exclusive: Annotated[
         bool | None,
         typer.Option(
-            "--exclusive", help="Be the only active worker, or stand by until the one that is ends (ONCUE_EXCLUSIVE)."
+            "--exclusive", help="Be the only active worker, or stand by until that worker ends (ONCUE_EXCLUSIVE)."
         ),
     ] = None,
     tick_interval: Annotated[

@@ -1,4 +1,4 @@
-"""The alert rules for Prometheus, with the thresholds that somebody chose. The rules are in alerts.yml."""
+"""The alert rules for Prometheus, with the thresholds that the operator chose. The rules are in alerts.yml."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncue.policy.durations import describe
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From when on somebody wants to know. Durations are in seconds."""
+    """When each alert fires. Durations are in seconds."""
 
     queue_depth: int = 1000
     failed_rate: float = 0.1

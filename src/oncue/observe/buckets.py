@@ -1,4 +1,4 @@
-"""The buckets of histograms that are counted in plain numbers, and shown when somebody asks."""
+"""The buckets of histograms that are counted in plain numbers, and shown at a scrape."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("kept_apart_jobs", ("isolation",), "Jobs that wait to run in a cohort or alone, as their processes died."),
     ("leader_present", (), "1 while some node leads."),
     ("schedules_enabled", (), "1 while a schedule is enabled."),
-    ("schedule_overdue_seconds", (), "For how long a slot has been due that nobody has decided; 0 if none is."),
+    ("schedule_overdue_seconds", (), "For how long a slot has been due that no leader has decided; 0 if none is."),
 )
 
 

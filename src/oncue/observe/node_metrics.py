@@ -1,6 +1,6 @@
-"""Metrics of a node's standing: whether it lives, leads, is the exclusive worker, or stands by for another one.
+"""Metrics of a node: whether it lives, leads, is the exclusive worker, or stands by for another one.
 
-Over all nodes, `sum(oncue_is_leader)` is 1 unless nobody leads; for a moment it may be 2, which does no harm.
+Over all nodes, `sum(oncue_is_leader)` is 1 unless no node leads; for a moment it may be 2, which does no harm.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Seating(Protocol):
 
 
 class ObservedNode(Protocol):
-    """A worker node, read when somebody asks."""
+    """A worker node, read at a scrape."""
 
     @property
     def node(self) -> Node: ...

@@ -3,7 +3,7 @@
 An attempt that starts and ends is told tens of thousands of times a second. prometheus_client takes a lock for every
 counter and walks a histogram's buckets: 2.7 µs for the four updates of a job, with the labels looked up beforehand.
 Here the two hot events only bisect and add up plain numbers, 0.9 µs a job together with the calls, and a collector
-turns them into metrics when somebody asks. They come from one thread, that of the event loop; what may come from
+turns them into metrics at a scrape. They come from one thread, that of the event loop; what may come from
 others is counted by prometheus_client (rare.py).
 
 The series are bounded (labels.py). What is about the whole database is in cluster.py, what is about schedules in
@@ -34,7 +34,7 @@ from oncue.telemetry import Telemetry
 
 
 class Seats(Protocol):
-    """Where jobs run, read when somebody asks."""
+    """Where jobs run, read at a scrape."""
 
     concurrency: int
 
@@ -89,7 +89,7 @@ class PrometheusMetrics(Collector):
             self._standing.follow(standing)
 
     def expect(self, tasks: Iterable[tuple[str, str]]) -> None:
-        """Show the counters of these tasks (each with its queue) from the start: one that is born with its first
+        """Show the counters of these tasks (each with its queue) from the start: a counter that appears with its first
         failure looks to Prometheus as if nothing had happened yet."""
         for task, queue in tasks:
             self._pairs.expect(task, queue)
@@ -132,7 +132,7 @@ class PrometheusMetrics(Collector):
         self._ended(claim, change)
 
     def _expired(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
-        """A job was ended that nobody had claimed in time."""
+        """A job was ended that no node had claimed in time."""
         job, change = metadata["job"], metadata["change"]
         self._ended(job, change).misfires += change.reason == MISFIRE
 
@@ -142,7 +142,7 @@ class PrometheusMetrics(Collector):
         series.ends[end] = series.ends.get(end, 0) + 1
         return series
 
-    # --- when somebody asks -------------------------------------------------------------------------------------
+    # --- at a scrape --------------------------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Metric]:
         yield from self._histograms()

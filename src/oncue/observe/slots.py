@@ -1,7 +1,7 @@
 """Metrics of schedules: what became of their slots, and how late that was decided.
 
 The leader tells of every slot, a hundred thousand of them after a full hour on a large installation: plain numbers are
-added up here, and turned into metrics when somebody asks. All of it comes from the thread of the event loop.
+added up here, and turned into metrics at a scrape. All of it comes from the thread of the event loop.
 
 There may be more schedules than a time series database likes. The first `MOST_NAMED` that are told of have their own
 series; the others share one (labels.py), so that the sum is right all the same. Lateness is told for all schedules

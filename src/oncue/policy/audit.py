@@ -1,8 +1,8 @@
 """Whether every slot that a schedule should have had is in the ledger, exactly once, and what became of it.
 
 The slots are derived again, from the revisions and nothing else, and laid beside the ledger's rows. Where the two
-differ something is wrong: a slot that no row tells of is unaccounted for, one that two rows tell of is doubled, a row
-that no revision asked for is unexpected. What lies beyond the cursor is pending: nobody has got round to it yet.
+differ something is wrong: a slot without a row is unaccounted for, a slot with two rows is doubled, a row
+that no revision asked for is unexpected. What lies beyond the cursor is pending: no leader has decided it yet.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _gap(trigger: Trigger, after: datetime, until: datetime, cursor: datetime) -
     if pending_after < until and (count := trigger.count(pending_after, until)):
         first, last = trigger.after(pending_after), trigger.latest(until)
         assert first is not None
-        yield Fate(first, "pending", "nobody has decided it yet", last if count > 1 else None, count)
+        yield Fate(first, "pending", "no leader has decided it yet", last if count > 1 else None, count)
 
 
 def _miscounted(trigger: Trigger, rows: Sequence[Slot]) -> Iterator[Fate]:

@@ -2,7 +2,7 @@
 
 A row of its own decides the instant that it is for. A run of slots, `scheduled_for` up to `until`, decides only those
 instants in it that were slots of its revision: after the rule was edited, an instant between two of them is a slot that
-nobody has decided.
+no leader has decided.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Decisions:
     def row_of(self, at: datetime, *, in_doubt: bool = True) -> Slot | None:
         """The row that decides this instant.
 
-        Whether a run does so whose slots this host cannot work out, nobody can tell. `in_doubt` it does: nothing is
+        Of a run whose slots this host cannot work out, it is unknown. `in_doubt` it does: nothing is
         run that may have been decided.
         """
         if at in self._rows:

@@ -9,7 +9,7 @@
 
 A claim belongs to one node and carries a `claim_no`, which grows with every claim and is never given back. When an
 attempt ends, `settle` turns its outcome into a `Change`: a write that takes effect only if the row is still in the
-state, and under the claim_no, that the node knew. Whoever comes late changes nothing. A lost node is settled by the
+state, and under the claim_no, that the node knew. A late write changes nothing. A lost node is settled by the
 same function as a failed attempt. Operators change a job by the same kind of write: `cancel`, `revive`, `by_hand`; so
 does the leader, with what has waited past its time: `expire`.
 
@@ -49,7 +49,7 @@ from oncue.model import (
 from oncue.policy import options, retry, suspicion
 
 BY_HAND = "by_hand"
-"""Why a job ended, or its attempt did: somebody said so."""
+"""Why a job or its attempt ended: an operator set its state."""
 HAND_MADE: tuple[State, ...] = ("queued", "succeeded", "failed")
 """The states that a job can be given by hand."""
 
@@ -132,7 +132,7 @@ def revive(job: Job, now: datetime) -> Change | None:
 
 
 def by_hand(job: Job, state: State, now: datetime) -> Change | None:
-    """What gives a job a state that somebody wants it to have; None if it has it. Raises Conflict if it must not.
+    """What gives a job the state that an operator wants it to have; None if it has it. Raises Conflict if it must not.
 
         scheduled, queued, retrying  ->  succeeded, failed              wanted as queued, they are that already
         running                      ->  queued, succeeded, failed      whatever its attempt comes to is rejected
@@ -153,7 +153,7 @@ def by_hand(job: Job, state: State, now: datetime) -> Change | None:
 
 
 def _why_not(job: Job, state: State) -> str | None:
-    """Why a job cannot become what somebody wants, if so."""
+    """Why a job cannot get the state that an operator wants, if so."""
     if state == "running":
         return "a status by hand is never running; only a worker that claims a job makes it so"
     if state not in HAND_MADE:
@@ -189,7 +189,7 @@ def _unheld(
     retry_count: int | None = None,
     crashes: int | None = None,
 ) -> Change:
-    """The change of a job by somebody who does not hold it."""
+    """The change of a job by a caller that does not hold its claim."""
     kept = job.crashes if crashes is None else crashes
     return Change(
         id=job.id,

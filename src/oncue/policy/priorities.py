@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 BACKGROUND = 0
-"""Nobody waits for it."""
+"""No user waits for it."""
 
 SCHEDULED = 20
 """Work that a clock asks for: 10 to 30."""

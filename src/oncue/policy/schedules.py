@@ -1,7 +1,7 @@
 """What a change to a schedule means. Every edit is a new revision, and starts from now.
 
-A slot belongs to the revision that stood when it was due. One that was due and not decided when the schedule changed is
-never fired under the new rule, nor silently dropped: the edit itself writes it down as missed. Declaring the same again
+A slot belongs to the revision that stood when it was due. If the schedule changes after a slot was due and before it
+was decided, the slot never fires under the new rule: the edit itself writes it down as missed. Declaring the same again
 changes nothing. A schedule that is deleted leaves a tombstone, with its name, its revisions and its slots.
 """
 
@@ -68,7 +68,7 @@ def changed(
 
     `taken` are the slots beyond its cursor that were decided by hand.
     """
-    now = max(now, current.cursor)  # whoever decided the last slot may have been told the time a moment later than we
+    now = max(now, current.cursor)  # the leader that decided the last slot may have read a later time
     came_back = current.deleted_at is not None and wanted.deleted_at is None
     new_terms = came_back or any(getattr(current, name) != getattr(wanted, name) for name in TERMS)
     if not new_terms:
@@ -97,7 +97,7 @@ def _carried_over(current: Schedule, wanted: Schedule, by: str) -> Schedule:
 
 
 def _author(current: Schedule, wanted: Schedule, by: str) -> str:
-    """Whose schedule it is. One that code made is whoever's gave it another name: code knows it by the old one."""
+    """Who made it. A schedule from code is of the operator who renames it: the code declares only the old name."""
     renamed = wanted.name != current.name
     return by if renamed and current.created_by.startswith("code:") else current.created_by
 
@@ -117,7 +117,7 @@ def _overtaken(current: Schedule, now: datetime, taken: Sequence[datetime]) -> l
     try:
         trigger = trigger_of(current)
     except InvalidSchedule:
-        return []  # nobody here can tell which slots there were; who can, will find them unaccounted for
+        return []  # this host cannot work out the slots; an audit on another host finds them unaccounted for
     return slots.given_up(trigger, current.cursor, now, taken, EDITED)
 
 
@@ -133,7 +133,7 @@ def _revision(schedule: Schedule, by: str) -> Revision:
 
 
 def deleted(current: Schedule, now: datetime) -> Schedule:
-    """What is left of a schedule that somebody deletes."""
+    """What is left of a schedule that is deleted."""
     return dataclasses.replace(current, enabled=False, reason=DELETED, deleted_at=now)
 
 

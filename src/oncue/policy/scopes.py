@@ -15,5 +15,5 @@ INCLUDED: dict[Scope, frozenset[Scope]] = {
 
 
 def allows(scopes: Iterable[Scope], needed: Scope) -> bool:
-    """Whether whoever holds these scopes may do what needs that one."""
+    """Whether these scopes allow what needs that one."""
     return any(needed in INCLUDED[scope] for scope in scopes)

@@ -1,4 +1,4 @@
-"""Who may hold how many seats of a queue whose jobs are limited across all nodes.
+"""How many seats of a queue with a global limit each node may hold.
 
 Each node takes seats for itself and runs at most so many jobs of the queue at once. It looks at who else holds and
 needs some, works out its share, and takes or gives back the difference, one compare-and-set at a time. All of them work
@@ -28,7 +28,7 @@ class NodeSeats(NamedTuple):
 
 
 def shares(limit: int, wants: Mapping[N, int], turn: int = 0) -> dict[N, int]:
-    """Split seats evenly among those who want some; nobody gets more than it wants.
+    """Split seats evenly among the nodes that want some; no node gets more than it wants.
 
     The order of `wants` must be the same for everyone. What is left over goes to others with each turn.
     """
@@ -39,7 +39,7 @@ def shares(limit: int, wants: Mapping[N, int], turn: int = 0) -> dict[N, int]:
 
 
 def _even(limit: int, wants: Mapping[N, int]) -> tuple[dict[N, int], list[N], int]:
-    """What everybody gets at least; who wants more; and how many of these can have one more."""
+    """What every node gets at least; which nodes want more; and how many of these can have one more."""
     given = dict.fromkeys(wants, 0)
     hungry = [name for name, wanted in wants.items() if wanted > 0]
     left = limit

@@ -8,7 +8,7 @@ decided at once, and the cursor moves. Usually that is one slot, and it fires. A
                                      missed="each":   each one fires
                                      missed="none":   as "each", but with no more grace than `punctual`
 
-A slot is stale when its grace is over. One that would fire while as many of the schedule's jobs are unfinished as
+A slot is stale when its grace is over. A slot that would fire while as many of the schedule's jobs are unfinished as
 `max_instances` allows is skipped, with the job in the way; so is one whose job would have a key that another unfinished
 job has. Slots that were decided by hand stay as they are. Runs of slots that did not fire are told as one row, so
 that an outage costs one row however long it was.

@@ -1,6 +1,6 @@
 """When a schedule is due: its rule, and the slots that follow from it.
 
-A slot is an instant that follows from the rule alone, never from when somebody looked. The search goes from one stretch
+A slot is an instant that follows from the rule alone, never from when a node looked. The search goes from one stretch
 of constant offset to the next, in whole seconds since 1970: within a stretch local time runs evenly and the fields of
 the expression can be searched directly. What happens where two stretches meet is the choice of a DST policy:
 
@@ -117,7 +117,7 @@ def swallowed(rule: Rule, slot: datetime) -> list[datetime]:
 
 
 def _check(expression: object, tz: object, dst: object) -> None:
-    """Whoever hands in a number or a list is told so, before the cache stumbles over it."""
+    """Refuse a number or a list by name, before the cache fails on it."""
     for field, value in (("expression", expression), ("tz", tz), ("dst", dst)):
         if not isinstance(value, str):
             raise InvalidSchedule(field, f"expected a text, not a value of type {type(value).__name__}")

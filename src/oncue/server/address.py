@@ -62,7 +62,7 @@ def _listening(address: Address) -> socket.socket:
 
 
 def url(listening: socket.socket, host: str) -> str:
-    """Where others reach a listening socket; `host` is this machine's name, for one that listens everywhere."""
+    """Where others reach a listening socket; `host` is this machine's name, if it listens on all addresses."""
     bound, port = listening.getsockname()[:2]
     name = host if bound in ("::", "0.0.0.0") else bound
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"

@@ -2,7 +2,7 @@
 
 uvicorn waits for ever for the rest of a request. Here the head of a request must be complete within one time-out, its
 body within another, however the bytes trickle in, and an answer must be taken off within the latter. When there are too
-many connections, the one that has kept us waiting longest makes room: a health check that asks at once is answered
+many connections, the one with the oldest incomplete request is closed: a health check that asks at once is answered
 although a thousand half-sent requests are open. If none of them waits, the new one is told 503.
 
 Only what uvicorn's two protocols (h11, httptools) have in common is used of them: `cycle` is the latest request of a

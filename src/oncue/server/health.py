@@ -56,7 +56,7 @@ class Readiness:
         self._kept: tuple[float, Known] | None = None
 
     async def report(self) -> tuple[bool, dict[str, Any]]:
-        """Whether this process is ready, and why. One that stands by is: it is as it should be, and takes over."""
+        """Whether this process is ready, and why. A worker that stands by is ready: it takes over when it must."""
         answer = await self._answer()
         status = self._status(answer)
         body = {"status": status, **(_silent(answer) if isinstance(answer, Silence) else _told(answer))}
@@ -84,7 +84,7 @@ class Readiness:
         return None if self.node is None else self._app.internals.telemetry.outages.full
 
     def _stands_by_for(self, answer: Known | Silence) -> Lease | None:
-        """Who keeps the worker in this process from working; a process without one works for nobody anyway."""
+        """The exclusive worker for which the worker in this process stands by, if any."""
         if self.node is None or isinstance(answer, Silence):
             return None
         holder = _standing(answer.exclusive, answer.at)
@@ -131,7 +131,7 @@ def _standing(lease: Lease | None, now: datetime) -> Lease | None:
 
 
 def leader_record(lease: Lease | None, now: datetime) -> dict[str, Any]:
-    """Who leads; or that nobody does, and since when: for ever, if nobody ever has."""
+    """The node that leads; or that none does, and since when: for ever, if none ever has."""
     if lease is None:
         return {"name": None, "none_since": None}
     if lease.expires_at <= now:
@@ -183,7 +183,7 @@ def _node(node: WorkerNode) -> dict[str, Any]:
 
 
 def away(error: str) -> JSONResponse:
-    """What is answered to whom nobody can let in, since the database is away."""
+    """The answer to requests whose token cannot be checked, since the database is away."""
     return JSONResponse({"status": "database_unavailable", **_silent(Silence(error))}, 503)
 
 
@@ -192,7 +192,7 @@ def add(routes: Routes, readiness: Readiness) -> None:
         "/health", needs=PUBLIC, tags=["health"], summary="Is the process there?", response_model=Health,
     )  # fmt: skip
     async def health() -> JSONResponse:
-        """Answers whoever asks, without a token."""
+        """Answers every request, without a token."""
         return JSONResponse({"status": "ok"})
 
     @routes.probe(

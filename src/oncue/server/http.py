@@ -1,4 +1,4 @@
-"""An HTTP server inside somebody else's event loop, who also owns the signals."""
+"""An HTTP server inside the application's event loop. The application owns the signals."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from oncue.server.api.documents import refusals
 from oncue.server.api.routing import Routes
 
 OPEN = "application/openmetrics-text"
-"""Whoever accepts it gets it; the rest get plain text."""
+"""For clients that accept it; others get plain text."""
 
 
 def add(routes: Routes, registry: CollectorRegistry) -> None:

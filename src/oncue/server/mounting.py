@@ -1,4 +1,4 @@
-"""The admin API for somebody else's server: `app.asgi()`."""
+"""The admin API for the application's own server: `app.asgi()`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 
 def mountable(app: Oncue, *, require_token: bool, on_loopback: bool = False) -> ASGIApp:
-    """Everything that `oncue serve` answers. Where it listens is known only to who says so: else nobody gets in."""
+    """Everything that `oncue serve` answers. Without `on_loopback` a token is needed from the start."""
     access = (AccessMode.LOOPBACK if on_loopback else AccessMode.TOKEN) if require_token else AccessMode.TRUSTED
     return admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)

@@ -54,7 +54,7 @@ class Story:
 
     @property
     def feeding(self) -> bool:
-        """Jobs keep coming until their time is over, and until there was somebody to kill."""
+        """Jobs keep coming until their time is over and a worker was killed."""
         return self.elapsed < self._feed_until or self._victim is None
 
     @property

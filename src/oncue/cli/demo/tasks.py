@@ -18,7 +18,7 @@ app = Oncue()
 
 @app.task
 async def send_email(number: int) -> None:
-    """An ordinary coroutine: it waits for somebody else most of the time."""
+    """An ordinary coroutine: it waits for another service most of the time."""
     await asyncio.sleep(0.01 + number % 5 / 100)
 
 
@@ -46,7 +46,7 @@ async def build_report(number: int) -> None:
 
 @app.task(schedule=cron("* * * * * *"), delivery="at_most_once", missed="each", max_instances=10)
 async def take_pulse(slot: datetime) -> None:
-    """Scheduled for every second, by whoever leads."""
+    """Scheduled for every second, by the leader."""
 
 
 KINDS = {
@@ -58,7 +58,7 @@ KINDS = {
 
 
 def _follow(parent: int) -> None:
-    """End with the demo, even if it was killed: nobody wants its workers to stay behind."""
+    """End with the demo, even if it was killed: its workers must not stay behind."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -180,7 +180,7 @@ def pooler(found: bool) -> list[Check]:
     """A pooler that pools transactions loses prepared statements and notifications."""
     from oncue.store.postgres.connections import POOLER_ADVICE
 
-    text = "a pooler stands before PostgreSQL, and statements are prepared: one that pools transactions loses them"
+    text = "a pooler stands before PostgreSQL, and statements are prepared: a pooler of transactions loses them"
     return [Check("pooler", "warn", text, f"unless it pools sessions, {POOLER_ADVICE}")] if found else []
 
 
@@ -251,15 +251,17 @@ def paused_queues(snapshot: Snapshot) -> Check:
 
 
 def leader(snapshot: Snapshot) -> Check:
-    """Without a leader no schedule fires. Where none is enabled, nobody misses one."""
+    """Without a leader no schedule fires. Where none is enabled, no leader is needed."""
     lease = snapshot.leader
     if lease is not None and lease.expires_at > snapshot.now:
         led = f"{lease.holder_name} leads"
         return Check("schedules", "ok", led if snapshot.next_run is None else f"{led}; {_next_slot(snapshot)}")
     if snapshot.next_run is None:
-        return Check("schedules", "ok", "nobody leads, and no schedule needs it")
+        return Check("schedules", "ok", "no node leads, and no schedule needs it")
     status: Status = "fail" if snapshot.next_run <= snapshot.now - LEADERLESS else "warn"
-    return Check("schedules", status, f"nobody leads: {_next_slot(snapshot)}", "start a worker: it fires the schedules")
+    return Check(
+        "schedules", status, f"no node leads: {_next_slot(snapshot)}", "start a worker: it fires the schedules"
+    )
 
 
 def _next_slot(snapshot: Snapshot) -> str:
@@ -270,13 +272,13 @@ def _next_slot(snapshot: Snapshot) -> str:
 
 
 def tokens(snapshot: Snapshot) -> Check:
-    """Who may use the API. While nobody has made a token, only this machine may."""
+    """Who may use the API. Until the first token is made, only this machine may."""
     if not snapshot.tokens:
         text = "there are none: the API is open on a loopback address, and closed on any other"
         return Check("tokens", "ok", text)
     valid = [token for token in snapshot.tokens if is_valid(token, snapshot.now)]
     if not valid:
-        text = f"none of {plural(len(snapshot.tokens), 'token')} is valid: nobody can use the API"
+        text = f"none of {plural(len(snapshot.tokens), 'token')} is valid: no request can use the API"
         return Check("tokens", "warn", text, "`oncue token create NAME --scope SCOPE` makes one")
     text = f"{plural(len(valid), 'token')} valid"
     first = min((token for token in valid if token.expires_at is not None), key=_expiry, default=None)

@@ -13,7 +13,7 @@ from oncue.policy.explain.findings import Finding, counted, when
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The nodes that nobody has declared lost, and the two leases that there are, at one instant."""
+    """The nodes that are not declared lost, and the two leases that there are, at one instant."""
 
     now: datetime
     nodes: Sequence[Node]
@@ -45,7 +45,7 @@ class Cluster:
         return [node for node in self.workers if queue in node.queues and task in node.tasks]
 
     def name_of(self, node: UUID | None) -> str:
-        """A node as people know it; one that is forgotten has only its id left."""
+        """A node's name and host. A node that was pruned has only its id left."""
         if node is None:
             return "an unknown node"
         return next((known.name for known in self.nodes if known.id == node), self.names.get(node, str(node)))
@@ -67,12 +67,12 @@ def stand_by(cluster: Cluster) -> list[Finding]:
 
 
 def no_leader(cluster: Cluster, consequence: str) -> list[Finding]:
-    """That nobody leads, if so, what follows from it, and who could."""
+    """Whether no node leads, what follows from it, and which node could lead."""
     if cluster.leading is not None:
         return []
-    since = "Nobody has ever led"
+    since = "No node has ever led"
     if cluster.leader is not None:
-        since = f"Nobody has led since {when(cluster.leader.expires_at, cluster.now)}"
+        since = f"No node has led since {when(cluster.leader.expires_at, cluster.now)}"
     if not cluster.workers:
         suggestion = "start a worker: `oncue worker`"
     else:
@@ -83,7 +83,7 @@ def no_leader(cluster: Cluster, consequence: str) -> list[Finding]:
 
 def obstacles(queue: str, task: str, paused_at: datetime | None, cluster: Cluster) -> list[Finding]:
     """What keeps every job of this queue and task from being claimed, whatever its state."""
-    return [*_paused(queue, paused_at, cluster.now), *_nobody(queue, task, cluster), *stand_by(cluster)]
+    return [*_paused(queue, paused_at, cluster.now), *_no_node(queue, task, cluster), *stand_by(cluster)]
 
 
 def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Finding]:
@@ -93,7 +93,7 @@ def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Findi
     return [Finding("paused_queue", text, f"resume it with `oncue queues resume {queue}`")]
 
 
-def _nobody(queue: str, task: str, cluster: Cluster) -> list[Finding]:
+def _no_node(queue: str, task: str, cluster: Cluster) -> list[Finding]:
     workers, lease = cluster.workers, cluster.exclusive_worker
     if not workers and cluster.alive and lease is not None:
         until = when(lease.expires_at, cluster.now)

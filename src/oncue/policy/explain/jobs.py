@@ -68,7 +68,7 @@ def _origin(facts: JobFacts) -> list[Finding]:
 
 
 def _waits(facts: JobFacts) -> list[Finding]:
-    """Scheduled and retrying jobs. One whose time has come is promoted by whoever claims next."""
+    """Scheduled and retrying jobs. The next claim promotes a job whose time has come."""
     job, now = facts.job, facts.cluster.now
     if job.visible_at == PARKED:
         return _waits_for_its_turn(facts)
@@ -99,7 +99,7 @@ def _waits_for_its_turn(facts: JobFacts) -> list[Finding]:
     text = f"It is part of a backfill and waits for its turn: slots run oldest first, as many as max_instances{before}."
     suggestion = f"`oncue explain {facts.in_turn[0]}` tells why that one is not finished" if facts.in_turn else None
     turn = Finding("waiting_for_turn", text, suggestion)
-    return [turn, *no_leader(facts.cluster, "nobody lets backfilled slots run"), *_blocked(facts)]
+    return [turn, *no_leader(facts.cluster, "no leader lets backfilled slots run"), *_blocked(facts)]
 
 
 def _queued(facts: JobFacts) -> list[Finding]:
@@ -134,7 +134,10 @@ def _too_late(facts: JobFacts) -> list[Finding]:
     name = "grace" if late.reason == "misfire" else late.reason
     limit = dict(_limits(facts.job))[name]
     text = f"Its {name} ended at {when(limit, now)}: it is not started any more, and the leader is about to skip it."
-    return [Finding("too_late", text), *no_leader(facts.cluster, "nobody ends what has waited past its time")]
+    return [
+        Finding("too_late", text),
+        *no_leader(facts.cluster, "no leader ends jobs that have waited past their time"),
+    ]
 
 
 def _must_start(facts: JobFacts) -> list[Finding]:
@@ -231,7 +234,7 @@ def _priority(facts: JobFacts) -> list[Finding]:
         waits = f"it has waited for over {length(rules.after)}"
         growing = f"{waits}, gains {every} and has {MAX_PRIORITY} by {when(highest, now)}"
     text = f"Its priority is {job.priority}; {growing}. Priority counts among jobs that are due, before age."
-    return [Finding("priority", text), *no_leader(facts.cluster, "nobody raises the priority of what waits")]
+    return [Finding("priority", text), *no_leader(facts.cluster, "no leader raises the priority of jobs that wait")]
 
 
 def _waiting_since(job: Job) -> datetime:
@@ -295,7 +298,7 @@ def _why_not_retried(job: Job) -> tuple[str, str]:
         text = f"It is not retried: {job.crashes} processes died under it, the last {DEATHS_ALONE} while it ran alone."
         return "poison", text
     if job.reason == BY_HAND:
-        return BY_HAND, f"Somebody said so: `oncue audit-log --subject job:{job.id}` tells who."
+        return BY_HAND, f"An operator set it: `oncue audit-log --subject job:{job.id}` tells who."
     if job.reason == "worker_startup_recovery":
         text = "It is not retried: its worker died under it, and it may run at most once."
         return "at_most_once", text
@@ -361,7 +364,7 @@ def _ending(facts: JobFacts) -> str:
 
 
 def _history(facts: JobFacts) -> list[Finding]:
-    """The attempts that have ended, the latest last. The one that a finished job ended with was told already."""
+    """The attempts that have ended, the latest last. The last attempt of a finished job was told already."""
     ended = [attempt for attempt in facts.attempts if not _is_the_end(attempt, facts.job)]
     shown = ended[-MOST_ATTEMPTS:]
     findings = [_attempt(attempt, facts.cluster) for attempt in shown]

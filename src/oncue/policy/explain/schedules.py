@@ -64,7 +64,7 @@ def _next(facts: ScheduleFacts) -> Finding:
     if first > now:
         return Finding("not_due_yet", f"Its next slot is {when(first, now)}.")
     due = counted(trigger.count(schedule.cursor, now), "slot")
-    text = f"{due} came due since {when(first, now)}, and nobody has decided yet what becomes of it."
+    text = f"{due} came due since {when(first, now)}, and no leader has decided yet what becomes of it."
     if schedule.next_run_at is not None and schedule.next_run_at > first and facts.cluster.leading is not None:
         leader = facts.cluster.leading.holder_name
         return Finding("put_off", f"{text} The leader could not work them out.", f"look into the log of {leader}")

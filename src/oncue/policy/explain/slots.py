@@ -106,7 +106,7 @@ def _missed(told: _Row) -> Finding:
         text = f"was missed{told.extent}: the schedule was changed{by} at {told.decided}, before it was decided"
         return Finding("missed", f"{text}; an edit starts from now", told.run_it_now)
     late = (told.row.decided_at - told.row.scheduled_for).total_seconds()
-    text = f"was missed{told.extent}: nobody was there to decide it before {told.decided}, {length(late)} late"
+    text = f"was missed{told.extent}: no leader was there to decide it before {told.decided}, {length(late)} late"
     if told.revision is not None and told.revision.missed == "none":
         text += ', and missed="none" makes up for nothing'
     elif told.revision is not None:
@@ -243,11 +243,11 @@ def _undecided(facts: SlotFacts, revision: Revision) -> Finding:
     at, now = facts.at, facts.cluster.now
     current = revision.revision == facts.schedule.revision
     if current and at > facts.schedule.cursor:
-        return Finding("pending", f"It is due since {when(at, now)}, and nobody has decided it yet.")
+        return Finding("pending", f"It is due since {when(at, now)}, and no leader has decided it yet.")
     quoted, day = shlex.quote(facts.schedule.name), instant(at)
     return Finding(
         "unaccounted",
-        "It was due, and the ledger has no row for it: somebody has taken it away.",
+        "It was due, and the ledger has no row for it: the row was deleted.",
         f"`oncue audit {quoted} --from {day} --to {day}`",
     )
 

@@ -1,12 +1,12 @@
 """Who may come in. The gate stands in front of every route, of paths that lead nowhere too.
 
-    TOKEN     everybody shows a token; only /health answers without one
-    LOOPBACK  the server listens on this machine alone: open as long as nobody has made a token (readiness and metrics
+    TOKEN     every request has a token; only /health answers without one
+    LOOPBACK  the server listens on this machine alone: open until the first token is made (readiness and metrics
               stay open), but not to web pages that a browser on this machine has open, nor to what a proxy passes on
-    TRUSTED   the application that mounts the API lets in only whom it knows
+    TRUSTED   the application that mounts the API checks its users itself
 
 A token that is unknown, expired or revoked gets the same answer. While the database is away no token can be checked:
-503, and nobody comes in.
+503, and no request is let in.
 """
 
 from __future__ import annotations
@@ -99,8 +99,10 @@ class Gate:
         if found.route is None:
             raise _nowhere(scope, found)
         if declared is None or declared.needs == routing.PUBLIC:
-            _log.error("%s declares no scope: nobody can reach it", getattr(found.route, "path", found.route))
-            raise Problem(FORBIDDEN, "This path declares no scope, so that nobody may use it.")
+            _log.error(
+                "%s declares no scope: every request to it is refused", getattr(found.route, "path", found.route)
+            )
+            raise Problem(FORBIDDEN, "This path declares no scope, so every request to it is refused.")
         if not allows(identity.scopes, declared.needs):
             challenge = f'Bearer realm="oncue", error="insufficient_scope", scope="{declared.needs}"'
             raise Problem(
@@ -200,7 +202,7 @@ def _refuse_browsers(headers: Headers) -> None:
 
 
 def _refuse_passed_on(headers: Headers, needs: str) -> None:
-    """Behind a proxy, whoever asks may be anywhere."""
+    """Behind a proxy the client may be on any machine."""
     if any(name in PASSED_ON or name.startswith(PASSED_ON_BEGINS) for name in headers):
         raise _unauthorized("This was passed on by a proxy, and needs a token.", needs)
 

@@ -59,7 +59,7 @@ def add(routes: Routes, app: Oncue) -> None:
 
 
 def _how_many(body: Any) -> int:
-    """How many numbers to reserve for a request that nobody has checked yet."""
+    """How many numbers to reserve for a request that is not checked yet."""
     jobs = body.get("jobs") if isinstance(body, dict) else None
     return min(len(jobs), MOST_AT_ONCE) if isinstance(jobs, list) else 0
 

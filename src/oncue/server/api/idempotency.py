@@ -1,8 +1,8 @@
 """POST requests that may be sent twice: with an idempotency key, the second one gets the first one's answer.
 
 A request is kept before it is answered, together with the numbers of the jobs that it will make. If it is cut off in
-between, nobody knows whether it took effect. Where doing it again changes nothing more (a job written
-again under its number is written once) it is done again; elsewhere whoever asks is told that it is unknown.
+between, it is unknown whether it took effect. Where doing it again changes nothing more (a job written
+again under its number is written once) it is done again; elsewhere the client is told that it is unknown.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ async def _begun(store: Store, actor: str, key: str, fresh: KeptRequest) -> Kept
         oldest = fresh.started_at - KEPT_FOR
         if found.started_at >= oldest:
             return Kept(found, False)
-        await store.requests.prune(oldest, PRUNED_AT_ONCE)  # nobody else has had the time to
+        await store.requests.prune(oldest, PRUNED_AT_ONCE)  # no leader has done it in time
         return None
 
     return await compare_and_set(f"request {key}", begin)

@@ -16,16 +16,16 @@ SCOPE_KEY = "oncue.identity"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whoever sent a request. The audit log has the name."""
+    """The sender of a request. The audit log has the name."""
 
     name: str
     scopes: tuple[Scope, ...]
 
 
 LOCAL = Identity("local", SCOPES)
-"""Whoever reaches a server that only this machine can reach, while nobody has made a token."""
+"""A user of this machine, at a server that only this machine can reach, before the first token is made."""
 HOST = Identity("host", SCOPES)
-"""Whoever is let through by an application that guards the API itself."""
+"""A user of an application that guards the API itself."""
 
 
 def identity_of(scope: Mapping[str, Any]) -> Identity:
@@ -40,4 +40,4 @@ def _caller(request: Request) -> str:
 
 
 Caller = Annotated[str, Depends(_caller)]
-"""The name of whoever asks, for an endpoint that changes something."""
+"""The name of the sender, for an endpoint that changes something."""

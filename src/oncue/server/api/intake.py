@@ -46,7 +46,7 @@ async def _at_once(body: bytes) -> Any:
 
 
 async def _bytes(request: Request) -> bytes:
-    """The body. Of one that is too large a part is read and thrown away: who is still sending hears no answer."""
+    """The body. If it is too large, a part is read and dropped: a client that still sends reads no answer."""
     announced = request.headers.get("content-length", "")
     size = int(announced) if announced.isdecimal() and len(announced) < 20 else 0
     _refuse_large(size, LARGEST_BODY if "expect" in request.headers else THROWN_AWAY)
@@ -137,7 +137,7 @@ def _shown(field: str) -> str:
 
 
 def check_address(request: Request, known: Iterable[str] | None) -> None:
-    """Refuse a path or query that cannot be meant, and parameters that nobody knows; None: nobody reads any."""
+    """Refuse a path or query that cannot be meant, and unknown parameters; None: the route takes none."""
     if "\x00" in request.scope["path"]:
         raise Problem(NOT_FOUND, "There is nothing under a path with a NUL character.")
     if known is None:

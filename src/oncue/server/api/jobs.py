@@ -129,7 +129,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
 
     @routes.post(f"{PREFIX}/{{id}}/cancel", needs="operate", **changing(TAG, "Cancel a job", JobRecord, 404, 409))
     async def cancel_job(id: JobRef, by: Caller) -> Answer:
-        """A job that waits is cancelled; one that runs is asked to stop, and has `cancel_requested_at` from then on."""
+        """A waiting job is cancelled; a running job is asked to stop, and has `cancel_requested_at` from then on."""
         return Answer(job_record(await app.jobs.cancel(job_ref(id), by=by)))
 
 

@@ -21,7 +21,7 @@ TAG = "nodes"
 def add(routes: Routes, app: Oncue) -> None:
     @routes.get("/api/admin/nodes", **looking(TAG, "List the nodes", Nodes))
     async def list_nodes() -> Answer:
-        """The worker processes that are alive, or whose lease is over and that nobody has buried yet."""
+        """The worker processes that are alive, or whose lease is over and that are not declared lost yet."""
         connected = await app.internals.connected()
         leases = [
             lease for name in (LEADER, EXCLUSIVE) if (lease := await connected.store.leases.get(name)) is not None

@@ -138,7 +138,7 @@ def rendered(content: Any) -> bytes:
 
 
 def instance_of(scope: Mapping[str, Any]) -> str:
-    """Where a request went, as whoever made it wrote it."""
+    """The path of a request, as the client wrote it."""
     path = str(scope.get("path", ""))
     return path.encode("utf-8", "replace").decode()
 
@@ -150,7 +150,7 @@ def answer(problem: Problem, scope: Mapping[str, Any]) -> Response:
 
 
 def of(error: Exception, request: Request | None = None) -> Problem:
-    """The problem behind an error. What nobody expected is logged, and told without its traceback."""
+    """The problem behind an error. An unexpected error is logged, and answered without its traceback."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, RequestValidationError):
@@ -188,7 +188,7 @@ def _of_ours(error: OncueError) -> Problem:
 
 
 def away(why: str) -> Problem:
-    """The database is away: whoever asks again later will be answered."""
+    """The database is away: the client may ask again later."""
     return Problem(AWAY, why, headers=LATER)
 
 

@@ -73,7 +73,7 @@ def add(routes: Routes, app: Oncue) -> None:
 
 
 def _checked(name: str) -> str:
-    """A queue under a name that no queue can have is one that there is not."""
+    """A name that no queue can have is answered like an unknown queue."""
     try:
         return checked_queue(name)
     except InvalidJob as error:

@@ -1,4 +1,4 @@
-"""Routes that declare what they need. One that declares nothing cannot be reached: the gate lets nobody through.
+"""Routes that declare what they need. The gate refuses every request to a route that declares no scope.
 
 Every request takes the same steps: its address and body are checked, a repeated POST is recognised, the endpoint
 answers within its time, and whatever goes wrong becomes a problem document.
@@ -43,11 +43,11 @@ class Declared:
     """Where POST requests with an idempotency key are kept."""
     keeping: Keeping = ONCE
     strict: bool = True
-    """Whether query parameters and fields that nobody knows are refused."""
+    """Whether unknown query parameters and fields are refused."""
     open_here: bool = False
     """Whether a server on a loopback address answers it without a token, also when there are tokens."""
     when_away: Callable[[str], Response] | None = None
-    """What is answered while the database is away and nobody can be let in, if not a problem document."""
+    """What is answered while the database is away and no token can be checked, if not a problem document."""
 
 
 class DeclaredRoute(APIRoute):
@@ -84,7 +84,7 @@ class DeclaredRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             declared = self.declared
-            assert declared is not None, f"{self.path} declares no scope, and the gate let somebody through"
+            assert declared is not None, f"{self.path} declares no scope, and the gate let a request through"
             try:
                 intake.check_address(request, self._parameters() if declared.strict else None)
                 received, body = await self._received(request)

@@ -144,7 +144,7 @@ def _add_by_hand(routes: Routes, app: Oncue) -> None:
         **changing(TAG, "Run slots of the past", Backfill, 404, 409),
     )  # fmt: skip
     async def backfill_schedule(id: ScheduleRef, body: Span, by: Caller) -> Answer:
-        """Jobs for the slots of a span that nobody has decided: repeating it makes nothing. They run oldest first, as
+        """Jobs for the slots of a span that are not decided: repeating it makes nothing. They run oldest first, as
         many at once as `max_instances`. Where the task declares a key, one job stands for all of them."""
         schedule, now = await schedule_named(app, id), await app.now()
         first, last = moment(body.start, "from", now), moment(body.end, "to", now)

@@ -22,7 +22,7 @@ LARGEST_ID = 2**63 - 1
 
 
 class Body(BaseModel):
-    """What a request says. A field that nobody knows is refused: it may be a known one, misspelt."""
+    """What a request says. An unknown field is refused: it may be a known one, misspelt."""
 
     model_config = ConfigDict(extra="forbid")
 
