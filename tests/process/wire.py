@@ -21,7 +21,7 @@ from oncue.store import statements
 from tests.middleman import CHUNK, End, Middleman
 
 WRITES = {
-    "enqueue": ("enqueue", "enqueue_all", "enqueue_one", "touch"),
+    "enqueue": ("enqueue", "enqueue_keyless", "enqueue_one", "touch"),
     "claim": ("claim",),
     "apply": ("apply", "apply_plain", "apply_noted", "apply_free"),
     "decide": ("decide", "decide_plain", "decide_noted", "decide_free"),
