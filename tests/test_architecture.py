@@ -219,6 +219,7 @@ APPLICATION = [
     "find",
     "internals",
     "jobs",
+    "lifespan",
     "name",
     "nodes",
     "now",

@@ -18,6 +18,7 @@ from oncue.task import UNSET, RetryRule, Task, _Unset
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from oncue.application.lifespans import Lifespan, Opens
     from oncue.engine.node import WorkerNode
     from oncue.policy.durations import Duration
     from oncue.policy.retry import Policy
@@ -104,6 +105,13 @@ class Oncue:
             return task
 
         return declare(*function) if function else declare
+
+    def lifespan(self, function: Opens[T]) -> Lifespan[T]:
+        """Declare what a worker opens before its first job and closes after its last.
+
+        The function yields it once. Handlers get it by calling the function's name: `http()`.
+        """
+        return self.internals.lifespans.declare(function)
 
     @property
     def tasks(self) -> Mapping[str, Task[Any, Any]]:

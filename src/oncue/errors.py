@@ -136,6 +136,10 @@ class NotAllowed(ApiError):
         self.needed_scope = needed_scope
 
 
+class LifespanFailed(OncueError):
+    """Something that a worker needs for its jobs (`@app.lifespan`) could not be opened."""
+
+
 class HandlerDecision(Exception):
     """Raised by a handler to decide what becomes of its job."""
 

@@ -21,7 +21,7 @@ from oncue.engine.messages import Setup
 from oncue.model import Cancelled, Failed, Outcome, Released, Skipped, Snoozed, Succeeded, TimedOut
 from oncue.policy.options import Options
 from oncue.settings import load
-from tests.engine import heavy
+from tests.engine import heavy, pooled
 from tests.engine.stage import Stage, settle
 
 TIMED = Options(timeout=5.0)
@@ -101,6 +101,20 @@ async def until(condition: Callable[[], Any]) -> None:
 async def timed(stage: Stage, number: int) -> None:
     """Wait until the worker knows that a job has begun, so that its time is running."""
     await until(lambda: stage.executor._running[number, 1].deadline is not None)
+
+
+async def test_the_jobs_of_a_child_share_what_its_lifespans_opened(
+    make_stage: MakeStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+    monkeypatch.setenv("CLOSED_HERE", str(closed))
+    stage = make_stage(pooled.use, pooled.use_plainly, processes=1)
+    assert await stage.outcome("use") == Succeeded("[1,true,true]")
+    assert await stage.outcome("use") == Succeeded("[2,true,true]")
+    assert await stage.outcome("use_plainly") == Succeeded("3")
+    stage.executor.close()
+    await until(closed.exists)
+    assert closed.read_text() == "3"
 
 
 async def test_a_child_is_started_for_the_first_job_and_kept_for_the_next(make_stage: MakeStage) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncue import store
+from oncue.application.lifespans import Lifespans
 from oncue.checks import checked_name
 from oncue.connecting import Connection, Connector, DatabaseConnector
 from oncue.enqueueing import Enqueueing
@@ -33,6 +34,7 @@ class Internals:
     def __init__(self, name: str, database_url: str | None, settings: Settings | None, dice: Random | None) -> None:
         self.name = checked_name(name, "name")
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.lifespans = Lifespans()
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
         self.connector: Connector = DatabaseConnector(self.make_store)

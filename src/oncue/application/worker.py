@@ -71,9 +71,7 @@ async def _working(
         Declarations(lambda: Declaring(app).disable_undeclared(Connection(main, clock)), interval=2 * pace.lease)
     )
     process = WorkerProcess(node, main, clock, app.telemetry, pace)
-    try:
-        await heartbeat.start()
-        await process.start()
+    async with app.lifespans.opened(), _started(process, heartbeat):
         _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
         elsewhere = sorted({task.queue for task in app.tasks.values()}.difference(node.node.queues))
         if elsewhere:
@@ -84,6 +82,15 @@ async def _working(
             await process.drain(0.0)  # whatever went wrong out there, what is in hand is given back
             raise
         await process.drain(pace.drain)
+
+
+@asynccontextmanager
+async def _started(process: WorkerProcess, heartbeat: HeartbeatThread) -> AsyncIterator[None]:
+    """The leases are ended before anything else is closed: the other nodes need not wait for that."""
+    try:
+        await heartbeat.start()
+        await process.start()
+        yield
     finally:
         await process.abort()
         await heartbeat.stop()

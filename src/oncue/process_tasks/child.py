@@ -20,7 +20,7 @@ from contextlib import suppress
 from dis import opname
 from multiprocessing.connection import Connection
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from oncue import logs
 from oncue.engine import children
@@ -31,7 +31,12 @@ from oncue.model import Claim, Failed, Outcome
 from oncue.process_tasks import code_places
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from oncue.application.lifespans import Lifespans
     from oncue.task import Task
+
+T = TypeVar("T")
 
 LOOK_MILLISECONDS = 250
 
@@ -74,6 +79,7 @@ class Bench:
         self._said = News(None, None)
         self._in_handler = self._interrupted = False
         self._main_task: asyncio.Task[Any] | None = None
+        self._loop: KeptLoop | None = None
 
     def serve(self) -> None:
         self._listen_to_signals()
@@ -83,6 +89,8 @@ class Bench:
         while (work := self._next()) is not None:
             self._done(work)
             self._listen_to_signals()  # whatever the job has made of them
+        if self._loop is not None:
+            self._loop.close()
 
     def _next(self) -> Work | None:
         try:
@@ -131,6 +139,9 @@ class Bench:
             self._set_up_logging()  # again: its module may have done so too
             if self._setup.settings is not None:
                 task.app.configure(self._setup.settings)
+        lifespans = task.app.internals.lifespans
+        if self._loop is None and lifespans.declared:
+            self._loop = KeptLoop(lifespans)
         return task
 
     def _set_up_logging(self) -> None:
@@ -144,7 +155,8 @@ class Bench:
                 raise SystemExit
             arguments = task.bind(claim.args, claim.scheduled_for)
             if task.is_async:
-                return asyncio.run(self._awaited(task, arguments))
+                run = asyncio.run if self._loop is None else self._loop.run
+                return run(self._awaited(task, arguments))
             return task.function(**arguments)
         finally:
             self._in_handler, self._main_task = False, None
@@ -225,6 +237,35 @@ class Bench:
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)
         os._exit(1)
+
+
+class KeptLoop:
+    """The event loop of a child whose jobs share what its lifespans have opened; without any, each job has its own."""
+
+    def __init__(self, lifespans: Lifespans) -> None:
+        self._runner = asyncio.Runner()
+        self._opened = lifespans.opened()
+        self._runner.run(self._opened.__aenter__())
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a job to its end. What it has left running is cancelled; what the lifespans run is not."""
+        loop = self._runner.get_loop()
+        before = asyncio.all_tasks(loop)
+        try:
+            return self._runner.run(coroutine, context=contextvars.copy_context())
+        finally:
+            left = asyncio.all_tasks(loop) - before
+            for task in left:
+                task.cancel()
+            self._runner.run(_ended(left))
+
+    def close(self) -> None:
+        self._runner.run(self._opened.__aexit__(None, None, None))
+        self._runner.close()
+
+
+async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def interrupt(frame: FrameType | None, error: type[BaseException]) -> None:

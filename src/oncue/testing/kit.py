@@ -64,6 +64,7 @@ class Kit:
         self.clock = stage.clock
         self._store = stage.store
         self._transactions = stage.transactions
+        self._lifespans = app.internals.lifespans
         self._performed: set[int] = set()
         self._loop = loop
         self._own: asyncio.Runner | None = None
@@ -126,7 +127,8 @@ class Kit:
     async def adrain(self, *, queue: str | None = None, limit: int = ENDLESS, strict: bool = False) -> Counter[State]:
         await self._transactions.look(plain=False)
         begun = len(self._node.ran)
-        await self._node.drain(queue, self._checks(begun, limit, strict))
+        async with self._lifespans.opened():
+            await self._node.drain(queue, self._checks(begun, limit, strict))
         return await self._states(begun)
 
     def elapse(
@@ -156,7 +158,7 @@ class Kit:
         end = self.clock.now() + timedelta(seconds=seconds(duration, "duration"))
         await self._transactions.look(plain=False)
         begun = len(self._node.ran)
-        async with self._alone(schedule):
+        async with self._lifespans.opened(), self._alone(schedule):
             await self._node.catch_up(self._checks(begun, limit, strict))
             while await self._node.go_on(end, self._checks(len(self._node.ran), limit, strict)):
                 pass
@@ -221,7 +223,8 @@ class Kit:
         if receipt.created:
             self._performed.add(receipt.id)
         before = await self.app.jobs.get(receipt.id)
-        await self._node.run_this(before)
+        async with self._lifespans.opened():
+            await self._node.run_this(before)
         after = await self.app.jobs.get(receipt.id)
         if after.claim_no == before.claim_no:
             why = "its queue is paused" if after.state == "queued" else f"it is {after.state}"
