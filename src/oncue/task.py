@@ -8,8 +8,9 @@ from datetime import datetime
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
-from oncue.arguments import Arguments
-from oncue.checks import (
+from oncue.errors import InvalidJob
+from oncue.model import DEFAULT_QUEUE, Delivery, Failed, Missed, Receipt
+from oncue.policy.checks import (
     DEFAULT_GRACE,
     checked_crashes,
     checked_delivery,
@@ -25,13 +26,12 @@ from oncue.checks import (
     checked_retries,
     checked_schedule_name,
 )
-from oncue.errors import InvalidJob
-from oncue.model import DEFAULT_QUEUE, Delivery, Failed, Missed, Receipt
 from oncue.policy.durations import Duration, seconds
 from oncue.policy.options import Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
 from oncue.process_tasks import code_places
-from oncue.task_key import checked_own_key
+from oncue.tasks.arguments import Arguments
+from oncue.tasks.own_key import checked_own_key
 
 if TYPE_CHECKING:
     from oncue.app import Oncue

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from oncue import InvalidJob, Oncue, Task
-from oncue.arguments import plain_json
-from oncue.shapes import Shape
+from oncue.tasks.arguments import plain_json
+from oncue.tasks.shapes import Shape
 
 LIMIT = 256 * 1024
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncue import InvalidJob, Oncue, Task, cron
-from oncue.connecting import TRUSTED_SECONDS
+from oncue.application.connecting import TRUSTED_SECONDS
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.conftest import MakeApp
 from tests.app.drivers import DRIVERS, Driver

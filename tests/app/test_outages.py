@@ -82,7 +82,7 @@ async def test_an_enqueue_waits_for_a_database_that_comes_back(make_app: MakeApp
 async def test_an_outage_that_lasts_is_told_with_what_is_known(
     make_app: MakeApp, postgres_url: str, monkeypatch: pytest.MonkeyPatch, numbers: list[int], told: str
 ) -> None:
-    monkeypatch.setattr("oncue.enqueueing.ENQUEUE_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("oncue.application.enqueueing.ENQUEUE_PATIENCE_SECONDS", 0.1)
     async with Proxy(postgres_url) as proxy:
         app = make_app(proxy.url)
         work = await ready(app)
@@ -99,7 +99,7 @@ async def test_the_clock_goes_on_while_the_database_is_away(
     make_app: MakeApp, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An enqueue that wants to learn the time again is as patient as any other."""
-    monkeypatch.setattr("oncue.connecting.CLOCK_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("oncue.application.connecting.CLOCK_REFRESH_SECONDS", 0.0)
     async with Proxy(postgres_url) as proxy:
         app = make_app(proxy.url)
         work = declare(app)

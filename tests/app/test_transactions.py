@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from oncue import Oncue, Receipt
-from oncue.connecting import DatabaseConnector
+from oncue.application.connecting import DatabaseConnector
 from oncue.store import Store
 from tests.app.conftest import MakeApp
 from tests.app.drivers import DRIVERS, Driver, Held, path_of

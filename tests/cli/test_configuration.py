@@ -200,7 +200,7 @@ def test_a_worker_is_exclusive_if_it_is_told_so(
         "oncue.cli.worker.run_worker",
         lambda app, listening, **_: seen.append((app.settings.exclusive, app.settings.tick_interval)),
     )
-    monkeypatch.setattr("oncue.logs.configure", lambda level, format: None)
+    monkeypatch.setattr("oncue.observe.logs.configure", lambda level, format: None)
     assert oncue("worker").code == 0
     assert oncue("worker", "--exclusive", "--tick-interval", "5s").code == 0
     monkeypatch.setenv("ONCUE_EXCLUSIVE", "true")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncue import logs
+from oncue.observe import logs
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ JOBS = "/api/admin/jobs"
 async def test_the_database_is_away_and_comes_back(
     make_api: MakeApi, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncue.enqueueing.ENQUEUE_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("oncue.application.enqueueing.ENQUEUE_PATIENCE_SECONDS", 0.2)
     async with Proxy(postgres_url) as proxy:
         api = make_api(proxy.url)
         assert (await api("POST", JOBS, ADD)).status_code == 201

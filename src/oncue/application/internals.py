@@ -10,11 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncue import store
+from oncue.application.connecting import Connection, Connector, DatabaseConnector
+from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
-from oncue.checks import checked_name
-from oncue.connecting import Connection, Connector, DatabaseConnector
-from oncue.enqueueing import Enqueueing
 from oncue.errors import UnknownTask
+from oncue.policy.checks import checked_name
 from oncue.settings import Settings, load
 from oncue.store.contract import Store
 from oncue.task import Task

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from oncue import __version__, identity, logs
+from oncue import __version__, identity
+from oncue.application.connecting import Connection
 from oncue.application.internals import Internals
 from oncue.clock import Clock, DatabaseClock
-from oncue.connecting import Connection
 from oncue.engine.declarations import Declarations
 from oncue.engine.heartbeat_thread import HeartbeatThread
 from oncue.engine.messages import Setup
@@ -20,6 +20,7 @@ from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.starting import Patience
 from oncue.engine.timekeeper import Timekeeper
 from oncue.model import Node
+from oncue.observe import logs
 from oncue.store.contract import Store
 from oncue.verbs.schedules.declaring import Declaring
 

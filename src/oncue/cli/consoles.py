@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oncue.visible import visible, visible_lines
+from oncue.observe.visible import visible, visible_lines
 
 
 class VisibleConsole(Console):

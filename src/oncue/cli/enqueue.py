@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from oncue.app import Oncue
-from oncue.bypass import refuse_declared
+from oncue.application.slots_only import refuse_declared
 from oncue.cli import arguments, output, values
 from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find

@@ -24,8 +24,8 @@ from oncue.errors import (
     TokenNotFound,
     UnknownTask,
 )
+from oncue.observe.visible import INDENT, visible_lines
 from oncue.store.addresses import hidden
-from oncue.visible import INDENT, visible_lines
 
 FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
 

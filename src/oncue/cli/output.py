@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from oncue.model import State
-from oncue.visible import visible, visible_json, visible_lines
+from oncue.observe.visible import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from oncue.app import Oncue
-from oncue.checks import checked_moment
 from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find, has_database
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
+from oncue.policy.checks import checked_moment
 from oncue.policy.triggers import DST_POLICIES, TICK, Rule, cron, swallowed, trigger
 from oncue.records.schedules import fire_record
 from oncue.verbs.schedules import MOST_PREVIEWED, Fire, fires

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from oncue.app import Oncue
-from oncue.bypass import refuse_declared
+from oncue.application.slots_only import refuse_declared
 from oncue.cli.finding import ask, has_database
 from oncue.planning import reading
 from oncue.planning.scenario import DAY, Scenario, Spread, Stream

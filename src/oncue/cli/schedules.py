@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncue.app import Oncue
-from oncue.checks import DEFAULT_GRACE
 from oncue.cli import arguments, output, slots, values
 from oncue.cli.actor import actor
 from oncue.cli.arguments import ArgsOption, Pairs
@@ -19,6 +18,7 @@ from oncue.cli.output import JsonOption, escape
 from oncue.errors import ScheduleNotFound
 from oncue.model import Missed, Revision, Schedule, Slot
 from oncue.policy import durations
+from oncue.policy.checks import DEFAULT_GRACE
 from oncue.policy.schedules import UNDECLARED
 from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
 from oncue.records.schedules import revision_record, schedule_record, slot_record

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from oncue import logs
 from oncue.cli.finding import AppOption, DatabaseOption, find
 from oncue.cli.process import run_web
 from oncue.cli.worker import BARE, WithBareHttp, begin, work
+from oncue.observe import logs
 from oncue.server import address
 
 

@@ -10,10 +10,10 @@ from uuid import UUID
 
 import typer
 
-from oncue.checks import checked_limit
 from oncue.errors import InvalidJob, InvalidSchedule
 from oncue.model import State
 from oncue.policy import durations
+from oncue.policy.checks import checked_limit
 from oncue.policy.statuses import state_named
 from oncue.task import UNSET, _Unset
 

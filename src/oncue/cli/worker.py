@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from oncue import logs
 from oncue.cli.finding import AppOption, DatabaseOption, find
 from oncue.cli.process import run_worker
+from oncue.observe import logs
 from oncue.server import address
 from oncue.settings import Settings
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from itertools import count, islice
 
 from oncue.app import Oncue
-from oncue.connecting import Connection
+from oncue.application.connecting import Connection
 from oncue.model import UNFINISHED, Batch, Claim, Decided, Job, JobFilter
 from oncue.planning.recorder import ARRIVAL, Recorder, Run, identity
 from oncue.planning.scenario import Scenario

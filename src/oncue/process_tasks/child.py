@@ -22,12 +22,12 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from oncue import logs
 from oncue.engine import children
 from oncue.engine.context import current
 from oncue.engine.messages import Begun, CodePlace, Done, News, Setup, Told, Work
 from oncue.engine.outcomes import SUCCESS, described, failure, kept
 from oncue.model import Claim, Failed, Outcome
+from oncue.observe import logs
 from oncue.process_tasks import code_places
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from oncue.app import Oncue
+from oncue.application.connecting import Connected
 from oncue.clock import DatabaseClock
-from oncue.connecting import Connected
 from oncue.engine.runner import Runner
 from oncue.engine.service import Signal
 from oncue.engine.survey import NAME, Surveying

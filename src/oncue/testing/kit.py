@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
+from oncue.application.portal import at_once
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
 from oncue.model import Job, JobFilter, Receipt, State
 from oncue.policy.durations import Duration, seconds
-from oncue.portal import at_once
 from oncue.task import Call, Task
 from oncue.testing.clock import Clock
 from oncue.testing.matching import Expected, called, listing

@@ -6,8 +6,8 @@ import json
 from collections.abc import Awaitable, Collection, Sequence
 from typing import TypeVar
 
-from oncue.connecting import Connection
-from oncue.portal import at_once, refuse_inside_loop
+from oncue.application.connecting import Connection
+from oncue.application.portal import at_once, refuse_inside_loop
 from oncue.store import SqliteStore
 from oncue.testing.clock import Clock
 from oncue.testing.transactions import Transactions

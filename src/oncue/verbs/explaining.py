@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from oncue.connecting import Connected
+from oncue.application.connecting import Connected
 from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Schedule
 from oncue.policy.aging import Rules
 from oncue.policy.explain import Cluster, JobFacts, ScheduleFacts, SlotFacts

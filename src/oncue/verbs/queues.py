@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oncue.checks import checked_limit, checked_name, checked_queue
 from oncue.engine.counting import counted_queues
 from oncue.model import Limits, Queue
 from oncue.policy import audit_entries
+from oncue.policy.checks import checked_limit, checked_name, checked_queue
 from oncue.task import UNSET, _Unset
 from oncue.verbs.room import Room, compare_and_set
 

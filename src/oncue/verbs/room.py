@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
-from oncue.connecting import Connected
+from oncue.application.connecting import Connected
 from oncue.errors import Conflict, StoreUnavailable
 from oncue.model import LONGEST_LISTING
 from oncue.policy.aging import Rules

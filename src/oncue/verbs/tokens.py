@@ -14,9 +14,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from oncue.checks import checked_duration, checked_name
 from oncue.errors import Conflict, InvalidJob, TokenNotFound
 from oncue.model import SCOPES, Note, Scope, Token
+from oncue.policy.checks import checked_duration, checked_name
 from oncue.policy.durations import Duration
 from oncue.verbs.room import Room
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from oncue.enqueueing import FURTHEST
+from oncue.application.enqueueing import FURTHEST
 from oncue.errors import InvalidJob, UnknownTask
 from oncue.model import Receipt
 from oncue.server.api import moments
@@ -24,7 +24,7 @@ from oncue.verbs.jobs import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
-    from oncue.enqueueing import Row
+    from oncue.application.enqueueing import Row
 
 STANDS = {"model": ReceiptRecord, "description": "Nothing was written: an unfinished job has this key."}
 NONE_WRITTEN = {"model": Receipts, "description": "Nothing was written: unfinished jobs have all of the keys."}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-from oncue.checks import EARLIEST, LATEST
+from oncue.policy.checks import EARLIEST, LATEST
 from oncue.policy.durations import seconds
 from oncue.server.api.problems import invalid
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Path
 
-from oncue.checks import checked_queue
 from oncue.errors import InvalidJob
+from oncue.policy.checks import checked_queue
 from oncue.records.queues import queue_record
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue.checks import DEFAULT_GRACE
 from oncue.model import Schedule
+from oncue.policy.checks import DEFAULT_GRACE
 from oncue.policy.triggers import Rule
 from oncue.records.schedules import ScheduleRecord, schedule_record
 from oncue.server.api import pages

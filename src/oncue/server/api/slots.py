@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue.checks import EARLIEST
 from oncue.model import Schedule
+from oncue.policy.checks import EARLIEST
 from oncue.policy.triggers import TICK, trigger_of
 from oncue.records.documents import instant
 from oncue.records.schedules import AuditRecord, audit_record, fire_record, revision_record, slot_record

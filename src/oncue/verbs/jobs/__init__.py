@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from oncue.checks import checked_name
 from oncue.model import Note
+from oncue.policy.checks import checked_name
 from oncue.policy.durations import Duration, seconds
 from oncue.verbs.jobs.many import MOST_AT_ONCE, Handled, Many
 from oncue.verbs.jobs.reading import LARGEST_OFFSET

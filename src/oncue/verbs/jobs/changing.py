@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
-from oncue.checks import checked_name, checked_priority, checked_status
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import MAX_PRIORITY, Change, Job, JobFilter, Note, State
 from oncue.policy import audit_entries, lifecycle
+from oncue.policy.checks import checked_name, checked_priority, checked_status
 from oncue.store.contract import Store
 from oncue.verbs.jobs.reading import Reading
 from oncue.verbs.room import compare_and_set

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from uuid import UUID
 
-from oncue.checks import checked_name, checked_status
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import Job, State
+from oncue.policy.checks import checked_name, checked_status
 from oncue.verbs.jobs.changing import RETRY, Changing
 from oncue.verbs.jobs.reading import checked_ref
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from oncue.checks import checked_moment
+from oncue.policy.checks import checked_moment
 from oncue.verbs.schedules.by_hand import Backfilled, ByHand
 from oncue.verbs.schedules.editing import Editing
 from oncue.verbs.schedules.reading import MOST_PREVIEWED, Fire, fires

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from oncue.checks import checked_moment, checked_name
-from oncue.connecting import Connected
+from oncue.application.connecting import Connected
 from oncue.errors import Conflict, InvalidSchedule, SlotTaken
 from oncue.model import UNFINISHED, Decided, JobFilter, Schedule, Slot, Step
 from oncue.policy import audit_entries, triggers
+from oncue.policy.checks import checked_moment, checked_name
 from oncue.policy.ledger import Decisions
 from oncue.policy.schedules import extra_slot
 from oncue.policy.slots import KEY_HELD

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from oncue.connecting import Connected
+from oncue.application.connecting import Connected
 from oncue.errors import Conflict
 from oncue.model import Schedule
 from oncue.policy import schedules as policy

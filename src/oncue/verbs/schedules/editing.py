@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from oncue.checks import (
+from oncue.application.connecting import Connected
+from oncue.errors import Conflict, InvalidSchedule, StoreRefused
+from oncue.model import Missed, Note, Revised, Schedule
+from oncue.policy import audit_entries, triggers
+from oncue.policy import schedules as policy
+from oncue.policy.checks import (
     DEFAULT_GRACE,
     checked_grace,
     checked_max_instances,
@@ -19,11 +24,6 @@ from oncue.checks import (
     checked_retries,
     checked_schedule_name,
 )
-from oncue.connecting import Connected
-from oncue.errors import Conflict, InvalidSchedule, StoreRefused
-from oncue.model import Missed, Note, Revised, Schedule
-from oncue.policy import audit_entries, triggers
-from oncue.policy import schedules as policy
 from oncue.policy.durations import Duration
 from oncue.policy.triggers import TICK, DstPolicy, Rule
 from oncue.task import Task

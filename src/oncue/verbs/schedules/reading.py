@@ -8,10 +8,10 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
-from oncue.checks import checked_moment
 from oncue.errors import InvalidSchedule, ScheduleNotFound
 from oncue.model import Revision, Schedule, Slot
 from oncue.policy.audit import Audit, audit
+from oncue.policy.checks import checked_moment
 from oncue.policy.triggers import TICK, DstMark, Trigger, trigger_of
 from oncue.store.contract import Store
 from oncue.verbs.room import Room, checked_before, checked_limit

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
-from oncue.checks import LARGEST_LIMIT, LONGEST_NAME
 from oncue.model import AuditEntry, Queue, Scope
+from oncue.policy.checks import LARGEST_LIMIT, LONGEST_NAME
 from oncue.records.access import TokenRecord
 from oncue.records.documents import RULES, rules
 from oncue.records.nodes import NodeRecord

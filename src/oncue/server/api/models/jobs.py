@@ -8,8 +8,8 @@ from uuid import UUID
 
 from pydantic import ConfigDict, FailFast, Field, PlainValidator, StrictInt, StrictStr, WithJsonSchema
 
-from oncue.checks import LONGEST_KEY, LONGEST_NAME, MOST_RETRIES
 from oncue.model import Stats
+from oncue.policy.checks import LONGEST_KEY, LONGEST_NAME, MOST_RETRIES
 from oncue.records.documents import rules
 from oncue.records.jobs import HandledRecord, JobRecord
 from oncue.server.api.models.base import (

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
-from oncue.checks import LONGEST_NAME, MOST_INSTANCES, MOST_RETRIES
 from oncue.model import Missed
+from oncue.policy.checks import LONGEST_NAME, MOST_INSTANCES, MOST_RETRIES
 from oncue.policy.triggers import DstPolicy
 from oncue.records.documents import RULES
 from oncue.records.schedules import SCHEDULE_EXAMPLE, FireRecord, RevisionRecord, ScheduleRecord, SlotRecord

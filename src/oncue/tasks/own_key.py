@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oncue.arguments import SLOT, Arguments
-from oncue.checks import checked_key
 from oncue.errors import InvalidJob
+from oncue.policy.checks import checked_key
+from oncue.tasks.arguments import SLOT, Arguments
 
 
 class TaskKey:

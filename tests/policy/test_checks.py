@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from oncue import InvalidSchedule
-from oncue.checks import checked_grace
+from oncue.policy.checks import checked_grace
 from oncue.policy.durations import Duration
 
 

@@ -2,7 +2,7 @@
 
 A key, an error or an argument may hold an escape sequence that clears a terminal, a carriage return that overwrites a
 line, or a bidi override that turns one around. Such a character is written as Python writes it (`\\x1b`). Text goes
-through this where it leaves: in `cli/output.py`, `cli/failures.py` and `logs.py`.
+through this where it leaves: in `cli/output.py`, `cli/failures.py` and `observe/logs.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import oncue
-from oncue.visible import visible, visible_json, visible_lines
+from oncue.observe.visible import visible, visible_json, visible_lines
 
 SEEN_FORMATS = set(map(chr, [*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD]))
 """Format characters that have a shape: signs that stand before a number."""

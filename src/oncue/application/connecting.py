@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from oncue.application.portal import Portal
 from oncue.clock import Clock, DatabaseClock
 from oncue.errors import StoreUnavailable
 from oncue.model import Declaration
-from oncue.portal import Portal
 from oncue.store.contract import Store
 
 T = TypeVar("T")

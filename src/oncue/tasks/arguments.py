@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from oncue.errors import InvalidJob
 
 if TYPE_CHECKING:
-    from oncue.shapes import Shape
+    from oncue.tasks.shapes import Shape
 
 SLOT = "slot"
 PLAIN_TYPES = (str, int, bool)
@@ -109,7 +109,7 @@ class Arguments:
             return True
         if hint is datetime:  # as nearly all are: then there is nothing to ask
             return True
-        from oncue.shapes import takes
+        from oncue.tasks.shapes import takes
 
         return takes(hint, ANY_SLOT)
 
@@ -125,7 +125,7 @@ class Arguments:
     @cached_property
     def _shape(self) -> Shape:
         """Built on first use, when every name that the hints mention is defined."""
-        from oncue.shapes import Shape
+        from oncue.tasks.shapes import Shape
 
         parameters = self.signature.parameters.items()
         return Shape(self._function, self._name, {name: one.default is not one.empty for name, one in parameters})

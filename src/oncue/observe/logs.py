@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 
 from oncue.engine.context import JobContext, current_job
 from oncue.model import STATES
-from oncue.visible import INDENT, visible_json, visible_lines
+from oncue.observe.visible import INDENT, visible_json, visible_lines
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 

@@ -10,12 +10,13 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from oncue import bypass, store
-from oncue.connecting import Connection, Connector
+from oncue import store
+from oncue.application import slots_only
+from oncue.application.connecting import Connection, Connector
+from oncue.application.portal import at_once
 from oncue.errors import FileGone, IdTaken, InvalidJob, RowLocked, StoreUnavailable
 from oncue.model import Batch, Declaration, Receipt
 from oncue.policy.lifecycle import entry_state
-from oncue.portal import at_once
 from oncue.settings import Settings
 from oncue.store.callers import Callers, Home, is_asynchronous
 from oncue.task import Call, Task
@@ -55,12 +56,12 @@ class Enqueueing:
 
     async def refuse_bypass(self, task: Task[Any, Any]) -> None:
         """Raise InvalidJob if this task runs in the slots of its schedule alone."""
-        bypass.refuse_declared(task)
+        slots_only.refuse_declared(task)
         await self._refuse_stored(await self._app.connected(), task.name)
 
     async def _refuse_stored(self, connection: Connection, task: str) -> None:
         stored = await self._patiently(connection, lambda _: connection.declaration(task), "nothing was written")
-        bypass.refuse_stored(task, stored)
+        slots_only.refuse_stored(task, stored)
 
     async def write(self, call: Call[Any], rows: Sequence[Row], *, outside_slots: bool = False) -> list[Receipt]:
         """Write jobs for these arguments, all or none.
@@ -70,7 +71,7 @@ class Enqueueing:
         if not rows:
             return []
         if not outside_slots:
-            bypass.refuse_declared(call.task)
+            slots_only.refuse_declared(call.task)
         limit = self._app.settings.max_args_bytes
         args = [_dumped(call.task, row, number, limit) for number, row in enumerate(rows, 1)]
         keys = [call.key_of(*row, text) for row, text in zip(rows, args, strict=True)] if call.has_key else None
@@ -173,7 +174,7 @@ class Enqueueing:
             return self._batch(call, ids, args, keys, now)
 
         def check(stored: Declaration | None) -> None:
-            bypass.refuse_stored(call.task.name, stored)
+            slots_only.refuse_stored(call.task.name, stored)
 
         home = _home(self._app.settings.database_url)
         return await self._callers.write(call.on, home, len(args), batch, call.task.name, check)
