@@ -17,6 +17,7 @@ from oncue.model import Change, Claim, Decided, Step
 from oncue.policy import slots
 from oncue.policy.options import Options
 from oncue.policy.retry import Ladder
+from oncue.sim.checker import check
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
@@ -498,6 +499,21 @@ def test_a_backfill_runs_oldest_first_and_within_max_instances(most: int) -> Non
     assert done == sorted(done)
     assert len(done) == 10
     assert world.members["alone"].executor.most_running == most
+
+
+def test_a_backfilled_job_that_is_cancelled_and_started_over_counts_once() -> None:
+    world = alone()
+    world.run(3600.0)
+    world.schedule("often", "0 * * * *")
+    world.run(1.0)
+    finish(world.operator.schedules.change("often", rule="* * * * *"))
+    now = world.clock.now()
+    first, *_ = finish(world.operator.schedules.backfill("often", now - timedelta(seconds=180), now)).jobs
+    finish(world.operator.jobs.cancel(first))
+    assert finish(world.operator.jobs.retry(first)).state == "queued"
+    world.run(30.0)
+    assert world.job(first).state == "succeeded"
+    assert check(world.history.events, world.final()) == []
 
 
 # --- clocks ---------------------------------------------------------------------------------------------------------

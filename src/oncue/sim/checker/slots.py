@@ -148,6 +148,7 @@ class _Runs:
             return self._add(job, self._parked.pop(job))
         if event.kind == "change" and event.fields["accepted"]:
             if ends(event):
+                self._parked.pop(job, None)  # if an operator starts it over, it waits for no turn any more
                 self._unfinished[self._owners[job]].discard(job)
             elif event.fields["from_state"] in TERMINAL:
                 return self._add(job)
