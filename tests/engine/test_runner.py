@@ -12,7 +12,7 @@ import pytest
 
 from oncue.clock import VirtualClock
 from oncue.engine import runner as runner_module
-from oncue.engine.runner import LONGEST_PAUSE, Runner, pause_after
+from oncue.engine.runner import LONGEST_PAUSE, Runner, pause_after, time_left
 from oncue.engine.service import Signal
 from oncue.errors import StoreUnavailable
 from oncue.telemetry import Telemetry
@@ -44,6 +44,36 @@ def a_runner() -> tuple[Runner, list[Any]]:
     telemetry, told = Telemetry(), []
     telemetry.subscribe(lambda event, measures, data: told.append((measures, data)), "tick.error")
     return Runner(VirtualClock(), telemetry), told
+
+
+@pytest.mark.parametrize("step", [timedelta(), timedelta(hours=1), -timedelta(hours=1)])
+@pytest.mark.parametrize("reads_the_clock", [False, True])
+def test_a_clock_that_is_set_during_a_step_makes_no_service_sleep_for_longer(
+    step: timedelta, reads_the_clock: bool
+) -> None:
+    """Its next instant is one second after the time that it was told, or after the time that it read itself."""
+    told = VirtualClock().now()
+    now = told + timedelta(seconds=0.25) + step
+    again_at = (now if reads_the_clock else told) + timedelta(seconds=1)
+    assert time_left(again_at, told, 0.25, now) <= 1.0
+    if not step:
+        assert time_left(again_at, told, 0.25, now) == (1.0 if reads_the_clock else 0.75)
+
+
+async def test_a_clock_that_is_set_back_during_a_step_delays_no_service() -> None:
+    clock = VirtualClock()
+    runner, hour = Runner(clock, Telemetry()), timedelta(hours=1)
+
+    def set_back(service: Counter) -> None:
+        now = VirtualClock().now() - service.steps * hour
+        clock.now = lambda: now  # type: ignore[method-assign]
+
+    service = Counter(set_back, again=timedelta(microseconds=1))
+    runner.start([service])
+    async with asyncio.timeout(5):
+        while service.steps < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    await runner.stop()
 
 
 async def test_a_signal_calls_a_service_before_its_time() -> None:

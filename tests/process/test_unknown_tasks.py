@@ -14,7 +14,7 @@ from tests.process.program import app, step
 @pytest.fixture
 def novelty(monkeypatch: pytest.MonkeyPatch) -> Task[..., Any]:
     """The new task, as whoever enqueues it knows it."""
-    monkeypatch.setattr(app, "tasks", dict(app.tasks))
+    monkeypatch.setattr(app.internals, "tasks", dict(app.tasks))
     from tests.process import newer
 
     return newer.novelty

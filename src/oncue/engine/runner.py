@@ -30,6 +30,14 @@ def pause_after(failures: int) -> float:
     return min(SHORTEST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
 
 
+def time_left(again_at: datetime, told: datetime, elapsed: float, now: datetime) -> float:
+    """Seconds until a service is called again that was told one time, took so long, and ends its step at another.
+
+    The database's clock may have been set meanwhile. Then the shorter reading counts: the other one may be hours off.
+    """
+    return min((again_at - told).total_seconds() - elapsed, (again_at - now).total_seconds())
+
+
 class Runner:
     def __init__(self, clock: Clock, telemetry: Telemetry) -> None:
         self._clock = clock
@@ -70,7 +78,8 @@ class Runner:
             turned: list[bool] = []
             loop.call_soon(turned.append, True)
             try:
-                again_at = await service.tick(self._clock.now())
+                told, began = self._clock.now(), self._clock.monotonic()
+                again_at = await service.tick(told)
                 if was_away:
                     self._telemetry.outages.works(service.name, self._clock.monotonic())
                 elif failures:
@@ -81,7 +90,8 @@ class Runner:
                 self._report(service, error, failures)
                 await asyncio.sleep(pause_after(failures))  # a wake-up must not cut it short, and is kept
             else:
-                await self._wait(service.signal, again_at, let_go=bool(turned))
+                delay = time_left(again_at, told, self._clock.monotonic() - began, self._clock.now())
+                await self._wait(service.signal, delay, let_go=bool(turned))
 
     def _report(self, service: Service, error: Exception, failures: int) -> None:
         self._telemetry.emit("tick.error", {"failures": failures}, service=service.name, error=error)
@@ -92,10 +102,9 @@ class Runner:
         elif failures in (1, 10, 100, 1000):
             _log.warning("%s: %s (will try again, failure %d)", service.name, error, failures)
 
-    async def _wait(self, signal: Signal, until: datetime, *, let_go: bool) -> None:
+    async def _wait(self, signal: Signal, delay: float, *, let_go: bool) -> None:
         """Wait for the next step. One that is due already follows at once: a claimer asks for the next batch before the
         last one runs. Unless the step before it never let go of the loop: then the others come first."""
-        delay = (until - self._clock.now()).total_seconds()
         if signal.take() or delay <= 0:
             if not let_go:
                 await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from oncue.clock import VirtualClock
-from oncue.engine.runner import pause_after
+from oncue.engine.runner import pause_after, time_left
 from oncue.errors import RowLocked, StoreUnavailable
 from oncue.sim.history import History
 from oncue.sim.member import Member, Slot
@@ -102,15 +102,20 @@ class Driver:
             slot.due, slot.ticking = None, True
             member.restless += not slot.failures
             slot.service.signal.take()
-            step = slot.service.tick(member.clock.now())
+            told, began = member.clock.now(), self._clock.now()
             self.go_on(
-                step, lambda again_at: self._stepped(slot, again_at), lambda error: self._failed(slot, error), member
+                slot.service.tick(told),
+                lambda again_at: self._stepped(slot, again_at, told, began),
+                lambda error: self._failed(slot, error),
+                member,
             )
 
-    def _stepped(self, slot: Slot, again_at: datetime) -> None:
+    def _stepped(self, slot: Slot, again_at: datetime, told: datetime, began: datetime) -> None:
         slot.failures, slot.ticking = 0, False
         slot.member.restless -= 1
-        now, pause = self._clock.now(), again_at - slot.member.clock.now()
+        now = self._clock.now()
+        left = time_left(again_at, told, (now - began).total_seconds(), slot.member.clock.now())
+        pause = timedelta(seconds=left)
         if slot.service.signal.take() or pause <= timedelta(0):
             self.plan(slot, now)
         else:
