@@ -12,9 +12,10 @@ from oncue.app import Oncue
 from oncue.cli import failures, output, slots, values
 from oncue.cli.finding import AppOption, DatabaseOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.cli.values import INSTANT, Moment
+from oncue.cli.values import INSTANT
 from oncue.errors import ScheduleNotFound
 from oncue.policy.audit import Audit, Fate
+from oncue.policy.moments import Moment
 from oncue.records.documents import instant
 from oncue.records.schedules import audit_record
 

@@ -16,6 +16,7 @@ from oncue.cli.values import INSTANT
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
 from oncue.policy.checks import checked_moment
+from oncue.policy.moments import Moment
 from oncue.policy.triggers import DST_POLICIES, TICK, Rule, cron, swallowed, trigger
 from oncue.records.schedules import fire_record
 from oncue.verbs.schedules import MOST_PREVIEWED, Fire, fires
@@ -70,7 +71,7 @@ def _is_expression(text: str) -> bool:
     return not text or text[0] == "@" or (text[0] in FIRST_OF_AN_EXPRESSION and len(text.split()) > 1)
 
 
-def _fires(rule: Rule, now: datetime, since: values.Moment | None, count: int) -> list[Fire]:
+def _fires(rule: Rule, now: datetime, since: Moment | None, count: int) -> list[Fire]:
     start = now if since is None else checked_moment(since.at(now), "start")
     return fires(trigger(rule, start), rule.tz, start - TICK, count)
 
@@ -82,7 +83,7 @@ def _anchored(rule: Rule, moment: str) -> str:
 
 
 def _of_schedule(
-    name: str, tz: str | None, dst: str | None, since: values.Moment | None, count: int, app: Oncue
+    name: str, tz: str | None, dst: str | None, since: Moment | None, count: int, app: Oncue
 ) -> tuple[Rule, list[Fire], datetime, str]:
     for option, given in (("--tz", tz), ("--dst", dst)):
         if given is not None:

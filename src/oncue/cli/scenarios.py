@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import typer
@@ -14,7 +14,7 @@ from oncue.application.slots_only import refuse_declared
 from oncue.cli.finding import ask, has_database
 from oncue.planning import reading
 from oncue.planning.scenario import DAY, Scenario, Spread, Stream
-from oncue.policy import durations
+from oncue.policy import durations, moments
 
 MEASURED = "measured"
 SAMPLE = 1000
@@ -95,13 +95,13 @@ def _processes(app: Oncue) -> int:
 
 def _start(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        start = moments.utc(text)
     except ValueError:
-        moment = None
-    if moment is None or not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        start = None
+    if start is None or not FIRST_YEAR <= start.year <= LAST_YEAR:
         wanted = "expected a date or an instant such as 2030-01-31 or 2030-01-31T09:00"
         raise ValueError(f"{wanted}, from {FIRST_YEAR} to {LAST_YEAR}, not {text!r}")
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    return start
 
 
 def _length(days: int | None, length: str | None) -> float:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from datetime import datetime
 from uuid import UUID
 
 import typer
 
 from oncue.errors import InvalidJob, InvalidSchedule
 from oncue.model import State
-from oncue.policy import durations
+from oncue.policy import durations, moments
 from oncue.policy.checks import checked_limit
+from oncue.policy.moments import Moment
 from oncue.policy.statuses import state_named
 from oncue.task import UNSET, _Unset
 
@@ -30,45 +30,20 @@ def duration(text: str, option: str) -> str:
 
 def instant(text: str, option: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise typer.BadParameter(
-            f"expected an instant with a time zone, such as 2030-01-31T09:00:00Z, not {text!r}", param_hint=option
-        )
-    return moment
+        return moments.instant(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 INSTANT = "ISO 8601, a date, now, or -2h; UTC unless it has an offset"
 """How a help text tells what `moment` takes."""
 
 
-class Moment(NamedTuple):
-    """An instant, or one so many seconds before now: the database's now, which is not known yet."""
-
-    instant: datetime | None
-    before: float = 0.0
-
-    def at(self, now: datetime) -> datetime:
-        return now - timedelta(seconds=self.before) if self.instant is None else self.instant
-
-
 def moment(text: str, option: str) -> Moment:
-    word = text.strip()
-    if word == "now":
-        return Moment(None)
     try:
-        if word.startswith("-"):
-            return Moment(None, durations.seconds(word[1:]))
-        instant = datetime.fromisoformat(word)
-        return Moment((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC))
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(
-            "expected an instant such as 2030-01-31T09:00:00Z or 2030-01-31 (UTC unless it has an offset), `now`, "
-            f"or a duration before now such as -2h or -7d, not {text!r}",
-            param_hint=option,
-        ) from None
+        return moments.moment(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 @contextmanager

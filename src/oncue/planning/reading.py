@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from difflib import get_close_matches
 from itertools import pairwise
 from math import exp, log
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from oncue.model import Limits
 from oncue.planning.scenario import DAY, Span, Spread, Stream, joined
-from oncue.policy import durations
+from oncue.policy import durations, moments
 from oncue.policy.triggers import TICK, Rule, trigger
 
 T = TypeVar("T")
@@ -223,10 +223,9 @@ def _outages(text: str, start: datetime, length: float) -> Iterator[Span]:
 
 def _instant(word: str, complaint: str) -> datetime:
     try:
-        instant = datetime.fromisoformat(word)
+        return moments.utc(word)
     except ValueError:
         raise ValueError(complaint) from None
-    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _seconds(word: str, complaint: str) -> float:

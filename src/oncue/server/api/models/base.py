@@ -60,7 +60,7 @@ DurationValue: TypeAlias = Annotated[
 InstantText: TypeAlias = Annotated[
     StrictStr, WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2030-01-31T09:00:00Z"]})
 ]
-"""An instant in a request; `moments.py` reads it."""
+"""An instant in a request; `policy/moments.py` reads it."""
 
 Instant: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """An instant in an answer: in UTC, written with a Z."""
