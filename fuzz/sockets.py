@@ -17,7 +17,7 @@ from fuzz import calls, grammar
 from fuzz.judge import SERVER_ERROR
 from fuzz.site import Site
 from fuzz.wire import Request
-from oncue.server.address import Address, listen
+from oncue.server.address import ListenAddress, listen
 from oncue.server.http import HttpServer
 
 PATIENCE_SECONDS = 5.0
@@ -44,7 +44,7 @@ async def run(site: Site, seed: int, numbers: range) -> None:
 
 @asynccontextmanager
 async def _serving(site: Site) -> AsyncIterator[int]:
-    listening = listen(Address("127.0.0.1", 0))
+    listening = listen(ListenAddress("127.0.0.1", 0))
     server = HttpServer(site.wire, listening)
     await server.start()
     try:

@@ -259,6 +259,25 @@ def test_a_constant_has_one_value(path: Path) -> None:
     assert len(assigned) == len(set(assigned)), sorted(assigned)
 
 
+NAMED_IN_SEVERAL_LAYERS = {
+    "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens",  # a noun's verbs: the application, store and client
+    "Backfilled", "Readiness",  # as the process has it, and as the client reads it
+    "Clock",  # the test kit's is a clock
+    "Database",  # one for each dialect
+    "Span", "Terms", "Trigger",  # a body of the API has the name of what it describes
+}  # fmt: skip
+
+
+def test_a_class_name_means_one_thing() -> None:
+    found = [
+        node.name
+        for path in MODULES
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert {name for name in found if found.count(name) > 1} == NAMED_IN_SEVERAL_LAYERS
+
+
 def test_every_module_can_be_imported_alone() -> None:
     for path in MODULES:
         name = label(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")

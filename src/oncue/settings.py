@@ -56,7 +56,7 @@ def _unlimited(value: Any) -> Any:
 Seconds = Annotated[float, Before(_seconds)]
 
 
-class Problem(NamedTuple):
+class SettingProblem(NamedTuple):
     """What is wrong with the value of a field."""
 
     field: str
@@ -67,7 +67,7 @@ class Problem(NamedTuple):
 class InvalidSettings(ConfigError, ValueError):
     """Some values of the settings are not what their fields expect."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[SettingProblem]) -> None:
         super().__init__("\n".join(_complaint(problem, {}) for problem in problems))
         self.problems = problems
 
@@ -116,17 +116,17 @@ class Settings:
         problems = [problem for name in self.names() if (problem := self._read(name)) is not None]
         if not problems and self.beat is not None and self.beat > self.lease / 2:
             message = f"expected at most half of the lease ({self.lease:g} s), not {self.beat:g} s"
-            problems.append(Problem("beat", message, None))
+            problems.append(SettingProblem("beat", message, None))
         if problems:
             raise InvalidSettings(problems)
 
-    def _read(self, name: str) -> Problem | None:
+    def _read(self, name: str) -> SettingProblem | None:
         declared, hint = _declared()[name]
         value = getattr(self, name)
         try:
             object.__setattr__(self, name, fields.read(declared, hint, value))
         except ValueError as error:
-            return Problem(name, str(error), value)
+            return SettingProblem(name, str(error), value)
         return None
 
     @staticmethod
@@ -248,7 +248,7 @@ def _unknown(name: str, origins: Mapping[str, str]) -> str:
     return f"{origins.get(name, name)}: there is no setting {name!r}; expected one of {known}"
 
 
-def _complaint(problem: Problem, origins: Mapping[str, str]) -> str:
+def _complaint(problem: SettingProblem, origins: Mapping[str, str]) -> str:
     """Which field, what it expects, and what it got, unless the message has that already."""
     got = f", not {problem.value!r}"
     told = problem.value is None or got in problem.message

@@ -14,7 +14,7 @@ from oncue import Conflict, InvalidJob, JobNotFound, Oncue, Task, cron
 from oncue.model import TERMINAL, Claim, Failed, Limits, Outcome, Succeeded
 from oncue.policy import lifecycle
 from oncue.policy.lifecycle import Ended
-from oncue.verbs.room import MOST_TRIES
+from oncue.verbs.base import MOST_TRIES
 from oncue.verbs.schedules.declaring import Declaring
 from tests.store.scene import a_node
 

@@ -467,7 +467,7 @@ async def test_a_database_that_stays_away_is_told(app: Oncue, report: Task[..., 
 async def test_the_last_of_its_tries_counts(
     app: Oncue, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncue.verbs.room.MOST_TRIES", 1)
+    monkeypatch.setattr("oncue.verbs.base.MOST_TRIES", 1)
     await made(app)
     assert (await app.schedules.trigger("nightly", await next_slot(app))).state == "queued"
 

@@ -16,7 +16,7 @@ import pytest
 
 from oncue import Oncue
 from oncue.server import address
-from oncue.server.address import Address, CannotListen
+from oncue.server.address import CannotListen, ListenAddress
 from tests import postgres
 from tests.cli.conftest import SHOP, Process, Shell, Start, on_database
 from tests.cli.test_worker import enqueue, free_address, get, job, make_database
@@ -158,7 +158,7 @@ def test_run_works_and_answers(start: Start, database_url: str) -> None:
     [
         ([], address.parse(address.DEFAULT)),
         (["--http"], address.parse(address.DEFAULT)),
-        (["--http", ":9001"], Address("", 9001)),
+        (["--http", ":9001"], ListenAddress("", 9001)),
     ],
 )
 def test_where_it_listens(
@@ -167,11 +167,11 @@ def test_where_it_listens(
     monkeypatch: pytest.MonkeyPatch,
     command: str,
     given: list[str],
-    expected: Address,
+    expected: ListenAddress,
 ) -> None:
-    asked: list[Address] = []
+    asked: list[ListenAddress] = []
 
-    def refuse(where: Address) -> socket.socket:
+    def refuse(where: ListenAddress) -> socket.socket:
         asked.append(where)
         raise CannotListen("not in a test")
 
@@ -179,7 +179,7 @@ def test_where_it_listens(
     assert oncue(command, *given).code == 1
     monkeypatch.setenv("HTTP_ADDR", "127.0.0.1:9002")
     assert oncue(command).code == 1
-    assert asked == [expected, Address("127.0.0.1", 9002)]
+    assert asked == [expected, ListenAddress("127.0.0.1", 9002)]
 
 
 @pytest.mark.contract("HOOK-13")

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from oncue import Client, Oncue
 from oncue.observe.prometheus import PrometheusMetrics
-from oncue.server.address import Address, listen, url
+from oncue.server.address import ListenAddress, listen, url
 from oncue.server.api import AccessMode, Gate, admin_api, routing
 from oncue.server.health import Readiness
 from oncue.server.http import HttpServer
@@ -51,7 +51,7 @@ class Site:
     def __init__(self, aside: Aside, served: ASGIApp) -> None:
         self.aside = aside
         self._served = served
-        self._listening = listen(Address("127.0.0.1", 0))
+        self._listening = listen(ListenAddress("127.0.0.1", 0))
         self._listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or every answer waits for 40 ms
         self.url = url(self._listening, "")
         self._server = HttpServer(self, self._listening)

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from oncue import ApiError, Client, Conflict, NewJob, Receipt, StoreUnavailable, Unreachable
 from oncue.client import jobs, nodes
-from oncue.client.transport import Connections, _no_answer, address_of
+from oncue.client.transport import ServerConnections, _no_answer, address_of
 from oncue.client.trying import Asker, delay_after
 from tests.cli.conftest import Process
 from tests.cli.test_worker import free_address
@@ -106,7 +106,7 @@ class Script:
         self.waits: list[float] = []
         self.keys: list[str | None] = []
         self._answers = iter(answers)
-        self._connections = Connections(address_of(self.url), self.watch)
+        self._connections = ServerConnections(address_of(self.url), self.watch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.keys.append({name: value.decode() for name, value in scope["headers"]}.get(b"idempotency-key"))

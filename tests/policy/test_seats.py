@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncue.policy.seats import NodeSeats, aim, free, shares
+from oncue.policy.seats import SeatDemand, aim, free, shares
 
 NODES = "abcdef"
 wanted = st.dictionaries(st.sampled_from(NODES), st.integers(0, 70), min_size=1).map(lambda w: dict(sorted(w.items())))
@@ -49,7 +49,7 @@ def test_nodes_that_look_one_after_the_other_never_hold_more_than_there_are(
         holds[name] = data.draw(st.integers(0, limit - sum(holds.values())))
 
     def look(name: str) -> int:
-        nodes = {other: NodeSeats(holds[other], needs[other]) for other in needs}
+        nodes = {other: SeatDemand(holds[other], needs[other]) for other in needs}
         return min(aim(limit, name, nodes, turn, most=most, eager=eager[name]), free(limit, name, nodes))
 
     for _ in range(2 * len(needs) + 2):
@@ -65,7 +65,7 @@ def test_nodes_that_look_one_after_the_other_never_hold_more_than_there_are(
 
 def test_what_nobody_needs_is_held_ready_by_all() -> None:
     def node_a(*standings: tuple[int, int], eager: bool = False, turn: int = 0) -> int:
-        nodes = {name: NodeSeats(*standing) for name, standing in zip("abc", standings, strict=False)}
+        nodes = {name: SeatDemand(*standing) for name, standing in zip("abc", standings, strict=False)}
         return min(aim(5, "a", nodes, turn, most=5, eager=eager), free(5, "a", nodes))
 
     assert node_a((5, 0)) == 5

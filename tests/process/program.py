@@ -17,7 +17,7 @@ from typing import TextIO
 
 from oncue import Cancel, Ladder, Oncue, current_job
 from oncue.clock import DatabaseClock
-from oncue.sim.history import History, Recorder
+from oncue.sim.history import History, TelemetryRecorder
 from tests.process import standstill
 
 LEASE = 2.0
@@ -104,7 +104,7 @@ async def fatal() -> None:
 def record(application: Oncue, file: TextIO, name: str) -> History:
     """Write the history of this process into a file."""
     history = History(DatabaseClock(), file)
-    Recorder(
+    TelemetryRecorder(
         application.internals.telemetry, history, name, timedelta(seconds=float(os.environ.get("TEST_LEASE", LEASE)))
     )
     return history

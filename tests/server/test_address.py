@@ -6,21 +6,21 @@ import pytest
 
 from oncue.errors import ConfigError
 from oncue.server import address
-from oncue.server.address import Address, CannotListen
+from oncue.server.address import CannotListen, ListenAddress
 
 
 @pytest.mark.contract("HOOK-13")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (":8080", Address("", 8080)),
-        ("127.0.0.1:80", Address("127.0.0.1", 80)),
-        ("localhost:0", Address("localhost", 0)),
-        ("[::1]:8080", Address("::1", 8080)),
-        (" :9000 ", Address("", 9000)),
+        (":8080", ListenAddress("", 8080)),
+        ("127.0.0.1:80", ListenAddress("127.0.0.1", 80)),
+        ("localhost:0", ListenAddress("localhost", 0)),
+        ("[::1]:8080", ListenAddress("::1", 8080)),
+        (" :9000 ", ListenAddress("", 9000)),
     ],
 )
-def test_addresses(text: str, expected: Address) -> None:
+def test_addresses(text: str, expected: ListenAddress) -> None:
     assert address.parse(text) == expected
 
 
@@ -33,7 +33,7 @@ def test_what_is_not_an_address(text: str) -> None:
 
 def test_what_only_this_machine_can_reach() -> None:
     for host, is_here in (("127.0.0.1", True), ("localhost", True), ("", False), ("0.0.0.0", False)):
-        with address.listen(Address(host, 0)) as listening:
+        with address.listen(ListenAddress(host, 0)) as listening:
             assert address.is_loopback(listening) is is_here
     here = ("127.9.9.9", "::1", "LocalHost", "localhost.", "::ffff:127.0.0.1")
     elsewhere = ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "", "127.1", "::ffff:10.0.0.1")
@@ -41,11 +41,11 @@ def test_what_only_this_machine_can_reach() -> None:
 
 
 def test_listening_everywhere_and_somewhere() -> None:
-    with address.listen(Address("", 0)) as everywhere:
+    with address.listen(ListenAddress("", 0)) as everywhere:
         port = everywhere.getsockname()[1]
         assert address.url(everywhere, "web-1") == f"http://web-1:{port}"
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    with address.listen(Address("127.0.0.1", 0)) as here:
+    with address.listen(ListenAddress("127.0.0.1", 0)) as here:
         assert address.url(here, "web-1") == f"http://127.0.0.1:{here.getsockname()[1]}"
         with pytest.raises(CannotListen, match="HTTP_ADDR: cannot listen on"):
-            address.listen(Address("127.0.0.1", here.getsockname()[1]))
+            address.listen(ListenAddress("127.0.0.1", here.getsockname()[1]))

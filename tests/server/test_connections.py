@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncue.server.address import Address, listen
+from oncue.server.address import ListenAddress, listen
 from oncue.server.connections import HttpLimits
 from oncue.server.http import HttpServer
 
@@ -50,7 +50,7 @@ class Application:
 
 @asynccontextmanager
 async def serving(application: Application, **limits: Any) -> AsyncIterator[int]:
-    listening = listen(Address("127.0.0.1", 0))
+    listening = listen(ListenAddress("127.0.0.1", 0))
     server = HttpServer(application, listening, HttpLimits(**{"head": LONG, "body": LONG, "idle": LONG, **limits}))
     await server.start()
     try:

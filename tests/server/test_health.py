@@ -26,7 +26,7 @@ async def served(
     app: Oncue, readiness: Readiness, access: AccessMode = AccessMode.LOOPBACK
 ) -> AsyncIterator[httpx.AsyncClient]:
     """What a worker answers."""
-    listening = address.listen(address.Address("127.0.0.1", 0))
+    listening = address.listen(address.ListenAddress("127.0.0.1", 0))
     url = address.url(listening, "here")
     server = HttpServer(
         process_api(app, readiness, PrometheusMetrics(app.internals.telemetry).registry, access), listening

@@ -10,7 +10,7 @@ import pytest
 from oncue.engine.node import Pace
 from oncue.engine.service import Signal
 from oncue.policy.options import Options
-from oncue.sim.member import Slot
+from oncue.sim.member import TimedService
 from oncue.sim.script import Act
 from oncue.sim.world import World
 from oncue.store.contract import Store
@@ -86,15 +86,15 @@ def test_what_happens_is_the_same_with_the_polls_and_without(elide: bool) -> Non
 def asleep(world: World, service: str) -> None:
     """From its next step on this service comes back after three hours only, on every node, whatever wakes it."""
     for member in world.members.values():
-        slot = member.named[service]
-        tick = slot.service.tick
+        timed = member.named[service]
+        tick = timed.service.tick
 
         async def sleepy(now: datetime, tick: Callable[[datetime], Awaitable[datetime]] = tick) -> datetime:
             await tick(now)
             return now + timedelta(hours=3)
 
-        slot.service.tick = sleepy  # type: ignore[method-assign]
-        world.driver.plan(slot, world.clock.now())
+        timed.service.tick = sleepy  # type: ignore[method-assign]
+        world.driver.plan(timed, world.clock.now())
     world.run(1.0)
     for member in world.members.values():
         member.named[service].service.signal.listen(None)
@@ -173,9 +173,9 @@ def test_a_service_that_nobody_knows_is_called_when_it_has_something_to_do(kind:
     world = quiet_world()
     due = world.server.now() + timedelta(minutes=40)
     service, member = kind(due), world.members["two"]
-    slot = Slot(member, service)
-    member.asked.append(slot)
-    world.driver.plan(slot, world.clock.now())
+    timed = TimedService(member, service)
+    member.asked.append(timed)
+    world.driver.plan(timed, world.clock.now())
     world.run(HOUR)
     (done,) = service.done
     assert timedelta(0) <= done - due < timedelta(seconds=5.5)

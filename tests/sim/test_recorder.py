@@ -12,7 +12,7 @@ from oncue.clock import DatabaseClock
 from oncue.model import TERMINAL
 from oncue.sim import history
 from oncue.sim.checker import Final, check
-from oncue.sim.history import History, Recorder
+from oncue.sim.history import History, TelemetryRecorder
 
 
 async def test_a_real_worker_keeps_every_promise(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ async def test_a_real_worker_keeps_every_promise(tmp_path: Path) -> None:
         raise Retry("not yet")
 
     with (tmp_path / "worker.jsonl").open("w", encoding="utf-8") as file:
-        Recorder(
+        TelemetryRecorder(
             app.internals.telemetry, History(DatabaseClock(), file), "worker", timedelta(seconds=app.settings.lease)
         )
         receipts = [*await fine.aenqueue_many([()] * 20), *await flaky.aenqueue_many([()] * 3)]

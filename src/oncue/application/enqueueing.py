@@ -33,7 +33,7 @@ FURTHEST = timedelta(days=36525)
 _log = logging.getLogger("oncue")
 
 
-class Application(Protocol):
+class EnqueueingApplication(Protocol):
     """What is needed of the application whose jobs are written."""
 
     telemetry: Telemetry
@@ -50,7 +50,7 @@ class Application(Protocol):
 class Enqueueing:
     """What tasks and calls ask of their application. Users say `task.enqueue(…)`."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: EnqueueingApplication) -> None:
         self._app = app
         self._callers = Callers()
 

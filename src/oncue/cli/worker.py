@@ -113,7 +113,7 @@ def begin(app: str | None, http: str | None, name: str | None, *, with_api: bool
     run_worker(found, listening, with_api=with_api)
 
 
-def _address(settings: Settings, *, bare: bool) -> address.Address | None:
+def _address(settings: Settings, *, bare: bool) -> address.ListenAddress | None:
     if settings.http_addr is not None:
         return address.parse(settings.http_addr, settings.origin("http_addr"))
     return address.parse(address.DEFAULT) if bare else None

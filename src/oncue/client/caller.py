@@ -11,7 +11,7 @@ from typing import TypeVar
 from uuid import UUID, uuid4
 
 from oncue.client.requests import Page, Request
-from oncue.client.transport import Connections, address_of
+from oncue.client.transport import ServerConnections, address_of
 from oncue.client.trying import Asker
 from oncue.client.verbs import Verbs
 from oncue.errors import ConfigError
@@ -39,7 +39,7 @@ class Caller(Verbs):
         idempotency keys, and `watch` tells seconds that only grow.
         """
         self._address = address_of(_given(url))
-        self._connections = Connections(self._address, watch)
+        self._connections = ServerConnections(self._address, watch)
         text = os.environ.get("ONCUE_TOKEN", "") if token is None else token
         self._asker = Asker(
             self._connections, _checked_token(text), _checked_seconds(timeout, "timeout"),

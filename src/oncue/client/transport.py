@@ -19,7 +19,7 @@ PART = 65_536
 SHORTEST_SECONDS = 0.001
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server is; `path` is what comes before the API's own paths."""
 
     is_secure: bool
@@ -33,7 +33,7 @@ class Address(NamedTuple):
         return f"{'https' if self.is_secure else 'http'}://{host}{port}{self.path}"
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str) -> ServerAddress:
     """Read an address. What is wrong with it is told without repeating it: it may have a password in it."""
     try:
         parts = urlsplit(url.strip())
@@ -47,7 +47,7 @@ def address_of(url: str) -> Address:
         raise ConfigError(f"url: expected {EXPECTED}; other characters than these are written with %")
     if parts.username is not None or parts.query or parts.fragment:
         raise ConfigError(f"url: expected {EXPECTED}; no user, no query (a token is given as `token`)")
-    return Address(parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
+    return ServerAddress(parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
 
 
 class Reply(NamedTuple):
@@ -73,10 +73,10 @@ class NoAnswer(Exception):
         """Whether asking again would come to the same."""
 
 
-class Connections:
+class ServerConnections:
     """The connections to one server. Any thread may use them; a forked child makes its own."""
 
-    def __init__(self, address: Address, watch: Callable[[], float]) -> None:
+    def __init__(self, address: ServerAddress, watch: Callable[[], float]) -> None:
         self._address = address
         self._watch = watch
         self._tls = ssl.create_default_context() if address.is_secure else None

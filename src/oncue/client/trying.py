@@ -15,7 +15,7 @@ from uuid import UUID
 from oncue import __version__
 from oncue.client import refusals
 from oncue.client.requests import Request
-from oncue.client.transport import Connections, NoAnswer, Reply
+from oncue.client.transport import NoAnswer, Reply, ServerConnections
 from oncue.errors import OncueError, StoreUnavailable, Unreachable
 from oncue.policy.retry import Exponential
 
@@ -42,7 +42,7 @@ class Asker:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: ServerConnections,
         token: str | None,
         timeout: float,
         patience: float,

@@ -36,7 +36,7 @@ class Stoppable(Protocol):
     def cancel(self) -> object: ...
 
 
-class Attempt(RunningAttempt):
+class HandlerAttempt(RunningAttempt):
     """An attempt that runs a handler, with what it said of itself."""
 
     __slots__ = ("cut", "cut_at", "deadline", "progress", "saved", "task")

@@ -25,7 +25,7 @@ from typing import Any
 
 from oncue.clock import Clock
 from oncue.engine import children
-from oncue.engine.attempt import Attempt, Handler
+from oncue.engine.attempt import Handler, HandlerAttempt
 from oncue.engine.children import Child, Children
 from oncue.engine.clones import end_clone, generation
 from oncue.engine.context import current
@@ -48,7 +48,7 @@ LOOK_SECONDS = 0.05
 _log = logging.getLogger("oncue.job")
 
 
-class Executor(Execution[Attempt]):
+class Executor(Execution[HandlerAttempt]):
     def __init__(
         self,
         handlers: Mapping[str, Handler],
@@ -143,7 +143,7 @@ class Executor(Execution[Attempt]):
         nearest = self._clock.at(min(deadlines)) if deadlines else None
         return await super().quiet_until(now, store) or nearest
 
-    def _swept(self, attempt: Attempt, reading: float) -> float:
+    def _swept(self, attempt: HandlerAttempt, reading: float) -> float:
         """Do what is due to one attempt; when something will be due next."""
         if attempt.cut is not None:
             if not attempt.reported and reading >= attempt.cut_at + GRACE_SECONDS:
@@ -158,11 +158,11 @@ class Executor(Execution[Attempt]):
             self._cut(attempt, TimedOut(f"timed out: cut off after {allowed:g} s"))
         return attempt.deadline
 
-    def _can_be_cut(self, attempt: Attempt) -> bool:
+    def _can_be_cut(self, attempt: HandlerAttempt) -> bool:
         """A coroutine or a process can, a thread cannot."""
         return attempt.task is not None
 
-    def _cut(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _cut(self, attempt: HandlerAttempt, outcome: Outcome) -> None:
         if attempt.cut is not None:
             return
         attempt.cut, attempt.cut_at = outcome, self._clock.monotonic()
@@ -248,7 +248,7 @@ class Executor(Execution[Attempt]):
     def _end_turn(self) -> None:
         self._turn_ends = None
 
-    async def _run(self, attempt: Attempt, handler: Handler, seat: asyncio.Task[None] | None) -> float:
+    async def _run(self, attempt: HandlerAttempt, handler: Handler, seat: asyncio.Task[None] | None) -> float:
         """Run an attempt to its end, in this seat; when it ended."""
         outcome: Outcome
         try:
@@ -282,10 +282,10 @@ class Executor(Execution[Attempt]):
             self._report(attempt, outcome, ended)
         return ended
 
-    def _failed(self, attempt: Attempt, handler: Handler, error: BaseException) -> Outcome:
+    def _failed(self, attempt: HandlerAttempt, handler: Handler, error: BaseException) -> Outcome:
         return failure(error, handler, attempt.claim, attempt.cut, self._limits)
 
-    def _blocked(self, attempt: Attempt, ended: float) -> Outcome:
+    def _blocked(self, attempt: HandlerAttempt, ended: float) -> Outcome:
         """Nobody could cut it off, since it never let go of the event loop: it is over its time all the same."""
         claim, taken = attempt.claim, ended - attempt.started
         _log.warning(
@@ -294,12 +294,12 @@ class Executor(Execution[Attempt]):
         )  # fmt: skip
         return TimedOut(f"timed out: it took {taken:.1f} s and could not be cut off")
 
-    def _begin(self, claim: Claim, started: float) -> Attempt | None:
+    def _begin(self, claim: Claim, started: float) -> HandlerAttempt | None:
         """Enter an attempt into the books, unless the job must not start after all."""
         if self._refused(claim, started):
             return None
         deadline = self._deadline(claim, started)
-        attempt = self._running[claim.id, claim.claim_no] = Attempt(claim, started, deadline)
+        attempt = self._running[claim.id, claim.claim_no] = HandlerAttempt(claim, started, deadline)
         attempt.marked = is_recorded(claim)
         self.started_total += 1
         if deadline is not None and deadline < self._next_sweep:
@@ -332,7 +332,7 @@ class Executor(Execution[Attempt]):
         )
         return await call
 
-    async def _in_process(self, attempt: Attempt, handler: Handler) -> Outcome:
+    async def _in_process(self, attempt: HandlerAttempt, handler: Handler) -> Outcome:
         """Run an attempt in a child. Loading the code for the first time may take long: only then its time begins."""
         assert handler.place is not None
         attempt.deadline, attempt.task = None, (child := self._children.take())
@@ -351,14 +351,14 @@ class Executor(Execution[Attempt]):
             return done.outcome
         return attempt.cut
 
-    def _begun(self, attempt: Attempt) -> None:
+    def _begun(self, attempt: HandlerAttempt) -> None:
         if attempt.cut is None:
             attempt.started = self._clock.monotonic()
             attempt.deadline = self._deadline(attempt.claim, attempt.started)
             if attempt.deadline is not None and attempt.deadline < self._next_sweep:
                 self._sweep_at(attempt.deadline)
 
-    def _cancelled(self, attempt: Attempt) -> Outcome:
+    def _cancelled(self, attempt: HandlerAttempt) -> Outcome:
         """A coroutine was cancelled: by us, because the executor is closed, or by its own doing."""
         if attempt.cut is not None:
             return attempt.cut

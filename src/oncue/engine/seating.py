@@ -175,8 +175,8 @@ class Seating:
         needs = self._needs(seating, most)
         if not self._alive():
             return 0, needs
-        standings = {seat.node: policy.NodeSeats(seat.seats, seat.wanted) for seat in seating.seats}
-        nodes = dict(sorted((standings | {self._node: policy.NodeSeats(held, needs)}).items()))
+        demands = {seat.node: policy.SeatDemand(seat.seats, seat.wanted) for seat in seating.seats}
+        nodes = dict(sorted((demands | {self._node: policy.SeatDemand(held, needs)}).items()))
         turn = int(now.timestamp() // policy.TURN_SECONDS)
         aim = policy.aim(limit, self._node, nodes, turn, most=seating.limits.per_node or limit, eager=seating.waiting)
         aim, free = min(aim, most if self._is_working() else needs), policy.free(limit, self._node, nodes)

@@ -16,23 +16,23 @@ from oncue.observe.labels import MOST
 from oncue.telemetry import Telemetry
 
 
-class Leadership(Protocol):
+class ObservedLeadership(Protocol):
     @property
     def epoch(self) -> int | None: ...
 
 
-class Exclusivity(Protocol):
+class ObservedExclusivity(Protocol):
     @property
     def holder(self) -> Lease | None: ...
 
     def may_work(self) -> bool: ...
 
 
-class Membership(Protocol):
+class ObservedMembership(Protocol):
     def is_alive(self) -> bool: ...
 
 
-class Seating(Protocol):
+class ObservedSeating(Protocol):
     @property
     def allowed(self) -> Mapping[str, int]: ...
 
@@ -44,16 +44,16 @@ class ObservedNode(Protocol):
     def node(self) -> Node: ...
 
     @property
-    def membership(self) -> Membership: ...
+    def membership(self) -> ObservedMembership: ...
 
     @property
-    def seating(self) -> Seating: ...
+    def seating(self) -> ObservedSeating: ...
 
     @property
-    def leadership(self) -> Leadership: ...
+    def leadership(self) -> ObservedLeadership: ...
 
     @property
-    def exclusivity(self) -> Exclusivity: ...
+    def exclusivity(self) -> ObservedExclusivity: ...
 
 
 class NodeMetrics(Collector):

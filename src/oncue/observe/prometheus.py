@@ -45,7 +45,7 @@ class Seats(Protocol):
     def waiting(self) -> int: ...
 
 
-class Series:
+class MetricSeries:
     """What is counted for one task in one queue."""
 
     __slots__ = ("cut_off", "durations", "ends", "misfires", "total_duration", "total_wait", "waits")
@@ -65,7 +65,7 @@ class PrometheusMetrics(Collector):
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.registry = CollectorRegistry()
-        self._series: dict[tuple[str, str], Series] = {}
+        self._series: dict[tuple[str, str], MetricSeries] = {}
         self._pairs = Pairs()
         self._seats: Seats | None = None
         self._buffer = 0
@@ -118,8 +118,8 @@ class PrometheusMetrics(Collector):
         end = (change.state, change.outcome, claim.retry_count > 0)
         series.ends[end] = series.ends.get(end, 0) + 1
 
-    def _new_series(self, task: str, queue: str) -> Series:
-        return self._series.setdefault(self._pairs.named(task, queue), Series())
+    def _new_series(self, task: str, queue: str) -> MetricSeries:
+        return self._series.setdefault(self._pairs.named(task, queue), MetricSeries())
 
     # --- now and then -------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class PrometheusMetrics(Collector):
         job, change = metadata["job"], metadata["change"]
         self._ended(job, change).misfires += change.reason == MISFIRE
 
-    def _ended(self, job: Job | Claim, change: Change) -> Series:
+    def _ended(self, job: Job | Claim, change: Change) -> MetricSeries:
         series = self._new_series(job.task, job.queue)
         end = (change.state, change.outcome, job.retry_count > 0)
         series.ends[end] = series.ends.get(end, 0) + 1
@@ -202,7 +202,7 @@ class PrometheusMetrics(Collector):
         yield GaugeMetricFamily("oncue_buffer_capacity", "Claimed jobs that may wait here at most.", self._buffer)
 
 
-def _summed(series: Series, name: Callable[[str, str | None, bool], Any]) -> list[tuple[Any, int]]:
+def _summed(series: MetricSeries, name: Callable[[str, str | None, bool], Any]) -> list[tuple[Any, int]]:
     """The ends of attempts, added up under the names that `name` gives them; those without one are left out."""
     sums: dict[Any, int] = {}
     for end, jobs in tuple(series.ends.items()):

@@ -20,7 +20,7 @@ TURN_SECONDS = 5.0
 """How long the seats that cannot be split evenly stay where they are: each node that wants one gets its turn."""
 
 
-class NodeSeats(NamedTuple):
+class SeatDemand(NamedTuple):
     """How many seats a node holds, and how many it could fill now, those of the jobs in its hands included."""
 
     holds: int
@@ -55,25 +55,25 @@ def _even(limit: int, wants: Mapping[N, int]) -> tuple[dict[N, int], list[N], in
     return given, hungry, 0
 
 
-def aim(limit: int, name: N, nodes: Mapping[N, NodeSeats], turn: int, *, most: int, eager: bool) -> int:
+def aim(limit: int, name: N, nodes: Mapping[N, SeatDemand], turn: int, *, most: int, eager: bool) -> int:
     """How many seats a node should hold, once the others have what they should: see `free`.
 
     `most`: what any node may hold. `eager`: whether a job waits that this node could run. Then the seats that are left
     when all needs are met go round too, if they cannot be split evenly; while nothing waits, they stay where they are.
     """
-    needed = shares(limit, {other: min(standing.needs, most) for other, standing in nodes.items()}, turn)
+    needed = shares(limit, {other: min(demand.needs, most) for other, demand in nodes.items()}, turn)
     spare = {other: most - given for other, given in needed.items()}
     left = limit - sum(needed.values())
     ready = shares(left, spare, turn)[name] if eager else _kept(left, name, nodes, needed, spare)
     return needed[name] + ready
 
 
-def free(limit: int, name: N, nodes: Mapping[N, NodeSeats]) -> int:
+def free(limit: int, name: N, nodes: Mapping[N, SeatDemand]) -> int:
     """How many seats a node can hold: those that no other holds."""
-    return max(limit - sum(standing.holds for other, standing in nodes.items() if other != name), 0)
+    return max(limit - sum(demand.holds for other, demand in nodes.items() if other != name), 0)
 
 
-def _kept(left: int, name: N, nodes: Mapping[N, NodeSeats], needed: Mapping[N, int], spare: Mapping[N, int]) -> int:
+def _kept(left: int, name: N, nodes: Mapping[N, SeatDemand], needed: Mapping[N, int], spare: Mapping[N, int]) -> int:
     """An even part of what is left; and one more, unless as many as possible have one more already."""
     given, hungry, rest = _even(left, spare)
     more = sum(nodes[other].holds > needed[other] + given[other] for other in hungry if other != name)

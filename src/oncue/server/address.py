@@ -14,7 +14,7 @@ DEFAULT = "127.0.0.1:8080"
 EXPECTED = "an address such as :8080 (every interface), 127.0.0.1:8080 or [::1]:8080"
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     host: str
     port: int
 
@@ -23,7 +23,7 @@ class CannotListen(OncueError):
     """The address is taken, or not one of this host."""
 
 
-def parse(text: str, name: str = "HTTP_ADDR") -> Address:
+def parse(text: str, name: str = "HTTP_ADDR") -> ListenAddress:
     """Read an address. An empty host means every interface, port 0 any free one."""
     host, separator, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -32,10 +32,10 @@ def parse(text: str, name: str = "HTTP_ADDR") -> Address:
         separator = ""
     if not separator or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{name}: expected {EXPECTED}; got {text!r}")
-    return Address(host, int(port))
+    return ListenAddress(host, int(port))
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: ListenAddress) -> socket.socket:
     """A socket that listens there, so that a taken address is known before anything else starts."""
     try:
         listening = _listening(address)
@@ -51,7 +51,7 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
 
 
-def _listening(address: Address) -> socket.socket:
+def _listening(address: ListenAddress) -> socket.socket:
     if not address.host:
         if socket.has_dualstack_ipv6():
             with contextlib.suppress(OSError):  # a host may know IPv6 and not have it

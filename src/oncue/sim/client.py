@@ -18,7 +18,7 @@ PATIENCE = timedelta(seconds=5)
 ASK_AGAIN = timedelta(seconds=0.2)
 
 
-class Client:
+class SimulatedClient:
     """`written` is called when jobs are there."""
 
     def __init__(

@@ -14,7 +14,7 @@ from oncue.clock import VirtualClock
 from oncue.engine.runner import pause_after, time_left
 from oncue.errors import RowLocked, StoreUnavailable
 from oncue.sim.history import History
-from oncue.sim.member import Member, Slot
+from oncue.sim.member import Member, TimedService
 from oncue.sim.timeline import Forget, Timeline
 from oncue.sim.wire import Crash
 
@@ -47,16 +47,16 @@ class Driver:
 
     def take_on(self, member: Member) -> None:
         """A process has started: all its services are due."""
-        for slot in member.slots:
-            slot.service.signal.listen(lambda slot=slot: self._wake(slot))  # type: ignore[misc]
-            self.plan(slot, self._clock.now())
+        for timed in member.timed:
+            timed.service.signal.listen(lambda timed=timed: self._wake(timed))  # type: ignore[misc]
+            self.plan(timed, self._clock.now())
 
-    def plan(self, slot: Slot, at: datetime) -> None:
+    def plan(self, timed: TimedService, at: datetime) -> None:
         """A service is due at this instant of true time, and not when it was due before."""
-        slot.due = at - self._timeline.skipped
-        slot.plan += 1
-        plan = slot.plan
-        self._timeline.step_at(at, lambda: self._call(slot, plan))
+        timed.due = at - self._timeline.skipped
+        timed.plan += 1
+        plan = timed.plan
+        self._timeline.step_at(at, lambda: self._call(timed, plan))
 
     def later_on(self, member: Member, delay: timedelta, action: Callable[[], None]) -> Forget:
         """An event inside a process: a crash takes it along, a pause puts it off."""
@@ -91,41 +91,41 @@ class Driver:
             else:
                 self.later_on(member, delay, lambda: self.go_on(step, done, failed, member))
 
-    def _wake(self, slot: Slot) -> None:
+    def _wake(self, timed: TimedService) -> None:
         now = self._clock.now()
-        if not slot.ticking and not slot.failures and (slot.due is None or slot.due > now - self._timeline.skipped):
-            self.plan(slot, now)
+        if not timed.ticking and not timed.failures and (timed.due is None or timed.due > now - self._timeline.skipped):
+            self.plan(timed, now)
 
-    def _call(self, slot: Slot, plan: int) -> None:
-        member = slot.member
-        if member.alive and not member.paused and slot.plan == plan and slot.service.name not in member.frozen:
-            slot.due, slot.ticking = None, True
-            member.restless += not slot.failures
-            slot.service.signal.take()
+    def _call(self, timed: TimedService, plan: int) -> None:
+        member = timed.member
+        if member.alive and not member.paused and timed.plan == plan and timed.service.name not in member.frozen:
+            timed.due, timed.ticking = None, True
+            member.restless += not timed.failures
+            timed.service.signal.take()
             told, began = member.clock.now(), self._clock.now()
             self.go_on(
-                slot.service.tick(told),
-                lambda again_at: self._stepped(slot, again_at, told, began),
-                lambda error: self._failed(slot, error),
+                timed.service.tick(told),
+                lambda again_at: self._stepped(timed, again_at, told, began),
+                lambda error: self._failed(timed, error),
                 member,
             )
 
-    def _stepped(self, slot: Slot, again_at: datetime, told: datetime, began: datetime) -> None:
-        slot.failures, slot.ticking = 0, False
-        slot.member.restless -= 1
+    def _stepped(self, timed: TimedService, again_at: datetime, told: datetime, began: datetime) -> None:
+        timed.failures, timed.ticking = 0, False
+        timed.member.restless -= 1
         now = self._clock.now()
-        left = time_left(again_at, told, (now - began).total_seconds(), slot.member.clock.now())
+        left = time_left(again_at, told, (now - began).total_seconds(), timed.member.clock.now())
         pause = timedelta(seconds=left)
-        if slot.service.signal.take() or pause <= timedelta(0):
-            self.plan(slot, now)
+        if timed.service.signal.take() or pause <= timedelta(0):
+            self.plan(timed, now)
         else:
-            self.plan(slot, now + max(pause, SOONEST))
+            self.plan(timed, now + max(pause, SOONEST))
 
-    def _failed(self, slot: Slot, error: Exception) -> None:
-        slot.failures, slot.ticking = slot.failures + 1, False
+    def _failed(self, timed: TimedService, error: Exception) -> None:
+        timed.failures, timed.ticking = timed.failures + 1, False
         told = {
             "error": f"{type(error).__name__}: {error}",
             "expected": isinstance(error, StoreUnavailable | RowLocked),
         }
-        self._history.add(slot.member.label, "tick.error", service=slot.service.name, **told)
-        self.plan(slot, self._clock.now() + timedelta(seconds=pause_after(slot.failures)))
+        self._history.add(timed.member.label, "tick.error", service=timed.service.name, **told)
+        self.plan(timed, self._clock.now() + timedelta(seconds=pause_after(timed.failures)))

@@ -345,7 +345,7 @@ def change_event(change: Change, accepted: bool) -> dict[str, Any]:
 # --- recording through telemetry, for a real process ----------------------------------------------------------------
 
 
-class Recorder:
+class TelemetryRecorder:
     """Writes what a process tells its telemetry into a history. Leases are told by the node's own beats."""
 
     def __init__(self, telemetry: Telemetry, history: History, node: str, lease: timedelta) -> None:

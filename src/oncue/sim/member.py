@@ -33,7 +33,7 @@ CREW = Crew()
 QuietUntil: TypeAlias = Callable[[datetime, Store], Coroutine[Any, Any, datetime | None]]
 
 
-class Slot:
+class TimedService:
     """A service of a member, and when it is due."""
 
     def __init__(self, member: Member, service: Service) -> None:
@@ -75,14 +75,16 @@ class Member:
         """How many of its services are in the middle of a step, or failed at their last."""
         self.frozen: frozenset[str] = frozenset()
         self.missed: list[Callable[[], None]] = []
-        self.slots = [Slot(self, service) for service in (*more, *worker.heartbeat, *worker.hot_path, *worker.upkeep)]
-        self.asked = [slot for slot in self.slots if foretells(slot.service)]
+        self.timed = [
+            TimedService(self, service) for service in (*more, *worker.heartbeat, *worker.hot_path, *worker.upkeep)
+        ]
+        self.asked = [timed for timed in self.timed if foretells(timed.service)]
         """Those that may end a quiet time."""
-        self.named = {slot.service.name: slot for slot in self.slots}
+        self.named = {timed.service.name: timed for timed in self.timed}
 
     def freeze_all_but(self, *names: str) -> None:
         """The loop is stuck, as under a handler that never suspends; the heartbeat has a thread of its own."""
-        self.frozen = frozenset(slot.service.name for slot in self.slots) - set(names)
+        self.frozen = frozenset(timed.service.name for timed in self.timed) - set(names)
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from oncue.clock import DatabaseClock
 from oncue.sim.driver import finish
 from oncue.sim.history import moment
-from oncue.sim.member import Member, Slot
+from oncue.sim.member import Member, TimedService
 from oncue.sim.watched import FAR, Foreseen
 from oncue.store.contract import EXCLUSIVE, LEADER
 
@@ -31,7 +31,7 @@ SHORTEST = timedelta(seconds=0.4)
 AGAIN = timedelta(seconds=0.2)
 LONG = timedelta(minutes=10)
 
-Answers: TypeAlias = list[tuple[datetime, Slot]]
+Answers: TypeAlias = list[tuple[datetime, TimedService]]
 """When which service has something to do, in true time."""
 
 
@@ -73,16 +73,16 @@ class Quiet:
         store = Foreseen(world.store, {member.worker.node.id for member in working}, next_end).as_store()
         ahead, soon = at - now, at + SHORTEST
         answers: Answers = []
-        for slot in [slot for member in working for slot in member.asked]:
-            if slot.quiet_until is not None:
-                instant = finish(slot.quiet_until(at, store))
+        for timed in [timed for member in working for timed in member.asked]:
+            if timed.quiet_until is not None:
+                instant = finish(timed.quiet_until(at, store))
             else:
-                instant = None if slot.due is None else slot.due + world.timeline.skipped + ahead
+                instant = None if timed.due is None else timed.due + world.timeline.skipped + ahead
             if instant is None or instant is FAR:
                 continue
             if instant < soon:
                 return None
-            answers.append((instant - ahead, slot))
+            answers.append((instant - ahead, timed))
         return answers
 
     def _working(self) -> list[Member]:
@@ -102,22 +102,22 @@ class Quiet:
         for member in working:
             if isinstance(member.clock, DatabaseClock):
                 member.clock.learn(world.server.now(), member.clock.sent())
-        for instant, slot in answers:
-            self._call_in_time(slot, instant, now)
-        for slot in (
-            [slot for member in working if member.leads for slot in member.slots] if until - now >= LONG else []
+        for instant, timed in answers:
+            self._call_in_time(timed, instant, now)
+        for timed in (
+            [timed for member in working if member.leads for timed in member.timed] if until - now >= LONG else []
         ):
-            self._call_in_time(slot, until, now)
+            self._call_in_time(timed, until, now)
 
-    def _call_in_time(self, slot: Slot, instant: datetime, before: datetime) -> None:
+    def _call_in_time(self, timed: TimedService, instant: datetime, before: datetime) -> None:
         """Call a service when it has something to do, if it would have come by itself by then; else when it would."""
         world, until = self._world, self._world.clock.now()
-        if slot.due is None:
+        if timed.due is None:
             return
-        after = slot.due + world.timeline.skipped  # as far from now as it was before
+        after = timed.due + world.timeline.skipped  # as far from now as it was before
         wanted = max(instant, after - (until - before))
         if wanted < after:
-            world.driver.plan(slot, max(wanted, until))
+            world.driver.plan(timed, max(wanted, until))
 
     def _sustain(self, members: Sequence[Member], until: datetime) -> None:
         """What all the beats would leave behind: leases that were last renewed a little before the end."""

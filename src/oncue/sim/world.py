@@ -29,7 +29,7 @@ from oncue.policy.options import Options
 from oncue.policy.triggers import Rule
 from oncue.sim import rows, script
 from oncue.sim.checker import Final
-from oncue.sim.client import CLIENT, Client
+from oncue.sim.client import CLIENT, SimulatedClient
 from oncue.sim.clocks import HostClock, ServerClock
 from oncue.sim.driver import Driver, finish
 from oncue.sim.executor import ScriptedExecutor
@@ -107,7 +107,7 @@ class World:
         self.store = WatchedStore(":memory:", wall=self.server.now)
         finish(self.store.open())
         self.driver = Driver(self.clock, self.timeline, self.history, self._crashed)
-        self.client = Client(
+        self.client = SimulatedClient(
             self._wire(CLIENT, latency), self.clock, self.timeline, self.driver, self.history, self.hint
         )
         self.operator = Operator(self._wire(OPERATOR, 0.0).as_store(), self.server.now)
@@ -265,8 +265,8 @@ class World:
             return
         member.paused = False
         self.disturbed()
-        rested = [slot for slot in member.slots if not slot.ticking]
-        steps = [*member.missed, *(lambda slot=slot: self.driver.plan(slot, self.clock.now()) for slot in rested)]
+        rested = [timed for timed in member.timed if not timed.ticking]
+        steps = [*member.missed, *(lambda timed=timed: self.driver.plan(timed, self.clock.now()) for timed in rested)]
         member.missed = []
         self.dice.shuffle(steps)
         for step in steps:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from oncue import errors
 from oncue.clock import Clock
-from oncue.engine.attempt import Attempt, Handler
+from oncue.engine.attempt import Handler, HandlerAttempt
 from oncue.engine.executor import Executor, called
 from oncue.engine.outcomes import SUCCESS, SizeLimits, kept
 from oncue.engine.pending_starts import PendingStarts
@@ -93,7 +93,7 @@ class InlineExecutor(Executor):
         context = contextvars.copy_context()
         return out_of_the_loop(lambda: context.run(called, function, keyword_arguments))
 
-    async def _in_process(self, attempt: Attempt, handler: Handler) -> Outcome:
+    async def _in_process(self, attempt: HandlerAttempt, handler: Handler) -> Outcome:
         keyword_arguments = handler.bind(attempt.claim.args, attempt.claim.scheduled_for)
         if handler.is_async:
             result = await handler.function(**keyword_arguments)
@@ -101,7 +101,7 @@ class InlineExecutor(Executor):
             result = await self._in_thread(handler.function, keyword_arguments)
         return SUCCESS if result is None else kept(result, self._limits)
 
-    def _failed(self, attempt: Attempt, handler: Handler, error: BaseException) -> Outcome:
+    def _failed(self, attempt: HandlerAttempt, handler: Handler, error: BaseException) -> Outcome:
         if not isinstance(error, Exception | SystemExit):
             self._raised = error  # Ctrl-C, or what a test framework throws: it ends the test
         outcome = super()._failed(attempt, handler, error)
@@ -109,18 +109,18 @@ class InlineExecutor(Executor):
             self.errors.append(error)
         return outcome
 
-    def _cancelled(self, attempt: Attempt) -> Outcome:
+    def _cancelled(self, attempt: HandlerAttempt) -> Outcome:
         outcome = super()._cancelled(attempt)
         if isinstance(outcome, Failed):
             self.errors.append(RuntimeError(outcome.error))
         return outcome
 
-    def _blocked(self, attempt: Attempt, ended: float) -> Outcome:
+    def _blocked(self, attempt: HandlerAttempt, ended: float) -> Outcome:
         """The test's clock was moved beyond the attempt's time."""
         allowed = (attempt.deadline or ended) - attempt.started
         return TimedOut(f"timed out: cut off after {allowed:g} s")
 
-    def _report(self, attempt: Attempt, outcome: Outcome, ended: float) -> None:
+    def _report(self, attempt: HandlerAttempt, outcome: Outcome, ended: float) -> None:
         if isinstance(outcome, TimedOut):
             self.errors.append(TimeoutError(outcome.error))
         if attempt.progress is not None and attempt.progress != attempt.saved:

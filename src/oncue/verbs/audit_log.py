@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oncue.model import AuditEntry
-from oncue.verbs.room import Room, checked_before, checked_limit
+from oncue.verbs.base import NounVerbs, checked_before, checked_limit
 
 
-class AuditLog(Room):
+class AuditLog(NounVerbs):
     async def list(
         self, *, actor: str | None = None, subject: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:

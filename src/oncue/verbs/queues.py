@@ -7,10 +7,10 @@ from oncue.model import Limits, Queue
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_limit, checked_name, checked_queue
 from oncue.task import UNSET, _Unset
-from oncue.verbs.room import Room, compare_and_set
+from oncue.verbs.base import NounVerbs, compare_and_set
 
 
-class Queues(Room):
+class Queues(NounVerbs):
     """In plain code: `app.wait(app.queues.pause("mail"))`."""
 
     async def list(self) -> list[Queue]:

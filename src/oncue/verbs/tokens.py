@@ -18,7 +18,7 @@ from oncue.errors import Conflict, InvalidJob, TokenNotFound
 from oncue.model import SCOPES, Note, Scope, Token
 from oncue.policy.checks import checked_duration, checked_name
 from oncue.policy.durations import Duration
-from oncue.verbs.room import Room
+from oncue.verbs.base import NounVerbs
 
 ID_BYTES, SECRET_BYTES = 5, 32
 USED_EVERY = timedelta(minutes=1)
@@ -27,7 +27,7 @@ USED_EVERY = timedelta(minutes=1)
 _TEXT = re.compile(r"oncue_([a-z2-7]{8})_([A-Za-z0-9_-]{43})")
 
 
-class Tokens(Room):
+class Tokens(NounVerbs):
     """In plain code: `app.wait(app.tokens.list())`."""
 
     random_bytes: Callable[[int], bytes] = staticmethod(secrets.token_bytes)

@@ -11,7 +11,7 @@ from oncue.engine.settler import Settler
 from oncue.errors import StoreUnavailable
 from oncue.model import Batch, Receipt
 from oncue.policy.lifecycle import Ended
-from oncue.sim.client import Client
+from oncue.sim.client import SimulatedClient
 from oncue.sim.history import Answer, History, Operation
 from oncue.store import SqliteStore
 from oncue.store.sqlite import values
@@ -50,14 +50,14 @@ def acknowledged_before_commit(patch: Patch) -> None:
 def unknown_taken_for_failed(patch: Patch) -> None:
     """The client does not ask again, and says what it does not know."""
 
-    def ask(self: Client, batch: Batch, operation: Operation, give_up: datetime, *, in_doubt: bool) -> None:
+    def ask(self: SimulatedClient, batch: Batch, operation: Operation, give_up: datetime, *, in_doubt: bool) -> None:
         real_ask(self, batch, operation, self._clock.now(), in_doubt=in_doubt)
 
     def answer(self: History, operation: Operation, result: Answer, /, **fields: Any) -> None:
         doubtful = operation.verb == "enqueue" and result == "unknown"
         real_answer(self, operation, "fail" if doubtful else result, **fields)
 
-    real_ask = patch.replace(Client, "_ask", ask)
+    real_ask = patch.replace(SimulatedClient, "_ask", ask)
     real_answer = patch.replace(History, "answer", answer)
 
 

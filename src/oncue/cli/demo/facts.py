@@ -25,8 +25,8 @@ create trigger demo_settled after update of state on oncue_jobs
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """How things stand."""
+class DemoCounts:
+    """The jobs of the demo, counted at one instant."""
 
     tasks: dict[str, Counter[str]] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Facts:
 
     # --- while it runs ------------------------------------------------------------------------------------------
 
-    def moment(self) -> Moment:
+    def moment(self) -> DemoCounts:
         alive = self._rows("select id, name from oncue_nodes where lost_at is null")
         self._names.update((node, name) for node, name in alive)
         tasks: dict[str, Counter[str]] = {}
@@ -100,7 +100,7 @@ class Facts:
             "select task, state, count(*) from oncue_jobs where schedule_id is null group by task, state"
         ):
             tasks.setdefault(task, Counter())[state] = jobs
-        return Moment(
+        return DemoCounts(
             tasks=tasks,
             held=self._by_node("state = 'running'"),
             done_by=self._by_node("state in ('succeeded', 'failed', 'cancelled', 'skipped')"),

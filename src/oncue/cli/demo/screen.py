@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from oncue.cli.demo.facts import Account, Moment
+from oncue.cli.demo.facts import Account, DemoCounts
 from oncue.cli.demo.story import Story
 from oncue.cli.demo.tasks import KINDS
 from oncue.cli.demo.workers import Worker
@@ -80,7 +80,7 @@ def _workers(story: Story) -> Table:
     return table
 
 
-def _condition(worker: Worker, moment: Moment) -> str:
+def _condition(worker: Worker, moment: DemoCounts) -> str:
     if worker.killed:
         return "[red]✖ killed[/]"
     if not worker.running:
@@ -88,7 +88,7 @@ def _condition(worker: Worker, moment: Moment) -> str:
     return "[green]● working[/]" if worker.name in moment.nodes else "[yellow]● starting[/]"
 
 
-def _tasks(moment: Moment) -> Table:
+def _tasks(moment: DemoCounts) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("task", "", "waiting", "running", "retrying", "done"):
         table.add_column(name, justify="left" if name in ("task", "") else "right")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oncue.app import Oncue
-from oncue.cli.demo.facts import Facts, Moment
+from oncue.cli.demo.facts import DemoCounts, Facts
 from oncue.cli.demo.workers import Worker, Workers
 from oncue.cli.output import plural
 from oncue.errors import OncueError
@@ -34,7 +34,7 @@ class Story:
         self.app = app
         self.workers = workers
         self.path = path
-        self.moment = Moment()
+        self.moment = DemoCounts()
         self.events: list[tuple[float, str]] = []
         self.acknowledged: list[int] = []
         self.rates: deque[float] = deque(maxlen=48)

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from oncue import __version__
 from oncue.server.api import openapi
 from oncue.server.api.auth import AccessMode, Gate
-from oncue.server.api.idempotency import Requests
+from oncue.server.api.idempotency import IdempotentRequests
 from oncue.server.api.routing import Routes
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, acc
     from oncue.server.api import audit_log, enqueueing, jobs, nodes, queues, schedules, slots, tokens
 
     gate = process_api(app, readiness, registry, access)
-    routes = Routes(gate.api, Requests(app))
+    routes = Routes(gate.api, IdempotentRequests(app))
     # The slots' paths come before the schedules': a schedule's name may have slashes, and takes what is left.
     for part in (enqueueing, jobs, queues, slots, schedules, nodes, tokens, audit_log):
         part.add(routes, app)

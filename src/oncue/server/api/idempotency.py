@@ -23,7 +23,7 @@ from oncue.model import KeptRequest
 from oncue.server.api import problems
 from oncue.server.api.identity import identity_of
 from oncue.server.api.problems import ANSWERING, KEY_REUSED, UNKNOWN_EFFECT, FieldError, Problem, invalid
-from oncue.verbs.room import compare_and_set
+from oncue.verbs.base import compare_and_set
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -69,7 +69,7 @@ class Kept:
     """Whether it was never begun before. If it was, and was cut off, it may have taken effect."""
 
 
-class Requests:
+class IdempotentRequests:
     """The requests of an application that carry a key."""
 
     def __init__(self, app: Oncue) -> None:

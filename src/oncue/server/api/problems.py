@@ -34,7 +34,7 @@ LATER = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 _log = logging.getLogger("oncue.http")
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     """One sort of problem: its stable name, its status and what it is called."""
 
     slug: str
@@ -46,21 +46,21 @@ class Kind(NamedTuple):
         return f"/problems/{self.slug}"
 
 
-MALFORMED = Kind("malformed-request", 400, "The request cannot be read")
-UNAUTHORIZED = Kind("unauthorized", 401, "A token is needed")
-FORBIDDEN = Kind("forbidden", 403, "This is not allowed")
-NOT_FOUND = Kind("not-found", 404, "There is no such thing")
-METHOD = Kind("method-not-allowed", 405, "This path does not take this method")
-CONFLICT = Kind("conflict", 409, "The present state does not allow this")
-ANSWERING = Kind("still-being-answered", 409, "A request with this key is still being answered")
-UNKNOWN_EFFECT = Kind("effect-unknown", 409, "An earlier request with this key was cut off")
-TOO_LARGE = Kind("too-large", 413, "The request is too large")
-INVALID = Kind("invalid-field", 422, "A field is not as expected")
-UNKNOWN_TASK = Kind("unknown-task", 422, "There is no such task")
-KEY_REUSED = Kind("idempotency-key-reused", 422, "The idempotency key belongs to another request")
-BUG = Kind("internal-error", 500, "Something went wrong inside of oncue")
-AWAY = Kind("database-unavailable", 503, "The database does not answer")
-LOCKED = Kind("row-locked", 503, "Another session holds a lock on what this would change")
+MALFORMED = ProblemKind("malformed-request", 400, "The request cannot be read")
+UNAUTHORIZED = ProblemKind("unauthorized", 401, "A token is needed")
+FORBIDDEN = ProblemKind("forbidden", 403, "This is not allowed")
+NOT_FOUND = ProblemKind("not-found", 404, "There is no such thing")
+METHOD = ProblemKind("method-not-allowed", 405, "This path does not take this method")
+CONFLICT = ProblemKind("conflict", 409, "The present state does not allow this")
+ANSWERING = ProblemKind("still-being-answered", 409, "A request with this key is still being answered")
+UNKNOWN_EFFECT = ProblemKind("effect-unknown", 409, "An earlier request with this key was cut off")
+TOO_LARGE = ProblemKind("too-large", 413, "The request is too large")
+INVALID = ProblemKind("invalid-field", 422, "A field is not as expected")
+UNKNOWN_TASK = ProblemKind("unknown-task", 422, "There is no such task")
+KEY_REUSED = ProblemKind("idempotency-key-reused", 422, "The idempotency key belongs to another request")
+BUG = ProblemKind("internal-error", 500, "Something went wrong inside of oncue")
+AWAY = ProblemKind("database-unavailable", 503, "The database does not answer")
+LOCKED = ProblemKind("row-locked", 503, "Another session holds a lock on what this would change")
 
 KINDS = (
     MALFORMED, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD, CONFLICT, ANSWERING, UNKNOWN_EFFECT, TOO_LARGE, INVALID,
@@ -85,7 +85,7 @@ class Problem(Exception):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ProblemKind,
         detail: str,
         errors: Sequence[FieldError] = (),
         *,

@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 from oncue.model import Scope as TokenScope
 from oncue.server.api import intake, problems, slashes
-from oncue.server.api.idempotency import HEADER, ONCE, Keeping, Requests
+from oncue.server.api.idempotency import HEADER, ONCE, IdempotentRequests, Keeping
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -33,13 +33,13 @@ DECLARED = "oncue_declared"
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class RouteDeclaration:
     """What a route says of itself."""
 
     needs: TokenScope | Literal["public"]
     """The scope that a caller must have."""
     patience: float
-    requests: Requests | None = None
+    requests: IdempotentRequests | None = None
     """Where POST requests with an idempotency key are kept."""
     keeping: Keeping = ONCE
     strict: bool = True
@@ -57,9 +57,9 @@ class DeclaredRoute(APIRoute):
     """The last parts of longer paths: `…/{name}` leaves `…/a/pause` to them, whatever the method."""
 
     @property
-    def declared(self) -> Declared | None:
+    def declared(self) -> RouteDeclaration | None:
         found = getattr(self.endpoint, DECLARED, None)
-        return found if isinstance(found, Declared) else None
+        return found if isinstance(found, RouteDeclaration) else None
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         path = slashes.guarded(scope) if ":path" in self.path else None
@@ -105,7 +105,7 @@ class DeclaredRoute(APIRoute):
             raise problems.invalid("body", "expected none")
         return received, body
 
-    async def _answered(self, request: Request, body: Any, declared: Declared, endpoint: Handler) -> Response:
+    async def _answered(self, request: Request, body: Any, declared: RouteDeclaration, endpoint: Handler) -> Response:
         key = request.headers.get(HEADER)
         if request.method != "POST" or key is None or declared.requests is None:
             return await endpoint(request)
@@ -115,7 +115,7 @@ class DeclaredRoute(APIRoute):
         return [str(field.alias) for field in self.dependant.query_params]
 
 
-def _late(request: Request, declared: Declared) -> problems.Problem:
+def _late(request: Request, declared: RouteDeclaration) -> problems.Problem:
     unknown = "" if request.method in ("GET", "HEAD") else "; it is unknown whether the request took effect"
     return problems.away(f"no answer within {declared.patience:g} s{unknown}")
 
@@ -126,7 +126,7 @@ def _late(request: Request, declared: Declared) -> problems.Problem:
 class Routes:
     """Adds routes to an application. This is the one way to make a route that can be reached."""
 
-    def __init__(self, api: FastAPI, requests: Requests | None = None) -> None:
+    def __init__(self, api: FastAPI, requests: IdempotentRequests | None = None) -> None:
         self.api = api
         self._requests = requests
         self._verbs: dict[str, set[str]] = {}
@@ -135,7 +135,7 @@ class Routes:
     def get(
         self, path: str, *, needs: TokenScope | Literal["public"] = "read", **said: Any
     ) -> Callable[[Endpoint], Endpoint]:
-        return self._added(["GET"], path, Declared(needs, READ_SECONDS), said)
+        return self._added(["GET"], path, RouteDeclaration(needs, READ_SECONDS), said)
 
     def probe(
         self,
@@ -146,7 +146,7 @@ class Routes:
         **said: Any,
     ) -> Callable[[Endpoint], Endpoint]:
         """A route for machines that look after processes: also HEAD, and with whatever they add to its address."""
-        declared = Declared(needs, READ_SECONDS, strict=False, open_here=True, when_away=when_away)
+        declared = RouteDeclaration(needs, READ_SECONDS, strict=False, open_here=True, when_away=when_away)
 
         def add(endpoint: Endpoint) -> Endpoint:
             self._added(["HEAD"], path, declared, {"include_in_schema": False, "response_model": None})(endpoint)
@@ -157,10 +157,10 @@ class Routes:
     def put(
         self, path: str, *, needs: TokenScope, patience: float | None = None, **said: Any
     ) -> Callable[[Endpoint], Endpoint]:
-        return self._added(["PUT"], path, Declared(needs, patience or CHANGE_SECONDS), said)
+        return self._added(["PUT"], path, RouteDeclaration(needs, patience or CHANGE_SECONDS), said)
 
     def delete(self, path: str, *, needs: TokenScope, **said: Any) -> Callable[[Endpoint], Endpoint]:
-        return self._added(["DELETE"], path, Declared(needs, CHANGE_SECONDS), said)
+        return self._added(["DELETE"], path, RouteDeclaration(needs, CHANGE_SECONDS), said)
 
     def post(
         self,
@@ -171,11 +171,11 @@ class Routes:
         patience: float | None = None,
         **said: Any,
     ) -> Callable[[Endpoint], Endpoint]:
-        declared = Declared(needs, patience or CHANGE_SECONDS, self._requests, keeping)
+        declared = RouteDeclaration(needs, patience or CHANGE_SECONDS, self._requests, keeping)
         return self._added(["POST"], path, declared, said)
 
     def _added(
-        self, methods: list[str], path: str, declared: Declared, said: Mapping[str, Any]
+        self, methods: list[str], path: str, declared: RouteDeclaration, said: Mapping[str, Any]
     ) -> Callable[[Endpoint], Endpoint]:
         def add(endpoint: Endpoint) -> Endpoint:
             setattr(endpoint, DECLARED, declared)
@@ -200,9 +200,9 @@ class Found(NamedTuple):
     methods: tuple[str, ...]
 
     @property
-    def declared(self) -> Declared | None:
+    def declared(self) -> RouteDeclaration | None:
         found = getattr(self.route, "declared", None)
-        return found if isinstance(found, Declared) else None
+        return found if isinstance(found, RouteDeclaration) else None
 
 
 def find(routes: Iterable[BaseRoute], scope: Any) -> Found:

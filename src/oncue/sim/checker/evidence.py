@@ -57,7 +57,7 @@ def ends(change: Event) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class Lease:
+class LeasePeriod:
     """A stretch of time for which a node might hold jobs: from a first lease through all renewals in time."""
 
     end: int
@@ -65,7 +65,7 @@ class Lease:
     """Whether the node was declared lost, or left."""
 
 
-NO_LEASE = Lease(-1, closed=True)
+NO_LEASE = LeasePeriod(-1, closed=True)
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class ObservedAttempt:
     place: int
     """Where it stands among all attempts, in the order of their starts."""
     start: Event
-    lease: Lease
+    lease: LeasePeriod
     unanswered: bool
     """Whether it began though the node had no answer to its claim."""
     end: int = FOREVER
@@ -92,7 +92,7 @@ class Turn:
 
     number: int
     claims: list[Event] = field(default_factory=list)
-    lease: Lease = NO_LEASE
+    lease: LeasePeriod = NO_LEASE
     attempts: list[ObservedAttempt] = field(default_factory=list)
     begins: list[Event] = field(default_factory=list)
     """When the database was told that its attempt begins."""
@@ -145,7 +145,7 @@ class JobStory:
 
 
 @dataclass(slots=True)
-class Operation:
+class ObservedOperation:
     """One call of a process: what it asked, what the database did, and what it was told."""
 
     invoke: Event
@@ -170,7 +170,7 @@ class Evidence:
     """How long a lease is, in microseconds: as was said, or else as it was when nodes joined."""
     lease_is_told: bool = False
     jobs: dict[int, JobStory] = field(default_factory=dict)
-    operations: dict[int, Operation] = field(default_factory=dict)
+    operations: dict[int, ObservedOperation] = field(default_factory=dict)
     strangers: list[Event] = field(default_factory=list)
     """Effects and answers of operations that nobody began."""
     ghosts: list[Event] = field(default_factory=list)

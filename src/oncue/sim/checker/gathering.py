@@ -11,9 +11,9 @@ from oncue.sim.checker.evidence import (
     Evidence,
     Final,
     JobStory,
-    Lease,
+    LeasePeriod,
     ObservedAttempt,
-    Operation,
+    ObservedOperation,
     Turn,
     claim_no,
     is_taken_away,
@@ -64,7 +64,7 @@ def _ends_of(attempt: ObservedAttempt, turn: Turn, evidence: Evidence) -> Iterat
 class _Gathering:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[str, LeasePeriod] = {}
         self._started = 0
 
     def sort(self) -> None:
@@ -159,7 +159,7 @@ class _Gathering:
             evidence.has_leases, evidence.lease = True, max(evidence.lease, until - event.at)
         end = in_era_of(event, until)
         if lease is None or lease.closed or lease.end <= when(event):
-            self._leases[event.node] = Lease(end)
+            self._leases[event.node] = LeasePeriod(end)
         else:
             lease.end = end
         if lease is not None and lease.closed and event.fields.get("renewed", False):
@@ -179,7 +179,7 @@ class _Gathering:
 
     # --- operations -------------------------------------------------------------------------------------------------
 
-    def _operation_of(self, event: Event | None) -> Operation | None:
+    def _operation_of(self, event: Event | None) -> ObservedOperation | None:
         return None if event is None else self._evidence.operations.get(event.fields.get("op", -1))
 
     def _operate(self, event: Event) -> None:
@@ -187,7 +187,7 @@ class _Gathering:
         operation = evidence.operations.get(number)
         if part == "invoke":
             self._living(event)
-            evidence.operations[number] = Operation(event)
+            evidence.operations[number] = ObservedOperation(event)
         elif operation is None:
             evidence.strangers.append(event)
         elif part in ANSWERS and operation.answer is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oncue.sim.checker.evidence import Evidence, Operation
+from oncue.sim.checker.evidence import Evidence, ObservedOperation
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
@@ -39,7 +39,7 @@ def _truthful(evidence: Evidence) -> Iterator[Broken]:
     yield from _acknowledged_early(evidence)
 
 
-def _is_done(operation: Operation, verb: str) -> bool:
+def _is_done(operation: ObservedOperation, verb: str) -> bool:
     return verb not in EFFECTS or any(effect.kind == EFFECTS[verb] for effect in operation.effects)
 
 
@@ -55,7 +55,7 @@ def _acknowledged_early(evidence: Evidence) -> Iterator[Broken]:
             yield Broken(f"the jobs {missing} were acknowledged before they were written", (event,))
 
 
-def _events(operation: Operation) -> tuple[Event, ...]:
+def _events(operation: ObservedOperation) -> tuple[Event, ...]:
     answer = () if operation.answer is None else (operation.answer,)
     return (operation.invoke, *operation.effects, *answer)
 

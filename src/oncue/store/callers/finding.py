@@ -18,7 +18,7 @@ EXPECTED = (
 Opens: TypeAlias = Callable[[Any], Awaitable[CallerConnection]]
 
 
-class Kind(NamedTuple):
+class ConnectionKind(NamedTuple):
     module: str
     name: str
     asynchronous: bool
@@ -46,19 +46,19 @@ async def _of_async_session(session: Any) -> CallerConnection:
 
 
 _KINDS = (
-    Kind("sqlite3", "Connection", False, _as_is(connections.SqliteConnection)),
-    Kind("aiosqlite", "Connection", True, _as_is(connections.AiosqliteConnection)),
-    Kind("asyncpg", "Connection", True, _as_is(connections.AsyncpgConnection)),
-    Kind("asyncpg.pool", "PoolConnectionProxy", True, _as_is(connections.AsyncpgConnection)),
-    Kind("psycopg", "Connection", False, _as_is(connections.PsycopgConnection)),
-    Kind("psycopg", "AsyncConnection", True, _as_is(connections.AsyncPsycopgConnection)),
-    Kind("psycopg2.extensions", "connection", False, _as_is(connections.Psycopg2Connection)),
-    Kind("sqlalchemy.engine", "Connection", False, _as_is(connections.AlchemyConnection)),
-    Kind("sqlalchemy.orm", "Session", False, _of_session),
-    Kind("sqlalchemy.orm", "scoped_session", False, _of_session),
-    Kind("sqlalchemy.ext.asyncio", "AsyncConnection", True, _as_is(connections.AsyncAlchemyConnection)),
-    Kind("sqlalchemy.ext.asyncio", "AsyncSession", True, _of_async_session),
-    Kind("sqlalchemy.ext.asyncio", "async_scoped_session", True, _of_async_session),
+    ConnectionKind("sqlite3", "Connection", False, _as_is(connections.SqliteConnection)),
+    ConnectionKind("aiosqlite", "Connection", True, _as_is(connections.AiosqliteConnection)),
+    ConnectionKind("asyncpg", "Connection", True, _as_is(connections.AsyncpgConnection)),
+    ConnectionKind("asyncpg.pool", "PoolConnectionProxy", True, _as_is(connections.AsyncpgConnection)),
+    ConnectionKind("psycopg", "Connection", False, _as_is(connections.PsycopgConnection)),
+    ConnectionKind("psycopg", "AsyncConnection", True, _as_is(connections.AsyncPsycopgConnection)),
+    ConnectionKind("psycopg2.extensions", "connection", False, _as_is(connections.Psycopg2Connection)),
+    ConnectionKind("sqlalchemy.engine", "Connection", False, _as_is(connections.AlchemyConnection)),
+    ConnectionKind("sqlalchemy.orm", "Session", False, _of_session),
+    ConnectionKind("sqlalchemy.orm", "scoped_session", False, _of_session),
+    ConnectionKind("sqlalchemy.ext.asyncio", "AsyncConnection", True, _as_is(connections.AsyncAlchemyConnection)),
+    ConnectionKind("sqlalchemy.ext.asyncio", "AsyncSession", True, _of_async_session),
+    ConnectionKind("sqlalchemy.ext.asyncio", "async_scoped_session", True, _of_async_session),
 )
 
 
@@ -76,5 +76,5 @@ async def connection_to(on: object) -> CallerConnection:
     return await kind.connection(on)
 
 
-def _kind_of(on: object) -> Kind | None:
+def _kind_of(on: object) -> ConnectionKind | None:
     return next((kind for kind in _KINDS if kind.fits(on)), None)

@@ -11,13 +11,13 @@ from oncue.model import MAX_PRIORITY, Change, Job, JobFilter, Note, State
 from oncue.policy import audit_entries, lifecycle
 from oncue.policy.checks import checked_name, checked_priority, checked_status
 from oncue.store.contract import Store
-from oncue.verbs.jobs.reading import Reading
-from oncue.verbs.room import compare_and_set
+from oncue.verbs.base import compare_and_set
+from oncue.verbs.jobs.reading import JobReading
 
 CANCEL, RETRY, STATUS, PRIORITY = "job.cancel", "job.retry", "job.status", "job.priority"
 
 
-class Changing(Reading):
+class Changing(JobReading):
     async def cancel(self, ref: int | UUID, *, by: str = "system") -> Job:
         """Cancel a job that waits; ask a running one to stop. Raises Conflict if it is finished."""
         by, connected = checked_name(by, "by"), await self._connected()

@@ -12,7 +12,7 @@ from oncue.identity import job_id_of
 from oncue.model import STATES, Attempt, Job, JobFilter, State, Stats
 from oncue.policy.statuses import listed
 from oncue.store.contract import Store
-from oncue.verbs.room import Room, checked_before, checked_limit, is_possible
+from oncue.verbs.base import NounVerbs, checked_before, checked_limit, is_possible
 
 Attempts: TypeAlias = list[Attempt]
 Listing: TypeAlias = list[Job]
@@ -21,7 +21,7 @@ LARGEST_OFFSET = 100_000
 """A longer listing goes on from an id (`before`): to skip rows takes longer the more there are."""
 
 
-class Reading(Room):
+class JobReading(NounVerbs):
     async def get(self, ref: int | UUID) -> Job:
         """One job with its result. Raises JobNotFound."""
         ref = checked_ref(ref)

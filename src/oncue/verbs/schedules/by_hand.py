@@ -20,8 +20,8 @@ from oncue.policy.schedules import extra_slot
 from oncue.policy.slots import KEY_HELD
 from oncue.policy.triggers import TICK, trigger_of
 from oncue.store.contract import Store
-from oncue.verbs.room import compare_and_set
-from oncue.verbs.schedules.reading import Reading, pages
+from oncue.verbs.base import compare_and_set
+from oncue.verbs.schedules.reading import ScheduleReading, pages
 
 TRIGGER, RUN_NOW, BACKFILL = "trigger", "run_now", "backfill"
 BACKFILL_BATCH = 1000
@@ -39,7 +39,7 @@ class Backfilled(NamedTuple):
     """Slots that are told as skipped: their jobs would have the key of the first one."""
 
 
-class ByHand(Reading):
+class ByHand(ScheduleReading):
     async def trigger(self, name: str, at: datetime, *, by: str = "system") -> Slot:
         """Claim the slot `at` and run it now. Raises SlotTaken if it was decided already, Conflict if a run is on."""
         return await self._claimed(name, checked_moment(at, "at"), TRIGGER, by)

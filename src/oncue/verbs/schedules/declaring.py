@@ -14,7 +14,7 @@ from oncue.model import Schedule
 from oncue.policy import schedules as policy
 from oncue.policy.triggers import Rule
 from oncue.task import Task
-from oncue.verbs.room import compare_and_set
+from oncue.verbs.base import compare_and_set
 from oncue.verbs.schedules.editing import Editing, changed, created_or_revived, written
 
 PAGE = 1000

@@ -27,15 +27,15 @@ from oncue.policy.checks import (
 from oncue.policy.durations import Duration
 from oncue.policy.triggers import TICK, DstPolicy, Rule
 from oncue.task import Task
-from oncue.verbs.room import compare_and_set
-from oncue.verbs.schedules.reading import Reading
+from oncue.verbs.base import compare_and_set
+from oncue.verbs.schedules.reading import ScheduleReading
 
 CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
 LONGEST_DESCRIPTION = 1000
 _LONG_AGO = datetime.min
 
 
-class Editing(Reading):
+class Editing(ScheduleReading):
     async def create(
         self,
         name: str,

@@ -14,7 +14,7 @@ from oncue.policy.audit import Audit, audit
 from oncue.policy.checks import checked_moment
 from oncue.policy.triggers import TICK, DstMark, Trigger, trigger_of
 from oncue.store.contract import Store
-from oncue.verbs.room import Room, checked_before, checked_limit
+from oncue.verbs.base import NounVerbs, checked_before, checked_limit
 
 Listing: TypeAlias = list[Schedule]
 Revisions: TypeAlias = list[Revision]
@@ -36,7 +36,7 @@ class Fire(NamedTuple):
 Fires: TypeAlias = list[Fire]
 
 
-class Reading(Room):
+class ScheduleReading(NounVerbs):
     async def list(self, *, after: str = "", limit: int = 100) -> Listing:
         """Schedules by name. `after` is the name to go on from."""
         return await (await self._connected()).store.schedules.page(after, checked_limit(limit, "limit"))

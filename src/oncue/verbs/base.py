@@ -1,4 +1,4 @@
-"""What the verbs of every noun stand on."""
+"""What the verbs of every noun share: the application that they ask, and the compare-and-set loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_TRIES = 20
 ASK_AGAIN_SECONDS = 0.2
 
 
-class Application(Protocol):
+class VerbsApplication(Protocol):
     """What the verbs ask of the application that they belong to."""
 
     name: str
@@ -43,10 +43,10 @@ class Application(Protocol):
         ...
 
 
-class Room:
+class NounVerbs:
     """The verbs of one noun. In plain code: `app.wait(app.jobs.cancel(7))`."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: VerbsApplication) -> None:
         self._app = app
 
     async def _connected(self) -> Connected:
