@@ -278,6 +278,22 @@ def test_a_class_name_means_one_thing() -> None:
     assert {name for name in found if found.count(name) > 1} == NAMED_IN_SEVERAL_LAYERS
 
 
+def test_the_architecture_page_names_every_package_service_and_table() -> None:
+    page = (ROOT.parents[1] / "docs" / "architecture.md").read_text("utf-8")
+    migrations = [path.read_text("utf-8") for path in (ROOT / "store" / "migrations").rglob("*.sql")]
+    tables = {name for text in migrations for name in re.findall(r"create table (\w+)", text)}
+    packages = {f"{path.parent.name}/" for path in ROOT.glob("*/__init__.py")}
+    modules = {path.stem for path in ROOT.glob("[a-z]*.py")}
+    services = {
+        node.name
+        for path in (ROOT / "engine").glob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(part, ast.AsyncFunctionDef) and part.name == "tick" for part in node.body)
+    } - {"Service", "QuietService", "Execution", "OnLeader"}
+    assert not [name for name in sorted(tables | packages | modules | services) if f"`{name}`" not in page]
+
+
 def test_every_module_can_be_imported_alone() -> None:
     for path in MODULES:
         name = label(path).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
