@@ -115,7 +115,7 @@ class Child:
 
     def retire(self) -> None:
         """Let the process go. It may end in its own way; what its jobs have left running is killed."""
-        with self._lock:  # whoever waited for its last job may be gone, while that is still about to end it
+        with self._lock:  # the attempt that waited for its last job may be gone, while that job is about to end it
             process, wire = self._process, self._wire
         if process is not None and wire is not None:
             _shut(wire)
@@ -203,7 +203,7 @@ class Children:
             if not self._closed:
                 self._idle.insert(len(self._idle) if child.has_process else 0, child)
             else:
-                threading.Thread(target=child.retire, daemon=True).start()  # nobody else will
+                threading.Thread(target=child.retire, daemon=True).start()  # no other thread ends it
 
     def close(self) -> None:
         """End all of them: at once, if there is a job in the middle of something."""

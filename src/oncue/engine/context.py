@@ -33,7 +33,7 @@ class JobContext:
 
     @property
     def cancel_requested(self) -> bool:
-        """True once somebody wants this job to stop. A plain function should look at it now and then.
+        """True once this job is cancelled or its node gives it up. A plain function should look now and then.
 
         A process task need not: a signal interrupts it.
         """

@@ -1,7 +1,7 @@
 """One active worker: an exclusive node holds a lease that every other one respects.
 
 A node that wants to be exclusive and is not stands by, says who is, and takes over when that lease ends. Nodes that do
-not want it stand by just the same while somebody else holds it: the store hands them no jobs, and they do not lead.
+not want it stand by just the same while another node holds it: the store hands them no jobs, and they do not lead.
 
 In production this runs beside the heartbeat, in its thread: a busy event loop does not cost the lease.
 """
@@ -105,7 +105,7 @@ class Exclusivity:
             EXCLUSIVE, self._node.id, lease.epoch, now, expires_at, respect=None
         ):
             return now + self._beat
-        # Whoever held it before, under our name, is proved dead by our epoch: its runs are looked after first.
+        # The process that held it before, under our name, is proved dead by our epoch: its runs are recovered first.
         await self._recover(now)
         self._stand_by(None)
         self.held, self.until = lease, expires_at
@@ -133,8 +133,8 @@ class Exclusivity:
         if await self._store.leases.renew(EXCLUSIVE, self._node.id, held.epoch, now, expires_at, respect=None):
             return replace(held, renewed_at=now, expires_at=expires_at)
         # This process may have stood still for longer than its lease, perhaps with its whole host. The next epoch says
-        # that nobody has held it since, so that nothing needs to be stopped. If it is there already, the reply was lost
-        # that said so, and it lasts no longer than was asked for then.
+        # that no node has held it since, so that nothing needs to be stopped. If it is there already, the reply was
+        # lost that said so, and it lasts no longer than was asked for then.
         lease = await self._store.leases.acquire(
             EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None
         )

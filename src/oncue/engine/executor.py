@@ -181,7 +181,7 @@ class Executor(Execution[HandlerAttempt]):
         """Open up to `count` seats, and look again when the loop comes round: twice as many each time."""
         free, ready = self.concurrency - len(self._seats), self._claims.ready()
         for _ in range(min(count, free, ready)):
-            # An empty context of its own: nothing of whoever happened to wake us reaches a job.
+            # An empty context of its own: no context variable of the code that woke us reaches a job.
             seat = asyncio.get_running_loop().create_task(self._sit(), context=contextvars.Context())
             self._seats.add(seat)
             seat.add_done_callback(self._left)
@@ -233,7 +233,7 @@ class Executor(Execution[HandlerAttempt]):
         return self._answered(claim, await answer)
 
     def _still_ours(self, now: float) -> bool:
-        """Whether what waits may begin. If this process stood still, others may have it: nobody has told us yet."""
+        """Whether what waits may begin. If this process stood still, other nodes may have it by now."""
         if not self._may_start():
             self.release_waiting("lease_lost")
             return False
@@ -286,7 +286,7 @@ class Executor(Execution[HandlerAttempt]):
         return failure(error, handler, attempt.claim, attempt.cut, self._limits)
 
     def _blocked(self, attempt: HandlerAttempt, ended: float) -> Outcome:
-        """Nobody could cut it off, since it never let go of the event loop: it is over its time all the same."""
+        """It never let go of the event loop, so it could not be cut off. It is over its time all the same."""
         claim, taken = attempt.claim, ended - attempt.started
         _log.warning(
             "job %d (%s) kept the event loop for itself and went over its time: %.1f s; make it a plain function",

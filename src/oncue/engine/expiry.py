@@ -1,9 +1,9 @@
-"""Ends what has waited past its time, also when nobody claims it: no seat is free, say, or no node serves its queue.
+"""Ends jobs that have waited past their time, also when no node claims them: no free seat, or no node for the queue.
 
-Whoever claims such a job refuses it, by the same rule (`policy/lifecycle.py`). Until then it would look like work that
-will be done, and a slot's job would be in the way of the next slots of its schedule. So the leader looks every second,
-for what is due and no more; the scheduler looks itself before a slot is skipped. A claim that comes first is fine: the
-write then changes nothing.
+A node that claims such a job refuses it, by the same rule (`policy/lifecycle.py`). Until then it would look like work
+that will be done, and a slot's job would be in the way of the next slots of its schedule. So the leader looks every
+second, for what is due and no more; the scheduler looks itself before a slot is skipped. A claim that comes first is
+fine: the write then changes nothing.
 """
 
 from __future__ import annotations

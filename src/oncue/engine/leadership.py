@@ -3,7 +3,7 @@
 The leader fires schedules and looks after what needs doing once per cluster. Leading is an optimisation: everything
 that a leader writes is conditional, so that two of them at once do nothing twice. A leader that cannot renew its lease
 (or does not hear whether it did) stops leading before the lease ends; one that shuts down gives it up, and the next
-takes over at once. While another node is exclusive, nobody else stands for election.
+takes over at once. While another node is exclusive, the others do not stand for election.
 
 This service runs on the node's main loop, on purpose: a node whose loop is stuck must not keep leading.
 """
@@ -51,7 +51,7 @@ class Leadership:
         self._lease = timedelta(seconds=lease)
         self._poll = timedelta(seconds=poll)
         self.outage: Outage | None = None
-        """The time before this node was elected, if nobody led for so long that slots may have suffered."""
+        """The time before this node was elected, if no node led for so long that slots may have come late."""
         self.held: Lease | None = None
         self.until: datetime | None = None
         """When the lease ends, as far as this node knows."""
@@ -89,14 +89,14 @@ class Leadership:
         return now if self._is_alive() else None
 
     async def resign(self) -> None:
-        """Give the lease up, so that nobody has to wait for its end."""
+        """Give the lease up, so that the next leader need not wait for its end."""
         held, self.held, self.until = self.held, None, None
         if held is not None:
             await self._store.leases.release(LEADER, self._node.id, held.epoch, self._clock.now())
             _log.info("leadership: %s gave up the lead (epoch %d)", self._node.name, held.epoch)
 
     async def _stand(self, now: datetime) -> datetime:
-        """Lead if nobody does. When to look again: the lease of whoever leads may end without a word."""
+        """Lead if no node does. When to look again: the lease of the present leader may end without notice."""
         before, expires_at, later = await self._store.leases.get(LEADER), now + self._lease, now + self._lease / 3
         if before is None or before.expires_at <= now:
             lease = await self._store.leases.acquire(
@@ -140,7 +140,7 @@ class Leadership:
             self.until = expires_at
         else:
             self._deposed(held, "it has to stand by, or another node leads")
-            # If it is still ours (only we may lead no more), whoever may should not wait for its end.
+            # If it is still ours (only we may lead no more), the next leader should not wait for its end.
             await self._store.leases.release(LEADER, self._node.id, held.epoch, now)
 
     def _deposed(self, held: Lease, why: str) -> None:

@@ -112,7 +112,7 @@ class Membership:
         return None if self.is_alive() else now
 
     async def leave(self) -> None:
-        """End the lease, so that nobody waits for it."""
+        """End the lease, so that rescue need not wait for its end."""
         self.expires_at = None
         await self._store.nodes.leave(self.node.id, self._clock.now())
 

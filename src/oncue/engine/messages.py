@@ -1,4 +1,4 @@
-"""What a worker and its child processes tell each other, over a socket that nobody else has.
+"""What a worker and its child processes tell each other, over a socket of their own.
 
     worker to child    the way to the code (sys.path and sys.argv), Setup, then Work after Work
     child to worker    for each Work: Begun, Told now and then, Done

@@ -207,7 +207,7 @@ class WorkerNode:
             self.claimer.signal.set()
 
     def abandon(self, why: str) -> None:
-        """The lease is over: stop everything; whoever holds the jobs next is not disturbed by us."""
+        """The lease is over: stop everything, so that the next holders of the jobs are not disturbed."""
         life = self.membership.lives
         if life == self._life:
             return  # the last one stopped what was claimed before this lease was lost too

@@ -1,4 +1,4 @@
-"""What a new leader finds after nobody led for a while: the slots that came due meanwhile, and what became of each."""
+"""What a new leader finds after a time without a leader: the slots that came due meanwhile, and what became of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_LINES = 50
 
 
 class Outage:
-    """A stretch of time in which nobody led, as the leader after it tells of it."""
+    """A stretch of time without a leader, as the next leader tells of it."""
 
     def __init__(self, since: datetime, until: datetime) -> None:
         self.since = since

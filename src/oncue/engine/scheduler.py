@@ -1,8 +1,9 @@
 """Fires schedules: from the stored cursor, never from "now".
 
 Each pass reads the schedules whose next slot has come, decides everything that is due for them (`policy/slots.py`) and
-writes slots, jobs and cursors in one transaction, conditional on this node's epoch and on each schedule's version. What
-somebody else decided meanwhile is rejected, and that is normal. A pass costs what is due, not what there is.
+writes slots, jobs and cursors in one transaction, conditional on this node's epoch and on each schedule's version. A
+slot that another leader or an operator has decided meanwhile is rejected, and that is normal. A pass costs what is due,
+not what there is.
 
 When more is due than one pass takes, `SlotWriter` writes what a pass has decided while the next one reads: the database
 works on one pass while this process works on another.

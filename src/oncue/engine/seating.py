@@ -25,7 +25,7 @@ from oncue.store.contract import Store
 
 QUIET_SECONDS = 2.0
 SOON, SOON_ENOUGH = timedelta(milliseconds=20), timedelta(milliseconds=250)
-"""How long a look serves whoever is woken by every job that arrives: a node that waits for a seat, and any other."""
+"""How long a node that is woken by every new job goes by its last look: with limited queues, and without."""
 
 _log = logging.getLogger("oncue.seating")
 

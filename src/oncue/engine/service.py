@@ -43,11 +43,11 @@ class QuietService(Service, Protocol):
     """A service that can say when it next has something to do. Under virtual time its polls may be left out."""
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        """When this service will next have something to do, if nobody else does anything: `now` if it has already,
+        """When this service will next have something to do, if no other service does anything: `now` if it has already,
         None if it never will.
 
         It changes nothing. The database is asked through `store`: the service's own may take its time. To renew a lease
-        of its own is nothing to do here: whoever lets time pass keeps the leases of the living.
+        of its own is nothing to do here: the simulator keeps the leases of live nodes.
         """
         ...
 

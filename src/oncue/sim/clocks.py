@@ -1,6 +1,6 @@
 """The clocks of a simulated cluster: true time, the database's, and one of each host.
 
-True time orders everything that happens and is known to nobody. The database's clock is right until somebody sets it.
+True time orders everything that happens, and no process knows it. The database's clock is right until it is set.
 A host's clock is off by hours and runs a little too fast or too slow, as real ones do: a process that trusted it would
 be wrong at once, which is the point.
 """
@@ -25,7 +25,7 @@ class ServerClock:
         return self._true.now() + self._ahead
 
     def step(self, seconds: float) -> None:
-        """Somebody sets the clock, forward or back."""
+        """An administrator sets the clock, forward or back."""
         self._ahead += timedelta(seconds=seconds)
         if seconds < 0:
             lost = max(self.caught_up_at - self._true.now(), timedelta(0))

@@ -75,7 +75,7 @@ class Driver:
         failed: Callable[[Exception], None],
         member: Member | None = None,
     ) -> None:
-        """Run a step of a process, or of somebody outside, up to its end or to where it waits for the wire."""
+        """Run a step of a process, or of a client or operator, up to its end or to where it waits for the wire."""
         try:
             delay = timedelta(seconds=step.send(None) or 0.0)
         except StopIteration as stop:

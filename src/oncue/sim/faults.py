@@ -160,7 +160,7 @@ class SlowReply:
     verb: str
 
     def strike(self, world: World) -> None:
-        """It disturbs nobody before that call."""
+        """It disturbs no process before that call."""
         told = partial(world.fault, "slow reply", self.node, world.pace.lease)
         world.members[self.node].wire.slow_reply(self.verb, told)
 
@@ -220,7 +220,7 @@ TWIN = "twin of "
 
 @dataclass(frozen=True, slots=True)
 class Namesake:
-    """Somebody starts another process under the name of one that is alive, and kills it after a while."""
+    """An operator starts another process under the name of a live one, and kills it after a while."""
 
     at: float
     node: str
@@ -237,7 +237,7 @@ class Namesake:
 
 @dataclass(frozen=True, slots=True)
 class SetClock:
-    """Somebody sets the database's clock. Until the processes have learned of it, what they do is early or late.
+    """The database's clock is set. Until the processes have learned of it, what they do is early or late.
 
     A clock that was set back makes every lease longer by as much, also those of the dead.
     """
@@ -254,7 +254,7 @@ class SetClock:
 
 @dataclass(frozen=True, slots=True)
 class StrikeLeader:
-    """Whoever leads at that moment dies, stands still, or is cut off from the database."""
+    """The leader at that moment dies, stands still, or is cut off from the database."""
 
     at: float
     how: Literal["crash", "pause", "partition"]

@@ -19,9 +19,9 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate
-    cancel                            id, claim_no: somebody wants this running claim to stop
+    cancel                            id, claim_no: an operator wants this running claim to stop
     stop                              id, claim_no: its node has heard of that, and tells the attempt
-    priority                          id, priority: somebody gave a waiting or running job another one
+    priority                          id, priority: an operator gave a waiting or running job another one
     age                               queue, priority, jobs: so many of these had waited for long, and got a higher one
     pause, resume                     queue: it hands out nothing from here on, or is open again
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
@@ -393,7 +393,7 @@ class TelemetryRecorder:
             self._given_up(told["change"], True)
 
     def _given_up(self, change: Change, accepted: bool) -> None:
-        """An attempt that was given back, or whose outcome nobody wanted any more, has ended on its node too."""
+        """An attempt that was given back, or whose outcome was rejected, has ended on its node too."""
         self._tell_end(change, given_up_event(change))
         self._add("change", change_event(change, accepted))
 

@@ -6,8 +6,8 @@ the services say themselves: each of every process that is alive is asked when i
 that cannot say is taken to have something to do when it is due. Quiet time also ends with the next event: a job ends, a
 fault strikes, a client writes.
 
-Whoever has something to do where it ends is called there, if it would have come by itself before. A service that would
-not is not helped: it is called when it is due. What the leader tidies up now and then is done once, after a long rest.
+A service that has something to do where it ends is called there, if it was due before. A service that is due later is
+called when it is due. What the leader tidies up now and then is done once, after a long rest.
 What this cannot show is that beats go on being sent for days; the short runs do.
 """
 
@@ -64,11 +64,11 @@ class Quiet:
             self._skip(answers, working, now, min([until, *(instant for instant, _ in answers)]))
 
     def _ask(self, working: Sequence[Member], now: datetime) -> Answers | None:
-        """Who will have something to do, and when; None if somebody has already."""
+        """Which service will have something to do, and when; None if one has already."""
         world, at = self._world, self._world.server.now()
         ends = finish(world.store.lease_ends())
         if not all(ends.pop(member.id, None) for member in working):
-            return None  # somebody was declared lost, and will hear of it
+            return None  # a node was declared lost, and will hear of it
         next_end = moment(min(ends.values())) if ends else None
         store = Foreseen(world.store, {member.worker.node.id for member in working}, next_end).as_store()
         ahead, soon = at - now, at + SHORTEST

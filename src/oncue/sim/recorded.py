@@ -104,7 +104,7 @@ class Recorded(Layer):
         self._history.effect(self._node, kind, **fields)
 
     async def _note_jobs_enqueue(self, receipts: list[Receipt], batches: Any, in_doubt: bool = False) -> None:
-        """Whoever asks again is told of the same jobs, which are written once."""
+        """A caller that asks again is told of the same jobs, which are written once."""
         if in_doubt:
             await self._left_out([job_id for batch in batches for job_id in batch.ids], receipts)
         for fields in job_events(batches, receipts):
@@ -182,7 +182,7 @@ class Recorded(Layer):
             self._lease(node, until=micros(expires_at), renewed=True)
 
     def _lease(self, node: UUID, **fields: Any) -> None:
-        """What arrives from the dead is a lease that nobody goes by."""
+        """A lease that is written after its node died is not recorded: no promise depends on it."""
         if node not in self._gone:
             self._add("lease", **fields)
 

@@ -29,7 +29,7 @@ DISTURBED = 20.0
 DRIFT = 0.005
 """How far a host's clock drifts from the database's until it can ask again, in seconds."""
 LATE = 5.0
-"""Seconds that a slot or a job may wait while nothing disturbs the cluster and somebody has room."""
+"""Seconds that a slot or a job may wait while nothing disturbs the cluster and a node has a free seat."""
 PROMPT = 0.2
 """Seconds after the end of a lease, on lines that take no time, until everything is rescued that it covered."""
 QUEUES = (DEFAULT_QUEUE, "another")
@@ -81,7 +81,7 @@ def _in_peace(world: World, dice: Random) -> None:
     acts = [script.random_acts(dice, deadly=False) for _ in range(dice.randint(2, 8))]
     options = _random_options(dice, acts)
     world.submit(world.batch(acts, options=options, deadline=dice.choice((None, 3.0)), max_retries=1))
-    world.submit(world.batch([[Act()]], delay=RECOVERY, deadline=dice.choice((0.5, 1.5))))  # nobody claims it in time
+    world.submit(world.batch([[Act()]], delay=RECOVERY, deadline=dice.choice((0.5, 1.5))))  # no node claims it in time
     world.after(dice.uniform(0.2, 2.0), lambda: _operate(world, dice))
     world.run(LATE + 2.0)
 

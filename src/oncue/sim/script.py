@@ -59,7 +59,7 @@ def from_arguments(claim: Claim) -> Act:
 
 
 def random_acts(dice: Random, *, deadly: bool = True) -> list[Act]:
-    """Mostly short and good; the last act always ends, so that every job ends. One in fifty kills whoever runs it."""
+    """Mostly short and good; the last act always ends, so that every job ends. One in fifty kills its process."""
     if dice.random() < 0.02 and deadly:
         return [_random_act(dice, ("crash",))]
     deeds = DEEDS if deadly else tuple(deed for deed in DEEDS if deed != "crash")

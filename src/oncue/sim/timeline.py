@@ -1,6 +1,6 @@
 """What is to happen, in the order of true time.
 
-Two kinds of things happen. Events are the world's: a job ends, a fault strikes, somebody enqueues, a reply arrives.
+Two kinds of things happen. Events are the world's: a job ends, a fault strikes, a client enqueues, a reply arrives.
 Steps are the services' own: a poll, a beat, a look around. When nothing can happen until the next event, the steps up
 to there would find nothing, and are skipped: time passes, and every service is as far from its next step as before.
 """

@@ -66,7 +66,7 @@ class WatchedStore(SqliteStore):
     async def sustain(
         self, nodes: Sequence[str], leases: Sequence[tuple[str, int]], renewed_at: datetime, expires_at: datetime
     ) -> tuple[list[int], list[int]]:
-        """Renew all of these leases at once; when they end now. Whoever calls knows that they are not over."""
+        """Renew all of these leases at once; when they end now. The caller knows that they are not over."""
         renewed, expires = micros(renewed_at), micros(expires_at)
 
         def work(connection: sqlite3.Connection) -> tuple[list[int], list[int]]:
@@ -79,7 +79,7 @@ class WatchedStore(SqliteStore):
 
 
 class Foreseen:
-    """The database as it will be while nobody does anything but renew leases: those of the living do not end.
+    """The database as it will be while the nodes only renew leases: those of live nodes do not end.
 
     Everybody asks much the same at one instant, so that the common answers are kept. The rest goes to the store.
     """

@@ -209,7 +209,7 @@ class Wire(Layer):
         if stroke is not None and stroke.when == when:
             del self._strokes[verb]
             stroke.fall()
-            await Delay(0.0)  # whoever stands still by now goes on later
+            await Delay(0.0)  # a process that stands still by now goes on later
 
     async def _done(
         self, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any], operation: Operation | None
@@ -230,7 +230,7 @@ class Wire(Layer):
         operation: Operation | None,
         hurry: float | None,
     ) -> None:
-        """Wait until the line is free; whoever has no patience for that leaves the call behind in it."""
+        """Wait until the line is free; a caller whose patience ends leaves the call behind in it."""
         carrier, until = self._carrier, self._held_until
         assert carrier is not None
         assert until is not None

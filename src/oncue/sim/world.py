@@ -130,7 +130,7 @@ class World:
         return Wire(store, self.dice, latency, journal, time, self.prompt, carrier)
 
     def _deliver(self, at: datetime, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """A call arrives at the database, and nobody waits for its answer any more."""
+        """A call arrives at the database, after its caller has given up waiting for the answer."""
 
         def arrive() -> None:
             with contextlib.suppress(OncueError):
@@ -213,7 +213,7 @@ class World:
             self.disturbed()
 
     def _crashed(self, member: Member) -> None:
-        """It happened between two calls, as somebody wanted."""
+        """The process crashed between two calls, as a fault had planned."""
         self.fault("crash", member.name, member.restarts_after)
         self.crash(member.name)
         if member.restarts_after is not None:
@@ -273,12 +273,12 @@ class World:
             self.at(self.clock.now(), step)
 
     def set_clock(self, seconds: float) -> None:
-        """Somebody sets the database's clock, forward or back. Nobody is told."""
+        """An administrator sets the database's clock, forward or back. No process is told."""
         self.server.step(seconds)
         self.disturbed()
 
     def fault(self, what: str, node: str | None, seconds: float | None) -> None:
-        """Tell the history that something is wrong from here on, for so long; with nobody in particular: None."""
+        """Tell the history that something is wrong from here on, for so long; `node` is None if it is about no node."""
         until = None if seconds is None else micros(self.server.now() + timedelta(seconds=seconds))
         self.troubled_until = max(self.troubled_until, self.clock.now() + timedelta(seconds=seconds or 0.0))
         label = node if node in (None, OPERATOR) else self.members[node].label
@@ -332,7 +332,7 @@ class World:
         self.client.submit(batch)
 
     def errand(self, deed: Coroutine[Any, Any, Any]) -> None:
-        """Let somebody outside do something that takes its time. That it cannot be done is no news."""
+        """Let a client or an operator make calls that take time. What oncue refuses is left at that."""
 
         def failed(error: Exception) -> None:
             if not isinstance(error, OncueError):

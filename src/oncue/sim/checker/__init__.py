@@ -10,7 +10,7 @@ Promises that need them are checked only where they hold. The order of a job's c
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
 by itself, in the chapters `jobs`, `attempts`, `suspicion`, `delivery`, `queues`, `cancels`, `operations`, `slots`,
 `leaders`, `counts`, `peace` and `expiry`. The work grows with the length of the history, and not faster: a job's story
-is short, and nobody searches through all events for what belongs to one of them.
+is short, and no promise searches through all events for what belongs to one of them.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _outcomes_written(evidence: Evidence) -> Iterator[Broken]:
 
 
 def is_alive(turn: Turn, change: Event, evidence: Evidence) -> bool:
-    """Whether whoever made a claim could still hold it when it was settled, as far as the database's clock tells."""
+    """Whether the node that made a claim could still hold it when it was settled, by the database's clock."""
     return turn.lease.end > when(change) + evidence.tolerance and not evidence.is_unsure(change)
 
 

@@ -13,10 +13,10 @@ from oncue.sim.history import Event
 
 @promise("what is to be cancelled does not begin")
 def _not_begun(evidence: Evidence) -> Iterator[Broken]:
-    """Once somebody has asked a running job to stop, every later claim says so, and none of these is started.
+    """Once an operator has asked a running job to stop, every later claim says so, and none of these is started.
 
     The claim that it ran under may still be started: its node does not know yet. An operator who gives the job another
-    state by hand takes the request back. Nobody is to be cancelled without a request.
+    state by hand takes the request back. No job is to be cancelled without a request.
     """
     for story, turn in evidence.doomed:
         for attempt in turn.attempts:

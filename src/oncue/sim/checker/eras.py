@@ -1,4 +1,4 @@
-"""Time in a history is the database's, and somebody may set that clock. What lies between two such steps is an era.
+"""A history goes by the database's clock, which an administrator may set. What lies between two such steps is an era.
 
 Within an era instants can be compared and subtracted. Across eras only the order of the events means something. Right
 after a step the processes still go by the old time, until they have asked again: what depends on the hour is not

@@ -172,7 +172,7 @@ class Evidence:
     jobs: dict[int, JobStory] = field(default_factory=dict)
     operations: dict[int, ObservedOperation] = field(default_factory=dict)
     strangers: list[Event] = field(default_factory=list)
-    """Effects and answers of operations that nobody began."""
+    """Effects and answers of operations that no process began."""
     ghosts: list[Event] = field(default_factory=list)
     """What processes did after they had died."""
     crashes: dict[str, Event] = field(default_factory=dict)

@@ -40,7 +40,7 @@ def _may_expire(written: Event) -> bool:
 
 @dataclass(slots=True)
 class _Lead:
-    """Since when, and until when, somebody leads."""
+    """Since when, and until when, a node leads."""
 
     since: int = 0
     until: int = -1
@@ -56,9 +56,9 @@ class _Lead:
 
 @promise("nothing waits past its time")
 def _ended_in_time(evidence: Evidence) -> Iterator[Broken]:
-    """Whoever may not wait any longer is ended, claimed or not, while somebody leads and nothing disturbs the cluster.
+    """A job that may not wait any longer is ended, claimed or not, while a node leads and nothing disturbs the cluster.
 
-    Asked for with `late`. Of a job that an operator starts over nobody knows the new deadline.
+    Asked for with `late`. The new deadline of a job that an operator starts over is not known.
     """
     if evidence.late is None or not evidence.certain:
         return

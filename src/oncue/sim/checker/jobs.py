@@ -77,7 +77,7 @@ def _keys_over_time(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("a duplicate stands for an unfinished job")
 def _duplicates(evidence: Evidence) -> Iterator[Broken]:
-    """Whoever is told that another job stands for his is told of one that had not ended when he asked."""
+    """A duplicate enqueue returns the id of a job that was unfinished at that moment."""
     for event in evidence.told("enqueue.ok") if evidence.certain else ():
         told = event.fields
         asked = evidence.operations.get(told.get("op", -1))
@@ -134,7 +134,7 @@ _KEPT = ("state", "reason", "claim_no", "retry_count", "attempt", "crashes", "er
 
 @promise("a row is what was written last")
 def _row_is_last_change(evidence: Evidence) -> Iterator[Broken]:
-    """A finished row says what the change that ended it said, and nobody else ended it."""
+    """A finished row says what the change that ended it said, and no other change ended it."""
     for job in evidence.final.jobs:
         story = evidence.jobs.get(job.id)
         changes = [] if story is None else story.changes

@@ -12,7 +12,7 @@ from oncue.sim.history import Event
 
 LEADER, EXCLUSIVE = "leader", "exclusive"
 LEASES_TO_SETTLE = 3
-"""After so many leases in peace somebody leads, and goes on leading."""
+"""After so many leases in peace a node leads, and goes on leading."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ def _tenures(evidence: Evidence) -> dict[str, list[Tenure]]:
 
 @promise("epochs only grow, and each has one holder")
 def _epochs(evidence: Evidence) -> Iterator[Broken]:
-    """Nobody takes a lease that is not over, and nobody renews one that is."""
+    """No node takes a lease that is not over, and none renews a lease that is over."""
     if not evidence.ordered:
         return
     for name, tenures in _tenures(evidence).items():
@@ -95,7 +95,7 @@ def _succession(evidence: Evidence, name: str, before: Tenure, after: Tenure) ->
 
 @promise("only the current leader decides")
 def _led(evidence: Evidence) -> Iterator[Broken]:
-    """A decision that was accepted carries the epoch of whoever led at that moment."""
+    """A decision that was accepted carries the epoch of the leader at that moment."""
     if not evidence.ordered:
         return
     leader: Event | None = None
@@ -114,7 +114,7 @@ def _is_led_by(step: Event, leader: Event | None) -> bool:
 
 @promise("nobody works beside an exclusive node")
 def _alone(evidence: Evidence) -> Iterator[Broken]:
-    """While it holds its lease, the database hands jobs and the lead to nobody else, and who held it before is done.
+    """While it holds its lease, the database hands jobs and the lead to no other node, and who held it before is done.
 
     A node that never asked to be exclusive may still begin and finish what it had claimed by then.
     """
@@ -177,7 +177,7 @@ def _ends(lease: Event) -> int:
 
 @promise("only the dead are declared lost")
 def _burials(evidence: Evidence) -> Iterator[Broken]:
-    """Their lease is over, their process has died, or whoever says so has taken the exclusive lease from them."""
+    """Their lease is over, their process has died, or the node that says so has taken the exclusive lease from them."""
     leases: dict[str, int] = {}
     exclusive: str | None = None
     for event in evidence.told("lease", "lease.end", "crash", "hold", "hold.end") if evidence.certain else ():
@@ -206,7 +206,7 @@ def _led_in_peace(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("once faults stop, one leader stays")
 def _stable_leader(evidence: Evidence) -> Iterator[Broken]:
-    """Three leases after the last fault somebody leads, and the same node does so until the end."""
+    """Three leases after the last fault a node leads, and the same node does so until the end."""
     if not (evidence.lease_is_told and evidence.ordered and any(evidence.told("faults.over"))):
         return
     # A job may take its process with it, and the lead, when all other faults are over.

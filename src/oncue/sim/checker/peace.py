@@ -200,7 +200,7 @@ def _taken_over(evidence: Evidence) -> Iterator[Broken]:
     """What a dead node held, or one that never heard of its claim, does not stay so in peace. Asked for with `late`."""
     if evidence.late is None or not evidence.certain:
         return
-    # That somebody is declared lost is no excuse here: it may be what comes too late.
+    # That a node is declared lost is no excuse here: that may be what comes too late.
     weather = Weather(evidence, [kind for kind in DISTURBING if kind != "lease.end"])
     most, end = round(evidence.late * 1e6), when(evidence.events[-1])
     for story in evidence.jobs.values():
@@ -237,7 +237,7 @@ def _prompt(evidence: Evidence) -> Iterator[Broken]:
 
 
 def _abandoned_at(turn: Turn, evidence: Evidence) -> int | None:
-    """Since when nobody runs what was claimed, if so: its node is gone, or was not told of it."""
+    """Since when no node runs what was claimed, if so: its node is gone, or was not told of it."""
     if turn.claim is None:
         return None
     crash = evidence.crashes.get(turn.claim.node)

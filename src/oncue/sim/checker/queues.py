@@ -63,7 +63,7 @@ class _Order:
     """Who waits, as far as the history tells.
 
     A job that was due later is queued without an event, so it is left out until it comes back to the queue. So is one
-    that may have been raised for its age: nobody tells which ones were.
+    that may have been raised for its age: the history does not tell which ones were.
     """
 
     def __init__(self) -> None:

@@ -117,7 +117,7 @@ class _Runs:
         self._revisions: dict[int, int] = {}
         self._owners: dict[int, int] = {}
         self._parked: dict[int, int] = {}
-        """Those that nobody has claimed yet, and under which revision they were made."""
+        """Those that no node has claimed yet, and under which revision they were made."""
         self._unfinished: dict[int, set[int]] = defaultdict(set)
 
     @staticmethod
@@ -195,7 +195,7 @@ def _accounted_for(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("what is deleted fires no more")
 def _gone(evidence: Evidence) -> Iterator[Broken]:
-    """A schedule that somebody deleted decides nothing after that, whatever its revisions say.
+    """A schedule that was deleted decides nothing after that, whatever its revisions say.
 
     The deletion is its last revision, and gives up what was due by then.
     """

@@ -1,4 +1,4 @@
-"""Which kind of connection a caller has handed over. Whoever has one has imported its module: nothing else is asked."""
+"""Which kind of connection a caller has handed over. Only modules that the caller has imported already are asked."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class OnPostgres:
         """Write a batch in one statement, so that it is all or nothing also where every statement is committed alone.
 
         The workers' hint travels with it, always: it is delivered at the commit. Elsewhere hints are gathered and sent
-        a few milliseconds later, but here nobody tells us when the commit comes.
+        a few milliseconds later, but here oncue is not told when the caller commits.
         """
         soon = batch.state == "queued"
         written = await insert(self._connection, [batch], tell=soon)

@@ -31,7 +31,7 @@ class OnSqlite:
         """Numbers for new jobs, and the time. A transaction that is rolled back gives its numbers back.
 
         The numbers come first, since that is a write. A transaction that begins with a read cannot write any more as
-        soon as somebody else has written; one that begins with a write waits for its turn.
+        soon as another connection has written; a transaction that begins with a write waits for its turn.
         """
         self._check_file(await self._connection.fetch("pragma database_list"))
         ((last,),) = await self._numbers(count)
@@ -48,7 +48,7 @@ class OnSqlite:
         return Declaration(*rows[0]) if rows else None
 
     async def enqueue(self, batch: Batch) -> list[Receipt]:
-        """Write a batch. Workers notice by themselves that somebody has written to the file."""
+        """Write a batch. Workers notice by themselves that the file has changed."""
         await self._connection.fetch(self._sql["enqueue"], values.batch(batch))
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]

@@ -26,7 +26,7 @@ from oncue.model import (
 
 class Jobs(Protocol):
     async def reserve(self, count: int) -> list[int]:
-        """Numbers for new jobs, ascending, that nobody else will ever get."""
+        """Numbers for new jobs, ascending. No other caller ever gets them."""
         ...
 
     async def enqueue(self, batches: Sequence[Batch], *, in_doubt: bool = False) -> list[Receipt]:
@@ -120,7 +120,7 @@ class Jobs(Protocol):
         ...
 
     async def running(self, ids: Sequence[int]) -> list[Claim]:
-        """Those of these jobs that are running, whoever holds them."""
+        """Those of these jobs that are running, on any node."""
         ...
 
     async def orphaned(self, now: datetime, limit: int) -> list[Claim]:
@@ -168,7 +168,7 @@ class Jobs(Protocol):
         ...
 
     async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
-        """Ask the node that runs this claim to stop it, if nobody has asked yet."""
+        """Ask the node that runs this claim to stop it, if it was not asked yet."""
         ...
 
     async def report_progress(self, progress: Sequence[Progress]) -> None:

@@ -51,7 +51,7 @@ class Leases(Protocol):
     async def acquire(
         self, name: str, holder: UUID, holder_name: str, now: datetime, expires_at: datetime, *, respect: str | None
     ) -> Lease | None:
-        """Take a lease that is over, under the next epoch. The lease as it stands afterwards, whoever holds it.
+        """Take a lease that is over, under the next epoch. The lease as it is afterwards, held by this node or another.
 
         While another node holds the lease `respect`, nothing is taken.
         """

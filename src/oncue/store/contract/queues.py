@@ -47,7 +47,7 @@ class Queues(Protocol):
         ...
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
-        """Hold so many seats of a queue from here on, if nobody's have changed since."""
+        """Hold so many seats of a queue from here on, if no node's seats have changed since."""
         ...
 
 

@@ -64,7 +64,7 @@ insert into oncue_sample (id, sampled_at, counts) values (1, $1, $2)
 select sampled_at, counts from oncue_sample;
 
 -- name: ages
--- The levels in use are read off their heads, as in `levels`. What is due and was promoted by nobody waits, too. What runs
+-- The levels in use are read off their heads, as in `levels`. What is due and not promoted yet waits, too. What runs
 -- is little, and read as a whole.
 with recursive level (queue, priority) as (
     (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0

@@ -19,7 +19,7 @@ LOCK_NOT_AVAILABLE = "55P03"
 
 
 class Asked(Protocol):
-    """Whoever answers a statement with its rows. Its parameters are numbered: $1, $2, …"""
+    """Answers a statement with its rows. Its parameters are numbered: $1, $2, …"""
 
     async def fetch(self, query: str, /, *args: Any) -> Any: ...
 

@@ -111,7 +111,7 @@ select {job} from oncue_jobs
  where task = $1 and key = $2 and state in ('scheduled', 'queued', 'running', 'retrying');
 
 -- name: jobs_with_key
--- Of finished jobs nobody keeps an index of keys: this walks.
+-- No index has the keys of finished jobs: this reads backwards from the newest.
 select {job} from oncue_jobs
  where key = $4 and state = any($1::text[]) and ($2::text is null or queue = $2) and ($3::text is null or task = $3)
    and id < $5
@@ -131,7 +131,7 @@ update oncue_jobs set state = 'queued', updated_at = $1
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 
 -- name: next_due_after
--- What is due and was not promoted is locked by somebody: waiting for it would be a busy loop.
+-- What is due and was not promoted is locked by another session: waiting for it would be a busy loop.
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') and visible_at > $1;
 
 -- name: claim
@@ -202,7 +202,7 @@ select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[]
 -- name: _applied
 update oncue_jobs j
        set state = c.state, reason = c.reason, retry_count = c.retry_count,
-           -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
+           -- A job that is to be cancelled is due at once, so that the next claim can refuse it.
            visible_at = case when j.cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
                              then least(c.visible_at, $1) else c.visible_at end,
            attempt = c.attempt, crashes = c.crashes, isolation = c.isolation, started_at = c.started_at,
@@ -210,7 +210,7 @@ update oncue_jobs j
            error = c.error, updated_at = $1, run_until = null,
            finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
            cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
-           -- Whoever starts a finished job over does not mind that it is late.
+           -- An operator who starts a finished job over accepts that it is late.
            start_by = case when j.finished_at is null then j.start_by end,
            deadline_at = case when j.finished_at is null then j.deadline_at
                               else $1 + (j.deadline_at - j.created_at) end

@@ -44,7 +44,7 @@ select q.name, q.global_limit, q.node_limit, q.version,
  order by q.name, s.node_id;
 
 -- name: take_seats
--- A node that was declared lost takes none: nobody would count them.
+-- A node that was declared lost takes no seats: the other nodes would not count them.
 with turn as (
     update oncue_queues set version = version + 1
      where name = $1 and version = $2 and exists (select from oncue_nodes where id = $3 and lost_at is null)

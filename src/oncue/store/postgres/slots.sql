@@ -155,7 +155,7 @@ select s.id, s.version from parked
  order by s.id limit $1;
 
 -- name: release_parked
--- Each schedule's version is the one that was read with it ($3): then nobody has made a job of it since, and the count
+-- Each schedule's version is the one that was read with it ($3): then no job was made of it since, and the count
 -- is right. Who has looked at it to decide a slot must look again: one of its jobs comes before that slot.
 -- `state || ''` keeps the planner from the index of what is due later, through all that is parked.
 -- A deadline counts from when the job is let go. Rows that another session holds wait for the next pass.

@@ -23,7 +23,7 @@ create temp table if not exists change (
 
 
 def connect(path: str, patience: float, *, checkpoints: bool, hurried: bool) -> sqlite3.Connection:
-    """Open it, with so many seconds of patience. Whoever is hurried has many short rounds of it to write."""
+    """Open it. A statement waits for a lock for `patience`; a hurried one briefly, and its caller tries again."""
     if path != MEMORY and not Path(path).parent.is_dir():
         raise StoreUnusable(f"SQLite cannot use its file: there is no folder {Path(path).parent}")
     try:

@@ -111,7 +111,7 @@ select {job} from oncue_jobs
  where task = :task and key = :key and state in ('scheduled', 'queued', 'running', 'retrying');
 
 -- name: jobs_with_key
--- Of finished jobs nobody keeps an index of keys: this walks.
+-- No index has the keys of finished jobs: this reads backwards from the newest.
 select {job} from oncue_jobs
  where key = :key and state in (select value from json_each(:states)) and (:queue is null or queue = :queue)
    and (:task is null or task = :task) and id < :before
@@ -227,14 +227,14 @@ select j.queue, j.task, c.from_state, -count(*) from temp.change c join oncue_jo
 -- name: apply
 update oncue_jobs
    set state = c.state, reason = c.reason, retry_count = c.retry_count,
-       -- Whoever is to be cancelled is due at once, so that the next claim can refuse it.
+       -- A job that is to be cancelled is due at once, so that the next claim can refuse it.
        visible_at = case when cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
                          then min(c.visible_at, :now) else c.visible_at end,
        attempt = c.attempt, crashes = c.crashes, isolation = c.isolation, started_at = c.started_at,
        result = c.result, error = c.error, updated_at = :now, run_until = null,
        finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
        cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
-       -- Whoever starts a finished job over does not mind that it is late.
+       -- An operator who starts a finished job over accepts that it is late.
        start_by = case when finished_at is null then start_by end,
        deadline_at = case when finished_at is null then deadline_at else :now + (deadline_at - created_at) end
   from temp.change c where oncue_jobs.id = c.id;

@@ -21,7 +21,7 @@ class SqliteLeases:
     async def acquire(
         self, name: str, holder: UUID, holder_name: str, now: datetime, expires_at: datetime, *, respect: str | None
     ) -> Lease | None:
-        # While somebody holds it, looking costs no lock.
+        # While a node holds it, looking costs no lock.
         standing = await self.get(name)
         if standing is not None and standing.expires_at > now:
             return standing

@@ -40,7 +40,7 @@ class SqliteNodes:
         return await self._db.write(work)
 
     async def expire(self, now: datetime) -> list[Node]:
-        # Most passes find nobody: look first, without a lock.
+        # Most passes find no lost node: look first, without a lock.
         if all(node.expires_at > now for node in await self.alive()):
             return []
 

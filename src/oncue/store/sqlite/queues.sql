@@ -40,7 +40,7 @@ select q.name, q.global_limit, q.node_limit, q.version,
  order by q.name, s.node_id;
 
 -- name: take_turn
--- A node that was declared lost takes no seats: nobody would count them.
+-- A node that was declared lost takes no seats: the other nodes would not count them.
 update oncue_queues set version = version + 1
  where name = :queue and version = :version
    and exists (select 1 from oncue_nodes where id = :node and lost_at is null);

@@ -148,7 +148,7 @@ select json_group_array(json_array(schedule_id, subject, scheduled_for)) from (
      order by coalesce(until, scheduled_for) limit :limit);
 
 -- name: raise_horizon
--- Whoever has read the schedule before must read it again: it cannot see any more which slots were decided.
+-- A process that has read the schedule before must read it again: it cannot see any more which slots were decided.
 update oncue_schedules set version = version + 1, horizon = max(coalesce(horizon, :before), :before)
  where id in (select value ->> 0 from json_each(:slots));
 

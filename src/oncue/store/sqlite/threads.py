@@ -121,7 +121,7 @@ class ConnectionThread:
         try:
             await asyncio.shield(asyncio.wrap_future(self._opened))
         except asyncio.CancelledError:
-            self._asks.put(None)  # nobody will ask: the thread ends as soon as it has begun
+            self._asks.put(None)  # no work will come: the thread ends as soon as it has begun
             raise
 
     async def write(self, work: Work[T]) -> T:
@@ -181,7 +181,7 @@ class ConnectionThread:
         return connection
 
     def _refuse_the_rest(self) -> None:
-        """Whoever still waits must not wait for ever."""
+        """Callers that still wait get an error, so that they do not wait for ever."""
         while not self._asks.empty():
             ask = self._asks.get()
             if ask is not None:
