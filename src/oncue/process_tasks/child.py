@@ -47,7 +47,7 @@ def main(descriptor: int) -> None:
     wire: Connection[Any, Any] = Connection(descriptor)
     path, sys.argv = wire.recv()
     sys.path[:] = path
-    Bench(wire, wire.recv()).serve()
+    JobLoop(wire, wire.recv()).serve()
 
 
 class Running:
@@ -65,7 +65,7 @@ class Running:
         return News(self.row_count, self.progress)
 
 
-class Bench:
+class JobLoop:
     def __init__(self, wire: Connection[Any, Any], setup: Setup) -> None:
         self._wire = wire
         self._setup = setup

@@ -10,7 +10,7 @@ from random import Random
 from typing import Literal, Protocol
 
 from oncue.sim.driver import finish
-from oncue.sim.wire import LAST_OUT, Crash, Stroke, When
+from oncue.sim.wire import LAST_OUT, Crash, MidCallFault, When
 from oncue.sim.world import OPERATOR, PACE, WORLD, World
 
 
@@ -179,7 +179,7 @@ class CrashInCall:
         world.fault("crash", self.node, self.down)
         member = world.members[self.node]
         member.restarts_after = self.down
-        member.wire.strike(self.verb, Stroke(self.when, self._die))
+        member.wire.strike(self.verb, MidCallFault(self.when, self._die))
 
     def _die(self) -> None:
         raise Crash(self.verb)
@@ -197,7 +197,7 @@ class PauseInCall:
 
     def strike(self, world: World) -> None:
         pause = PauseNode(self.at, self.node, self.length)
-        world.members[self.node].wire.strike(self.verb, Stroke(self.when, lambda: pause.strike(world)))
+        world.members[self.node].wire.strike(self.verb, MidCallFault(self.when, lambda: pause.strike(world)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,15 +38,15 @@ class Crash(BaseException):
     """The process dies here. Not an Exception, so that nothing in the engine survives it."""
 
 
-class Journal(NamedTuple):
-    """Whose operations go into which history."""
+class OperationLog(NamedTuple):
+    """The history that the operations of a node are written to."""
 
     history: History
     node: str
 
 
-class Carrier(NamedTuple):
-    """Who brings calls to the database after their callers gave up."""
+class LateDelivery(NamedTuple):
+    """Brings calls to the database after their callers gave up."""
 
     now: Callable[[], datetime]
     """The true time."""
@@ -55,7 +55,7 @@ class Carrier(NamedTuple):
     """How long a caller waits for an answer, in seconds."""
 
 
-class Stroke(NamedTuple):
+class MidCallFault(NamedTuple):
     """What happens to a process in the middle of a call: it dies (`fall` raises Crash), or stands still."""
 
     when: When
@@ -80,10 +80,10 @@ class Wire(Layer):
         store: Store,
         dice: Random,
         latency: float = 0.0,
-        journal: Journal | None = None,
+        operation_log: OperationLog | None = None,
         clock: Callable[[], datetime] | None = None,
         prompt: float = 0.5,
-        carrier: Carrier | None = None,
+        late_delivery: LateDelivery | None = None,
     ) -> None:
         super().__init__(store)
         self.latency = latency
@@ -96,14 +96,14 @@ class Wire(Layer):
         self.hurry: float | None = None
         """How long the next call may take, in seconds, if not as long as every other."""
         self._dice = dice
-        self._journal = journal
-        self._carrier = carrier
+        self._operation_log = operation_log
+        self._late_delivery = late_delivery
         self._held_until: datetime | None = None
         self._clock = clock
         self._crashes: dict[int, When] = {}
         self._losing: set[str] = set()
         self._slow: dict[str, Callable[[], None]] = {}
-        self._strokes: dict[str, Stroke] = {}
+        self._mid_call_faults: dict[str, MidCallFault] = {}
         if clock is not None:
             self.dialect = SERVER
 
@@ -119,9 +119,9 @@ class Wire(Layer):
         """The next answer of this verb takes as long as its caller has patience, or a good part of that."""
         self._slow[verb] = told
 
-    def strike(self, verb: str, stroke: Stroke) -> None:
+    def strike(self, verb: str, fault: MidCallFault) -> None:
         """Something happens in the middle of the next call of this verb: before its effect, or after it."""
-        self._strokes[verb] = stroke
+        self._mid_call_faults[verb] = fault
 
     def hold_up(self, until: datetime) -> None:
         """Until this instant of true time nothing arrives; then everything does, in whatever order."""
@@ -135,7 +135,7 @@ class Wire(Layer):
         self._crashes.clear()
         self._losing.clear()
         self._slow.clear()
-        self._strokes.clear()
+        self._mid_call_faults.clear()
 
     @property
     def is_sound(self) -> bool:
@@ -155,18 +155,18 @@ class Wire(Layer):
         self.calls += 1
         operation, self.operation = self.operation, None
         hurry, self.hurry = self.hurry, None
-        if operation is not None or self._journal is None or verb not in OPERATIONS:
+        if operation is not None or self._operation_log is None or verb not in OPERATIONS:
             return await self._sent(verb, method, args, kwargs, operation, hurry)
-        operation = self._journal.history.invoke(self._journal.node, verb.rpartition(".")[2])
+        operation = self._operation_log.history.invoke(self._operation_log.node, verb.rpartition(".")[2])
         try:
             reply = await self._sent(verb, method, args, kwargs, operation, hurry)
         except StoreUnavailable:
-            self._journal.history.answer(operation, "unknown")
+            self._operation_log.history.answer(operation, "unknown")
             raise
         except OncueError:
-            self._journal.history.answer(operation, "fail")
+            self._operation_log.history.answer(operation, "fail")
             raise
-        self._journal.history.answer(operation, "ok")
+        self._operation_log.history.answer(operation, "ok")
         return reply
 
     async def _sent(
@@ -187,11 +187,11 @@ class Wire(Layer):
             await self._wait_in_line(verb, lambda: self._done(method, args, kwargs, operation), operation, hurry)
         if trip := self._trip():
             await trip
-        if self._strokes:
+        if self._mid_call_faults:
             await self._struck(verb, "before")
         reply = await self._done(method, args, kwargs, operation)
         found = reply or reply is None  # some verbs have nothing to say
-        if self._strokes and found:
+        if self._mid_call_faults and found:
             await self._struck(verb, "after")
         if reply and verb in self._slow:
             await self._dawdle(verb, hurry)
@@ -205,23 +205,23 @@ class Wire(Layer):
         return reply
 
     async def _struck(self, verb: str, when: When) -> None:
-        stroke = self._strokes.get(verb)
-        if stroke is not None and stroke.when == when:
-            del self._strokes[verb]
-            stroke.fall()
+        fault = self._mid_call_faults.get(verb)
+        if fault is not None and fault.when == when:
+            del self._mid_call_faults[verb]
+            fault.fall()
             await Delay(0.0)  # a process that stands still by now goes on later
 
     async def _done(
         self, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any], operation: Operation | None
     ) -> Any:
         """At the database nothing comes in between, so there is one operation at a time."""
-        if operation is None or self._journal is None:
+        if operation is None or self._operation_log is None:
             return await method(*args, **kwargs)
-        self._journal.history.operation = operation
+        self._operation_log.history.operation = operation
         try:
             return await method(*args, **kwargs)
         finally:
-            self._journal.history.operation = None
+            self._operation_log.history.operation = None
 
     async def _wait_in_line(
         self,
@@ -231,15 +231,15 @@ class Wire(Layer):
         hurry: float | None,
     ) -> None:
         """Wait until the line is free; a caller whose patience ends leaves the call behind in it."""
-        carrier, until = self._carrier, self._held_until
-        assert carrier is not None
+        late_delivery, until = self._late_delivery, self._held_until
+        assert late_delivery is not None
         assert until is not None
         arrives = until + timedelta(seconds=round(self._dice.uniform(0, LAST_OUT), 6))
-        left, patience = (arrives - carrier.now()).total_seconds(), hurry or carrier.patience
+        left, patience = (arrives - late_delivery.now()).total_seconds(), hurry or late_delivery.patience
         if left > patience:
-            if operation is not None and self._journal is not None:
-                self._journal.history.tell(operation)  # it may happen when its process is long dead
-            carrier.deliver(arrives, call)
+            if operation is not None and self._operation_log is not None:
+                self._operation_log.history.tell(operation)  # it may happen when its process is long dead
+            late_delivery.deliver(arrives, call)
             await Delay(patience)
             raise StoreUnavailable(f"{verb}: no answer within {patience:g} s (simulated)")
         if left > 0:
@@ -248,7 +248,7 @@ class Wire(Layer):
     async def _dawdle(self, verb: str, hurry: float | None) -> None:
         """The reply is under way, and meanwhile its caller goes by what it knew."""
         self._slow.pop(verb)()
-        patience = hurry or (0.0 if self._carrier is None else self._carrier.patience)
+        patience = hurry or (0.0 if self._late_delivery is None else self._late_delivery.patience)
         await Delay(round(self._dice.uniform(0.2, 0.9) * patience, 6))
 
     def _trip(self) -> Delay | None:

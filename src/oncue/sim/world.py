@@ -42,7 +42,7 @@ from oncue.sim.recorded import Recorded
 from oncue.sim.script import Act, Script
 from oncue.sim.timeline import Timeline
 from oncue.sim.watched import WatchedStore
-from oncue.sim.wire import Carrier, Hurried, Journal, Wire
+from oncue.sim.wire import Hurried, LateDelivery, OperationLog, Wire
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -125,9 +125,10 @@ class World:
 
     def _wire(self, label: str, latency: float) -> Wire:
         time = self.server.now if self.own_clocks else None
-        journal, carrier = Journal(self.history, label), Carrier(self.clock.now, self._deliver, self.pace.lease)
+        operations = OperationLog(self.history, label)
+        late = LateDelivery(self.clock.now, self._deliver, self.pace.lease)
         store = Locking(self._recorded(label), self.locks).as_store()
-        return Wire(store, self.dice, latency, journal, time, self.prompt, carrier)
+        return Wire(store, self.dice, latency, operations, time, self.prompt, late)
 
     def _deliver(self, at: datetime, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """A call arrives at the database, after its caller has given up waiting for the answer."""
