@@ -77,6 +77,13 @@ def test_it_makes_no_database(oncue: Shell, sqlite_url: str) -> None:
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
+def test_a_log_without_its_file_fails_the_check(oncue: Shell, sqlite_url: str) -> None:
+    Path(sqlite_url.removeprefix("sqlite:///") + "-wal").write_bytes(b"jobs")
+    answer = oncue("doctor", "--json", "--database-url", sqlite_url)
+    assert (answer.code, found(answer)["file"]) == (4, "fail")
+    assert "put the file back" in answer.out
+
+
 def test_old_sqlite_is_warned_about() -> None:
     assert checks.sqlite_version((3, 51, 2)).status == "warn"
     assert checks.sqlite_version((3, 51, 3)).status == "ok"

@@ -197,7 +197,7 @@ def test_prune_asks_first(oncue: Shell, sqlite_shop: str, monkeypatch: pytest.Mo
     oncue("migrate")
     refused = oncue("prune")
     assert refused.code == 2
-    assert "--yes" in refused.err
+    assert "say --yes to delete without a question" in refused.err
     wrong = oncue("prune", "--older-than", "a week", "--yes")
     assert wrong.code == 2
     assert "--older-than" in wrong.err

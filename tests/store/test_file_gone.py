@@ -152,6 +152,24 @@ async def test_a_file_that_is_moved_back_is_the_same_file(tmp_path: Path) -> Non
         assert {before, after} <= {job.id for job in await store.jobs.find(JobFilter())}
 
 
+async def test_no_file_is_made_beside_the_log_of_one_that_was_moved_away(tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    async with opened(tmp_path / "oncue.db") as store:
+        (job,) = await put(store)
+        for name in ("oncue.db", "oncue.db-wal"):
+            shutil.copy(tmp_path / name, moved / name)
+    path = moved / "oncue.db"
+    move_away(path)
+    with pytest.raises(FileGone, match="put the file back; if it was deleted on purpose, delete the log too"):
+        async with opened(path):
+            pass
+    assert not path.exists()
+    path.with_name("elsewhere.db").rename(path)
+    async with opened(path) as store:
+        assert [found.id for found in await store.jobs.find(JobFilter())] == [job]
+
+
 async def test_a_process_may_change_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()

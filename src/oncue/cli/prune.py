@@ -42,7 +42,9 @@ def prune_jobs(
 
 def _confirm(age: str) -> None:
     if not sys.stdin.isatty():
-        raise typer.BadParameter("expected it: without a terminal there is no prompt", param_hint="--yes")
+        raise typer.BadParameter(
+            "there is no terminal to ask at: say --yes to delete without a question", param_hint="--yes"
+        )
     typer.confirm(f"Delete every job that finished over {describe(seconds(age))} ago?", abort=True)
 
 

@@ -90,6 +90,9 @@ def _missing_file(app: Oncue) -> Check | None:
         held = deleted_file(store.path)
         if held.status != "ok":
             return held
+        if (log := identity.log_of(store.path)) is not None:
+            text = f"there is no file {store.path}, but its log {log} is there, with jobs in it"
+            return Check("file", "fail", text, "put the file back; if it was deleted on purpose, delete the log too")
         return Check("database", "warn", f"there is no file {store.path} yet", "the first job or worker makes it")
     return None
 

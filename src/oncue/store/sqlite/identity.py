@@ -47,9 +47,15 @@ def opened(path: str, patience: float) -> FileConnection:
     """Open a file, and be sure which one it is: the one that this process has open already, if it has."""
     for _ in range(TRIES):
         known = _known(path)  # asked first: another thread may make the file between the two questions
+        log = log_of(path)  # before the file: who makes the file makes it before its log
         before = _identity(path)
         if known not in (None, before):
             raise FileGone(_complaint(path, before))
+        if before is None and log is not None:  # SQLite would make an empty file, and delete the log for it
+            raise FileGone(
+                f"there is no SQLite file {path}, but its log {log} is there, with jobs in it: put the file back; "
+                "if it was deleted on purpose, delete the log too"
+            )
         connection = sqlite3.connect(
             path, timeout=patience, isolation_level=None, check_same_thread=False, factory=FileConnection
         )
@@ -61,6 +67,15 @@ def opened(path: str, patience: float) -> FileConnection:
             return connection
         connection.close()  # it was made just now, or replaced at this very moment: the next look tells
     raise StoreUnavailable(f"SQLite cannot use its file: {path} is replaced again and again while it is opened")
+
+
+def log_of(path: str) -> str | None:
+    """The log beside a file, or beside the place where one should be, if something is in it."""
+    log = os.path.realpath(path) + "-wal"
+    try:
+        return log if path != MEMORY and os.stat(log).st_size else None
+    except OSError:
+        return None
 
 
 def _known(path: str) -> Identity | None:
