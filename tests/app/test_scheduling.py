@@ -190,7 +190,7 @@ async def test_an_edit_is_a_revision_from_now_and_keeps_the_rest(app: Oncue, rep
     assert (after.revision, after.version) == (2, before.version + 1)
     assert (after.expression, after.args, after.priority, after.grace) == (MINUTELY, '{"kind":"long"}', 70, 60.0)
     assert before.cursor <= after.cursor == after.started_at == after.updated_at
-    first, second = await app.schedules.revisions("nightly")
+    second, first = await app.schedules.revisions("nightly")
     assert (first.expression, second.expression, second.changed_by) == (HOURLY, MINUTELY, "bob")
     assert second.started_at == after.started_at
 
@@ -232,7 +232,7 @@ async def test_who_edits_at_once_loses_nothing(app: Oncue, report: Task[..., Non
     )
     after = await app.schedules.get("nightly")
     assert (after.priority, after.grace, after.max_instances, after.enabled) == (1, 7.0, 9, False)
-    assert [revision.revision for revision in await app.schedules.revisions("nightly")] == [1, 2, 3, 4, 5]
+    assert [revision.revision for revision in await app.schedules.revisions("nightly")] == [5, 4, 3, 2, 1]
 
 
 @pytest.mark.contract("SLOT-16")
@@ -285,7 +285,7 @@ async def test_a_deleted_schedule_is_gone_and_its_ledger_is_not(app: Oncue, repo
         with pytest.raises(ScheduleNotFound, match="there is no schedule 'nightly'"):
             await verb
     assert await app.schedules.slots("nightly", EARLY, at) == [slot]
-    assert [revision.enabled for revision in await app.schedules.revisions("nightly")] == [True, False]
+    assert [revision.enabled for revision in await app.schedules.revisions("nightly")] == [False, True]
     await finished(app, slot)
     again = await app.schedules.create("nightly", YEARLY, "report", created_by="cid")
     assert (again.id, again.revision, again.deleted_at) == (before.id, 3, None)
@@ -810,7 +810,7 @@ async def test_a_schedule_may_get_another_name(app: Oncue, report: Task[..., Non
         await app.schedules.change("nightly", new_name="second", priority=9)
     renamed = await app.schedules.change("nightly", new_name="third", priority=7, enabled=False)
     assert (renamed.id, renamed.name, renamed.priority, renamed.enabled) == (first.id, "third", 7, False)
-    assert [revision.revision for revision in await app.schedules.revisions("third")] == [1, 2], (
+    assert [revision.revision for revision in await app.schedules.revisions("third")] == [2, 1], (
         "one edit, one revision"
     )
     with pytest.raises(ScheduleNotFound):

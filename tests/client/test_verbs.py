@@ -135,7 +135,10 @@ def schedules(client: Client) -> None:
     assert client.schedules.toggle(made.id, False).enabled is False
     assert client.schedules.toggle("nightly", True).enabled is True
     assert client.schedules.get("nightly") == client.schedules.get(made.id) == client.schedules.list()[0]
-    assert [revision.expression for revision in client.schedules.revisions("nightly")][:2] == ["0 3 * * *", "0 4 * * *"]
+    assert [revision.expression for revision in client.schedules.revisions("nightly")][-2:] == [
+        "0 4 * * *",
+        "0 3 * * *",
+    ]
     fires = client.schedules.preview("nightly", 3, datetime(2030, 1, 1, tzinfo=UTC))
     assert fires[0].scheduled_for == datetime(2030, 1, 1, 3, tzinfo=UTC)
     assert fires[0].local.hour == 4

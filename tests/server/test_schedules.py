@@ -219,7 +219,11 @@ async def test_backfill_ledger_audit_and_revisions(api: Api) -> None:
     await api("PUT", where, {"priority": 9})
     await api("DELETE", where)
     revisions = (await api.get(f"{SCHEDULES}/{schedule['id']}/revisions"))["revisions"]
-    assert [revision["priority"] for revision in revisions][:2] == [0, 9]
+    assert [revision["priority"] for revision in revisions][-2:] == [9, 0]
+    page = await api.get(f"{SCHEDULES}/{schedule['id']}/revisions?limit=1")
+    assert (page["revisions"], len(revisions) > 1) == (revisions[:1], True)
+    assert (await api.get(page["next"]))["revisions"] == revisions[1:2]
+    assert (await api.get(f"{SCHEDULES}/{schedule['id']}/revisions?before=2&limit=1"))["next"] is None
     assert (await api.get(f"{where}/audit?from=-5d"))["counts"] == {"manual": 4}, "what is deleted can be audited"
     assert len((await api.get(f"{where}/slots"))["slots"]) == 4
 

@@ -130,7 +130,7 @@ async def _zone(app: Oncue, name: str) -> str:
     try:
         return (await app.schedules.get(name)).tz
     except ScheduleNotFound:
-        return (await app.schedules.revisions(name))[-1].tz
+        return (await app.schedules.revisions(name, limit=1))[0].tz
 
 
 def _chosen(found: Audit, problems: bool) -> Sequence[Fate]:

@@ -137,7 +137,7 @@ def show_schedule(
 
     async def work() -> tuple[Schedule, list[Revision], list[Slot], datetime]:
         schedule = await found.schedules.get(name)
-        revisions, last = await found.schedules.revisions(name), await found.schedules.latest_slots(name, count)
+        revisions, last = (await found.schedules.revisions(name))[::-1], await found.schedules.latest_slots(name, count)
         return schedule, revisions, last, await found.now()
 
     schedule, revisions, last, now = ask(found, work)

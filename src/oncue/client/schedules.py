@@ -122,7 +122,7 @@ def preview(name: str | int, count: int = 10, start: datetime | str | None = Non
 
 
 def revisions(name: str | int, *, before: int | None = None, limit: int = 100) -> Request[list[RevisionRecord]]:
-    """What a schedule has been, oldest first; of a deleted one too. The last `limit` revisions, or the last ones before
+    """What a schedule has been, newest first; of a deleted one too. The last `limit` revisions, or the last ones before
     the revision with the number `before`."""
     read = requests.rows(reading.record(RevisionRecord), "revisions")
     return Request("GET", f"{_path(name)}/revisions", read, query(before=before, limit=limit), about="schedule")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
-from oncue.model import Schedule
+from oncue.model import Revision, Schedule
 from oncue.policy.checks import EARLIEST
 from oncue.policy.triggers import TICK, trigger_of
 from oncue.records.documents import instant
@@ -71,11 +71,19 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         return Answer({"schedule": schedule.name, "fires": [fire_record(fire, schedule.tz) for fire in fires]})
 
     @routes.get(f"{PREFIX}/{{id:path}}/revisions", **looking(TAG, "Show what a schedule has been", Revisions, 404))
-    async def list_revisions(id: ScheduleRef, before: BeforeRevision = None, limit: Limit = 100) -> Answer:
-        """What it has been, oldest first; of a deleted one too. The last revisions, or the last ones before another."""
+    async def list_revisions(
+        request: Request, id: ScheduleRef, before: BeforeRevision = None, limit: Limit = 100
+    ) -> Answer:
+        """What it has been, newest first; of a deleted one too."""
         schedule = await schedule_named(app, id, deleted=True)
-        found = await app.schedules.revisions(schedule.name, before=before, limit=limit)
-        return await made(lambda: {"revisions": [revision_record(revision) for revision in found]})
+
+        async def read(last: Revision | None, most: int) -> list[Revision]:
+            reached = before if last is None else last.revision
+            return await app.schedules.revisions(schedule.name, before=reached, limit=most)
+
+        return await pages.in_parts(
+            request, "revisions", read, limit, revision_record, before=lambda revision: revision.revision
+        )
 
     @routes.get(f"{PREFIX}/{{id:path}}/slots", **looking(TAG, "Show the ledger", SlotPage, 404))
     async def list_slots(

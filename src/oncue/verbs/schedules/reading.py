@@ -66,12 +66,12 @@ class ScheduleReading(NounVerbs):
         )
 
     async def revisions(self, name: str, *, before: int | None = None, limit: int = 100) -> Revisions:
-        """What a schedule has been, oldest first; of a deleted one too. The last `limit` revisions, or the last ones
+        """What a schedule has been, newest first; of a deleted one too. The last `limit` revisions, or the last ones
         before the revision with the number `before`."""
         checked_limit(limit)
         checked_before(before, "a revision")
         store = (await self._connected()).store
-        return await store.schedules.revisions((await self._any(name)).id, before=before, limit=limit)
+        return (await store.schedules.revisions((await self._any(name)).id, before=before, limit=limit))[::-1]
 
     async def slots(self, name: str, start: datetime, end: datetime, limit: int = 1000) -> Ledger:
         """The ledger's rows from `start` to `end`, oldest first."""

@@ -103,7 +103,8 @@ class SchedulePage(Record):
 
 
 class Revisions(Record):
-    revisions: list[RevisionRecord] = Field(description="Oldest first.")
+    revisions: list[RevisionRecord] = Field(description="Newest first.")
+    next: str | None = Field(description="Where to go on; null on the last page. Also in the header Link.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
