@@ -9,6 +9,7 @@ import pytest
 
 from oncue.engine.rescue import Rescue
 from oncue.errors import StoreUnavailable
+from oncue.policy.options import Options
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.world import PACE, World
@@ -92,7 +93,7 @@ def test_beats_that_fail_are_told_once_for_an_outage(caplog: pytest.LogCaptureFi
     world = World(1)
     member = world.boot("alone")
     world.run(0.1)
-    with caplog.at_level("WARNING", "oncue.database"):
+    with caplog.at_level("WARNING", "oncue"):
         member.wire.down = True
         world.run(20 * PACE.beat)
         member.wire.down = False
@@ -100,6 +101,24 @@ def test_beats_that_fail_are_told_once_for_an_outage(caplog: pytest.LogCaptureFi
     began, ended = (record.getMessage() for record in caplog.records if record.name == "oncue.database")
     assert began.endswith("(everything is tried again until it answers)")
     assert ended.startswith("the database answers again, after ")
+    lost, back = (record.getMessage() for record in caplog.records if record.name == "oncue.node")
+    assert lost.endswith("all its jobs are stopped and given back")
+    assert back == "this node has a lease again, and takes jobs again"
+
+
+def test_a_rescue_of_many_jobs_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(1, concurrency=5)
+    world.boot("victim")
+    world.run(0.1)
+    jobs = [world.enqueue(Act(seconds=60.0)) for _ in range(4)]
+    jobs.append(world.enqueue(Act(seconds=60.0), options=Options("at_most_once")))
+    world.run(1.0)
+    world.crash("victim")
+    world.boot("survivor")
+    with caplog.at_level("WARNING", "oncue.rescue"):
+        world.run(2 * PACE.lease)
+    told = [record.getMessage() for record in caplog.records if "job" in record.getMessage()]
+    assert told == [f"rescue: 5 jobs ({', '.join(map(str, jobs))}): 4 now queued, 1 now skipped"]
 
 
 def test_a_node_that_was_declared_lost_stops_its_jobs_and_joins_anew() -> None:

@@ -80,6 +80,7 @@ def test_workers_outlive_an_outage_longer_than_their_leases(own_server: postgres
         own_server.control("start")
     cluster.open("gate")
     finish(cluster, workers)
+    assert not any("by polling" in worker.said for worker in workers), "the outage is told by the database's line"
     assert {job.crashes for job in cluster.jobs()} == {0}, "an outage was taken for a crash"
 
 

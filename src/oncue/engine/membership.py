@@ -11,6 +11,7 @@ node is: claims and seats are kept with the life in which they were asked for, a
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -20,6 +21,8 @@ from oncue.errors import StoreError
 from oncue.model import Node
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
+
+_log = logging.getLogger("oncue.node")
 
 
 class Membership:
@@ -53,6 +56,7 @@ class Membership:
         """Why the last beat did not renew the lease, if it did not."""
         self._lives = 1
         self._beat_no = 0
+        self._has_joined = False
         # A node that is new knows nothing of how the others were until now: they may be coming back from an outage.
         self._cut_off = True
 
@@ -131,6 +135,9 @@ class Membership:
             await self._store.nodes.register(
                 dataclasses.replace(self.node, beat_at=now, expires_at=expires_at, beat_no=self._beat_no)
             )
+            if self._has_joined:
+                _log.warning("this node has a lease again, and takes jobs again")
+            self._has_joined = True
         self.expires_at = expires_at
 
     def _lost_touch(self) -> None:

@@ -8,12 +8,13 @@ need not wait for the next look.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import Protocol
 
-from oncue.engine.applying import apply_each
+from oncue.engine.applying import apply_each, listed
 from oncue.engine.service import Signal
 from oncue.model import Claim
 from oncue.policy.lifecycle import Ended, lost, overran, settle
@@ -110,8 +111,14 @@ class Rescue:
             return False
         changes = [settle(ending(claim, now), self._dice) for claim in claims]
         took = await apply_each(self._store, changes, now)
-        for claim, change, written in zip(claims, changes, took, strict=True):
-            if written:
-                _log.warning("%s: job %d (%s) is now %s", event, claim.id, claim.task, change.state)
-                self._telemetry.emit(event, measured(claim, change), claim=claim, change=change)
+        written = [
+            (claim, change) for claim, change, is_written in zip(claims, changes, took, strict=True) if is_written
+        ]
+        for claim, change in written:
+            _log.info("%s: job %d (%s) is now %s", event, claim.id, claim.task, change.state)
+            self._telemetry.emit(event, measured(claim, change), claim=claim, change=change)
+        if written:
+            states = Counter(change.state for _, change in written).most_common()
+            counts = ", ".join(f"{jobs} now {state}" for state, jobs in states)
+            _log.warning("%s: %s: %s", event, listed([claim.id for claim, _ in written]), counts)
         return len(claims) == LIMIT and took.count(None) < LIMIT

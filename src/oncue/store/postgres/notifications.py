@@ -64,12 +64,19 @@ class Notifications:
                 await self._listen_once(wake)
                 heard = True
             except (StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-                if heard:
-                    _log.warning(
-                        "nobody tells this process of new jobs, so it polls until it can listen again: %s", error
-                    )
-                heard = False
+                if heard and await self._answers():  # else the services report that it does not
+                    _log.warning("this process hears of new jobs by polling until it can listen again: %s", error)
+                    heard = False
             await asyncio.sleep(1.0)
+
+    async def _answers(self) -> bool:
+        """Whether the database answers on another connection."""
+        try:
+            async with self._connections.use() as connection:
+                await connection.fetchval("select 1")
+        except StoreError:
+            return False
+        return True
 
     async def _listen_once(self, wake: Wake) -> None:
         connection = await self._connections.connect()
