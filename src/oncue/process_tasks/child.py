@@ -245,7 +245,11 @@ class KeptLoop:
     def __init__(self, lifespans: Lifespans) -> None:
         self._runner = asyncio.Runner()
         self._opened = lifespans.opened()
-        self._runner.run(self._opened.__aenter__())
+        try:
+            self._runner.run(self._opened.__aenter__())
+        except BaseException:
+            self._runner.close()  # the next job tries again, on a loop of its own
+            raise
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a job to its end. What it has left running is cancelled; what the lifespans run is not."""

@@ -64,21 +64,9 @@ insert into oncue_sample (id, sampled_at, counts) values (1, $1, $2)
 select sampled_at, counts from oncue_sample;
 
 -- name: ages
--- The levels in use are read off their heads, as in `levels`. What is due and not promoted yet waits, too. What runs
--- is little, and read as a whole.
+-- What is due and not promoted yet waits, too. What runs is little, and read as a whole.
 with recursive level (queue, priority) as (
-    (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
-      order by queue, priority desc limit 1)
-    union all
-    select head.queue, head.priority from level
-     cross join lateral (
-         (select queue, priority from oncue_jobs
-           where state = 'queued' and isolation = 0 and queue = level.queue and priority < level.priority
-           order by queue, priority desc limit 1)
-         union all
-         (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
-           order by queue, priority desc limit 1)
-         limit 1) as head
+    {_levels}
 ), waiting (queue, since) as (
     select level.queue, head.since from level
      cross join lateral (

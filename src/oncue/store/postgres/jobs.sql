@@ -401,9 +401,8 @@ select array(select queue from waiting
                  and visible_at < timestamptz '9999-01-01 00:00:00+00')),
        (select min(run_until) from oncue_jobs where state = 'running');
 
--- name: levels
+-- name: _levels
 -- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
-with recursive level (queue, priority) as (
     (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
       order by queue, priority desc limit 1)
     union all
@@ -416,6 +415,10 @@ with recursive level (queue, priority) as (
          (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
            order by queue, priority desc limit 1)
          limit 1) as head
+
+-- name: levels
+with recursive level (queue, priority) as (
+    {_levels}
 )
 select queue, priority from level where priority < 100 order by priority desc;
 

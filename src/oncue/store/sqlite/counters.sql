@@ -39,22 +39,9 @@ insert into oncue_sample (id, sampled_at, counts) values (1, :now, :counts)
 select sampled_at, counts from oncue_sample;
 
 -- name: ages
--- The levels in use are read off their heads, as in `levels`. What is due and not promoted yet waits, too. What runs
--- is little, and read as a whole.
+-- What is due and not promoted yet waits, too. What runs is little, and read as a whole.
 with recursive level (queue, priority) as (
-    select * from (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
-                    order by queue, priority desc limit 1)
-    union all
-    select coalesce(same.queue, next.queue), coalesce(same.priority, next.priority)
-      from level
-      left join oncue_jobs same on same.id = (
-           select id from oncue_jobs
-            where state = 'queued' and isolation = 0 and queue = level.queue and priority < level.priority
-            order by queue, priority desc limit 1)
-      left join oncue_jobs next on same.id is null and next.id = (
-           select id from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
-            order by queue, priority desc limit 1)
-     where coalesce(same.id, next.id) is not null
+    {_levels}
 ), waiting (queue, since) as (
     select queue, (select min(since) from (
                select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_claimable

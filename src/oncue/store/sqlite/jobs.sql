@@ -319,9 +319,8 @@ select (select json_group_array(queue) from (
            and visible_at < 253370764800000000),
        (select min(run_until) from oncue_jobs indexed by oncue_jobs_running where state = 'running');
 
--- name: levels
+-- name: _levels
 -- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
-with recursive level (queue, priority) as (
     select * from (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
                     order by queue, priority desc limit 1)
     union all
@@ -335,6 +334,10 @@ with recursive level (queue, priority) as (
            select id from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
             order by queue, priority desc limit 1)
      where coalesce(same.id, next.id) is not null
+
+-- name: levels
+with recursive level (queue, priority) as (
+    {_levels}
 )
 select queue, priority from level where priority < 100 order by priority desc;
 
