@@ -50,6 +50,10 @@ class Batch(NamedTuple):
     ids: list[int]
     args: list[str]
     keys: list[str] | None = None
+    order_at: datetime | None = None
+    """Where the jobs stand among others of their priority, if that is not when they were made."""
+    group: str | None = None
+    address: str | None = None
 
 
 class Receipt(NamedTuple):
@@ -86,6 +90,8 @@ class Claim(NamedTuple):
     cancel_requested: bool
     scheduled_for: datetime | None = None
     start_by: datetime | None = None
+    group: str | None = None
+    address: str | None = None
 
     @property
     def uid(self) -> UUID:
@@ -172,6 +178,10 @@ class Job:
     schedule_id: int | None = None
     scheduled_for: datetime | None = None
     start_by: datetime | None = None
+    group: str | None = None
+    """The group of its queue that it belongs to: an endpoint, a tenant."""
+    address: str | None = None
+    """Where alone it may run: `node:NAME` or `role:leader`. None means on any node."""
     progress: float | None = None
     """How far its latest attempt has come, from 0 to 1, if its handler says so."""
     progress_note: str | None = None

@@ -207,7 +207,7 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
             "key": key,
             "state": batch.state,
             "priority": batch.priority,
-            "order_at": micros(batch.created_at),
+            "order_at": micros(batch.order_at or batch.created_at),
             "visible_at": micros(batch.visible_at),
             "deadline_at": micros_or_none(batch.deadline_at),
         }

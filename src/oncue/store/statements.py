@@ -14,11 +14,12 @@ JOB_COLUMNS = (
     "id, task, queue, priority, state, reason, args, options, key, enqueued_by, created_at, updated_at, "
     "order_at, visible_at, deadline_at, max_runtime, max_retries, retry_count, attempt, crashes, claim_no, node_id, "
     "claimed_at, run_until, started_at, finished_at, cancel_requested_at, result, error, retry_of, schedule_id, "
-    "scheduled_for, start_by, progress, progress_note"
+    "scheduled_for, start_by, group, address, progress, progress_note"
 )
 # How far its latest attempt has come is kept apart from the job, and few jobs say it.
 _PROGRESS = "(select {0} from oncue_progress p where p.job_id = oncue_jobs.id and p.claim_no = oncue_jobs.claim_no)"
-JOB_SOURCE = JOB_COLUMNS.replace(
+# `group` is a word of SQL's own.
+JOB_SOURCE = JOB_COLUMNS.replace(" group,", ' group_name as "group",').replace(
     "progress, progress_note",
     f"{_PROGRESS.format('fraction')} as progress, {_PROGRESS.format('note')} as progress_note",
 )
@@ -29,12 +30,14 @@ _SHORT = {"args": "'{}'", "result": "null", "error": f"substr(error, 1, {ERROR_S
 _LISTINGS = ("jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key")
 NEW_JOB_COLUMNS = (
     "id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at, order_at, "
-    "visible_at, deadline_at, enqueued_by, retry_of, schedule_id, scheduled_for, start_by"
+    "visible_at, deadline_at, enqueued_by, retry_of, schedule_id, scheduled_for, start_by, group_name, "
+    "address"
 )
 """What every insert of a job writes, in this order: a column that is new is asked of all of them."""
 CLAIM_COLUMNS = (
     "id, task, queue, priority, args, options, created_at, visible_at, deadline_at, claimed_at, started_at, "
-    "claim_no, attempt, retry_count, max_retries, crashes, cancel_requested, scheduled_for, start_by"
+    "claim_no, attempt, retry_count, max_retries, crashes, cancel_requested, scheduled_for, start_by, "
+    "group_name, address"
 )
 CLAIM_SOURCE = CLAIM_COLUMNS.replace("cancel_requested", "cancel_requested_at is not null as cancel_requested")
 NODE_COLUMNS = (
@@ -60,7 +63,10 @@ SLOT_COLUMNS = (
 TOKEN_COLUMNS = "id, name, digest, scopes, created_by, created_at, expires_at, revoked_at, last_used_at"
 AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
+CLAIMABLE = "state = 'queued' and isolation = 0 and group_name is null and address is null"
+"""What any claim may take: the words of the index that has it."""
 _COLUMNS = {
+    "{claimable}": CLAIMABLE,
     "{job}": JOB_SOURCE,
     "{new_job}": NEW_JOB_COLUMNS,
     "{claim}": CLAIM_SOURCE,

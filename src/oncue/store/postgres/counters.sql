@@ -38,7 +38,7 @@ select count(*) from taken;
 -- name: live_counts
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
 select queue, 'queued' as state, count(*), priority, isolation from (
-    (select queue, priority, 0 as isolation from oncue_jobs where state = 'queued' and isolation = 0 limit $1)
+    (select queue, priority, 0 as isolation from oncue_jobs where {claimable} limit $1)
     union all
     (select queue, priority, isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as waiting
  group by queue, priority, isolation
@@ -71,7 +71,7 @@ with recursive level (queue, priority) as (
     select level.queue, head.since from level
      cross join lateral (
          select greatest(created_at, visible_at) as since from oncue_jobs
-          where state = 'queued' and isolation = 0 and queue = level.queue and priority = level.priority
+          where {claimable} and queue = level.queue and priority = level.priority
           order by order_at, id limit (select $2::int)) as head
     union all
     (select queue, greatest(created_at, visible_at) from oncue_jobs where state = 'queued' and isolation > 0

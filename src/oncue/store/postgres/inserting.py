@@ -180,4 +180,5 @@ def common(batch: Batch) -> tuple[Any, ...]:
     return (
         *(batch.task, batch.queue, batch.priority, batch.state, batch.options, batch.max_retries, max_runtime),
         *(batch.created_at, batch.visible_at, batch.deadline_at, batch.enqueued_by, batch.retry_of),
+        *(batch.order_at or batch.created_at, batch.group, batch.address),
     )

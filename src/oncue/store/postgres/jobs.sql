@@ -6,33 +6,36 @@ select coalesce(array_agg(nextval('oncue_job_ids')), '{}') from generate_series(
 
 -- name: enqueue
 -- Jobs of any number of batches, all of them or none: $4 says to which batch a job belongs, the arrays after it have
--- what the jobs of a batch share. A hint for the workers travels with it, if the caller wants one sent ($17): once.
+-- what the jobs of a batch share. A hint for the workers travels with it, if the caller wants one sent ($20): once.
 insert into oncue_jobs ({new_job})
 select n.id, n.args::json, n.key, b.task, b.queue, b.priority, b.state, b.options, b.max_retries, b.max_runtime,
-       b.created_at, b.created_at, b.created_at, b.visible_at, b.deadline_at, b.enqueued_by, b.retry_of, null, null, null
+       b.created_at, b.created_at, b.order_at, b.visible_at, b.deadline_at, b.enqueued_by, b.retry_of, null, null, null,
+       b.group_name, b.address
   from unnest($1::bigint[], $2::text[], $3::text[], $4::int[]) as n (id, args, key, batch)
   join unnest($5::text[], $6::text[], $7::smallint[], $8::text[], $9::text[], $10::int[], $11::interval[],
-              $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::text[], $16::bigint[]) with ordinality
+              $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::text[], $16::bigint[],
+              $17::timestamptz[], $18::text[], $19::text[]) with ordinality
     as b (task, queue, priority, state, options, max_retries, max_runtime, created_at, visible_at, deadline_at,
-          enqueued_by, retry_of, batch) on b.batch = n.batch
+          enqueued_by, retry_of, order_at, group_name, address, batch) on b.batch = n.batch
     on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
     do nothing
-returning id, (select pg_notify('oncue', '')::text where $17);
+returning id, (select pg_notify('oncue', '')::text where $20);
 
 -- name: enqueue_keyless
 -- The same for one batch without keys: none stands in their way, so none is looked up and none comes back.
 with written as (
     insert into oncue_jobs ({new_job})
-    select n.id, n.args::json, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14, null, null, null
+    select n.id, n.args::json, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $15, $11, $12, $13, $14, null, null, null,
+           $16, $17
       from unnest($1::bigint[], $2::text[]) as n (id, args)
 )
-select pg_notify('oncue', '')::text where $15;
+select pg_notify('oncue', '')::text where $18;
 
 -- name: enqueue_one
 -- The same for a single job, which is what most calls write: without arrays a sixth of the trip is saved.
 insert into oncue_jobs ({new_job})
-values ($1, $2, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12, $13, $14, null, null, null)
-returning (select pg_notify('oncue', '')::text where $15);
+values ($1, $2, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $15, $11, $12, $13, $14, null, null, null, $16, $17)
+returning (select pg_notify('oncue', '')::text where $18);
 
 -- name: touch
 -- The same id alone proves nothing: after a fail-over a sequence may hand it out again.
@@ -44,8 +47,8 @@ returning id, case when state = 'skipped' and reason = 'duplicate' and claim_no 
 -- The id of a duplicate is taken too: a call that was given up and arrives late cannot write its job any more.
 with recorded as (
     insert into oncue_jobs ({new_job}, reason, result, finished_at)
-    select n.id, n.args::json, n.key, $5, $6, $7, 'skipped', $8, $9, $10, $11, $11, $11, $12, $13, $14, $15,
-           null, null, null, 'duplicate', n.result::json, $11
+    select n.id, n.args::json, n.key, $5, $6, $7, 'skipped', $8, $9, $10, $11, $11, $16, $12, $13, $14, $15,
+           null, null, null, $17, $18, 'duplicate', n.result::json, $11
       from unnest($1::bigint[], $2::text[], $3::text[], $4::text[]) as n (id, args, key, result)
     returning queue, task
 )
@@ -179,7 +182,7 @@ with open (queue, room) as materialized (
                || array(select best.id from open
                          cross join lateral (
                                select id, priority, order_at from oncue_jobs
-                                where state = 'queued' and isolation = 0 and queue = open.queue
+                                where {claimable} and queue = open.queue
                                   and task = any($3::text[])
                                 order by priority desc, order_at, id
                                 limit (select greatest(least($4::int, open.room - count(*)), 0) from few
@@ -379,11 +382,11 @@ select {job} from oncue_jobs
 -- name: outlook
 -- Each part is read off the head of an index.
 with recursive waiting (queue) as (
-    (select queue from oncue_jobs where state = 'queued' and isolation = 0 order by queue limit 1)
+    (select queue from oncue_jobs where {claimable} order by queue limit 1)
     union all
     select head.queue from waiting
      cross join lateral (select queue from oncue_jobs
-                          where state = 'queued' and isolation = 0 and queue > waiting.queue order by queue limit 1) as head
+                          where {claimable} and queue > waiting.queue order by queue limit 1) as head
 )
 select array(select queue from waiting
              union
@@ -403,16 +406,16 @@ select array(select queue from waiting
 
 -- name: _levels
 -- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
-    (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
+    (select queue, priority from oncue_jobs where {claimable}
       order by queue, priority desc limit 1)
     union all
     select head.queue, head.priority from level
      cross join lateral (
          (select queue, priority from oncue_jobs
-           where state = 'queued' and isolation = 0 and queue = level.queue and priority < level.priority
+           where {claimable} and queue = level.queue and priority < level.priority
            order by queue, priority desc limit 1)
          union all
-         (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
+         (select queue, priority from oncue_jobs where {claimable} and queue > level.queue
            order by queue, priority desc limit 1)
          limit 1) as head
 
@@ -425,7 +428,7 @@ select queue, priority from level where priority < 100 order by priority desc;
 -- name: age
 update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, updated_at = $6
  where id = any(array(select id from oncue_jobs
-                       where state = 'queued' and isolation = 0 and queue = $2 and priority = $3 and order_at <= $4
+                       where {claimable} and queue = $2 and priority = $3 and order_at <= $4
                          and greatest(created_at, visible_at) <= $4 and age_round < $1
                        order by order_at, id limit (select $7::int) for update skip locked))
    and state = 'queued';
@@ -492,7 +495,7 @@ select {job} from oncue_jobs where id = any(array(select id from again)) order b
 -- name: count_ahead
 select count(*) from (
     select from oncue_jobs
-     where state = 'queued' and isolation = 0 and queue = $1
+     where {claimable} and queue = $1
        and (priority > $2 or (priority = $2 and (order_at, id) < ($3, $4)))
      limit (select $5::int)) as before;
 

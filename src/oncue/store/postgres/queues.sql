@@ -34,7 +34,7 @@ select from took;
 select q.name, q.global_limit, q.node_limit, q.version,
        -- Each half in the words of its index: asked for as one they would be looked for in the whole table.
        exists (select from oncue_jobs j
-                where j.state = 'queued' and j.isolation = 0 and j.queue = q.name and j.task = any($2::text[]))
+                where {claimable} and j.queue = q.name and j.task = any($2::text[]))
        or exists (select from oncue_jobs j
                    where j.state = 'queued' and j.isolation > 0 and j.queue = q.name and j.task = any($2::text[])),
        s.node_id, s.seats, s.wanted

@@ -38,7 +38,7 @@ with moved as (
 ), made as (
     insert into oncue_jobs ({new_job})
     select job_id, args, null, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1,
-           $1 + deadline, $9, null, id, cursor, cursor + grace
+           $1 + deadline, $9, null, id, cursor, cursor + grace, null, null
       from moved
 )
 select coalesce(array_agg(id), '{}') from moved;
@@ -79,7 +79,7 @@ won (ids) as (
     insert into oncue_jobs ({new_job})
     select d.job_id, s.args, s.key, s.task, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
            $1, $19, $1 + s.deadline, $9, null, d.schedule_id, d.scheduled_for,
-           case when d.verdict = 'fired' then d.scheduled_for + s.grace end
+           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, null, null
       from decided d
      cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace, key
                            from oncue_schedules where id = d.schedule_id offset 0) as s
@@ -191,7 +191,7 @@ with held as (
 ), took as (
     insert into oncue_jobs ({new_job})
     select $10, args, key, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1, null,
-           $13, j.id, schedule_id, scheduled_for, null
+           $13, j.id, schedule_id, scheduled_for, null, group_name, address
       from oncue_jobs j cross join held where j.id = $7 and j.state = $8 and j.claim_no = $9
     returning id
 ), noted as ({_note})

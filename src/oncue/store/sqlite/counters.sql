@@ -13,7 +13,7 @@ delete from oncue_counter_deltas where id in (select id from oncue_counter_delta
 -- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
 select queue, 'queued', count(*), priority, isolation from (
     select * from (select queue, priority, 0 as isolation from oncue_jobs indexed by oncue_jobs_claimable
-                    where state = 'queued' and isolation = 0 limit :limit)
+                    where {claimable} limit :limit)
     union all
     select * from (select queue, priority, isolation from oncue_jobs indexed by oncue_jobs_restricted
                     where state = 'queued' and isolation > 0 limit :limit)) group by queue, priority, isolation
@@ -45,7 +45,7 @@ with recursive level (queue, priority) as (
 ), waiting (queue, since) as (
     select queue, (select min(since) from (
                select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_claimable
-                where state = 'queued' and isolation = 0 and queue = level.queue and priority = level.priority
+                where {claimable} and queue = level.queue and priority = level.priority
                 order by order_at, id limit :heads))
       from level
     union all

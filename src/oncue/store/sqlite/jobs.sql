@@ -8,7 +8,8 @@ update oncue_job_ids set last = last + :count returning last;
 
 -- name: _of_batch
 n.value ->> 0, n.value ->> 1, n.value ->> 2, :task, :queue, :priority, :state, :options, :max_retries, :max_runtime,
-       :created_at, :created_at, :created_at, :visible_at, :deadline_at, :enqueued_by, :retry_of, null, null, null
+       :created_at, :created_at, :order_at, :visible_at, :deadline_at, :enqueued_by, :retry_of, null, null, null,
+       :group_name, :address
 
 -- name: enqueue
 insert into oncue_jobs ({new_job})
@@ -130,7 +131,7 @@ update oncue_jobs set state = 'queued', updated_at = :now
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 
 -- name: any_queued
-select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and isolation = 0)
+select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where {claimable})
     or exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0);
 
 -- name: best
@@ -138,7 +139,7 @@ select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where st
 select wanted.value,
        (select json_group_array(json_array(-priority, order_at, id)) from (
             select priority, order_at, id from oncue_jobs indexed by oncue_jobs_claimable
-             where state = 'queued' and isolation = 0 and queue = wanted.value
+             where {claimable} and queue = wanted.value
                and task in (select value from json_each(:tasks))
              order by priority desc, order_at, id limit :limit)),
        exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)
@@ -296,10 +297,10 @@ select {job} from oncue_jobs
 -- name: outlook
 -- Each part is read off the head of an index.
 with recursive waiting (queue) as (
-    select min(queue) from oncue_jobs indexed by oncue_jobs_claimable where state = 'queued' and isolation = 0
+    select min(queue) from oncue_jobs indexed by oncue_jobs_claimable where {claimable}
     union all
     select (select min(queue) from oncue_jobs indexed by oncue_jobs_claimable
-             where state = 'queued' and isolation = 0 and queue > waiting.queue)
+             where {claimable} and queue > waiting.queue)
       from waiting where queue is not null
 )
 select (select json_group_array(queue) from (
@@ -321,17 +322,17 @@ select (select json_group_array(queue) from (
 
 -- name: _levels
 -- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
-    select * from (select queue, priority from oncue_jobs where state = 'queued' and isolation = 0
+    select * from (select queue, priority from oncue_jobs where {claimable}
                     order by queue, priority desc limit 1)
     union all
     select coalesce(same.queue, next.queue), coalesce(same.priority, next.priority)
       from level
       left join oncue_jobs same on same.id = (
            select id from oncue_jobs
-            where state = 'queued' and isolation = 0 and queue = level.queue and priority < level.priority
+            where {claimable} and queue = level.queue and priority < level.priority
             order by queue, priority desc limit 1)
       left join oncue_jobs next on same.id is null and next.id = (
-           select id from oncue_jobs where state = 'queued' and isolation = 0 and queue > level.queue
+           select id from oncue_jobs where {claimable} and queue > level.queue
             order by queue, priority desc limit 1)
      where coalesce(same.id, next.id) is not null
 
@@ -344,7 +345,7 @@ select queue, priority from level where priority < 100 order by priority desc;
 -- name: age
 update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_no, updated_at = :now
  where id in (select id from oncue_jobs indexed by oncue_jobs_claimable
-               where state = 'queued' and isolation = 0 and queue = :queue and priority = :priority
+               where {claimable} and queue = :queue and priority = :priority
                  and order_at <= :waiting_since and max(created_at, visible_at) <= :waiting_since
                  and age_round < :round_no
                order by order_at, id limit :limit);
@@ -384,7 +385,7 @@ select {job} from oncue_jobs where id in (select id from again) order by id;
 -- name: count_ahead
 select count(*) from (
     select 1 from oncue_jobs indexed by oncue_jobs_claimable
-     where state = 'queued' and isolation = 0 and queue = :queue
+     where {claimable} and queue = :queue
        and (priority > :priority or (priority = :priority and (order_at, id) < (:order_at, :id)))
      limit :limit);
 

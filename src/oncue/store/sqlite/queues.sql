@@ -27,7 +27,7 @@ insert into oncue_queues (name, global_limit, node_limit, version) values (:queu
 -- name: seating
 select q.name, q.global_limit, q.node_limit, q.version,
        exists (select 1 from oncue_jobs j indexed by oncue_jobs_claimable
-                where j.state = 'queued' and j.isolation = 0 and j.queue = q.name
+                where {claimable} and j.queue = q.name
                   and j.task in (select value from json_each(:tasks)))
        or exists (select 1 from oncue_jobs j indexed by oncue_jobs_restricted
                    where j.state = 'queued' and j.isolation > 0 and j.queue = q.name

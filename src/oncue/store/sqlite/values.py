@@ -54,6 +54,9 @@ def batch(batch: Batch, skip: Container[int] = ()) -> dict[str, Any]:
         "deadline_at": micros_or_none(batch.deadline_at),
         "enqueued_by": batch.enqueued_by,
         "retry_of": batch.retry_of,
+        "order_at": micros(batch.order_at or batch.created_at),
+        "group_name": batch.group,
+        "address": batch.address,
     }
 
 
