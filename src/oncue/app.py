@@ -38,9 +38,8 @@ T = TypeVar("T")
 class Oncue:
     """An application: its tasks and schedules, and the database that its jobs live in.
 
-    Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. Two
-    applications that share a database need different names: the schedules that one of them declares are disabled when
-    its code declares them no more.
+    Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. One application
+    has one set of tables: on PostgreSQL a schema, `public` unless `schema` names another, on SQLite a file.
     """
 
     def __init__(
@@ -48,10 +47,11 @@ class Oncue:
         database_url: str | None = None,
         *,
         name: str = "app",
+        schema: str | None = None,
         settings: Settings | None = None,
         dice: Random | None = None,
     ) -> None:
-        self.internals = Internals(name, database_url, settings, dice)
+        self.internals = Internals(name, {"database_url": database_url, "schema": schema}, settings, dice)
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ from oncue.fields import field as Field
 from oncue.model import MAX_PRIORITY
 from oncue.policy.aging import Rules
 from oncue.policy.durations import seconds
+from oncue.store.addresses import checked_schema
 
 if TYPE_CHECKING:
     from oncue.engine.node import Pace
@@ -49,6 +50,13 @@ def _names(value: Any) -> Any:
     return names
 
 
+def _schema(value: Any) -> str:
+    try:
+        return checked_schema(value)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("schema: ")) from None
+
+
 def _unlimited(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
@@ -75,6 +83,7 @@ class InvalidSettings(ConfigError, ValueError):
 @dataclasses.dataclass(frozen=True)
 class Settings:
     database_url: str = DEFAULT_DATABASE
+    schema: Annotated[str, Before(_schema)] | None = None
     env: Literal["development", "production"] = "development"
     app: str | None = None
     queues: Annotated[tuple[str, ...], Before(_names)] = ("default",)
@@ -139,10 +148,11 @@ class Settings:
         is_default = getattr(self, field) == fields.default_of(_declared()[field][0])
         return self._origins.get(field, "default" if is_default else "code")
 
-    def overridden(self, flags: Mapping[str, Any]) -> Settings:
-        """The same settings, except for these flags. Those that are None were not given."""
+    def overridden(self, flags: Mapping[str, Any], *, code: Mapping[str, Any] | None = None) -> Settings:
+        """The same settings, except for what code says and these flags. What is None was not given."""
         origins = {name: origin for name in self.names() if (origin := self.origin(name)) != "default"}
         values = {name: getattr(self, name) for name in origins}
+        _take_code(code or {}, values, origins)
         _take_flags(flags, values, origins)
         return _validated(values, origins)
 
@@ -200,9 +210,7 @@ def load(
 ) -> Settings:
     """Read the settings: flags, then what code says, then the environment and the file. None was not given."""
     values, origins = _found(os.environ if environment is None else environment, folder or Path())
-    for field, value in (code or {}).items():
-        if value is not None:
-            values[field], origins[field] = value, f"Oncue({field}=...)"
+    _take_code(code or {}, values, origins)
     _take_flags(flags or {}, values, origins)
     settings = _validated(values, origins)
     if settings.env == "production" and "database_url" not in origins:
@@ -222,6 +230,12 @@ def _found(environment: Mapping[str, str], folder: Path) -> tuple[dict[str, Any]
     for field, (variable, value) in _from_environment(environment).items():
         values[field], origins[field] = value, variable
     return values, origins
+
+
+def _take_code(code: Mapping[str, Any], values: dict[str, Any], origins: dict[str, str]) -> None:
+    for field, value in code.items():
+        if value is not None:
+            values[field], origins[field] = value, f"Oncue({field}=...)"
 
 
 def _take_flags(flags: Mapping[str, Any], values: dict[str, Any], origins: dict[str, str]) -> None:

@@ -96,7 +96,7 @@ def test_both_dialects_have_the_same_steps() -> None:
 async def test_postgresql_asks_for_migrate_and_works_after_it(empty_postgres: str) -> None:
     store = PostgresStore(empty_postgres)
     try:
-        with pytest.raises(SchemaMismatch, match=r"no oncue tables: run `oncue migrate`"):
+        with pytest.raises(SchemaMismatch, match=r"no oncue tables in its schema 'public': run `oncue migrate`"):
             await store.open()
         assert await store.migrate() == [step.name for step in sql_files.migrations("postgres")]
         await store.open()

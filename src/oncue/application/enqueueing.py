@@ -19,6 +19,7 @@ from oncue.model import Batch, Declaration, Receipt
 from oncue.policy.lifecycle import entry_state
 from oncue.settings import Settings
 from oncue.store.callers import Callers, Home, is_asynchronous
+from oncue.store.statements import DEFAULT_SCHEMA
 from oncue.task import Call, Task
 from oncue.telemetry import Telemetry
 
@@ -176,7 +177,7 @@ class Enqueueing:
         def check(stored: Declaration | None) -> None:
             slots_only.refuse_stored(call.task.name, stored)
 
-        home = _home(self._app.settings.database_url)
+        home = _home(self._app.settings.database_url, self._app.settings.schema)
         return await self._callers.write(call.on, home, len(args), batch, call.task.name, check)
 
     # --- on a connection of our own -----------------------------------------------------------------------------
@@ -266,6 +267,8 @@ def _dumped(task: Task[Any, Any], row: Row, number: int, limit: int) -> str:
 
 
 @lru_cache
-def _home(database_url: str) -> Home:
-    made = store.connect(database_url)
-    return Home(made.dialect, made.path if isinstance(made, store.SqliteStore) else None)
+def _home(database_url: str, schema: str | None) -> Home:
+    made = store.connect(database_url, schema=schema)
+    if isinstance(made, store.SqliteStore):
+        return Home(made.dialect, made.path)
+    return Home(made.dialect, schema=schema or DEFAULT_SCHEMA)

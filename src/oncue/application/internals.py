@@ -31,15 +31,19 @@ NO_TASKS = "This process knows no tasks: start it with --app module:app, and dec
 class Internals:
     """Not for users, and it may change at any time: `Oncue` has the names that they may rely on."""
 
-    def __init__(self, name: str, database_url: str | None, settings: Settings | None, dice: Random | None) -> None:
+    def __init__(
+        self, name: str, declared: Mapping[str, str | None], settings: Settings | None, dice: Random | None
+    ) -> None:
         self.name = checked_name(name, "name")
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.lifespans = Lifespans()
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
         self.connector: Connector = DatabaseConnector(self.make_store)
-        self._declared = {"database_url": database_url}
+        self._declared = declared
         self._settings = settings
+        if settings is not None and any(value is not None for value in declared.values()):
+            self._settings = settings.overridden({}, code=declared)
         self._dice, self._dice_pid = dice or Random(), os.getpid()
         self._options: dict[str, tuple[str, float | None]] = {}
 
@@ -116,6 +120,7 @@ class Internals:
         settings = self.settings
         return store.connect(
             settings.database_url,
+            schema=settings.schema,
             size=size or settings.pg_connections,
             prepare=settings.pg_prepare,
             listen=settings.pg_listen,

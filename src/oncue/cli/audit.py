@@ -10,7 +10,7 @@ import typer
 
 from oncue.app import Oncue
 from oncue.cli import failures, output, slots, values
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.errors import ScheduleNotFound
@@ -67,6 +67,7 @@ def audit_slots(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Tell what became of every slot that a schedule should have had.
 
@@ -79,7 +80,7 @@ def audit_slots(
         wanted = "expected the name of a schedule, or --all for every one" + ("" if name is None else ", not both")
         raise typer.BadParameter(wanted, param_hint="NAME")
     since, until = values.moment(start, "--from"), values.moment(end, "--to")
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
     findings = Findings()
     with values.naming(start="--from", end="--to"):
         if name is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from oncue.cli import output
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import AuditEntry
 from oncue.records.access import audit_entry_record
@@ -25,12 +25,13 @@ def show_audit_log(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Show what was changed by hand, newest first: who, what, and from what to what.
 
     What became of the slots of a schedule is another matter: `oncue audit`.
     """
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[list[AuditEntry], datetime]:
         entries = await found.audit_log.list(actor=actor, subject=subject, before=before, limit=limit)

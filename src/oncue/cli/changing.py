@@ -11,7 +11,7 @@ import typer
 from oncue.app import Oncue
 from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.jobs import Ref, complete_status
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import OncueError
@@ -22,10 +22,14 @@ Refs = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids or uids of
 
 
 def retry_jobs(
-    refs: Refs, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    refs: Refs,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Start finished jobs over, each with its whole budget of retries."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
     _change(found, refs, as_json, lambda ref: found.jobs.retry(ref, by=actor()), _retried)
 
 
@@ -36,10 +40,14 @@ def _retried(job: Job) -> str:
 
 
 def cancel_jobs(
-    refs: Refs, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    refs: Refs,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Cancel jobs that wait, and ask those that run to stop."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
     _change(found, refs, as_json, lambda ref: found.jobs.cancel(ref, by=actor()), _cancelled)
 
 
@@ -55,6 +63,7 @@ def set_status(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Set the status of jobs by hand: `oncue set-status 17 failed`.
 
@@ -62,7 +71,7 @@ def set_status(
     or failed, and what its attempt comes to is rejected; a finished one is
     queued again, as `oncue retry` does it.
     """
-    wanted, found = values.state(status, "STATUS"), find(app, database_url=database_url)
+    wanted, found = values.state(status, "STATUS"), find(app, database_url=database_url, schema=schema)
     _change(found, refs, as_json, lambda ref: found.jobs.set_status(ref, wanted, by=actor()), _stands)
 
 
@@ -113,9 +122,10 @@ def set_priority(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Set the priority of an unfinished job."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
     _reprioritize(found, ref, as_json, lambda job_id: found.jobs.prioritize(job_id, priority, by=actor()))
 
 
@@ -125,9 +135,10 @@ def boost_job(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Raise the priority of an unfinished job."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
     _reprioritize(found, ref, as_json, lambda job_id: found.jobs.boost(job_id, amount, by=actor()))
 
 

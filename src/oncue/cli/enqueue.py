@@ -14,7 +14,7 @@ from oncue.app import Oncue
 from oncue.application.slots_only import refuse_declared
 from oncue.cli import arguments, output, values
 from oncue.cli.arguments import ArgsOption, Pairs
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import InvalidJob
 from oncue.model import Receipt
@@ -46,9 +46,10 @@ def enqueue(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Enqueue a task: `oncue enqueue send_invoice order_id=42 --delay 10m`."""
-    found = find(app, needs_tasks=True, may_create=True, database_url=database_url)
+    found = find(app, needs_tasks=True, may_create=True, database_url=database_url, schema=schema)
     wanted = found.find(task)
     refuse_declared(wanted)
     call: Call[Any] = wanted.using(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from oncue.cli import output, values
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.policy.explain import Explanation
 from oncue.records.jobs import explanation_record
@@ -24,6 +24,7 @@ def explain(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Say why a job waits, runs or ended as it did; why a schedule does not fire; what became of a slot.
 
@@ -31,7 +32,7 @@ def explain(
     2030-01-31T09:00:00Z` about one of its slots. The answer comes from the database alone.
     """  # fmt: skip
     moment = None if at is None else values.moment(at, "--at")
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> Explanation:
         if moment is not None:

@@ -33,6 +33,15 @@ DatabaseOption = Annotated[
     str | None,
     typer.Option("--database-url", metavar="URL", help="The database (also DATABASE_URL).", show_default=False),
 ]
+SchemaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--schema",
+        metavar="NAME",
+        help="The application's schema on PostgreSQL (also ONCUE_SCHEMA).",
+        show_default=False,
+    ),
+]
 
 
 def find(app: str | None, *, needs_tasks: bool = False, may_create: bool = False, **flags: Any) -> Oncue:

@@ -12,7 +12,7 @@ import typer
 
 from oncue.app import Oncue
 from oncue.cli import output, values
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import STATES, Attempt, Job
 from oncue.policy import options, suspicion
@@ -51,11 +51,12 @@ def list_jobs(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """List jobs, newest first."""
     if whole and not as_json:
         raise typer.BadParameter("expected --json too: a table has no room for large fields", param_hint="--whole")
-    states, found = values.states(status or []), find(app, database_url=database_url)
+    states, found = values.states(status or []), find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[list[Job], datetime]:
         jobs = await found.jobs.list(
@@ -108,9 +109,15 @@ def _short(args: dict[str, Any]) -> str:
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 
-def show_job(ref: Ref, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
+def show_job(
+    ref: Ref,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
     """Show one job with all its attempts."""
-    wanted, found = values.reference(ref), find(app, database_url=database_url)
+    wanted, found = values.reference(ref), find(app, database_url=database_url, schema=schema)
 
     seen = ask(found, lambda: _looked_at(found, wanted))
     job = seen.job

@@ -10,7 +10,7 @@ import typer
 
 from oncue.app import Oncue
 from oncue.cli import output
-from oncue.cli.finding import AppOption, DatabaseOption, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find
 from oncue.cli.output import JsonOption
 from oncue.errors import SchemaMismatch
 from oncue.store import SqliteStore
@@ -29,6 +29,11 @@ def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
     return cast("PostgresStore", store)
 
 
+def schema_of(store: SqliteStore | PostgresStore) -> str | None:
+    """The schema that its tables are in. An SQLite file has none."""
+    return None if isinstance(store, SqliteStore) else store.schema
+
+
 def migrate(
     views: Annotated[
         bool, typer.Option("--views", help="Also make the views for people and reports, such as job_runs.")
@@ -36,17 +41,21 @@ def migrate(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once."""
-    found = find(app, may_create=True, database_url=database_url)
-    steps, version, made = asyncio.run(_migrated(unmigrated(found), views=views))
-    address = hidden(found.settings.database_url)
+    found = find(app, may_create=True, database_url=database_url, schema=schema)
+    store = unmigrated(found)
+    steps, version, made = asyncio.run(_migrated(store, views=views))
+    address, schema = hidden(found.settings.database_url), schema_of(store)
     if as_json:
-        output.show_json({"database_url": address, "version": version, "applied": steps, "views": made})
+        told = {"database_url": address, "schema": schema, "version": version, "applied": steps, "views": made}
+        output.show_json(told)
         return
     for step in steps:
         output.show(f"applied {step}")
-    output.show(f"{output.escape(address)} is up to date (schema version {version}).")
+    where = "" if schema is None else f"the schema {schema} of "
+    output.show(f"{where}{output.escape(address)} is up to date (schema version {version}).")
     for view in made:
         output.show(f"The view {view} is there.")
 

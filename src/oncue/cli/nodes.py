@@ -7,16 +7,18 @@ from datetime import datetime
 import typer
 
 from oncue.cli import output
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import Lease, Node
 from oncue.records.nodes import node_record
 from oncue.store.contract import EXCLUSIVE, LEADER
 
 
-def list_nodes(as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
+def list_nodes(
+    as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None, schema: SchemaOption = None
+) -> None:
     """List the nodes that hold a lease, or held one until a moment ago."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[list[Node], list[Lease], datetime]:
         connection = await found.internals.connected()

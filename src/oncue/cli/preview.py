@@ -10,7 +10,7 @@ import typer
 
 from oncue.app import Oncue
 from oncue.cli import output, values
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find, has_database
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find, has_database
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.clock import wall
@@ -45,6 +45,7 @@ def preview(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Show the next runs of a schedule, or of an expression that is none yet: no database is needed for that."""
     since = None if start is None else values.moment(start, "--from")
@@ -54,15 +55,15 @@ def preview(
             now = wall()
             found, note = _fires(rule, now, since, count), _anchored(rule, "now" if since is None else "then")
         else:
-            rule, found, now, note = _of_schedule(wanted, tz, dst, since, count, find_app(app, database_url))
+            rule, found, now, note = _of_schedule(wanted, tz, dst, since, count, find_app(app, database_url, schema))
     if as_json:
         output.show_json([fire_record(fire, rule.tz, _instead_of(rule, fire)) for fire in found])
     else:
         _show(rule, found, now, note)
 
 
-def find_app(app: str | None, database_url: str | None) -> Oncue:
-    return find(app, may_create=True, database_url=database_url)
+def find_app(app: str | None, database_url: str | None, schema: str | None) -> Oncue:
+    return find(app, may_create=True, database_url=database_url, schema=schema)
 
 
 def _is_expression(text: str) -> bool:

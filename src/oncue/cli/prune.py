@@ -9,7 +9,7 @@ import typer
 
 from oncue.cli import output, values
 from oncue.cli.actor import actor
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption
 from oncue.policy.durations import describe, seconds
 
@@ -22,9 +22,10 @@ def prune_jobs(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Delete finished jobs and their attempts, in small batches."""
-    age, found = values.duration(older_than, "--older-than"), find(app, database_url=database_url)
+    age, found = values.duration(older_than, "--older-than"), find(app, database_url=database_url, schema=schema)
     if not yes:
         _confirm(age)
 

@@ -10,7 +10,7 @@ import typer
 from oncue.app import Oncue
 from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import Limits, Queue
 from oncue.records.queues import queue_record
@@ -26,12 +26,16 @@ group = typer.Typer()
 
 @group.callback(invoke_without_command=True)
 def list_queues(
-    context: typer.Context, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    context: typer.Context,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """List the queues; `pause`, `resume` or `limit` one."""
     if context.invoked_subcommand is not None:
         return
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[list[Queue], datetime]:
         return await found.queues.list(), await found.now()
@@ -71,10 +75,14 @@ def _described(limits: Limits) -> str:
 
 @group.command("pause")
 def pause_queue(
-    name: Name, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    name: Name,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """No more jobs of this queue start, on any node. Those that run go on."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> bool:
         used = await _is_used(found, name)
@@ -91,10 +99,14 @@ def pause_queue(
 
 @group.command("resume")
 def resume_queue(
-    name: Name, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    name: Name,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Let jobs of this queue start again."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
     ask(found, lambda: found.queues.resume(name, by=actor()))
     if as_json:
         output.show_json({"name": name, "paused": False})
@@ -112,13 +124,14 @@ def limit_queue(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Limit how many jobs of a queue run at once: `oncue queues limit mail --global 50 --node 10`.
 
     What is not given stays as it is; `none` lifts a limit. Without options the limits are shown.
     """
     in_all, on_each = values.limit(globally, "--global"), values.limit(per_node, "--node")
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Limits, bool]:
         limits = await found.queues.limit(name, globally=in_all, per_node=on_each, by=actor())

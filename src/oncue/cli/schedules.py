@@ -13,7 +13,7 @@ from oncue.app import Oncue
 from oncue.cli import arguments, output, slots, values
 from oncue.cli.actor import actor
 from oncue.cli.arguments import ArgsOption, Pairs
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import ScheduleNotFound
 from oncue.model import Missed, Revision, Schedule, Slot
@@ -57,11 +57,12 @@ def list_schedules(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """List the schedules; `show`, `add`, `edit`, `enable`, `disable` or `remove` one."""
     if context.invoked_subcommand is not None:
         return
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[list[Schedule], list[str], datetime]:
         schedules = await found.schedules.list(after=after, limit=limit)
@@ -131,9 +132,10 @@ def show_schedule(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Show one schedule with its revisions and its last slots."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Schedule, list[Revision], list[Slot], datetime]:
         schedule = await found.schedules.get(name)
@@ -218,12 +220,13 @@ def add_schedule(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Make a schedule: `oncue schedules add nightly '0 3 * * *' send_report --tz Europe/Berlin`.
 
     Its first slot is the first one after now. UTC is the time zone unless one is given.
     """
-    found = find(app, needs_tasks=True, may_create=True, database_url=database_url)
+    found = find(app, needs_tasks=True, may_create=True, database_url=database_url, schema=schema)
     wanted, rule = found.find(task), cron(expression, tz=tz or "UTC", dst=_policy(dst) or "debian")
     made = ask(
         found,
@@ -268,9 +271,10 @@ def edit_schedule(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Change what is given; the rest stays. The edit starts from now: earlier slots are not fired again."""
-    found = find(app, needs_tasks=True, database_url=database_url)
+    found = find(app, needs_tasks=True, database_url=database_url, schema=schema)
     typed = arguments.named(pairs, args)
     keeps_args = not pairs and args is None
 
@@ -337,10 +341,14 @@ def _next_run(schedule: Schedule, instant: datetime) -> str:
 
 @group.command("enable")
 def enable_schedule(
-    name: Name, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    name: Name,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Let a schedule run again, from now on. What was due while it was disabled is not made up for."""
-    before, after = _toggled(name, True, app, database_url)
+    before, after = _toggled(name, True, app, database_url, schema)
     _show_changed(after, f"schedule {escape(name)} {_was(before, after, 'enabled')}", as_json)
     if before.reason == UNDECLARED and not as_json:
         output.show(
@@ -351,15 +359,21 @@ def enable_schedule(
 
 @group.command("disable")
 def disable_schedule(
-    name: Name, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    name: Name,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Stop a schedule, one declared in code too. Jobs that it has made already still run."""
-    before, after = _toggled(name, False, app, database_url)
+    before, after = _toggled(name, False, app, database_url, schema)
     _show_changed(after, f"schedule {escape(name)} {_was(before, after, 'disabled')}", as_json)
 
 
-def _toggled(name: str, enabled: bool, app: str | None, database_url: str | None) -> tuple[Schedule, Schedule]:
-    found = find(app, database_url=database_url)
+def _toggled(
+    name: str, enabled: bool, app: str | None, database_url: str | None, schema: str | None
+) -> tuple[Schedule, Schedule]:
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Schedule, Schedule]:
         before = await found.schedules.get(name)
@@ -374,10 +388,14 @@ def _was(before: Schedule, after: Schedule, word: str) -> str:
 
 @group.command("remove")
 def remove_schedule(
-    name: Name, as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None
+    name: Name,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Remove a schedule. Its slots stay in the ledger, so that no later schedule of its name runs them again."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> None:
         await found.schedules.get(name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oncue.cli.finding import AppOption, DatabaseOption, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find
 from oncue.cli.process import run_web
 from oncue.cli.worker import BARE, WithBareHttp, begin, work
 from oncue.observe import logs
@@ -30,6 +30,7 @@ def serve(
     log_format: Annotated[str | None, typer.Option("--log-format", help="text or json. \\[default: text]")] = None,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or SIGHUP. No job is run.
 
@@ -39,7 +40,7 @@ def serve(
     signal the exit code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).
     """  # fmt: skip
     found = find(
-        app, may_create=True, database_url=database_url, http_addr=None if http == BARE else http,
+        app, may_create=True, database_url=database_url, schema=schema, http_addr=None if http == BARE else http,
         log_level=log_level, log_format=log_format,
     )  # fmt: skip
     settings = found.settings

@@ -9,7 +9,7 @@ import typer
 
 from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import SCOPES, Scope, Token
 from oncue.records.access import token_record
@@ -36,6 +36,7 @@ def create_token(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Make a token: `oncue token create shop --scope read --scope enqueue --expires 90d`.
 
@@ -46,7 +47,7 @@ def create_token(
     """
     lasts = None if expires is None else values.duration(expires, "--expires")
     scopes = [_scope(word) for text in scope for word in text.split(",")]
-    found = find(app, may_create=True, database_url=database_url)
+    found = find(app, may_create=True, database_url=database_url, schema=schema)
     token, text = ask(found, lambda: found.tokens.create(name, scopes, expires=lasts, by=actor()))
     if as_json:
         output.show_json({**token_record(token), "token": text})
@@ -66,9 +67,11 @@ def _scope(word: str) -> Scope:
 
 
 @group.command("list")
-def list_tokens(as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None) -> None:
+def list_tokens(
+    as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None, schema: SchemaOption = None
+) -> None:
     """List the tokens, the revoked and the expired too."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[list[Token], datetime]:
         return await found.tokens.list(), await found.now()
@@ -105,9 +108,10 @@ def revoke_token(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Revoke a token. From the next request on it is refused."""
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
     token = ask(found, lambda: found.tokens.revoke(ref, by=actor()))
     if as_json:
         output.show_json(token_record(token))

@@ -10,7 +10,7 @@ import typer
 from oncue.app import Oncue
 from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
-from oncue.cli.finding import AppOption, DatabaseOption, ask, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.values import INSTANT
 from oncue.model import Schedule, Slot
@@ -32,6 +32,7 @@ def trigger_slot(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Run a schedule's task by hand.
 
@@ -40,7 +41,7 @@ def trigger_slot(
     Either is refused while the schedule's max_instances are reached.
     """
     wanted = None if at is None else values.moment(at, "--at")
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Schedule, Slot, bool]:
         schedule, now = await found.schedules.get(name), await found.now()
@@ -74,6 +75,7 @@ def backfill_slots(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Run the slots of a span of time that no leader has decided.
 
@@ -82,7 +84,7 @@ def backfill_slots(
     the schedule's max_instances.
     """
     first, last = values.moment(start, "--from"), values.moment(end, "--to")
-    found = find(app, database_url=database_url)
+    found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Schedule, datetime, datetime, Backfilled | list[datetime]]:
         schedule, now = await found.schedules.get(name), await found.now()

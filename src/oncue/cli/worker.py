@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from oncue.cli.finding import AppOption, DatabaseOption, find
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find
 from oncue.cli.process import run_worker
 from oncue.observe import logs
 from oncue.server import address
@@ -88,6 +88,7 @@ def work(
     log_format: Annotated[str | None, typer.Option("--log-format", help="text or json. \\[default: text]")] = None,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Work on jobs until SIGINT, SIGTERM or SIGHUP.
 
@@ -95,9 +96,10 @@ def work(
     code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).
     """  # fmt: skip
     begin(
-        app, http, name, with_api=False, database_url=database_url, queues=queues, concurrency=concurrency,
-        processes=processes, exclusive=exclusive, tick_interval=tick_interval, drain_timeout=drain_timeout, lease=lease,
-        start_timeout=start_timeout, log_level=log_level, log_format=log_format,
+        app, http, name, with_api=False, database_url=database_url, schema=schema, queues=queues,
+        concurrency=concurrency, processes=processes, exclusive=exclusive, tick_interval=tick_interval,
+        drain_timeout=drain_timeout, lease=lease, start_timeout=start_timeout, log_level=log_level,
+        log_format=log_format,
     )  # fmt: skip
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from oncue.errors import ConfigError
-from oncue.store.addresses import hidden
+from oncue.store.addresses import checked_schema, hidden
+from oncue.store.statements import DEFAULT_SCHEMA
 
 if TYPE_CHECKING:
     from oncue.store.contract import Store
@@ -21,7 +22,13 @@ EXPECTED = "postgresql://user:password@host:5432/database, postgres://…, or sq
 
 
 def connect(
-    url: str, *, size: int = 6, prepare: bool = True, listen: bool = True, patience: float | None = None
+    url: str,
+    *,
+    schema: str | None = None,
+    size: int = 6,
+    prepare: bool = True,
+    listen: bool = True,
+    patience: float | None = None,
 ) -> Store:
     """The store behind an address; it is not opened yet. `patience` is how long it waits for one answer."""
     scheme, separator, rest = url.partition("://")
@@ -30,6 +37,11 @@ def connect(
             "DATABASE_URL: expected the path of a file; a database in memory would be gone with its process"
         )
     if scheme == "sqlite" and separator and rest.startswith("/") and len(rest) > 1:
+        if schema is not None:
+            raise ConfigError(
+                f"schema: expected none, not {schema!r}: on SQLite an application has a file of its own. "
+                "Set DATABASE_URL to another file"
+            )
         from oncue.store.sqlite.database import BUSY_SECONDS
         from oncue.store.sqlite.store import SqliteStore
 
@@ -37,7 +49,8 @@ def connect(
     if scheme in ("postgres", "postgresql") and separator:
         from oncue.store.postgres.store import PostgresStore
 
-        return PostgresStore(_checked(url), size=size, prepare=prepare, listen=listen, patience=patience)
+        home = checked_schema(schema or DEFAULT_SCHEMA)
+        return PostgresStore(_checked(url), schema=home, size=size, prepare=prepare, listen=listen, patience=patience)
     raise ConfigError(f"DATABASE_URL: expected {EXPECTED}; got {hidden(url)!r}", exit_code=1)
 
 

@@ -82,13 +82,36 @@ _COLUMNS = {
 }
 
 
+DEFAULT_SCHEMA = "public"
 _PART = re.compile(r"\{_\w+\}")
+_RELATION = re.compile(r"(?<![\w.])oncue_\w+(?![\w.])")
+_CHANNEL = "'oncue'"
 _LIST_OF_STATES = re.compile(r"\b((?:\w+\.)?state) in \(('\w+'(?:, '\w+'){2,})\)")
 
 
+def qualified(text: str, schema: str) -> str:
+    """The same SQL with our tables, sequences and functions in this schema, and its notifications on its channel.
+
+    A statement must mean the same on every connection: the `search_path` of a session, which may be a caller's own,
+    decides nothing. `oncue_jobs.id` names a column of a table that the statement has named before, and stays.
+    """
+    return _RELATION.sub(rf'"{schema}".\g<0>', text).replace(_CHANNEL, f"'{channel(schema)}'")
+
+
+def channel(schema: str) -> str:
+    """Where the wake-ups of the tables in this schema are sent. PostgreSQL takes names of up to 63 bytes."""
+    return f"oncue:{schema}"
+
+
 @cache
-def load(dialect: str) -> Mapping[str, str]:
-    """The statements of one dialect by name."""
+def load(dialect: str, schema: str = DEFAULT_SCHEMA) -> Mapping[str, str]:
+    """The statements of one dialect by name; on PostgreSQL, for tables in this schema."""
+    known = _unqualified(dialect)
+    return known if dialect == "sqlite" else {name: qualified(text, schema) for name, text in known.items()}
+
+
+@cache
+def _unqualified(dialect: str) -> Mapping[str, str]:
     folder = files(f"oncue.store.{dialect}")
     nouns = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
     text = "".join(entry.read_text("utf-8") for entry in nouns)
@@ -155,13 +178,24 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     return tuple(Migration(int(entry.name.split("_")[0]), entry.name[:-4], entry.read_text("utf-8")) for entry in found)
 
 
-def check_version(dialect: str, found: int) -> None:
+def check_version(dialect: str, found: int, schema: str | None = None) -> None:
     """Refuse to work on tables of another version."""
     known = migrations(dialect)[-1].number
+    if found == 0:
+        raise SchemaMismatch(f"the database {no_tables(schema)}")
     if found < known:
-        missing = "has no oncue tables" if found == 0 else f"has schema version {found}, this oncue needs {known}"
-        raise SchemaMismatch(f"the database {missing}: run `oncue migrate`")
+        raise SchemaMismatch(f"the database has schema version {found}, this oncue needs {known}: run `oncue migrate`")
     if found > known:
         raise SchemaMismatch(
             f"the database has schema version {found}, newer than this oncue knows ({known}): upgrade oncue"
         )
+
+
+def no_tables(schema: str | None) -> str:
+    """What a database lacks, and what to do: run a migration, or look in another schema."""
+    if schema is None:
+        return "has no oncue tables: run `oncue migrate`"
+    return (
+        f"has no oncue tables in its schema {schema!r}: run `oncue migrate`, or name the schema that has them "
+        "(ONCUE_SCHEMA)"
+    )

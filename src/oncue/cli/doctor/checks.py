@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from oncue.app import Oncue
-from oncue.cli.migrate import unmigrated
+from oncue.cli.migrate import schema_of, unmigrated
 from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
 from oncue.errors import OncueError, SchemaMismatch
@@ -112,7 +112,7 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
         await store.close()
     return [
         Check("database", "ok", f"{store.dialect} answers"),
-        Check("schema", "ok", f"version {migrations(store.dialect)[-1].number}"),
+        tables(store),
         *sessions,
         clock_difference(told, asked_at),
         live_nodes(snapshot),
@@ -154,6 +154,11 @@ async def _jobs(store: SqliteStore | PostgresStore, states: tuple[State, ...], c
 
 
 # --- the questions --------------------------------------------------------------------------------------------------
+
+
+def tables(store: SqliteStore | PostgresStore) -> Check:
+    schema, version = schema_of(store), f"version {migrations(store.dialect)[-1].number}"
+    return Check("schema", "ok", version if schema is None else f"{version}, in the schema {schema}")
 
 
 def sqlite_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Check:

@@ -11,7 +11,7 @@ import typer
 from oncue.app import Oncue
 from oncue.cli import failures, output
 from oncue.cli.doctor.checks import Check, examine
-from oncue.cli.finding import AppOption, DatabaseOption, find, imported
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find, imported
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import ConfigError
 from oncue.policy.durations import describe
@@ -30,9 +30,10 @@ def doctor(
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
 ) -> None:
     """Check settings, database, nodes, queues and jobs, and say what to do. Exit code 4 if a check fails."""
-    found = find(app, may_create=True, database_url=database_url)
+    found = find(app, may_create=True, database_url=database_url, schema=schema)
     checks = [_application(found), *_unknown_variables(), *asyncio.run(examine(found))]
     failed = sum(check.status == "fail" for check in checks)
     if as_json:

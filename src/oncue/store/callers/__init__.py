@@ -21,7 +21,7 @@ from oncue.model import Batch, Declaration, Receipt
 from oncue.store.callers.finding import connection_to, is_asynchronous
 from oncue.store.callers.postgres import OnPostgres
 from oncue.store.callers.sqlite import OnSqlite
-from oncue.store.statements import check_version
+from oncue.store.statements import DEFAULT_SCHEMA, check_version
 
 __all__ = ["Callers", "Home", "is_asynchronous"]
 
@@ -40,6 +40,7 @@ class Home(NamedTuple):
 
     dialect: str
     path: str | None = None
+    schema: str = DEFAULT_SCHEMA
 
 
 class Callers:
@@ -57,7 +58,7 @@ class Callers:
         if connection.dialect != home.dialect:
             ours, theirs = NAMES[home.dialect], NAMES[connection.dialect]
             raise InvalidJob("on", f"expected a connection to the application's database, {ours}, not to {theirs}")
-        writer = OnPostgres(connection) if home.path is None else OnSqlite(connection, home.path)
+        writer = OnPostgres(connection, home.schema) if home.path is None else OnSqlite(connection, home.path)
         ids, now = await writer.reserve(count)
         if not self._checked:  # once, as a store does when it opens: while it runs, others may migrate
             check_version(connection.dialect, await writer.version())

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from oncue.errors import NameClash, RowLocked
+from oncue.errors import NameClash, RowLocked, StoreError
 from oncue.model import Note
 from oncue.store import statements
 from oncue.store.postgres.connections import Connection, Connections, Loan
@@ -18,19 +18,24 @@ DIALECT = "postgres"
 ANSWER_SECONDS = 15.0
 MIGRATION_SECONDS = 3600.0
 MIGRATION_LOCK_SECONDS = 60
-# One migration at a time, in whatever process it was started; the number is arbitrary and only ours.
-MIGRATION_LOCK = 0x6F6E637565
+# One migration of a schema at a time, in whatever process it was started; the number is arbitrary and only ours.
+MIGRATION_LOCK = 0x6F6E6375
 
 
 class Database:
-    def __init__(self, dsn: str, *, size: int, prepare: bool, listen: bool, patience: float | None) -> None:
+    """The tables in one schema of a database."""
+
+    def __init__(
+        self, dsn: str, *, schema: str, size: int, prepare: bool, listen: bool, patience: float | None
+    ) -> None:
+        self.schema = schema
         self.patience = patience or ANSWER_SECONDS
         self.connections = Connections(dsn, size, prepare=prepare, timeout=self.patience)
-        self.notifications = Notifications(self.connections, listen=listen)
-        self.sql = statements.load(DIALECT)
+        self.notifications = Notifications(self.connections, statements.channel(schema), listen=listen)
+        self.sql = statements.load(DIALECT, schema)
 
     async def open(self) -> None:
-        statements.check_version(DIALECT, await self.version())
+        statements.check_version(DIALECT, await self.version(), self.schema)
 
     async def close(self) -> None:
         try:
@@ -71,19 +76,29 @@ class Database:
     async def version(self) -> int:
         """The number of the last migration, 0 on an empty database."""
         async with self.connections.use() as connection:
-            return await _version(connection)
+            return await self._version(connection)
+
+    async def _version(self, connection: Connection) -> int:
+        if not await connection.fetchval("select to_regclass($1) is not null", f'"{self.schema}".oncue_migrations'):
+            return 0
+        number: int = await connection.fetchval(
+            f'select coalesce(max(number), 0) from "{self.schema}".oncue_migrations'
+        )
+        return number
 
     async def migrate(self) -> list[str]:
         async with self.connections.use() as connection, connection.transaction():
             await connection.execute(f"set local lock_timeout = '{MIGRATION_LOCK_SECONDS}s'")
             await connection.execute(
-                "select pg_advisory_xact_lock($1)", MIGRATION_LOCK, timeout=MIGRATION_LOCK_SECONDS + ANSWER_SECONDS
-            )
+                "select pg_advisory_xact_lock($1, hashtext($2))", MIGRATION_LOCK, self.schema,
+                timeout=MIGRATION_LOCK_SECONDS + ANSWER_SECONDS,
+            )  # fmt: skip
+            await self._enter_schema(connection)
             await connection.execute(
                 "create table if not exists oncue_migrations "
                 "(number integer primary key, name text not null, applied_at timestamptz not null)"
             )
-            done = await _version(connection)
+            done = await self._version(connection)
             missing = [step for step in statements.migrations(DIALECT) if step.number > done]
             applied_at = await _time(connection)
             for step in missing:
@@ -93,13 +108,28 @@ class Database:
                 )
             return [step.name for step in missing]
 
+    async def _enter_schema(self, connection: Connection) -> None:
+        """Make the schema if it is missing, and let names without one mean it until the end of the transaction."""
+        look = "select current_user, exists (select from pg_namespace where nspname = $1)"
+        role, is_there = (await connection.fetch(look, self.schema))[0]
+        if not is_there:
+            try:
+                await connection.execute(f'create schema "{self.schema}"')
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise StoreError(
+                    f"the database has no schema {self.schema!r}, and the role {role!r} may not create it ({error}): "
+                    f'let an administrator run: create schema "{self.schema}" authorization "{role}"'
+                ) from error
+        await connection.execute(f'set local search_path = "{self.schema}"')
+
     async def create_views(self) -> list[str]:
         views = statements.views(DIALECT)
         async with self.connections.use() as connection, connection.transaction():
+            await self._enter_schema(connection)
             for name, script in views.items():
                 is_ours = await connection.fetchval(
                     "select c.relkind = 'v' and coalesce(obj_description(c.oid, 'pg_class'), '') = 'made by oncue' "
-                    "from pg_class c where c.oid = to_regclass($1)", name
+                    "from pg_class c where c.oid = to_regclass($1)", f'"{self.schema}".{name}'
                 )  # fmt: skip
                 if is_ours is False:
                     raise NameClash(f"{name}: the database has a table or view of this name that is not oncue's")
@@ -109,13 +139,6 @@ class Database:
     async def time(self) -> datetime:
         async with self.connections.use() as connection:
             return await _time(connection)
-
-
-async def _version(connection: Connection) -> int:
-    if not await connection.fetchval("select to_regclass('oncue_migrations') is not null"):
-        return 0
-    number: int = await connection.fetchval("select coalesce(max(number), 0) from oncue_migrations")
-    return number
 
 
 async def _time(connection: Connection) -> datetime:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from oncue.errors import StoreUnavailable
 from oncue.model import Batch, Receipt
-from oncue.store import statements
 from oncue.store.shared import duplicate_record, recorded_receipt
 
 if TYPE_CHECKING:
     from oncue.store.postgres.connections import Connection
 
 LOCK_NOT_AVAILABLE = "55P03"
+
+Statements: TypeAlias = Mapping[str, str]
+"""The statements by name, for the schema that the application's tables are in."""
 
 
 class Asked(Protocol):
@@ -53,36 +55,40 @@ class Written:
             raise StoreUnavailable(f"another session holds a lock on what is left to write: {error}") from error
 
 
-async def write_all(connection: Asked, batches: Sequence[Batch], *, in_doubt: bool) -> list[Receipt]:
+async def write_all(sql: Statements, connection: Asked, batches: Sequence[Batch], *, in_doubt: bool) -> list[Receipt]:
     """Write the jobs of several batches, all or none, and tell what became of each."""
     there: dict[int, Receipt | None] = {}
     for batch in batches if in_doubt else ():
-        there |= await _touched(connection, batch)
+        there |= await _touched(sql, connection, batch)
     answered = {job_id: receipt for job_id, receipt in there.items() if receipt is not None}
-    written = there.keys() - answered.keys() | await insert(connection, batches, without=there)
+    written = there.keys() - answered.keys() | await insert(sql, connection, batches, without=there)
     receipts: list[Receipt] = []
     for batch in batches:
         own = written.intersection(batch.ids)
-        told = await receipts_of(Written(connection), batch, own, answered=answered)
+        told = await receipts_of(sql, Written(connection), batch, own, answered=answered)
         if in_doubt and not all(receipt.created for receipt in told):
-            await record_duplicates(connection, batch, told, answered)
+            await record_duplicates(sql, connection, batch, told, answered)
         receipts += told
     return receipts
 
 
-async def _touched(connection: Asked, batch: Batch) -> dict[int, Receipt | None]:
+async def _touched(sql: Statements, connection: Asked, batch: Batch) -> dict[int, Receipt | None]:
     """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
-    sql = statements.load("postgres")["touch"]
-    rows = await connection.fetch(sql, batch.ids, batch.created_at, batch.task)
+    rows = await connection.fetch(sql["touch"], batch.ids, batch.created_at, batch.task)
     return {job_id: None if record is None else recorded_receipt(record) for job_id, record in rows}
 
 
 async def insert(
-    connection: Asked, batches: Sequence[Batch], *, without: Container[int] = (), tell: bool = False
+    sql: Statements,
+    connection: Asked,
+    batches: Sequence[Batch],
+    *,
+    without: Container[int] = (),
+    tell: bool = False,
 ) -> set[int]:
     """Write the jobs of these batches but for those that are there, all or none. The ids of those with a free key."""
     if len(batches) == 1 and batches[0].keys is None and not without:
-        return await _insert_keyless(connection, batches[0], tell)
+        return await _insert_keyless(sql, connection, batches[0], tell)
     rows = [
         (job_id, args, key, number)
         for number, batch in enumerate(batches, 1)
@@ -92,15 +98,14 @@ async def insert(
     if not rows:
         return set()
     columns = [list(column) for column in (*zip(*rows, strict=True), *zip(*map(common, batches), strict=True))]
-    return {row[0] for row in await connection.fetch(statements.load("postgres")["enqueue"], *columns, tell)}
+    return {row[0] for row in await connection.fetch(sql["enqueue"], *columns, tell)}
 
 
 def _keys(batch: Batch) -> Sequence[str | None]:
     return batch.keys or [None] * len(batch.ids)
 
 
-async def _insert_keyless(connection: Asked, batch: Batch, tell: bool) -> set[int]:
-    sql = statements.load("postgres")
+async def _insert_keyless(sql: Statements, connection: Asked, batch: Batch, tell: bool) -> set[int]:
     if len(batch.ids) == 1:
         await connection.fetch(sql["enqueue_one"], batch.ids[0], batch.args[0], *common(batch), tell)
     else:
@@ -109,6 +114,7 @@ async def _insert_keyless(connection: Asked, batch: Batch, tell: bool) -> set[in
 
 
 async def receipts_of(
+    sql: Statements,
     connection: Asked,
     batch: Batch,
     written: set[int],
@@ -119,25 +125,30 @@ async def receipts_of(
     """What became of each job of a batch, when these were written, and these were answered for by another before."""
     if len(written) == len(batch.ids):
         return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
-    return await _receipts_of_duplicates(connection, batch, written, tell, answered)
+    return await _receipts_of_duplicates(sql, connection, batch, written, tell, answered)
 
 
 async def _receipts_of_duplicates(
-    connection: Asked, batch: Batch, written: set[int], tell: bool, answered: Mapping[int, Receipt]
+    sql: Statements,
+    connection: Asked,
+    batch: Batch,
+    written: set[int],
+    tell: bool,
+    answered: Mapping[int, Receipt],
 ) -> list[Receipt]:
-    sql, keys = statements.load("postgres")["standing"], batch.keys or []
+    keys = batch.keys or []
     standing: dict[str, tuple[int, datetime]] = {}
     open_ids = [(n, job_id) for n, job_id in enumerate(batch.ids) if job_id not in answered]
     while True:
         left = [n for n, job_id in open_ids if job_id not in written and keys[n] not in standing]
         if not left:
             break
-        rows = await connection.fetch(sql, batch.task, [keys[n] for n in left])
+        rows = await connection.fetch(sql["standing"], batch.task, [keys[n] for n in left])
         standing |= {row[2]: (row[0], row[1].astimezone(UTC)) for row in rows}
         # The job in the way may have finished between the two statements: then the way is free.
         for n in left:
             if keys[n] not in standing:
-                written |= await insert(connection, [_one_of(batch, n)], tell=tell)
+                written |= await insert(sql, connection, [_one_of(batch, n)], tell=tell)
     # In doubt, the job that stands may be the very one that the lost call has written meanwhile.
     made = written.union(job_id for job_id, _ in standing.values())
 
@@ -155,7 +166,7 @@ def _one_of(batch: Batch, n: int) -> Batch:
 
 
 async def record_duplicates(
-    connection: Asked, batch: Batch, receipts: Sequence[Receipt], answered: Container[int]
+    sql: Statements, connection: Asked, batch: Batch, receipts: Sequence[Receipt], answered: Container[int]
 ) -> None:
     """Take the ids of the jobs for which others stand, unless that was done before."""
     rows = [
@@ -165,7 +176,7 @@ async def record_duplicates(
     ]
     if rows:
         columns = (list(column) for column in zip(*rows, strict=True))
-        await connection.fetch(statements.load("postgres")["record_duplicates"], *columns, *_unwaiting(batch))
+        await connection.fetch(sql["record_duplicates"], *columns, *_unwaiting(batch))
 
 
 def _unwaiting(batch: Batch) -> tuple[Any, ...]:

@@ -75,8 +75,8 @@ class PostgresJobs:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
         tell = batch.state == "queued" and self._db.notifications.take()
         async with self._db.use() as connection:
-            written = await insert(connection, [batch], tell=tell)
-            receipts = await receipts_of(Written(connection), batch, written)
+            written = await insert(self._db.sql, connection, [batch], tell=tell)
+            receipts = await receipts_of(self._db.sql, Written(connection), batch, written)
         if written and not tell:
             self._db.notifications.send_for({batch.state})
         return receipts
@@ -90,7 +90,7 @@ class PostgresJobs:
         rows = sum(len(batch.ids) for batch in batches)
         async with self._db.use() as connection:
             patient = Patient(connection, self._db.patience + rows / SLOWEST_ROWS_PER_SECOND)
-            receipts = await write_all(patient, batches, in_doubt=in_doubt)
+            receipts = await write_all(self._db.sql, patient, batches, in_doubt=in_doubt)
         self._db.notifications.send_for({batch.state for batch in batches})
         return receipts
 

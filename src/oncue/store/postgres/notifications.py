@@ -14,7 +14,6 @@ from oncue.store.contract import Wake
 from oncue.store.postgres.connections import Connections
 from oncue.store.postgres.hints import Debounce
 
-CHANNEL = "oncue"
 NOW, LATER = "", "later"  # what a notification says; the statements send the first
 LATER_GAP = 0.1
 
@@ -22,8 +21,9 @@ _log = logging.getLogger("oncue.store")
 
 
 class Notifications:
-    def __init__(self, connections: Connections, *, listen: bool) -> None:
+    def __init__(self, connections: Connections, channel: str, *, listen: bool) -> None:
         self._connections = connections
+        self._channel = channel
         self._hints = Debounce(lambda: self._notify(NOW))
         self._later_hints = Debounce(lambda: self._notify(LATER), gap=LATER_GAP)
         self._listen = listen
@@ -83,7 +83,7 @@ class Notifications:
         cut = asyncio.Event()
         connection.add_termination_listener(lambda _: cut.set())
         try:
-            await connection.add_listener(CHANNEL, lambda *told: wake(told[-1] == LATER))
+            await connection.add_listener(self._channel, lambda *told: wake(told[-1] == LATER))
             wake(True)  # for what was sent while this process did not listen
             await cut.wait()
         finally:
@@ -93,7 +93,7 @@ class Notifications:
         """Send a hint in the background. While the database is away, the services report that."""
         try:
             async with self._connections.use() as connection:
-                await connection.execute("select pg_notify($1, $2)", CHANNEL, what)
+                await connection.execute("select pg_notify($1, $2)", self._channel, what)
             self._can_notify = True
         except StoreUnavailable:
             pass

@@ -16,15 +16,24 @@ from oncue.store.postgres.requests import PostgresRequests
 from oncue.store.postgres.schedules import PostgresSchedules
 from oncue.store.postgres.slots import PostgresSlots
 from oncue.store.postgres.tokens import PostgresTokens
+from oncue.store.statements import DEFAULT_SCHEMA
 
 
 class PostgresStore:
     dialect = DIALECT
 
     def __init__(
-        self, dsn: str, *, size: int = 6, prepare: bool = True, listen: bool = True, patience: float | None = None
+        self,
+        dsn: str,
+        *,
+        schema: str = DEFAULT_SCHEMA,
+        size: int = 6,
+        prepare: bool = True,
+        listen: bool = True,
+        patience: float | None = None,
     ) -> None:
-        self.database = Database(dsn, size=size, prepare=prepare, listen=listen, patience=patience)
+        self.schema = schema
+        self.database = Database(dsn, schema=schema, size=size, prepare=prepare, listen=listen, patience=patience)
         self.jobs = PostgresJobs(self.database)
         self.counters = PostgresCounters(self.database)
         self.queues = PostgresQueues(self.database, self.counters)
