@@ -182,9 +182,10 @@ class Services:
         """The rows of the view `job_runs`, oldest first."""
         if not inspect(self.engine).has_table("job_runs"):
             return []
-        query = select(job_runs).order_by(job_runs.c.scheduled_for)
+        view = job_runs()
+        query = select(view).order_by(view.c.scheduled_for)
         if job is not None:
-            query = query.where(job_runs.c.job_name == job)
+            query = query.where(view.c.job_name == job)
         with database.reading(self.engine) as connection:
             return list(connection.execute(query))
 

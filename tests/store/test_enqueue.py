@@ -183,7 +183,7 @@ async def test_a_call_that_was_still_committing_when_it_was_asked_about_is_found
     connection = await postgres_store.database.connections.connect()
     transaction = connection.transaction()
     await transaction.start()
-    await insert(connection, [batch])
+    await insert(postgres_store.database.sql, connection, [batch])
     again = asyncio.create_task(postgres_store.jobs.enqueue([batch], in_doubt=True))
     done, _ = await asyncio.wait([again], timeout=0.2)
     assert not done, "it waits for the first to come to its end"

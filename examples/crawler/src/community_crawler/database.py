@@ -97,15 +97,18 @@ def create_tables(engine: Engine) -> None:
         metadata.create_all(connection)
 
 
-def create_views(engine: Engine) -> None:
-    """Make the views in the origin's words that are missing, once oncue's tables are there. Safe to repeat."""
+def create_views(engine: Engine, schema: str | None = None) -> None:
+    """Make the views in the origin's words that are missing, once oncue's tables are there. Safe to repeat.
+
+    On PostgreSQL oncue's tables may be in a schema of their own (ONCUE_SCHEMA).
+    """
     with writing(engine) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("select pg_advisory_xact_lock(:number)"), {"number": CREATING})
         found = inspect(connection)
-        if not found.has_table("oncue_jobs"):
+        if not found.has_table("oncue_jobs", schema=schema):
             return
-        for name, query in sql_views.of(connection.dialect.name).items():
+        for name, query in sql_views.of(connection.dialect.name, schema).items():
             if not found.has_table(name):
                 connection.exec_driver_sql(f"create view {name} as {query}")
 

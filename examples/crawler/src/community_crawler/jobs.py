@@ -68,7 +68,7 @@ def engine() -> Engine:
 def _opened() -> Engine:
     opened = database.connect(app.settings.database_url)
     database.create_tables(opened)
-    database.create_views(opened)
+    database.create_views(opened, app.settings.schema)
     return opened
 
 

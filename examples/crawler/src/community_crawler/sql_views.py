@@ -15,20 +15,21 @@ select id, $subreddit_id as subreddit_id,
        retry_count as retries, priority, $last_attempt as last_attempt, $duration_ms as duration_ms, enqueued_by,
        $created_at as created_at, $updated_at as updated_at, $visible_at as visible_at, retry_count, max_retries,
        case when state = 'retrying' then $visible_at end as next_retry_at
-  from oncue_jobs where task = 'crawl'
+  from ${schema}oncue_jobs where task = 'crawl'
 """)
 SCHEDULED_JOBS = Template("""
 select id, name, description, $subreddit_id as subreddit_id, expression as cron_expression, $enabled as enabled,
        $last_run_at as last_run_at, $next_run_at as next_run_at, priority, max_retries, $created_at as created_at,
        $updated_at as updated_at, created_by
-  from oncue_schedules where task = 'crawl' and deleted_at is null
+  from ${schema}oncue_schedules where task = 'crawl' and deleted_at is null
 """)
 INSTANTS = ("created_at", "updated_at", "visible_at", "last_run_at", "next_run_at")
 
 
-def of(dialect: str) -> dict[str, str]:
-    """The queries of the views by name."""
+def of(dialect: str, schema: str | None) -> dict[str, str]:
+    """The queries of the views by name, on oncue's tables in this schema."""
     words = _postgresql() if dialect == "postgresql" else _sqlite()
+    words["schema"] = "" if schema is None else f'"{schema}".'
     return {"crawl_jobs": CRAWL_JOBS.substitute(words), "scheduled_jobs": SCHEDULED_JOBS.substitute(words)}
 
 

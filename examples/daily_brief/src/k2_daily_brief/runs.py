@@ -5,25 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Engine, String, column, inspect, select, table
+from sqlalchemy import Connection, Engine, String, TableClause, column, inspect, select, table
 
 from k2_daily_brief.database import reading
 from k2_daily_brief.tables import Instant
 
 JOBS = ("rss_ingestion", "event_clustering", "retention_cleanup")
 RUNS_SHOWN = 5
-
-job_runs = table(
-    "job_runs",
-    column("id"),
-    column("job_name", String),
-    column("scheduled_for", Instant),
-    column("started_at", Instant),
-    column("finished_at", Instant),
-    column("status", String),
-    column("worker_instance", String),
-    column("error_message", String),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +37,35 @@ class Run:
         return lines[-1] if lines else ""
 
 
-def last_runs(engine: Engine) -> dict[str, list[Run]]:
-    """For each job its last runs, newest first. No runs at all before the first worker has made the view."""
-    if not inspect(engine).has_table("job_runs"):
+def last_runs(engine: Engine, schema: str | None = None) -> dict[str, list[Run]]:
+    """For each job its last runs, newest first. No runs at all before the first worker has made the view.
+
+    On PostgreSQL oncue's tables and views may be in a schema of their own (ONCUE_SCHEMA).
+    """
+    if not inspect(engine).has_table("job_runs", schema=schema):
         return {name: [] for name in JOBS}
+    view = job_runs(schema)
     with reading(engine) as connection:
-        return {name: _runs_of(connection, name) for name in JOBS}
+        return {name: _runs_of(connection, view, name) for name in JOBS}
 
 
-def _runs_of(connection: Connection, name: str) -> list[Run]:
-    columns = [job_runs.c[field] for field in Run.__dataclass_fields__]
-    query = select(*columns).where(job_runs.c.job_name == name).order_by(job_runs.c.scheduled_for.desc())
+def job_runs(schema: str | None = None) -> TableClause:
+    """The view, in the schema that oncue's tables are in."""
+    return table(
+        "job_runs",
+        column("id"),
+        column("job_name", String),
+        column("scheduled_for", Instant),
+        column("started_at", Instant),
+        column("finished_at", Instant),
+        column("status", String),
+        column("worker_instance", String),
+        column("error_message", String),
+        schema=schema,
+    )
+
+
+def _runs_of(connection: Connection, view: TableClause, name: str) -> list[Run]:
+    columns = [view.c[field] for field in Run.__dataclass_fields__]
+    query = select(*columns).where(view.c.job_name == name).order_by(view.c.scheduled_for.desc())
     return [Run(*row) for row in connection.execute(query.limit(RUNS_SHOWN))]

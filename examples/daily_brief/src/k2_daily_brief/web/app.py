@@ -29,9 +29,10 @@ HERE = Path(__file__).parent
 
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
-    engine = database.connect(Oncue().settings.database_url)
+    ours = Oncue().settings
+    engine = database.connect(ours.database_url)
     await run_in_threadpool(database.create_tables, engine)
-    app.state.engine = engine
+    app.state.engine, app.state.schema = engine, ours.schema
     yield
     engine.dispose()
 
@@ -66,7 +67,7 @@ def todays_brief(request: Request) -> HTMLResponse:
         events = briefs.current(connection, now)
         known_feeds = connection.execute(select(feeds).order_by(feeds.c.url)).all()
         days = briefs.published_days(connection)
-    jobs = runs.last_runs(engine)
+    jobs = runs.last_runs(engine, request.app.state.schema)
     return _page(request, "today.html", now=now, events=events, feeds=known_feeds, jobs=jobs, days=days)
 
 
