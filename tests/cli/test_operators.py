@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,12 +15,13 @@ import pytest
 from oncue import Oncue
 from oncue.cli.actor import actor
 from oncue.model import Progress
+from oncue.policy import lifecycle
 from tests.cli.conftest import Shell, on_database
 from tests.store.scene import a_node
 
 
-def a_running_job(url: str, fraction: float | None = None, note: str | None = None) -> None:
-    """Let a node take what waits, and say how far it has come."""
+def a_running_job(url: str, fraction: float | None = None, note: str | None = None, details: str | None = None) -> None:
+    """Let a node take what waits, and say how far it has come, or how an attempt of it failed."""
 
     async def take(app: Oncue) -> None:
         connected = await app.internals.connected()
@@ -29,6 +31,9 @@ def a_running_job(url: str, fraction: float | None = None, note: str | None = No
         (claim,) = await store.jobs.claim(node.id, ["default"], ["add"], 1, now)
         if fraction is not None:
             await store.jobs.report_progress([Progress(claim.id, claim.claim_no, fraction, note, now)])
+        if details is not None:
+            ended = lifecycle.Ended(claim, lifecycle.Failed("busy"), now, now, None, details)
+            await store.jobs.apply([lifecycle.settle(ended, Random(1))], now)
 
     on_database(url, take)
 
@@ -71,6 +76,17 @@ def test_progress_is_shown_while_a_job_runs(oncue: Shell, shop: str) -> None:
     assert re.search(r"progress +█{10}░{14} 40%  page 4 of 10", shown)
     assert oncue("set-status", "1", "queued").out == "job 1 is queued\n"
     assert "40%" not in oncue("jobs").out
+
+
+def test_the_details_of_attempts_are_shown(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1")
+    assert "details" not in oncue("job", "1").out
+    a_running_job(shop, details='{"status":503,"body":"[red]Größe"}')
+    record = oncue("job", "1", "--json").json
+    assert record["details"] == record["attempt_list"][0]["details"] == {"status": 503, "body": "[red]Größe"}
+    shown = oncue("job", "1").out
+    assert '"status": 503' in shown
+    assert re.search(r"failed .* status=503 body=\"\[red\]Größe\" +busy", shown)
 
 
 def test_listing_with_an_offset(oncue: Shell, sqlite_shop: str) -> None:

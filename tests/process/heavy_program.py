@@ -22,6 +22,7 @@ def hold() -> None:
     other.stdout.readline()
     _log.info("hello from the child")
     current_job().progress(0.5, "half-way")
+    current_job().details(page=7)
     try:
         tell("begun", os.getpid(), other.pid)
         time.sleep(600)

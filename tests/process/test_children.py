@@ -40,6 +40,7 @@ def test_the_children_of_a_killed_worker_notice_it_and_end(steady_sqlite_cluster
     assert all(map(is_alive, pids))
     cluster.until(lambda: cluster.job(job).progress == 0.5, "its progress is shown")
     assert cluster.job(job).progress_note == "half-way"
+    cluster.until(lambda: cluster.job(job).details == {"page": 7}, "its details are kept")
     assert f"INFO    heavy: hello from the child [job {job} task=hold]" in worker.said
     worker.process.kill()
     cluster.until(lambda: not any(map(is_alive, pids)), "they are gone")
@@ -58,4 +59,5 @@ def test_a_job_in_a_child_that_outlasts_the_drain_is_given_back(steady_sqlite_cl
     row = cluster.job(job)
     assert (row.state, row.retry_count, row.crashes) == ("queued", 0, 0)
     (attempt,) = cluster.app.wait(cluster.app.jobs.attempts(job))
+    assert attempt.details == {"page": 7}
     assert attempt.outcome == "shutdown"

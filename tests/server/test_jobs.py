@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
 from oncue import Oncue
 from oncue.application.worker import new_node
-from oncue.model import Progress
+from oncue.model import Progress, ToldDetails
+from oncue.policy import lifecycle
 from oncue.server.api.pages import LARGEST_PAGE
 from tests.app.watching import Watcher
 from tests.server.conftest import Api
@@ -130,6 +132,21 @@ async def test_progress_is_seen_while_it_runs(api: Api) -> None:
     await connected.store.jobs.report_progress([Progress(job_id, claim_no, 0.4, "page 4 of 10", connected.now())])
     job = await api.get(f"{JOBS}/{job_id}")
     assert (job["progress"], job["progress_note"]) == (0.4, "page 4 of 10")
+
+
+async def test_details_are_seen_while_it_runs_and_with_its_attempts(api: Api) -> None:
+    await enqueued(api.app, 1)
+    job_id, connected = await claimed(api.app), await api.app.internals.connected()
+    assert (await api.get(f"{JOBS}/{job_id}"))["details"] is None
+    claim_no = (await api.app.jobs.get(job_id)).claim_no
+    await connected.store.jobs.report_details([ToldDetails(job_id, claim_no, '{"status":200}')])
+    assert (await api.get(f"{JOBS}/{job_id}"))["details"] == {"status": 200}
+    (claim,) = await connected.store.jobs.running([job_id])
+    now = connected.now()
+    failed = lifecycle.Ended(claim, lifecycle.Failed("no"), now, now, None, '{"status":500}')
+    await connected.store.jobs.apply([lifecycle.settle(failed, Random(1))], now)
+    job = await api.get(f"{JOBS}/{job_id}")
+    assert (job["details"], job["attempt_list"][0]["details"]) == ({"status": 500}, {"status": 500})
 
 
 NOBODY = ["0", "99", "-1", "9" * 30, "1e3", "x", "01a1e082-5345-8112-8000-000000000001", "١", "%00", "%ff", "bulk"]

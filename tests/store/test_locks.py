@@ -7,13 +7,26 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import asyncpg
 import pytest
 
 from oncue.errors import RowLocked, StoreUnavailable
-from oncue.model import Decided, Limits, Note, Progress, Revised, Schedule, Started, Step
+from oncue.model import (
+    Decided,
+    LeaderEpoch,
+    Limits,
+    Note,
+    Progress,
+    Revised,
+    Schedule,
+    Started,
+    Step,
+    Terms,
+    ToldDetails,
+)
 from oncue.policy import lifecycle
 from oncue.store import PostgresStore
 from oncue.store.postgres import connections, inserting
@@ -209,6 +222,57 @@ async def test_a_start_and_a_progress_are_shown_past_a_job_that_is_held(store: P
     async with held(f"oncue_progress where job_id = {first}"):
         await store.jobs.report_progress([one._replace(fraction=0.7) for one in told])
     assert [(await see(store, one)).progress for one in (first, second)] == [0.5, 0.7]
+
+
+async def test_details_are_kept_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    first, second = await put(store, 2)
+    told = [ToldDetails(claim.id, claim.claim_no, '{"page":1}') for claim in await take(store, node)]
+    async with held(job(first)):
+        assert await store.jobs.report_details(told) == [first]
+        assert [(await see(store, one)).details for one in (first, second)] == [None, {"page": 1}]
+    assert await store.jobs.report_details(told) == []
+    assert (await see(store, first)).details == {"page": 1}
+
+
+@asynccontextmanager
+async def taken(store: PostgresStore, url: str, key: str) -> AsyncIterator[None]:
+    """A caller has enqueued a job with this key, and its transaction is open."""
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            await inserting.insert(store.database.sql, connection, [a_batch(keys=[key])])
+            yield
+    finally:
+        await connection.close()
+
+
+async def test_outcomes_are_written_past_the_key_of_a_job_that_follows(store: PostgresStore, postgres_url: str) -> None:
+    """Only the change whose follow-up has to wait for an open transaction waits; the others are written."""
+    node = await enter(store)
+    ids = await put(store, 4)
+    claims = await take(store, node)
+    followers = [(), (a_batch(keys=["a"]),), (a_batch(keys=["b"]),), (a_batch(),)]
+    changes = [change(claim)._replace(follow_ups=after) for claim, after in zip(claims, followers, strict=True)]
+    async with taken(store, postgres_url, "a"):
+        assert await store.jobs.apply(changes, NOW) == [True, None, True, True]
+        assert await store.jobs.apply(changes[1:2], NOW) == [None]
+        assert await states(store, ids) == ["succeeded", "running", "succeeded", "succeeded"]
+    assert await store.jobs.apply(changes[1:2], NOW) == [True]
+    there = [await store.jobs.get(batch.ids[0]) is not None for after in followers for batch in after]
+    assert there == [False, True, True]  # the caller's job has the key
+
+
+async def test_a_change_under_an_epoch_is_written_past_a_job_that_is_held(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    ids = await put(store, 2)
+    claims = await take(store, node)
+    terms = Terms(leader=LeaderEpoch(node, 7))
+    ended = [lifecycle.Ended(claim, lifecycle.Succeeded(), NOW, NOW, None, None, terms) for claim in claims]
+    changes = [lifecycle.settle(one, Random(1)) for one in ended]
+    async with held(job(ids[0])):
+        assert await store.jobs.apply(changes, NOW) == [None, "released"]
+    assert await store.jobs.apply(changes, NOW) == ["released", False]
 
 
 async def test_nodes_are_declared_lost_past_one_whose_row_is_held(store: PostgresStore, held: Any) -> None:

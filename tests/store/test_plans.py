@@ -90,13 +90,17 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     texts, fences, instants = ["x"] * batch, [1] * batch, [NOW] * batch
     queues, tasks = ["default", "mail"], ["send", "fetch"]
     states = ["running"] * batch
+    documents, guards = ["{}"] * batch, [[str(NODE)] * batch, fences, [True] * batch]
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
+    change += [instants, instants, documents, texts, fences, documents, *guards, None]
     return {
         "claim": ("oncue_jobs_claimable", [NODE, queues, tasks, batch, NOW, 8, [None] * len(queues), NOW]),
         "promote": ("oncue_jobs_later", [NOW, batch]),
         "next_due": ("oncue_jobs_later", []),
-        "apply": ("oncue_jobs_pkey", [NOW, *change, instants, instants, ["{}"] * batch, texts, fences]),
-        "apply_free": ("oncue_jobs_pkey", [NOW, *change, instants, instants, ["{}"] * batch, texts, fences]),
+        "apply": ("oncue_jobs_pkey", [NOW, *change]),
+        "apply_free": ("oncue_jobs_pkey", [NOW, *change]),
+        "report_details": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, documents]),
+        "report_details_free": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, documents]),
         "mark_started": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),
         "mark_started_free": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),
         "begin": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),

@@ -127,7 +127,7 @@ def show_job(
     output.show(output.details(_job_lines(seen)))
     if seen.attempts:
         output.show(_attempts_table(seen))
-    for title, text in (("result", _pretty(job.result)), ("error", job.error)):
+    for title, text in (("result", _pretty(job.result)), ("details", _pretty(job.details)), ("error", job.error)):
         if text:
             output.show(f"[bold]{title}[/]\n{output.paragraph(text)}")
 
@@ -232,12 +232,15 @@ def _node(seen: _Seen) -> str | None:
 
 
 def _attempts_table(seen: _Seen) -> Any:
-    table = output.table("attempt", "outcome", "started", "took", "node", "error", right=("attempt", "took"))
+    """Details have a column of their own if a handler told any."""
+    told = ["details"] if any(attempt.details for attempt in seen.attempts) else []
+    table = output.table("attempt", "outcome", "started", "took", "node", *told, "error", right=("attempt", "took"))
     for attempt in seen.attempts:
+        details = [escape(_short(attempt.details or {}))] if told else []
         table.add_row(
             str(attempt.attempt), attempt.outcome, output.when(attempt.started_at, seen.now),
             output.took(attempt.duration),
-            escape(seen.worker(attempt.node_id) or ""), escape(error_summary(attempt.error)),
+            escape(seen.worker(attempt.node_id) or ""), *details, escape(error_summary(attempt.error)),
         )  # fmt: skip
     return table
 

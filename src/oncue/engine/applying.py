@@ -4,12 +4,12 @@ or another session holds its row."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
 from oncue.errors import StoreRefused
-from oncue.model import Change
+from oncue.model import Applied, Change
 from oncue.store.contract import Store
 
 MOST_LISTED = 10
@@ -20,7 +20,7 @@ Fallback: TypeAlias = Callable[[int, StoreRefused], Change | None]
 _log = logging.getLogger("oncue.applying")
 
 
-async def apply_each(store: Store, changes: Sequence[Change], now: datetime) -> list[bool | None]:
+async def apply_each(store: Store, changes: Sequence[Change], now: datetime) -> list[Applied]:
     """Which of them took: all at once, or one by one if that is refused.
 
     None: it was refused, and would be again, or its row is locked. It is as it was, and so a later pass finds it.
@@ -52,33 +52,41 @@ async def apply_past_refusals(
     fallback: Fallback = lambda number, error: None,
     *,
     past_locks: bool = False,
-) -> tuple[list[bool | None], dict[int, StoreRefused]]:
+    latest: Callable[[], datetime] | None = None,
+) -> tuple[list[Applied], dict[int, StoreRefused]]:
     """Which of the changes took; and the numbers of those that the database refuses, with what it says.
 
     If it refuses the batch, each change is written by itself, or else its `fallback`, which then stands in `changes`.
+    `latest` is the upper bound of the database's time; it is read whenever something is sent.
     """
+
+    async def apply(few: list[Change], past_locks: bool = False) -> list[Applied]:
+        return await store.jobs.apply(few, now, past_locks=past_locks, latest=None if latest is None else latest())
+
     try:
-        return await store.jobs.apply(changes, now, past_locks=past_locks), {}
+        return await apply(changes, past_locks), {}
     except StoreRefused as error:
         _log.error("the database refused to write %d changes at once, so they are written one by one: %s",
                    len(changes), error)  # fmt: skip
-    took: list[bool | None] = []
+    took: list[Applied] = []
     refused: dict[int, StoreRefused] = {}
     for number in range(len(changes)):
         try:
-            took.append(await _applied(store, changes, number, now, fallback))
+            took.append(await _applied(apply, changes, number, fallback))
         except StoreRefused as error:
             took.append(None)
             refused[number] = error
     return took, refused
 
 
-async def _applied(store: Store, changes: list[Change], number: int, now: datetime, fallback: Fallback) -> bool | None:
+async def _applied(
+    apply: Callable[[list[Change]], Awaitable[list[Applied]]], changes: list[Change], number: int, fallback: Fallback
+) -> Applied:
     try:
-        return (await store.jobs.apply([changes[number]], now))[0]
+        return (await apply([changes[number]]))[0]
     except StoreRefused as error:
         instead = fallback(number, error)
         if instead is None:
             raise
     changes[number] = instead
-    return (await store.jobs.apply([instead], now))[0]
+    return (await apply([instead]))[0]

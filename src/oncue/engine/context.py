@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
+from oncue.engine.details import merged
 from oncue.engine.texts import bounded
 from oncue.model import Claim
 
@@ -19,6 +20,7 @@ class RunningJob(Protocol):
     claim: Claim
     row_count: int | None
     progress: tuple[float, str | None] | None
+    details: str | None
     cancel_requested: bool
 
 
@@ -80,6 +82,14 @@ class JobContext:
         Both are shown on the job while it runs. Call it as often as you like: about once a second the latest is saved.
         """
         self._running.progress = (_checked_fraction(fraction), None if note is None else bounded(note, LONGEST_NOTE))
+
+    def details(self, **fields: Any) -> None:
+        """Tell what is worth knowing of this attempt: `details(status=200, ms=34)`. Later calls add to it.
+
+        It is kept with the attempt, whatever ends it, and shown with it. Values are JSON. Of all of them together up to
+        4,096 bytes are kept: the largest are cut, and say so.
+        """
+        self._running.details = merged(self._running.details, fields)
 
 
 def _checked_fraction(fraction: float) -> float:

@@ -14,7 +14,18 @@ from oncue.clock import Clock
 from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Signal
 from oncue.engine.waiting_claims import PROCESSES, WaitingClaims
-from oncue.model import Cancelled, Claim, Failed, Outcome, Progress, Released, Snoozed, Started
+from oncue.model import (
+    Cancelled,
+    Claim,
+    Failed,
+    Outcome,
+    Progress,
+    Released,
+    Snoozed,
+    Started,
+    Terms,
+    ToldDetails,
+)
 from oncue.policy import options
 from oncue.policy.lifecycle import Ended, refusal
 from oncue.store.contract import Store
@@ -23,12 +34,20 @@ from oncue.store.contract import Store
 class RunningAttempt:
     """An attempt that runs here, with what was done to it from outside."""
 
-    __slots__ = ("cancel_requested", "claim", "marked", "reported", "row_count", "started")
+    __slots__ = (
+        *("cancel_requested", "claim", "details", "marked", "reported", "row_count"),
+        *("saved_details", "started", "terms"),
+    )
 
     def __init__(self, claim: Claim, started: float) -> None:
         self.claim = claim
         self.started = started
         self.row_count: int | None = None
+        self.details: str | None = None
+        """What its handler has told of it: a JSON object."""
+        self.saved_details: str | None = None
+        """What the database knows of that."""
+        self.terms: Terms | None = None
         self.cancel_requested = False
         self.reported = False
         """Whether its outcome is known to the settler: it may run on, in a thread that cannot be stopped."""
@@ -131,6 +150,21 @@ class Execution(Generic[A]):
             if attempt is not None:
                 attempt.marked = True
 
+    def told_details(self) -> list[ToldDetails]:
+        """What attempts that still run have told of themselves and the database does not know yet."""
+        return [
+            ToldDetails(*place, attempt.details)
+            for place, attempt in self._running.items()
+            if attempt.details is not None and attempt.details != attempt.saved_details and not attempt.reported
+        ]
+
+    def saved_details(self, told: list[ToldDetails]) -> None:
+        """The database knows this."""
+        for job_id, claim_no, details in told:
+            attempt = self._running.get((job_id, claim_no))
+            if attempt is not None:
+                attempt.saved_details = details
+
     def progressed(self) -> list[Progress]:
         """What attempts have said of their progress since it was last `saved`; only the latest counts."""
         return []
@@ -225,7 +259,8 @@ class Execution(Generic[A]):
         if attempt.cancel_requested and isinstance(outcome, Failed | Snoozed):
             outcome = Cancelled()
         at = self._clock.at
-        self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), attempt.row_count))
+        told = (attempt.row_count, attempt.details, attempt.terms)
+        self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), *told))
 
     # --- what an executor does in its own way -------------------------------------------------------------------
 

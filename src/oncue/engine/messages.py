@@ -56,8 +56,9 @@ class News(NamedTuple):
 
     rows: int | None
     progress: Told | None
+    details: str | None
 
 
 class Done(NamedTuple):
     outcome: Outcome
-    news: News = News(None, None)
+    news: News = News(None, None, None)

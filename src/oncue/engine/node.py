@@ -135,7 +135,7 @@ class WorkerNode:
             life=self.life,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
-        self.settler = Settler(store, node.id, self.executor, self.in_flight, dice, telemetry, idle=60.0)
+        self.settler = Settler(store, node.id, self.executor, self.in_flight, clock, dice, telemetry, idle=60.0)
         self.reconciler = Reconciler(
             store, node.id, self.executor, self.in_flight, self.claimer, clock, dice, telemetry,
             interval=pace.reconcile, patience=pace.lease / 2,

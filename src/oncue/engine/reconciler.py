@@ -1,7 +1,8 @@
 """Compares the claims of this node with the rows that the database has for it.
 
 The two can differ. The reply to a claim was lost: the rows are given back. Another node took a job away: its attempt is
-stopped here. An operator wants a job to stop. The pass also writes when long attempts began and how far they have come.
+stopped here. An operator wants a job to stop. The pass also writes when long attempts began,
+how far they have come and what they tell of themselves.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Reconciler:
         await self._release_unknown(rows)
         await self._mark_started()
         await self._save_progress()
+        await self._save_details()
         return now + self._interval
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
@@ -82,7 +84,7 @@ class Reconciler:
         if not rows and not self._in_flight.claims:
             return None
         ours = {(row.id, row.claim_no) for row in rows} - self._in_flight.refused
-        if ours != self._in_flight.claims.keys() or self._executor.progressed():
+        if ours != self._in_flight.claims.keys() or self._executor.progressed() or self._executor.told_details():
             return now
         for row in rows:
             if row.cancel_requested and not self._executor.is_told(row.id, row.claim_no):
@@ -127,3 +129,9 @@ class Reconciler:
         if told:
             await self._store.jobs.report_progress(told)
             self._executor.saved(told)
+
+    async def _save_details(self) -> None:
+        told = self._executor.told_details()
+        if told:
+            locked = await self._store.jobs.report_details(told)
+            self._executor.saved_details([one for one in told if one.job_id not in locked])

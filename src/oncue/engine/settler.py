@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 from random import Random
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
+from oncue.clock import Clock
 from oncue.engine.applying import apply_past_refusals, listed
 from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
 from oncue.engine.texts import bounded
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
-from oncue.model import TERMINAL, Change, Failed
+from oncue.model import TERMINAL, Applied, Batch, Change, Failed, Job
 from oncue.policy.error_summary import error_summary
 from oncue.policy.lifecycle import Ended, settle
 from oncue.store.contract import Store
@@ -36,6 +39,7 @@ class Settler:
         node: UUID,
         executor: Execution[Any],
         in_flight: InFlight,
+        clock: Clock,
         dice: Random,
         telemetry: Telemetry,
         *,
@@ -46,6 +50,7 @@ class Settler:
         self._node = node
         self._executor = executor
         self._in_flight = in_flight
+        self._clock = clock
         self._dice = dice
         self._telemetry = telemetry
         self._idle = timedelta(seconds=idle)
@@ -58,6 +63,8 @@ class Settler:
         batch = self._in_flight.ended[:SETTLE_LIMIT]
         if batch:
             size = len(batch)
+            if any(ended.terms is not None for ended in batch):
+                batch = self._in_flight.ended[:size] = await self._numbered(batch)
             self._in_flight.locked += await self._settle(batch, now)
             del self._in_flight.ended[:size]
         if self._in_flight.locked and self._may_try_locked(now):
@@ -81,6 +88,27 @@ class Settler:
         tried_at = self._tried_locked_at
         return tried_at is None or not tried_at <= now < tried_at + LOCKED_PAUSE
 
+    async def _numbered(self, batch: list[Ended]) -> list[Ended]:
+        """The same, with ids for the jobs that follow. A change that is sent again has to bring the same jobs."""
+        wanted = sum(len(template.args) for ended in batch for template in _without_ids(ended))
+        if not wanted:
+            return batch
+        ids = iter(await self._store.jobs.reserve(wanted))
+
+        def numbered(templates: tuple[Batch, ...]) -> tuple[Batch, ...]:
+            return tuple(one if one.ids else one._replace(ids=list(islice(ids, len(one.args)))) for one in templates)
+
+        return [
+            ended
+            if ended.terms is None
+            else ended._replace(
+                terms=ended.terms._replace(
+                    follow_ups=numbered(ended.terms.follow_ups), late_follow_ups=numbered(ended.terms.late_follow_ups)
+                )
+            )
+            for ended in batch
+        ]
+
     async def _settle(self, batch: list[Ended], now: datetime, *, past_locks: bool = False) -> list[Ended]:
         """Write a batch; those whose rows are locked. It stays in flight until the database has answered: a lost reply
         means doing it again."""
@@ -88,7 +116,7 @@ class Settler:
         try:
             took, refused = await apply_past_refusals(
                 self._store, changes, now, lambda number, error: self._failed(batch[number], error),
-                past_locks=past_locks,
+                past_locks=past_locks, latest=self._clock.latest,
             )  # fmt: skip
         except StoreError as error:
             self.trouble = error
@@ -107,23 +135,24 @@ class Settler:
             _log.warning("%s: another session holds a lock there, so the outcome is kept for later", listed(ids))
         for place in reversed(locked):
             del batch[place], changes[place], took[place]
-        await self._forget(batch, changes, cast("list[bool]", took))
+        await self._forget(batch, changes, took)
         return kept
 
-    async def _forget(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
+    async def _forget(self, batch: list[Ended], changes: list[Change], took: list[Applied]) -> None:
         """The database has answered for these: they are no longer in flight."""
         took = await self._with_lost_replies(changes, took)
         self._in_flight.remove([ended.claim for ended in batch])
         if batch:
-            self._tell(batch, changes, took)
+            written = [change.as_written(answer) for change, answer in zip(changes, took, strict=True)]
+            self._tell(batch, written, [bool(answer) for answer in took])
 
-    async def _with_lost_replies(self, changes: list[Change], took: list[bool]) -> list[bool]:
+    async def _with_lost_replies(self, changes: list[Change], took: list[Applied]) -> list[Applied]:
         """A change that is rejected now may have been written before, by the call whose reply was lost."""
         if self._in_doubt and not all(took):
             for number, change in enumerate(changes):
                 if not took[number] and (change.id, change.claim_no) in self._in_doubt:
                     job = await self._store.jobs.get(change.id)
-                    took[number] = job is not None and (job.state, job.claim_no) == (change.state, change.claim_no)
+                    took[number] = False if job is None else _ending_of(change, job)
         self._in_doubt.difference_update((change.id, change.claim_no) for change in changes)
         return took
 
@@ -173,6 +202,20 @@ class Settler:
         if change.state == "retrying":
             delay = (change.visible_at - ended.ended_at).total_seconds()
             self._telemetry.emit("job.retry", {"delay": delay}, claim=ended.claim, change=change)
+
+
+def _without_ids(ended: Ended) -> Iterator[Batch]:
+    """The jobs that follow and have no ids yet."""
+    if ended.terms is not None:
+        yield from (batch for batch in (*ended.terms.follow_ups, *ended.terms.late_follow_ups) if not batch.ids)
+
+
+def _ending_of(change: Change, job: Job) -> Applied:
+    """Which ending of a change a row shows. Jobs that follow were written with it, or not at all."""
+    for ending in (change, change.late, change.released):
+        if ending is not None and (job.state, job.claim_no) == (ending.state, ending.claim_no):
+            return ending.ending or True
+    return False
 
 
 def _log_end(ended: Ended, change: Change, duration: float) -> None:

@@ -141,6 +141,14 @@ class Progress(NamedTuple):
     told_at: datetime
 
 
+class ToldDetails(NamedTuple):
+    """What a handler has told of its attempt so far: a JSON object."""
+
+    job_id: int
+    claim_no: int
+    details: str
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One durable unit of work: the whole row, for people and for operators' verbs."""
@@ -185,8 +193,10 @@ class Job:
     progress: float | None = None
     """How far its latest attempt has come, from 0 to 1, if its handler says so."""
     progress_note: str | None = None
+    details: dict[str, Any] | None = None
+    """What the handler told of the latest attempt."""
     shortened: Mapping[str, int] | None = None
-    """The fields that a short listing left out for their size, with their bytes: args, result or error."""
+    """The fields that a short listing left out for their size, with their bytes: args, result, error or details."""
 
     @property
     def uid(self) -> UUID:
@@ -217,6 +227,8 @@ class Attempt:
     finished_at: datetime | None
     outcome: str
     error: str | None
+    details: dict[str, Any] | None = None
+    """What its handler told of it."""
 
     @property
     def duration(self) -> float | None:
@@ -236,4 +248,4 @@ class JobFilter:
     limit: int = 100
     offset: int = 0
     short: bool = False
-    """Leave out what is large of arguments, results and errors: `Job.shortened` says what and how large."""
+    """Leave out what is large of arguments, results, errors and details: `Job.shortened` says what and how large."""

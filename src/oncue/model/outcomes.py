@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
+from uuid import UUID
 
-from oncue.model.jobs import State
+from oncue.model.jobs import Batch, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,41 @@ class Cancelled:
 Outcome: TypeAlias = Succeeded | Failed | TimedOut | Lost | Released | Snoozed | Skipped | Cancelled
 
 
+class LeaderEpoch(NamedTuple):
+    """A node that leads, and under which epoch."""
+
+    holder: UUID
+    epoch: int
+
+
+class Terms(NamedTuple):
+    """What the end of an attempt depends on beside its claim, and what follows from it."""
+
+    before: datetime | None = None
+    """A success counts only before this instant."""
+    late: Outcome = Skipped("late")
+    """What a success counts as from that instant on."""
+    leader: LeaderEpoch | None = None
+    """Whatever it came to counts only while this epoch leads; else the job is released."""
+    follow_ups: tuple[Batch, ...] = ()
+    """Jobs that follow from a success. Without ids: the settler reserves them."""
+    late_follow_ups: tuple[Batch, ...] = ()
+    """Jobs that follow from a success that comes too late."""
+
+
+Applied: TypeAlias = Literal["late", "released"] | bool | None
+"""What became of a change. True: it was written as it stands; `late` or `released`: that ending was written instead.
+False: its guard did not hold. None: another session holds the row."""
+
+
 class Change(NamedTuple):
     """One conditional write: the guard (id, from_state, claim_no), then what the row becomes.
 
     `outcome` names how the attempt ended; None means that no attempt had started. A job that is not finished by
     the change keeps such an attempt as a row of its own.
+
+    Two more guards may be asked for: `before` an instant, and while a `leader` leads. Where only these do not hold,
+    `late` or `released` is written instead. If neither holds, the job is released.
     """
 
     id: int
@@ -99,3 +130,21 @@ class Change(NamedTuple):
     error: str | None
     isolation: int = 0
     """What company the job may have when it runs next (`policy.suspicion`): 0 any, 1 a cohort, 2 none."""
+    details: str | None = None
+    """What the handler told of the attempt: a JSON object. None leaves what was saved while it ran."""
+    follow_ups: tuple[Batch, ...] = ()
+    """Jobs that are written with it, in the same transaction. A job whose key is taken is left out."""
+    before: datetime | None = None
+    late: Change | None = None
+    leader: LeaderEpoch | None = None
+    released: Change | None = None
+    ending: Literal["late", "released"] | None = None
+    """Which ending of another change this is, if it is one."""
+
+    def as_written(self, written: Applied) -> Change:
+        """The ending that was written."""
+        if written == "late" and self.late is not None:
+            return self.late
+        if written == "released" and self.released is not None:
+            return self.released
+        return self

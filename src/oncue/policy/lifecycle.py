@@ -44,12 +44,15 @@ from oncue.model import (
     Snoozed,
     State,
     Succeeded,
+    Terms,
     TimedOut,
 )
 from oncue.policy import options, retry, suspicion
 
 BY_HAND = "by_hand"
 """Why a job or its attempt ended: an operator set its state."""
+DEPOSED = "deposed"
+"""How an attempt ended whose node was to lead and does not any more."""
 HAND_MADE: tuple[State, ...] = ("queued", "succeeded", "failed")
 """The states that a job can be given by hand."""
 
@@ -62,6 +65,9 @@ class Ended(NamedTuple):
     started_at: datetime | None
     ended_at: datetime
     rows: int | None = None
+    details: str | None = None
+    """What its handler told of it: a JSON object."""
+    terms: Terms | None = None
 
 
 def entry_state(visible_at: datetime, now: datetime) -> State:
@@ -95,7 +101,25 @@ def expire(job: Job, now: datetime) -> Change | None:
 
 def settle(ended: Ended, dice: Random) -> Change:
     """The one write that an outcome leads to."""
-    return _SETTLERS[type(ended.outcome)](ended, ended.outcome, dice)
+    change = _SETTLERS[type(ended.outcome)](ended, ended.outcome, dice)
+    return change if ended.terms is None else _on_terms(change, ended, ended.terms, dice)
+
+
+def _on_terms(change: Change, ended: Ended, terms: Terms, dice: Random) -> Change:
+    """The same write with its further guards, what is written where they do not hold, and the jobs that follow."""
+
+    def instead(outcome: Outcome) -> Change:
+        return settle(ended._replace(outcome=outcome, terms=None), dice)
+
+    if isinstance(ended.outcome, Succeeded):
+        change = change._replace(follow_ups=terms.follow_ups)
+        if terms.before is not None:
+            late = instead(terms.late)._replace(ending="late", follow_ups=terms.late_follow_ups)
+            change = change._replace(before=terms.before, late=late)
+    if terms.leader is not None:
+        released = instead(Released(DEPOSED))._replace(ending="released")
+        change = change._replace(leader=terms.leader, released=released)
+    return change
 
 
 def lost(claim: Claim, now: datetime, cause: str = "node_lost") -> Ended:
@@ -305,6 +329,8 @@ def _finished(
         ended.ended_at,
         result,
         error,
+        0,
+        ended.details,
     )
 
 
@@ -336,4 +362,5 @@ def _again(
         None,
         error,
         suspicion.isolation_of(claim, kept),
+        ended.details,
     )

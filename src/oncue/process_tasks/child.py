@@ -59,10 +59,11 @@ class Running:
         self.claim = claim
         self.row_count: int | None = None
         self.progress: Told | None = None
+        self.details: str | None = None
 
     @property
     def news(self) -> News:
-        return News(self.row_count, self.progress)
+        return News(self.row_count, self.progress, self.details)
 
 
 class JobLoop:
@@ -76,7 +77,7 @@ class JobLoop:
         self._saying = threading.Lock()
         self._tasks: dict[CodePlace, Task[Any, Any]] = {}
         self._running: Running | None = None
-        self._said = News(None, None)
+        self._said = News(None, None, None)
         self._in_handler = self._interrupted = False
         self._main_task: asyncio.Task[Any] | None = None
         self._loop: KeptLoop | None = None
@@ -121,7 +122,7 @@ class JobLoop:
         except BaseException as error:
             return Failed(described(error, limits))
         with self._saying:
-            self._running, self._said = running, News(None, None)
+            self._running, self._said = running, News(None, None, None)
             self._wire.send(Begun())
         try:
             result = self._called(task, claim)

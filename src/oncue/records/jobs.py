@@ -89,14 +89,16 @@ class JobRecord:
     progress: float | None
     """How far the latest attempt has come, from 0 to 1."""
     progress_note: str | None
+    details: dict[str, Any] | None
+    """What the handler told of the latest attempt."""
     retry_of: int | None
     schedule_id: int | None
     scheduled_for: datetime | None
     result: Any
     error: str | None
     shortened: dict[str, int] = field(default_factory=dict)
-    """What a listing left out for its size, with its bytes: `args` and `result` are then empty, `error` is cut.
-    `GET /jobs/{id}` has it whole, and so has a listing with `whole=true`."""
+    """What a listing left out for its size, with its bytes: `args`, `result` and `details` are then empty,
+    `error` is cut. `GET /jobs/{id}` has it whole, and so has a listing with `whole=true`."""
 
     @property
     def finished(self) -> bool:
@@ -146,6 +148,7 @@ def job_record(job: Job) -> Document:
             cancel_requested_at=job.cancel_requested_at,
             progress=job.progress,
             progress_note=job.progress_note,
+            details=job.details,
             retry_of=job.retry_of,
             schedule_id=job.schedule_id,
             scheduled_for=job.scheduled_for,
@@ -172,6 +175,8 @@ class AttemptRecord:
     worker: str | None
     """The name of the node."""
     error: str | None
+    details: dict[str, Any] | None
+    """What its handler told of it."""
 
 
 def attempt_record(attempt: Attempt, worker: str | None) -> Document:
@@ -186,6 +191,7 @@ def attempt_record(attempt: Attempt, worker: str | None) -> Document:
             node_id=attempt.node_id,
             worker=worker,
             error=attempt.error,
+            details=attempt.details,
         )
     )
 

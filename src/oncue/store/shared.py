@@ -6,12 +6,15 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+from uuid import UUID
 
 from oncue.model import (
     KINDS,
     UNFINISHED,
     Age,
+    Applied,
+    Batch,
     Change,
     Count,
     DuePosition,
@@ -26,6 +29,7 @@ from oncue.model import (
     Step,
     known,
 )
+from oncue.store.statements import SHORTENED
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,6 +40,12 @@ MANY_COUNTS = 2000
 
 NAMED_FOR = timedelta(days=1)
 """How much longer than finished jobs a node is kept that is gone: its last jobs may have been settled after its end."""
+
+ROW = Change._fields.index("follow_ups")
+"""So many of the fields of a change are columns of its statement."""
+MORE = Change._fields.index("details")
+NOTHING_MORE = (None, (), None, None, None, None, None)
+"""What a change has from there on that asks for nothing but its state."""
 
 BEGINNING: DuePosition = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 
@@ -85,7 +95,7 @@ def listing(wanted: JobFilter) -> str:
 
 def sizes(*found: int | None) -> dict[str, int] | None:
     """What a short listing left out, from the last columns of its rows."""
-    left = {name: size for name, size in zip(("args", "result", "error"), found, strict=True) if size is not None}
+    left = {name: size for name, size in zip(SHORTENED, found, strict=True) if size is not None}
     return left or None
 
 
@@ -147,7 +157,7 @@ def note_columns(notes: Sequence[Note | None]) -> list[list[str | None]]:
 
 
 def is_plain(change: Change) -> bool:
-    """Success at the first attempt, with no result to keep."""
+    """Success at the first attempt, with nothing to keep, no further guard and no jobs that follow."""
     return (
         change.state == "succeeded"
         and change.from_state == "running"
@@ -157,7 +167,58 @@ def is_plain(change: Change) -> bool:
         and change.started_at is not None
         and change.crashes == 0
         and change.retry_count == 0
+        and change[MORE:] == NOTHING_MORE
     )
+
+
+class Endings(NamedTuple):
+    """The rows that a statement gets for some changes, and for each row the place of its change."""
+
+    rows: list[Change]
+    places: list[int]
+
+    @property
+    def guards(self) -> list[tuple[UUID | None, int | None, bool | None]]:
+        """For each row the holder and the epoch that it names, and whether it is written while these lead or while
+        they do not."""
+        return [
+            (None, None, None) if row.leader is None else (*row.leader, row.ending != "released") for row in self.rows
+        ]
+
+    @property
+    def follow_ups(self) -> list[tuple[int, Batch]]:
+        """The jobs that follow, each with the number of the row that brings them."""
+        return [(number, batch) for number, row in enumerate(self.rows) for batch in row.follow_ups]
+
+    def answers(self, took: Iterable[int], locked: Iterable[int] = ()) -> list[Applied]:
+        """What became of each change, from the numbers of the rows that were written and of those that are locked."""
+        found: list[Applied] = [False] * (self.places[-1] + 1)
+        for number in locked:
+            found[self.places[number]] = None
+        for number in took:
+            found[self.places[number]] = self.rows[number].ending or True
+        return found
+
+
+def endings(changes: Sequence[Change], latest: datetime) -> Endings:
+    """What is to be written of these changes: each of them, or its `late` ending if its instant is over.
+
+    The time is handed in, so it does not matter where it is compared. A change that holds while a node leads comes
+    with its `released` ending, and the statement writes one of the two.
+    """
+    made = Endings([], [])
+    for place, change in enumerate(changes):
+        chosen = change
+        if change.before is not None and change.before <= latest:
+            assert change.late is not None, f"job {change.id}: a change that may come too late says what it is then"
+            chosen = change.late
+        made.rows.append(chosen)
+        made.places.append(place)
+        if change.leader is not None:
+            assert change.released is not None, f"job {change.id}: a change under an epoch says how it is released"
+            made.rows[-1:] = [chosen._replace(leader=change.leader), change.released._replace(leader=change.leader)]
+            made.places.append(place)
+    return made
 
 
 def is_plain_step(step: Step) -> bool:

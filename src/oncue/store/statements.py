@@ -14,7 +14,7 @@ JOB_COLUMNS = (
     "id, task, queue, priority, state, reason, args, options, key, enqueued_by, created_at, updated_at, "
     "order_at, visible_at, deadline_at, max_runtime, max_retries, retry_count, attempt, crashes, claim_no, node_id, "
     "claimed_at, run_until, started_at, finished_at, cancel_requested_at, result, error, retry_of, schedule_id, "
-    "scheduled_for, start_by, group, address, progress, progress_note"
+    "scheduled_for, start_by, group, address, details, progress, progress_note"
 )
 # How far its latest attempt has come is kept apart from the job, and few jobs say it.
 _PROGRESS = "(select {0} from oncue_progress p where p.job_id = oncue_jobs.id and p.claim_no = oncue_jobs.claim_no)"
@@ -26,7 +26,8 @@ JOB_SOURCE = JOB_COLUMNS.replace(" group,", ' group_name as "group",').replace(
 # What a listing leaves out of a large field; its size is told instead. The sizes are in bytes.
 LARGEST_SHOWN, ERROR_SHOWN = 2048, 500
 _SIZES = {"sqlite": "length(cast({0} as blob))", "postgres": "octet_length({0}::text)"}
-_SHORT = {"args": "'{}'", "result": "null", "error": f"substr(error, 1, {ERROR_SHOWN}) || '…'"}
+_SHORT = {"args": "'{}'", "result": "null", "error": f"substr(error, 1, {ERROR_SHOWN}) || '…'", "details": "null"}
+SHORTENED = tuple(_SHORT)
 _LISTINGS = ("jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key")
 NEW_JOB_COLUMNS = (
     "id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at, order_at, "
@@ -122,7 +123,7 @@ def _unqualified(dialect: str) -> Mapping[str, str]:
 
 
 def _shortened(statement: str, dialect: str) -> str:
-    """The same listing without the large fields, and with three columns more: the sizes of those, else null."""
+    """The same listing without the large fields, and with a column more for each: its size if it is left out."""
     source = JOB_SOURCE
     for column, instead in _SHORT.items():
         size = _SIZES[dialect].format(column)

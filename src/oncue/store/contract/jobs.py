@@ -8,6 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from oncue.model import (
+    Applied,
     Attempt,
     Batch,
     Change,
@@ -21,6 +22,7 @@ from oncue.model import (
     Progress,
     Receipt,
     Started,
+    ToldDetails,
 )
 
 
@@ -93,11 +95,16 @@ class Jobs(Protocol):
         notes: Sequence[Note | None] = (),
         *,
         past_locks: bool = False,
-    ) -> list[bool | None]:
+        latest: datetime | None = None,
+    ) -> list[Applied]:
         """Write each change whose guard holds. True where it did, in order. Raises Conflict if a key is taken.
 
-        None: another session has held the row for too long. Nothing was written there, the others were: ask again
-        later. With `past_locks` no such row is waited for.
+        `late`: only its instant was over, by `latest`, the upper bound of the database's time (without it: `now`).
+        `released`: only its epoch does not lead any more. That ending was written. The jobs that follow from what was
+        written are written with it; one whose key is taken is left out.
+
+        None: another session has held the row for too long, or the key of a job that follows. Nothing was written
+        there, the others were: ask again later. With `past_locks` no such row is waited for.
 
         `notes`, if there are any, are as many as the changes; those of the changes that took are written with them.
         Then a row that is held keeps all of them from being written, and raises RowLocked.
@@ -169,6 +176,11 @@ class Jobs(Protocol):
 
     async def request_cancel(self, job_id: int, claim_no: int, now: datetime, *, note: Note | None = None) -> bool:
         """Ask the node that runs this claim to stop it, if it was not asked yet."""
+        ...
+
+    async def report_details(self, told: Sequence[ToldDetails]) -> list[int]:
+        """Keep what attempts tell while they still hold their jobs. The jobs that another session holds: not of
+        these."""
         ...
 
     async def report_progress(self, progress: Sequence[Progress]) -> None:

@@ -92,7 +92,7 @@ async def insert(
     rows = [
         (job_id, args, key, number)
         for number, batch in enumerate(batches, 1)
-        for job_id, args, key in zip(batch.ids, batch.args, _keys(batch), strict=True)
+        for job_id, args, key in zip(batch.ids, batch.args, keys_of(batch), strict=True)
         if job_id not in without
     ]
     if not rows:
@@ -101,7 +101,7 @@ async def insert(
     return {row[0] for row in await connection.fetch(sql["enqueue"], *columns, tell)}
 
 
-def _keys(batch: Batch) -> Sequence[str | None]:
+def keys_of(batch: Batch) -> Sequence[str | None]:
     return batch.keys or [None] * len(batch.ids)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,6 +14,7 @@ import asyncpg
 from oncue.errors import Conflict, IdTaken, RowLocked, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
     STATES,
+    Applied,
     Attempt,
     Batch,
     Change,
@@ -25,13 +28,17 @@ from oncue.model import (
     Progress,
     Receipt,
     Started,
+    ToldDetails,
 )
 from oncue.store.postgres import values
 from oncue.store.postgres.database import Database
-from oncue.store.postgres.inserting import Patient, Written, insert, receipts_of, write_all
+from oncue.store.postgres.inserting import Patient, Written, common, insert, keys_of, receipts_of, write_all
 from oncue.store.shared import (
     LARGEST_ID,
     NAMED_FOR,
+    ROW,
+    Endings,
+    endings,
     is_plain,
     listing,
     note_columns,
@@ -41,6 +48,10 @@ from oncue.store.shared import (
 MANY_ROWS = 10_000
 SLOWEST_ROWS_PER_SECOND = 1000
 """A slow database writes so many at least: an answer about very many jobs is waited for accordingly."""
+
+
+MOST_LOCKED = 3
+"""After so many locked ones in a row the rest is left for the next pass."""
 
 
 class PostgresJobs:
@@ -114,7 +125,7 @@ class PostgresJobs:
         return [values.job(row) for row in rows]
 
     async def attempts(self, job_id: int) -> list[Attempt]:
-        return [Attempt(*row) for row in await self._db.fetch("attempts", job_id)]
+        return [values.attempt(row) for row in await self._db.fetch("attempts", job_id)]
 
     async def retries_of(self, job_id: int) -> list[Job]:
         return [values.job(row) for row in await self._db.fetch("retries_of", job_id)]
@@ -159,43 +170,77 @@ class PostgresJobs:
         notes: Sequence[Note | None] = (),
         *,
         past_locks: bool = False,
-    ) -> list[bool | None]:
+        latest: datetime | None = None,
+    ) -> list[Applied]:
         if not changes:
             return []
+        latest = now if latest is None else latest
         # In the order of their ids, so that two batches that meet (a result and a rescue) never lock each other up.
         places = sorted(range(len(changes)), key=lambda place: changes[place].id)
         ordered, lines = [changes[place] for place in places], [notes[place] for place in places] if notes else []
         try:
-            took, locked = await self._applied(ordered, now, lines, past_locks)
+            written = await self._applied(ordered, now, lines, past_locks, latest)
         except RowLocked:
-            if notes or past_locks:
+            if notes or (past_locks and not any(map(_brings_keys, changes))):
                 raise
-            return await self.apply(changes, now, past_locks=True)
+            if past_locks:
+                return await self._applied_past_keys(changes, now, latest)
+            return await self.apply(changes, now, past_locks=True, latest=latest)
         except StoreError as error:
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
-        if len(took) == len(changes):
+        if written is None:
             return [True] * len(changes)
-        answers: list[bool | None] = [False] * len(changes)
-        for answer, ordinals in ((True, took), (None, locked)):
-            for ordinal in ordinals:
-                answers[places[ordinal - 1]] = answer
+        answers: list[Applied] = [False] * len(changes)
+        for place, answer in zip(places, written, strict=True):
+            answers[place] = answer
         return answers
 
     async def _applied(
-        self, changes: Sequence[Change], now: datetime, notes: Sequence[Note | None], past_locks: bool
-    ) -> tuple[list[int], list[int]]:
-        """The places, counted from 1, of the changes that took, and of those whose rows another session holds."""
-        name, columns = _columns(changes, plainly=not (notes or past_locks))
+        self,
+        changes: Sequence[Change],
+        now: datetime,
+        notes: Sequence[Note | None],
+        past_locks: bool,
+        latest: datetime,
+    ) -> list[Applied] | None:
+        """What became of each change. None: all were written as they stand."""
+        if not (notes or past_locks) and (columns := _plain_columns(changes)) is not None:
+            ((took,),) = await self._db.fetch("apply_plain", now, *columns)
+            return None if len(took) == len(changes) else [number in took for number in range(1, len(changes) + 1)]
+        made, name = endings(changes, latest), "apply_free" if past_locks else "apply"
+        columns = change_columns(made)
         if notes:
-            name, columns = "apply_noted", [*columns, *note_columns(notes), None, None]
-        elif past_locks:
-            name = "apply_free"
-        (answer,) = await self._db.fetch(name, now, *columns)
-        if name != "apply_plain":
-            self._db.notifications.send_for({change.state for change in changes})
-        return answer[0], answer[1] if past_locks else []
+            lines = note_columns([notes[place] for place in made.places])
+            name, columns = "apply_noted", [*columns, *lines, None, None]
+        ((numbers, *locked),) = await self._db.fetch(name, now, *columns)
+        followers = {batch.state for _, batch in made.follow_ups}
+        self._db.notifications.send_for(followers.union(row.state for row in made.rows))
+        return made.answers((number - 1 for number in numbers), (number - 1 for found in locked for number in found))
+
+    async def _applied_past_keys(self, changes: Sequence[Change], now: datetime, latest: datetime) -> list[Applied]:
+        """An open transaction has the key of a job that is to follow.
+
+        The changes that bring no such job are written together. The others are asked for one by one, so that only
+        those wait whose key is taken; after a few in a row that had to, the rest is left for the next pass.
+        """
+        found: list[Applied] = [None] * len(changes)
+        if len(changes) == 1:
+            return found
+        keyed = [place for place, change in enumerate(changes) if _brings_keys(change)]
+        others = [place for place, change in enumerate(changes) if not _brings_keys(change)]
+        answers = await self.apply([changes[place] for place in others], now, past_locks=True, latest=latest)
+        for place, answer in zip(others, answers, strict=True):
+            found[place] = answer
+        waited = 0
+        for place in keyed:
+            if waited < MOST_LOCKED:
+                # What is refused is refused again when it is asked for by itself: the others have their answers.
+                with contextlib.suppress(StoreRefused):
+                    (found[place],) = await self.apply([changes[place]], now, past_locks=True, latest=latest)
+                waited = waited + 1 if found[place] is None else 0
+        return found
 
     async def mark_started(self, started: Sequence[Started]) -> list[int]:
         if not started:
@@ -260,6 +305,12 @@ class PostgresJobs:
         self._db.notifications.send()
         return asked
 
+    async def report_details(self, told: Sequence[ToldDetails]) -> list[int]:
+        if not told:
+            return []
+        columns = (list(column) for column in zip(*sorted(told), strict=True))
+        return [row[0] for row in await self._db.fetch_past_locks("report_details", *columns)]
+
     async def report_progress(self, progress: Sequence[Progress]) -> None:
         if progress:
             await self._db.fetch_past_locks(
@@ -267,10 +318,36 @@ class PostgresJobs:
             )
 
 
-def _columns(changes: Sequence[Change], *, plainly: bool) -> tuple[str, list[Any]]:
-    """The statement for these changes, and its arrays. `apply_plain` wants ids that ascend strictly."""
+def _plain_columns(changes: Sequence[Change]) -> list[Any] | None:
+    """The arrays of `apply_plain`, if that will do. It wants ids that ascend strictly."""
     ids = [change.id for change in changes]
-    if plainly and all(map(is_plain, changes)) and len(set(ids)) == len(ids):
-        fences = [change.claim_no for change in changes]
-        return "apply_plain", [ids, fences, [c.started_at for c in changes], [c.ended_at for c in changes]]
-    return "apply", [list(column) for column in zip(*changes, strict=True)]
+    if not all(map(is_plain, changes)) or len(set(ids)) != len(ids):
+        return None
+    fences = [change.claim_no for change in changes]
+    return [ids, fences, [c.started_at for c in changes], [c.ended_at for c in changes]]
+
+
+def change_columns(made: Endings) -> list[Any]:
+    """The arrays of `apply` and the like, and the jobs that follow as one document."""
+    columns = zip(*(row[:ROW] for row in made.rows), strict=True)
+    jobs = [
+        {"ordinal": number + 1, "id": job_id, "args": args, "key": key, **_shared_fields(batch)}
+        for number, batch in made.follow_ups
+        for job_id, args, key in zip(batch.ids, batch.args, keys_of(batch), strict=True)
+    ]
+    guards = zip(*made.guards, strict=True)
+    return [*map(list, columns), *map(list, guards), json.dumps(jobs, default=str) if jobs else None]
+
+
+def _shared_fields(batch: Batch) -> dict[str, Any]:
+    names = (
+        *("task", "queue", "priority", "state", "options", "max_retries", "max_runtime", "created_at", "visible_at"),
+        *("deadline_at", "enqueued_by", "retry_of", "order_at", "group_name", "address"),
+    )
+    longest = None if batch.max_runtime is None else f"{batch.max_runtime:.6f} seconds"
+    return {**dict(zip(names, common(batch), strict=True)), "max_runtime": longest}
+
+
+def _brings_keys(change: Change) -> bool:
+    brought = [batch for one in (change, change.late, change.released) if one is not None for batch in one.follow_ups]
+    return any(batch.keys for batch in brought)

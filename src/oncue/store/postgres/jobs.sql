@@ -121,7 +121,7 @@ select {job} from oncue_jobs
  order by id desc limit $6 offset $7;
 
 -- name: attempts
-select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error
+select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details
   from oncue_attempts where job_id = $1 order by claim_no;
 
 -- name: promote
@@ -175,7 +175,8 @@ with open (queue, room) as materialized (
        set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
            -- One that waits for its node to be empty has its time counted from when it begins.
            run_until = case when isolation < 2 then $5 + max_runtime end,
-           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null
+           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null,
+           details = null
      where id = any(
                array(select id from alone)
                || array(select id from few)
@@ -196,11 +197,15 @@ with open (queue, room) as materialized (
 select {claim_out} from claimed order by priority desc, order_at, id;
 
 -- name: _change
+-- A change that holds while a node leads comes with the one that is written if it does not: one of the two counts.
 select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
                          $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
-                         $15::text[], $16::int[]) with ordinality
+                         $15::text[], $16::int[], $17::text[], $18::uuid[], $19::bigint[], $20::boolean[])
+             with ordinality
         as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
-              ended_at, result, error, isolation, ordinal)
+              ended_at, result, error, isolation, details, leader, epoch, leads, ordinal)
+     where leads is null
+        or leads = exists (select from oncue_leases where name = 'leader' and holder = c.leader and epoch = c.epoch)
 
 -- name: _applied
 update oncue_jobs j
@@ -209,7 +214,7 @@ update oncue_jobs j
            visible_at = case when j.cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
                              then least(c.visible_at, $1) else c.visible_at end,
            attempt = c.attempt, crashes = c.crashes, isolation = c.isolation, started_at = c.started_at,
-           result = c.result::json,
+           result = c.result::json, details = coalesce(c.details::json, j.details),
            error = c.error, updated_at = $1, run_until = null,
            finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
            cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
@@ -222,12 +227,12 @@ update oncue_jobs j
 -- name: _guarded
 j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
-              c.error, c.ordinal, c.from_state
+              c.error, c.ordinal, c.from_state, j.details
 
 -- name: _recorded
 history as (
-    insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
-    select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error from done
+    insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details)
+    select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error, details from done
      where outcome is not null and state in ('scheduled', 'queued', 'retrying')
 ), counted as (
     -- A job counts where it has ended; one that starts over counts there no more.
@@ -237,6 +242,21 @@ history as (
     union all
     select queue, task, from_state, -count(*) from done
      where from_state in ('succeeded', 'failed', 'cancelled', 'skipped') group by queue, task, from_state
+), followed as (
+    -- The jobs that follow from what was written. Few changes bring any: one document has them all.
+    insert into oncue_jobs ({new_job})
+    select n.id, n.args::json, n.key, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
+           n.created_at, n.created_at, n.order_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of,
+           null, null, null, n.group_name, n.address
+      from json_to_recordset($21::json)
+        as n (ordinal bigint, id bigint, args text, key text, task text, queue text, priority smallint, state text,
+              options text, max_retries integer, max_runtime interval, created_at timestamptz, visible_at timestamptz,
+              deadline_at timestamptz, enqueued_by text, retry_of bigint, order_at timestamptz, group_name text,
+              address text)
+      join done on done.ordinal = n.ordinal
+     order by n.task, n.key, n.id
+        on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
+        do nothing
 )
 
 -- name: apply
@@ -251,16 +271,16 @@ select coalesce(array_agg(ordinal), '{}') from done;
 -- name: apply_noted
 -- The same by hand: with the lines of the audit log, and, for a schedule's job that runs again, on its version.
 with held as (
-    update oncue_schedules set version = version + 1 where id = $22::bigint and version = $23::bigint returning id
+    update oncue_schedules set version = version + 1 where id = $27::bigint and version = $28::bigint returning id
 ), change as (
     {_change}
 ), done as (
     {_applied}
-     where j.id = any($2::bigint[]) and ($22::bigint is null or exists (select from held)) and {_guarded}
+     where j.id = any($2::bigint[]) and ($27::bigint is null or exists (select from held)) and {_guarded}
 ), {_recorded}, noted as (
     insert into oncue_audit (at, actor, action, subject, before, after)
     select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
-      from unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::text[]) with ordinality
+      from unnest($22::text[], $23::text[], $24::text[], $25::text[], $26::text[]) with ordinality
         as n (actor, action, subject, before, after, ordinal)
       join done on done.ordinal = n.ordinal
      where n.actor is not null order by n.ordinal
@@ -312,6 +332,23 @@ with free (ids) as materialized (
     select array(select id from oncue_jobs where id = any($1::bigint[]) order by id for no key update skip locked)
 ), marked as (
     update oncue_jobs set started_at = ($3::timestamptz[])[width_bucket(id, $1::bigint[])]
+     where id = any((select ids from free)::bigint[]) and state || '' = 'running'
+       and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
+)
+select j.id from oncue_jobs j cross join free
+ where j.id = any($1::bigint[]) and j.state || '' = 'running' and j.id <> all(free.ids);
+
+-- name: report_details
+-- As in `mark_started`. What an attempt tells is kept if its node is lost; its end writes it once more.
+update oncue_jobs set details = (($3::text[])[width_bucket(id, $1::bigint[])])::json
+ where id = any($1::bigint[]) and state || '' = 'running' and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])];
+
+-- name: report_details_free
+-- Past the rows that another session holds: which these are.
+with free (ids) as materialized (
+    select array(select id from oncue_jobs where id = any($1::bigint[]) order by id for no key update skip locked)
+), told as (
+    update oncue_jobs set details = (($3::text[])[width_bucket(id, $1::bigint[])])::json
      where id = any((select ids from free)::bigint[]) and state || '' = 'running'
        and claim_no = ($2::int[])[width_bucket(id, $1::bigint[])]
 )

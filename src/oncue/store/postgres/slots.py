@@ -25,8 +25,10 @@ from oncue.model import (
     Step,
 )
 from oncue.store.postgres.database import Database
+from oncue.store.postgres.jobs import change_columns
 from oncue.store.shared import (
     BEGINNING,
+    endings,
     is_plain_step,
     note_columns,
 )
@@ -144,7 +146,7 @@ class PostgresSlots:
             if isinstance(again, int):
                 made = await self._db.noted("repeat", now, note, *seen, again, *version, by)
             else:
-                columns = ([value] for value in again)
+                columns = change_columns(endings([again], now))
                 ((took,),) = await self._db.fetch("apply_noted", now, *columns, *note_columns([note]), *version)
                 made = bool(took)
         except StoreRefused as error:

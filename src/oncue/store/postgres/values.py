@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from oncue.model import STATES, Job, Node, Revision, Schedule
+from oncue.model import STATES, Attempt, Job, Node, Revision, Schedule
 from oncue.store import statements
 from oncue.store.shared import loaded, sizes
 
@@ -17,12 +17,18 @@ _DURATIONS = ("grace", "max_runtime", "deadline")
 def job(row: asyncpg.Record) -> Job:
     values = dict(row)
     assert values["state"] in STATES
-    values["args"], values["result"] = loaded(values["args"]), loaded(values["result"])
+    for name in ("args", "result", "details"):
+        values[name] = loaded(values[name])
     if values["max_runtime"] is not None:
         values["max_runtime"] = values["max_runtime"].total_seconds()
     if "args_bytes" in values:
-        values["shortened"] = sizes(*(values.pop(f"{name}_bytes") for name in ("args", "result", "error")))
+        values["shortened"] = sizes(*(values.pop(f"{name}_bytes") for name in statements.SHORTENED))
     return Job(**values)
+
+
+def attempt(row: asyncpg.Record) -> Attempt:
+    values = dict(row)
+    return Attempt(**{**values, "details": loaded(values["details"])})
 
 
 def node(row: asyncpg.Record) -> Node:

@@ -15,6 +15,7 @@ from uuid import UUID
 from oncue.errors import Conflict, IdTaken, StoreError, StoreRefused
 from oncue.model import (
     STATES,
+    Applied,
     Attempt,
     Batch,
     Change,
@@ -28,17 +29,22 @@ from oncue.model import (
     Progress,
     Receipt,
     Started,
+    ToldDetails,
 )
 from oncue.store.shared import (
     LARGEST_ID,
     NAMED_FOR,
+    Endings,
+    endings,
     is_plain,
     listing,
+    loaded,
     recorded_receipt,
     sizes,
 )
 from oncue.store.sqlite import values
 from oncue.store.sqlite.database import Database, array_of, rows_of
+from oncue.store.statements import SHORTENED
 
 
 class _Fenced(Exception):
@@ -97,7 +103,8 @@ class SqliteJobs:
         rows = await self._db.read(lambda connection: self._listed(connection, wanted))
         if not wanted.short:
             return [values.job(row) for row in rows]
-        return [replace(values.job(row[:-3]), shortened=sizes(*row[-3:])) for row in rows]
+        few = -len(SHORTENED)
+        return [replace(values.job(row[:few]), shortened=sizes(*row[few:])) for row in rows]
 
     def _listed(self, connection: sqlite3.Connection, wanted: JobFilter) -> list[Any]:
         last = wanted.offset + wanted.limit
@@ -141,6 +148,7 @@ class SqliteJobs:
                 values.instant_or_none(row[5]),
                 row[6],
                 row[7],
+                loaded(row[8]),
             )
             for row in rows
         ]
@@ -260,7 +268,8 @@ class SqliteJobs:
         notes: Sequence[Note | None] = (),
         *,
         past_locks: bool = False,  # here no row is ever locked: a writer has the whole file, or waits for it
-    ) -> list[bool | None]:
+        latest: datetime | None = None,
+    ) -> list[Applied]:
         if not changes:
             return []
 
@@ -270,10 +279,12 @@ class SqliteJobs:
                 await self._db.write(lambda connection: self._apply_plain(connection, plain, len(changes)))
                 return [True] * len(changes)
 
+        made = endings(changes, now if latest is None else latest)
+
         def work(connection: sqlite3.Connection) -> set[int]:
-            took = self.write_changes(connection, changes, now)
+            took = self.write_changes(connection, made, now)
             if notes:
-                self._db.add_notes(connection, [notes[ordinal] for ordinal in sorted(took)], now)
+                self._db.add_notes(connection, [notes[made.places[number]] for number in sorted(took)], now)
             return took
 
         try:
@@ -282,7 +293,7 @@ class SqliteJobs:
             if getattr(error.__cause__, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_UNIQUE":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
-        return [ordinal in took for ordinal in range(len(changes))]
+        return made.answers(took)
 
     def _apply_plain(self, connection: sqlite3.Connection, parameters: dict[str, Any], count: int) -> None:
         """Write plain successes, all of them or, if one was fenced, none: which one it is, is told by the long way."""
@@ -290,17 +301,22 @@ class SqliteJobs:
             raise _Fenced
         connection.execute(self._db.sql["count_plain"], parameters)
 
-    def write_changes(self, connection: sqlite3.Connection, changes: Sequence[Change], now: datetime) -> set[int]:
-        """Write changes inside a transaction; the places of those that took."""
+    def write_changes(self, connection: sqlite3.Connection, made: Endings, now: datetime) -> set[int]:
+        """Write changes inside a transaction, with the jobs that follow; the numbers of the rows that took."""
         connection.execute(self._db.sql["forget_changes"])
-        rows = json.dumps([values.change_row(change) for change in changes])
-        connection.execute(self._db.sql["load_changes"], {"changes": rows})
+        connection.execute(self._db.sql["load_changes"], {"changes": values.change_rows(made)})
+        if any(row.leader is not None for row in made.rows):
+            connection.execute(self._db.sql["drop_unled_changes"])
         connection.execute(self._db.sql["drop_stale_changes"])
         connection.execute(self._db.sql["drop_second_changes"])
         connection.execute(self._db.sql["history"])
         connection.execute(self._db.sql["count_changes"])
         connection.execute(self._db.sql["apply"], {"now": values.micros(now)})
-        return set(rows_of(connection, self._db.sql["took"], {}))
+        took = set(rows_of(connection, self._db.sql["took"], {}))
+        for number, batch in made.follow_ups:
+            if number in took:
+                connection.execute(self._db.sql["enqueue"], values.batch(batch))
+        return took
 
     async def mark_started(self, started: Sequence[Started]) -> list[int]:
         rows = [(mark.id, mark.claim_no, values.micros(mark.started_at)) for mark in started]
@@ -315,6 +331,10 @@ class SqliteJobs:
 
         begun = await self._db.write(work)
         return [(told.id, told.claim_no) in begun for told in started]
+
+    async def report_details(self, told: Sequence[ToldDetails]) -> list[int]:
+        await self._db.execute("report_details", told=json.dumps(told))
+        return []
 
     async def held(self, node: UUID) -> list[HeldClaim]:
         return [HeldClaim(row[0], row[1], bool(row[2])) for row in await self._db.rows("held", node=str(node))]

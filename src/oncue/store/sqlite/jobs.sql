@@ -119,7 +119,7 @@ select {job} from oncue_jobs
  order by id desc limit :limit offset :offset;
 
 -- name: attempts
-select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error
+select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details
   from oncue_attempts where job_id = :job_id order by claim_no;
 
 -- name: promote
@@ -172,7 +172,8 @@ update oncue_jobs
    set state = 'running', claim_no = claim_no + 1, node_id = :node, claimed_at = :now,
        -- One that waits for its node to be empty has its time counted from when it begins.
        run_until = case when isolation < 2 then :now + max_runtime end,
-       updated_at = :now, started_at = null, finished_at = null, reason = null, result = null, error = null
+       updated_at = :now, started_at = null, finished_at = null, reason = null, result = null, error = null,
+       details = null
  where id in (select value from json_each(:ids)) and state = 'queued';
 
 -- name: taken
@@ -200,8 +201,15 @@ delete from temp.change;
 -- name: load_changes
 insert into temp.change
 select key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-       value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14
+       value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
+       value ->> 16, value ->> 17, value ->> 18
   from json_each(:changes);
+
+-- name: drop_unled_changes
+-- A change that holds while a node leads comes with the one that is written if it does not: one of the two stays.
+delete from temp.change as c
+ where leads is not null
+   and leads <> exists (select 1 from oncue_leases where name = 'leader' and holder = c.leader and epoch = c.epoch);
 
 -- name: drop_stale_changes
 delete from temp.change as c
@@ -211,8 +219,9 @@ delete from temp.change as c
 delete from temp.change where ordinal not in (select min(ordinal) from temp.change group by id);
 
 -- name: history
-insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error)
-select c.id, c.attempt, c.claim_no, j.node_id, c.started_at, c.ended_at, c.outcome, c.error
+insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details)
+select c.id, c.attempt, c.claim_no, j.node_id, c.started_at, c.ended_at, c.outcome, c.error,
+       coalesce(c.details, j.details)
   from temp.change c join oncue_jobs j on j.id = c.id
  where c.outcome is not null and c.state in ('scheduled', 'queued', 'retrying');
 
@@ -232,7 +241,8 @@ update oncue_jobs
        visible_at = case when cancel_requested_at is not null and c.state in ('scheduled', 'retrying')
                          then min(c.visible_at, :now) else c.visible_at end,
        attempt = c.attempt, crashes = c.crashes, isolation = c.isolation, started_at = c.started_at,
-       result = c.result, error = c.error, updated_at = :now, run_until = null,
+       result = c.result, error = c.error, details = coalesce(c.details, oncue_jobs.details),
+       updated_at = :now, run_until = null,
        finished_at = case when c.state in ('succeeded', 'failed', 'cancelled', 'skipped') then c.ended_at end,
        cancel_requested_at = case when c.from_state = 'running' then cancel_requested_at end,
        -- An operator who starts a finished job over accepts that it is late.
@@ -247,6 +257,12 @@ select json_group_array(ordinal) from temp.change;
 update oncue_jobs set started_at = s.started_at
   from (select value ->> 0 as id, value ->> 1 as claim_no, value ->> 2 as started_at from json_each(:started)) as s
  where oncue_jobs.id = s.id and oncue_jobs.state = 'running' and oncue_jobs.claim_no = s.claim_no;
+
+-- name: report_details
+-- What an attempt tells is kept if its node is lost; its end writes it once more.
+update oncue_jobs set details = t.details
+  from (select value ->> 0 as id, value ->> 1 as claim_no, value ->> 2 as details from json_each(:told)) as t
+ where oncue_jobs.id = t.id and oncue_jobs.state = 'running' and oncue_jobs.claim_no = t.claim_no;
 
 -- name: begin
 -- As in `mark_started`, but before they begin, and their time counts from here.

@@ -24,6 +24,7 @@ from oncue.model import (
 )
 from oncue.store.shared import (
     BEGINNING,
+    endings,
 )
 from oncue.store.sqlite import values
 from oncue.store.sqlite.database import Database, rows_of
@@ -129,7 +130,7 @@ class SqliteSlots:
             if not connection.execute(self._db.sql["hold_version"], guard).rowcount:
                 return False
             if not isinstance(again, int):
-                return bool(self._jobs.write_changes(connection, [again], now))
+                return bool(self._jobs.write_changes(connection, endings([again], now), now))
             parameters = {"id": job.id, "state": job.state, "claim_no": job.claim_no}
             new = {"new_id": again, "now": values.micros(now), "by": by}
             return connection.execute(self._db.sql["repeat"], {**parameters, **new}).rowcount == 1

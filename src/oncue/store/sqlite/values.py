@@ -10,7 +10,7 @@ from uuid import UUID
 
 from oncue.model import Batch, Change, Claim, Decided, Due, Job, Lease, Node, Receipt, Revision, Schedule, Slot
 from oncue.store import statements
-from oncue.store.shared import duplicate_record, loaded
+from oncue.store.shared import ROW, Endings, duplicate_record, loaded
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -89,8 +89,14 @@ def unrecorded_duplicates(batch_: Batch, receipts: Sequence[Receipt], known: Con
     return {**batch(batch_), "state": "skipped", "jobs": json.dumps(rows)} if rows else None
 
 
-def change_row(change: Change) -> list[Any]:
-    row: list[Any] = list(change)
+def change_rows(made: Endings) -> str:
+    """The rows of some changes, as `load_changes` reads them."""
+    guarded = zip(made.rows, made.guards, strict=True)
+    return json.dumps([[*_change_row(row), *guard] for row, guard in guarded], default=str)
+
+
+def _change_row(change: Change) -> list[Any]:
+    row: list[Any] = list(change[:ROW])
     row[6] = micros(change.visible_at)
     row[10] = micros_or_none(change.started_at)
     row[11] = micros_or_none(change.ended_at)
@@ -134,7 +140,8 @@ def job(row: Sequence[Any]) -> Job:
     for name in _JOB_INSTANTS:
         values[name] = instant_or_none(values[name])
     values["node_id"] = uuid(values["node_id"])
-    values["args"], values["result"] = loaded(values["args"]), loaded(values["result"])
+    for name in ("args", "result", "details"):
+        values[name] = loaded(values[name])
     values["max_runtime"] = None if values["max_runtime"] is None else values["max_runtime"] / 1e6
     return Job(**values)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from oncue.errors import Conflict, InvalidJob, JobNotFound
-from oncue.model import MAX_PRIORITY, Change, Job, JobFilter, Note, State
+from oncue.model import MAX_PRIORITY, Applied, Change, Job, JobFilter, Note, State
 from oncue.policy import audit_entries, lifecycle
 from oncue.policy.checks import checked_name, checked_priority, checked_status
 from oncue.store.contract import Store
@@ -30,7 +30,7 @@ class Changing(JobReading):
             if job.cancel_requested_at is not None and job.state == "running":
                 return job
             change = lifecycle.cancel(job, now)
-            took: bool | None
+            took: Applied
             if change is None:
                 note = audit_entries.of_job(CANCEL, by, job, cancel_requested=True)
                 took = await store.jobs.request_cancel(job.id, job.claim_no, now, note=note)

@@ -46,7 +46,7 @@ class JobReading(NounVerbs):
         """Jobs, newest first. `before` is the id to go on from; `offset` says how many to leave out.
 
         `queued` are all that wait, as in `stats`: those that are due later (`scheduled`, `retrying`) too.
-        Not `whole`, large arguments, results and errors are left out, and `Job.shortened` says which.
+        Not `whole`, large arguments, results, errors and details are left out, and `Job.shortened` says which.
         """
         checked_limit(limit)
         checked_before(before, "a job")
@@ -92,8 +92,9 @@ async def attempts_of(store: Store, job: Job) -> list[Attempt]:
     earlier = await store.jobs.attempts(job.id)
     if job.finished and job.started_at is not None and job.attempt:
         latest = Attempt(
-            job.id, job.attempt, job.claim_no, job.node_id, job.started_at, job.finished_at, job.state, job.error
-        )
+            job.id, job.attempt, job.claim_no, job.node_id, job.started_at, job.finished_at, job.state, job.error,
+            job.details,
+        )  # fmt: skip
         if all(attempt.claim_no != latest.claim_no for attempt in earlier):
             return [*earlier, latest]
     return earlier
