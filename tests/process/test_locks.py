@@ -45,7 +45,7 @@ def test_a_web_process_that_stands_still_in_the_middle_of_an_edit_stops_no_sched
     cluster.schedule(plain_step)
     cluster.started()
     cluster.led()
-    meddler = cluster.run(MEDDLER, "edit", "step", "update oncue_schedules")
+    meddler = cluster.run(MEDDLER, "edit", "step", 'update "public".oncue_schedules')
     cluster.until(meddler.process.is_stopped, "it stands still")
     before = {name: slots(cluster, name) for name in ("step", "plain_step")}
     cluster.until(lambda: all(slots(cluster, name) > before[name] + 1 for name in before), "both fire on")

@@ -244,7 +244,7 @@ async def test_the_answer_of_the_database_is_lost(make_api: MakeApi, postgres_ur
     async with Proxy(postgres_url) as proxy:
         dying, other = make_api(proxy.url), make_api(postgres_url)
         await dying.get(JOBS)
-        proxy.doomed = b"insert into oncue_jobs"
+        proxy.doomed = b'insert into "public".oncue_jobs'
         asking = asyncio.ensure_future(dying("POST", JOBS, ADD, headers={"Idempotency-Key": "k"}))
         await asyncio.wait_for(proxy.swallowed.wait(), 60)
         asking.cancel()

@@ -104,7 +104,7 @@ async def test_a_database_that_says_nothing_is_not_waited_for(
         proxy.doomed = b"oncue_audit"
         reply = await hurried("GET", "/api/admin/audit-log")
         assert (reply.status_code, reply.json()["detail"]) == (503, "no answer within 0.3 s")
-        proxy.doomed = b"insert into oncue_jobs"
+        proxy.doomed = b'insert into "public".oncue_jobs'
         reply = await hurried("POST", JOBS, ADD)
         assert reply.status_code == 503
         assert "unknown whether the request took effect" in reply.json()["detail"]
