@@ -19,6 +19,7 @@ from oncue.fields import field as Field
 from oncue.model import MAX_PRIORITY
 from oncue.policy.aging import Rules
 from oncue.policy.durations import seconds
+from oncue.policy.names import checked_node_name
 from oncue.store.addresses import checked_schema
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ def _schema(value: Any) -> str:
         raise ValueError(str(error).removeprefix("schema: ")) from None
 
 
+def _node_name(value: Any) -> Any:
+    return checked_node_name(value) if isinstance(value, str) else value
+
+
 def _unlimited(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
@@ -89,7 +94,7 @@ class Settings:
     queues: Annotated[tuple[str, ...], Before(_names)] = ("default",)
     concurrency: int = Field(64, ge=1, le=10_000)
     processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1000)
-    node_name: str | None = Field(None, max_length=128)
+    node_name: Annotated[str | None, Before(_node_name)] = None
     exclusive: bool = False
     http_addr: str | None = None
     http_header_timeout: Seconds = 10.0

@@ -712,6 +712,16 @@ def lead_cut_short(story: Story) -> None:
     story.put(hold, "a", "hold", name=hold.fields["name"], epoch=hold.fields["epoch"], until=hold.at + A_MOMENT)
 
 
+@breaks("two living nodes never have the same name", "c and a had the name a at once")
+def one_name_for_two(story: Story) -> None:
+    story.put(story.find("name", name="a"), "c", "name", name="a")
+
+
+@breaks("once faults stop, every node has a name", "a has no name")
+def nameless(story: Story) -> None:
+    story.drop(story.find("name", name="a"))
+
+
 @breaks("only the dead are declared lost", "a declared b lost, whose lease was not over")
 def buried_alive(story: Story) -> None:
     end = story.find("lease.end")

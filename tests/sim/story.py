@@ -70,6 +70,7 @@ class Story:
     def boot(self, node: str, concurrency: int = 2) -> None:
         self.tell(node, "boot", concurrency=concurrency)
         self.tell(node, "lease", until=self.now + LEASE)
+        self.tell(node, "name", name=node)
         self._nodes.append(node)
 
     def crash(self, node: str) -> None:

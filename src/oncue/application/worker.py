@@ -73,7 +73,7 @@ async def _working(
     )
     process = WorkerProcess(node, main, clock, app.telemetry, pace)
     async with app.lifespans.opened(), _started(process, heartbeat):
-        _log.info("node %s is working on %s", node.node.name, ", ".join(node.node.queues))
+        _log.info("node %s is working on %s", node.naming.shown, ", ".join(node.node.queues))
         elsewhere = sorted({task.queue for task in app.tasks.values()}.difference(node.node.queues))
         if elsewhere:
             _log.warning("the application's tasks also use %s, which this worker does not serve", ", ".join(elsewhere))

@@ -40,12 +40,17 @@ def _show(nodes: list[Node], leases: list[Lease], now: datetime) -> None:
     for node in nodes:
         state = "[green]alive[/]" if node.expires_at > now else f"[red]silent, lease over {_over(node, now)}[/]"
         table.add_row(
-            escape(node.name), state, _role(node, leases, now), escape(", ".join(node.queues)), str(len(node.tasks)),
+            _called(node), state, _role(node, leases, now), escape(", ".join(node.queues)), str(len(node.tasks)),
             str(node.concurrency),
             output.when(node.started_at, now), output.when(node.beat_at, now), escape(node.host), str(node.pid),
             escape(node.address or ""), escape(node.version),
         )  # fmt: skip
     output.show(table)
+
+
+def _called(node: Node) -> str:
+    """A node without a name is shown by the one that it asks for."""
+    return escape(node.name) if node.named else f"[dim]asks for[/] {escape(node.name)}"
 
 
 def _role(node: Node, leases: list[Lease], now: datetime) -> str:

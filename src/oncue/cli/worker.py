@@ -44,7 +44,8 @@ def work(
         int | None, typer.Option("--processes", help="Attempts of process tasks at once. \\[default: one per CPU]")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", "--node-name", help="A label for people. \\[default: host:pid]")
+        str | None,
+        typer.Option("--name", "--node-name", help="Leased: of the living workers, one has it. \\[default: host:pid]"),
     ] = None,
     http: Annotated[
         str | None,

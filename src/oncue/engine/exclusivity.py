@@ -38,12 +38,15 @@ class Exclusivity:
         lease: float,
         beat: float,
         patience: float,
+        shown: Callable[[], str] | None = None,
     ) -> None:
+        """`shown`: the name that this node goes by at the moment."""
         self.signal = Signal()
         self.holder: Lease | None = None
         """Who keeps this node from working, if anybody does."""
         self._store = store
         self._node = node
+        self._shown = shown or (lambda: node.name)
         self._clock = clock
         self._telemetry = telemetry
         self._lapsed = lapsed
@@ -93,9 +96,7 @@ class Exclusivity:
 
     async def _take(self, now: datetime) -> datetime:
         expires_at = now + self._lease
-        lease = await self._store.leases.acquire(
-            EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None
-        )
+        lease = await self._store.leases.acquire(EXCLUSIVE, self._node.id, self._shown(), now, expires_at, respect=None)
         self._telemetry.outages.works(self.name, self._clock.monotonic())
         if lease is None or lease.holder != self._node.id:
             self._stand_by(lease)
@@ -109,7 +110,7 @@ class Exclusivity:
         await self._recover(now)
         self._stand_by(None)
         self.held, self.until = lease, expires_at
-        _log.info("%s is the exclusive worker now (epoch %d)", self._node.name, lease.epoch)
+        _log.info("%s is the exclusive worker now (epoch %d)", self._shown(), lease.epoch)
         self._telemetry.emit("exclusive.taken", {"epoch": lease.epoch}, node=self._node, lease=lease)
         return now + self._beat
 
@@ -135,9 +136,7 @@ class Exclusivity:
         # This process may have stood still for longer than its lease, perhaps with its whole host. The next epoch says
         # that no node has held it since, so that nothing needs to be stopped. If it is there already, the reply was
         # lost that said so, and it lasts no longer than was asked for then.
-        lease = await self._store.leases.acquire(
-            EXCLUSIVE, self._node.id, self._node.name, now, expires_at, respect=None
-        )
+        lease = await self._store.leases.acquire(EXCLUSIVE, self._node.id, self._shown(), now, expires_at, respect=None)
         is_ours = lease is not None and lease.holder == self._node.id and lease.epoch == held.epoch + 1
         return lease if is_ours else None
 
@@ -149,8 +148,8 @@ class Exclusivity:
     def _stand_by(self, holder: Lease | None) -> None:
         if holder is not None and (self.holder is None or self.holder.holder != holder.holder):
             _log.warning(
-                "%s stands by: %s (%s) is the exclusive worker", self._node.name, holder.holder_name, holder.holder
+                "%s stands by: %s (%s) is the exclusive worker", self._shown(), holder.holder_name, holder.holder
             )
         elif holder is None and self.holder is not None:
-            _log.info("%s stands by no more", self._node.name)
+            _log.info("%s stands by no more", self._shown())
         self.holder = holder

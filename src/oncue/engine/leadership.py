@@ -38,13 +38,16 @@ class Leadership:
         *,
         lease: float,
         poll: float,
+        shown: Callable[[], str] | None = None,
     ) -> None:
+        """`shown`: the name that this node goes by at the moment."""
         self.signal = Signal()
         self.elected = Signal()
         self.followers: list[Signal] = []
         """The services that wait for this node to lead."""
         self._store = store
         self._node = node
+        self._shown = shown or (lambda: node.name)
         self._clock = clock
         self._telemetry = telemetry
         self._is_alive = is_alive
@@ -93,14 +96,14 @@ class Leadership:
         held, self.held, self.until = self.held, None, None
         if held is not None:
             await self._store.leases.release(LEADER, self._node.id, held.epoch, self._clock.now())
-            _log.info("leadership: %s gave up the lead (epoch %d)", self._node.name, held.epoch)
+            _log.info("leadership: %s gave up the lead (epoch %d)", self._shown(), held.epoch)
 
     async def _stand(self, now: datetime) -> datetime:
         """Lead if no node does. When to look again: the lease of the present leader may end without notice."""
         before, expires_at, later = await self._store.leases.get(LEADER), now + self._lease, now + self._lease / 3
         if before is None or before.expires_at <= now:
             lease = await self._store.leases.acquire(
-                LEADER, self._node.id, self._node.name, now, expires_at, respect=EXCLUSIVE
+                LEADER, self._node.id, self._shown(), now, expires_at, respect=EXCLUSIVE
             )
             if lease is not None and lease.holder == self._node.id and lease.expires_at == expires_at:
                 self._lead(lease, expires_at, before, now)
@@ -114,7 +117,7 @@ class Leadership:
         self.held, self.until = lease, expires_at
         vacant = None if before is None else now - before.renewed_at
         self.outage = Outage(now - vacant, now) if vacant is not None and vacant >= self._lease else None
-        _log.info("leadership: %s leads now (epoch %d)", self._node.name, lease.epoch)
+        _log.info("leadership: %s leads now (epoch %d)", self._shown(), lease.epoch)
         self._telemetry.emit("leader.elected", {"epoch": lease.epoch}, node=self._node, lease=lease)
         if self.outage is not None:
             length = self.outage.until - self.outage.since
@@ -145,7 +148,7 @@ class Leadership:
 
     def _deposed(self, held: Lease, why: str) -> None:
         self.held, self.until = None, None
-        _log.warning("leadership: %s leads no more (epoch %d): %s", self._node.name, held.epoch, why)
+        _log.warning("leadership: %s leads no more (epoch %d): %s", self._shown(), held.epoch, why)
         self._telemetry.emit("leader.lost", {"epoch": held.epoch}, node=self._node, why=why)
 
 

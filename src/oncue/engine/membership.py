@@ -41,6 +41,8 @@ class Membership:
         patience: float,
     ) -> None:
         self.signal = Signal()
+        self.joined = Signal()
+        """Raised when a life begins."""
         self.node = node
         self.connected_since: datetime | None = None
         self._store = store
@@ -138,6 +140,8 @@ class Membership:
             if self._has_joined:
                 _log.warning("this node has a lease again, and takes jobs again")
             self._has_joined = True
+            self.expires_at = expires_at
+            self.joined.set()
         self.expires_at = expires_at
 
     def _lost_touch(self) -> None:

@@ -1,6 +1,6 @@
 """One worker process, put together: its services, how they start and in which order they stop.
 
-    membership, recovery, exclusivity, timekeeper    in a thread of their own, on a store of their own
+    membership, recovery, exclusivity, naming, timekeeper    in a thread of their own, on a store of their own
     claimer, executor, settler                       the hot path
     recorded_starts                                  where jobs wait that may have killed their process
     seating                                          how many jobs of limited queues may run here
@@ -39,6 +39,7 @@ from oncue.engine.in_flight import InFlight
 from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
 from oncue.engine.messages import Setup
+from oncue.engine.naming import Naming
 from oncue.engine.outcomes import SizeLimits
 from oncue.engine.pending_starts import PendingStarts, RecordedStarts
 from oncue.engine.pruning import Pruning
@@ -121,7 +122,11 @@ class WorkerNode:
         self.recovery = Recovery(beat_store, node, dice, telemetry, is_gone)
         self.exclusivity = Exclusivity(
             beat_store, node, clock, telemetry, self.membership.end_life, self.recovery.recover,
-            lease=pace.lease, beat=pace.beat, patience=pace.patience,
+            lease=pace.lease, beat=pace.beat, patience=pace.patience, shown=lambda: self.naming.shown,
+        )  # fmt: skip
+        self.naming = Naming(
+            beat_store, node, clock, telemetry, self.membership, self.exclusivity.may_work,
+            lease=pace.lease, beat=pace.beat,
         )  # fmt: skip
         self.seating = Seating(
             store, node.id, node.queues, node.tasks, self.executor, self.may_work,
@@ -141,7 +146,10 @@ class WorkerNode:
             interval=pace.reconcile, patience=pace.lease / 2,
         )  # fmt: skip
         self.in_flight.isolation_changed.listen(self.claimer.signal.set)
-        self.leadership = Leadership(store, node, clock, telemetry, self.may_work, lease=pace.lease, poll=pace.poll)
+        self.leadership = Leadership(
+            store, node, clock, telemetry, self.may_work,
+            lease=pace.lease, poll=pace.poll, shown=lambda: self.naming.shown,
+        )  # fmt: skip
         self.scheduler = Scheduler(
             store, node.id, self.leadership, dice, telemetry, interval=pace.schedules, poll=pace.poll
         )
@@ -150,7 +158,7 @@ class WorkerNode:
         self.expiry = Expiry(store, telemetry)
         self.backfilling = Backfilling(store, interval=pace.poll)
         self.backfilling.released.listen(self.claimer.signal.set)
-        self.heartbeat: list[Service] = [self.membership, self.recovery, self.exclusivity]
+        self.heartbeat: list[Service] = [self.membership, self.recovery, self.exclusivity, self.naming]
         self.hot_path: list[Service] = [
             self.seating, self.claimer, self.starts, self.executor, self.settler, self.reconciler,
         ]  # fmt: skip

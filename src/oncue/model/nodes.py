@@ -29,6 +29,8 @@ class Node:
     schedules: tuple[str, ...] = ()
     beat_no: int = 0
     """Grows with every beat: one that was given up may reach the database after a later one, and must not count."""
+    named: bool = False
+    """Whether `name` is leased to this node: then no other living node has it. Else it is what the node asks for."""
 
 
 @dataclass(frozen=True, slots=True)

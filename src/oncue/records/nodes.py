@@ -20,6 +20,8 @@ class NodeRecord:
 
     id: UUID
     name: str
+    named: bool
+    """Whether the name is leased to this node, so that jobs can be addressed to it; else the node asks for it."""
     alive: bool
     holds: tuple[str, ...] = ()
     """The leases that it holds: `leader`, `exclusive`."""
@@ -41,6 +43,7 @@ def node_record(node: Node, now: datetime, leases: Iterable[Lease] = ()) -> Docu
         NodeRecord(
             id=node.id,
             name=node.name,
+            named=node.named,
             alive=node.expires_at > now,
             holds=tuple(lease.name for lease in leases if lease.holder == node.id and lease.expires_at > now),
             exclusive=node.exclusive,

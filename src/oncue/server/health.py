@@ -171,7 +171,7 @@ def _node(node: WorkerNode) -> dict[str, Any]:
     executor, trouble = node.executor, node.membership.trouble
     told = {
         "id": str(node.node.id),
-        "name": node.node.name,
+        "name": node.naming.shown,
         "alive": node.membership.is_alive(),
         "leads": node.leadership.epoch is not None,
         "queues": list(node.node.queues),

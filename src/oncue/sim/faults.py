@@ -134,7 +134,7 @@ WRITES = (
     "jobs.claim", "jobs.apply", "slots.decide", "nodes.beat", "leases.renew", "leases.acquire", "nodes.register",
     "nodes.expire", "nodes.declare_lost", "queues.take_seats", "jobs.promote", "jobs.mark_started", "jobs.begin",
     "slots.release_parked", "counters.fold", "leases.release", "nodes.leave", "jobs.prune", "jobs.age",
-    "jobs.reserve",
+    "jobs.reserve", "nodes.take_name",
 )  # fmt: skip
 """What a node writes."""
 OFTEN = ("jobs.claim", "jobs.claim", "jobs.apply", "jobs.apply", "slots.decide", "slots.decide")

@@ -29,6 +29,7 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     slot                              schedule, at, until, slots, verdict, reason, job, blocked_by, epoch
     hold, hold.end                    name, epoch, until: the node leads, or is the exclusive one, until then
     lease                             until: the node may hold jobs until then; renewed: it could before (of the living)
+    name                              name: the node goes by it, until its lease is declared lost or it leaves
     lease.end                         the node was declared lost, or left
     boot                              concurrency: the node's process started
     crash                             the node's process died

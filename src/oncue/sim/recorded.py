@@ -195,6 +195,11 @@ class Recorded(Layer):
             self._history.add(self._labels[node], "lease.end", by=self._node)
             self._history.add(self._labels[node], "hold.end")
 
+    async def _note_nodes_take_name(self, holder: Node | None, node: UUID, *_: Any) -> None:
+        """A node that asks again is told of the name that it has."""
+        if holder is not None and holder.id == node:
+            self._add("name", name=holder.name)
+
     async def _note_nodes_leave(self, *_: Any) -> None:
         self._add("lease.end", by=self._node)
 

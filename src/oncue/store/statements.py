@@ -43,7 +43,7 @@ CLAIM_COLUMNS = (
 CLAIM_SOURCE = CLAIM_COLUMNS.replace("cancel_requested", "cancel_requested_at is not null as cancel_requested")
 NODE_COLUMNS = (
     "id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at, beat_at, expires_at, "
-    "process_start, exclusive, schedules, beat_no"
+    "process_start, exclusive, schedules, beat_no, named"
 )
 SCHEDULE_FIELDS = (
     "name, description, task, args, queue, priority, expression, tz, dst, missed, grace, max_instances, enabled, "

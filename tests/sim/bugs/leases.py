@@ -11,6 +11,7 @@ from oncue import identity
 from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.leadership import Leadership
 from oncue.engine.membership import Membership
+from oncue.engine.naming import Naming
 from oncue.engine.node import WorkerNode
 from oncue.engine.recovery import Recovery
 from oncue.errors import StoreError
@@ -54,6 +55,31 @@ def recovery_by_name(patch: Patch) -> None:
         return True
 
     patch.replace(Recovery, "_is_dead", surely)
+
+
+@bug(
+    "a name that two workers have",
+    seen_in="Celery: a message to a node was answered by every worker that had been given its name "
+    "(celery/celery#2938)",
+    run=runs.namesakes,
+    caught_by="two living nodes never have the same name",
+)
+def a_name_for_two(patch: Patch) -> None:
+    patch.sql("take_name", "and named = true and lost_at is null)", "and false)")
+    patch.schema("create unique index oncue_nodes_named", "create index oncue_nodes_named")
+
+
+@bug(
+    "a worker that waits for its name for ever",
+    seen_in="Celery: a worker whose name another one had started and got no jobs (codalab/codalab-competitions#2805)",
+    run=runs.replicas,
+    caught_by="once faults stop, every node has a name",
+)
+def waiting_for_a_name(patch: Patch) -> None:
+    async def never(self: Naming, now: datetime) -> None:
+        return None
+
+    patch.replace(Naming, "_take_another", never)
 
 
 @bug(

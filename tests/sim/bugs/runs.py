@@ -157,6 +157,22 @@ def namesakes(seed: int) -> list[Violation]:
     return _recovered(world, 8.0)
 
 
+def replicas(seed: int) -> list[Violation]:
+    """Processes of one name, as the containers of a pod are. They die and stand still; then there is a long peace."""
+    dice = Random(f"replicas {seed}")
+    world = World(seed, latency=dice.choice((0.0, 0.05)))
+    for name in NODES:
+        world.after(dice.uniform(0, 2), partial(world.boot, name, known_as="pod"))
+    _submit(world, 3.0, [[Act(seconds=dice.choice((1.0, 3.0)))] for _ in range(8)])
+    world.run(3.0)
+    _strike(world, CrashNode(dice.uniform(2, 6), dice.choice(NODES), dice.uniform(0.5, 4.0)))
+    _strike(world, PauseNode(dice.uniform(2, 6), dice.choice(NODES), dice.uniform(3.5, 6.0)))
+    world.run(12.0)
+    heal(world)
+    world.run(5 * PACE.lease)
+    return _closed(world, verdict(world, SOON))
+
+
 def bad_lines(seed: int) -> list[Violation]:
     """Every fifth call of every node fails: before it reached the database, or after, when only the reply is lost."""
     dice = Random(f"bad lines {seed}")

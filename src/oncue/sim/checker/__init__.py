@@ -9,8 +9,8 @@ Promises that need them are checked only where they hold. The order of a job's c
 
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
 by itself, in the chapters `jobs`, `attempts`, `suspicion`, `delivery`, `queues`, `cancels`, `operations`, `slots`,
-`leaders`, `counts`, `peace` and `expiry`. The work grows with the length of the history, and not faster: a job's story
-is short, and no promise searches through all events for what belongs to one of them.
+`leaders`, `names`, `counts`, `peace` and `expiry`. The work grows with the length of the history, and not faster: a
+job's story is short, and no promise searches through all events for what belongs to one of them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from oncue.sim.checker import (
     expiry,
     jobs,
     leaders,
+    names,
     operations,
     peace,
     queues,
@@ -38,7 +39,21 @@ from oncue.sim.history import Event
 
 __all__ = ["CHAPTERS", "PROMISES", "Books", "Final", "Violation", "check", "report"]
 
-CHAPTERS = (jobs, attempts, suspicion, delivery, queues, cancels, operations, slots, leaders, counts, peace, expiry)
+CHAPTERS = (
+    jobs,
+    attempts,
+    suspicion,
+    delivery,
+    queues,
+    cancels,
+    operations,
+    slots,
+    leaders,
+    names,
+    counts,
+    peace,
+    expiry,
+)
 PROMISES: dict[str, Promise] = {
     name: kept for chapter in CHAPTERS for name, kept in DECLARED.items() if kept.__module__ == chapter.__name__
 }

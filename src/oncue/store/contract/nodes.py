@@ -15,14 +15,14 @@ from oncue.model import (
 
 class Nodes(Protocol):
     async def register(self, node: Node) -> None:
-        """Begin a lease, or begin it anew after it was lost. It is numbered as beats are."""
+        """Begin a lease, or begin it anew after it was lost. It is numbered as beats are. A name is taken apart."""
 
     async def beat(self, node: UUID, now: datetime, expires_at: datetime, number: int = 0) -> bool:
         """Renew a lease that was not declared lost. One that comes after a higher number changes nothing."""
         ...
 
-    async def expire(self, now: datetime) -> list[Node]:
-        """Declare the nodes lost whose lease is over; from here on they cannot renew it."""
+    async def expire(self, now: datetime, only: UUID | None = None) -> list[Node]:
+        """Declare the nodes lost whose lease is over, or only this one; from here on they cannot renew it."""
         ...
 
     async def next_lease_end(self) -> datetime | None:
@@ -36,6 +36,15 @@ class Nodes(Protocol):
 
     async def namesakes(self, node: Node) -> list[Node]:
         """Other nodes of the same name that may still hold jobs: those that are alive, or of which something runs."""
+        ...
+
+    async def take_name(self, node: UUID, name: str) -> Node | None:
+        """Lease a name to a node that has none yet, for as long as the node's own lease is not declared lost.
+
+        Refused while another node has the name that was not declared lost. The answer is the node that has a name now:
+        the one that asks, under the name that it got first, or the one that has the name. None: the one that asks was
+        declared lost.
+        """
         ...
 
     async def names(self, ids: Sequence[UUID]) -> dict[UUID, str]:

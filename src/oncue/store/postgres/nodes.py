@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from oncue.errors import StoreRefused
 from oncue.model import (
     Node,
 )
@@ -42,8 +43,8 @@ class PostgresNodes:
     async def beat(self, node: UUID, now: datetime, expires_at: datetime, number: int = 0) -> bool:
         return bool(await self._db.fetch("beat", node, now, expires_at, number))
 
-    async def expire(self, now: datetime) -> list[Node]:
-        return [values.node(row) for row in await self._db.fetch_past_locks("expire_nodes", now)]
+    async def expire(self, now: datetime, only: UUID | None = None) -> list[Node]:
+        return [values.node(row) for row in await self._db.fetch_past_locks("expire_nodes", now, only)]
 
     async def next_lease_end(self) -> datetime | None:
         rows = await self._db.fetch("next_lease_end")
@@ -59,6 +60,15 @@ class PostgresNodes:
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [values.node(row) for row in await self._db.fetch("namesakes", node.name, node.id)]
+
+    async def take_name(self, node: UUID, name: str) -> Node | None:
+        try:
+            await self._db.fetch("take_name", node, name)
+        except StoreRefused as error:
+            if getattr(error.__cause__, "constraint_name", None) != "oncue_nodes_named":
+                raise
+        rows = await self._db.fetch("name_holder", node, name)
+        return values.node(rows[0]) if rows else None
 
     async def names(self, ids: Sequence[UUID]) -> dict[UUID, str]:
         return {row[0]: row[1] for row in await self._db.fetch("node_names", list(ids))}

@@ -7,9 +7,9 @@ with freed as (
        and not exists (select from oncue_nodes where id = $1 and beat_no > $17)
 )
 insert into oncue_nodes ({node})
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, false)
     on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
-                                   left_at = null, beat_no = excluded.beat_no
+                                   left_at = null, beat_no = excluded.beat_no, name = excluded.name, named = false
      where oncue_nodes.beat_no <= excluded.beat_no;
 
 -- name: beat
@@ -17,7 +17,8 @@ update oncue_nodes set beat_at = $2, expires_at = $3, beat_no = $4
  where id = $1 and lost_at is null and beat_no <= $4 returning id;
 
 -- name: expire_nodes
-update oncue_nodes set lost_at = $1 where lost_at is null and expires_at <= $1 returning {node};
+update oncue_nodes set lost_at = $1
+ where lost_at is null and expires_at <= $1 and ($2::uuid is null or id = $2) returning {node};
 
 -- name: next_lease_end
 select min(expires_at) from oncue_nodes where lost_at is null;
@@ -26,6 +27,7 @@ select min(expires_at) from oncue_nodes where lost_at is null;
 -- Past the nodes whose rows another session holds.
 update oncue_nodes set lost_at = $1
  where id = any(array(select id from oncue_nodes where lost_at is null and expires_at <= $1
+                                                          and ($2::uuid is null or id = $2)
                          for no key update skip locked))
 returning {node};
 
@@ -47,6 +49,17 @@ select {node} from oncue_nodes
  where name = $1 and id <> $2
    and (lost_at is null or exists (select from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
  order by started_at;
+
+-- name: take_name
+-- If two nodes ask at once, the index oncue_nodes_named refuses the second one.
+update oncue_nodes set name = $2, named = true
+ where id = $1 and lost_at is null and not named
+   and not exists (select from oncue_nodes where name = $2 and named and lost_at is null);
+
+-- name: name_holder
+-- The node itself, if it has a name, else the one that has the name it asks for.
+select {node} from oncue_nodes
+ where lost_at is null and named and (id = $1 or name = $2) order by id <> $1 limit 1;
 
 -- name: node_names
 select id, name from oncue_nodes where id = any($1::uuid[]);

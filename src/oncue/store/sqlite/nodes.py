@@ -39,13 +39,14 @@ class SqliteNodes:
 
         return await self._db.write(work)
 
-    async def expire(self, now: datetime) -> list[Node]:
+    async def expire(self, now: datetime, only: UUID | None = None) -> list[Node]:
         # Most passes find no lost node: look first, without a lock.
         if all(node.expires_at > now for node in await self.alive()):
             return []
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            return connection.execute(self._db.sql["expire_nodes"], {"now": values.micros(now)}).fetchall()
+            parameters = {"now": values.micros(now), "only": None if only is None else str(only)}
+            return connection.execute(self._db.sql["expire_nodes"], parameters).fetchall()
 
         return [values.node(row) for row in await self._db.write(work)]
 
@@ -66,6 +67,16 @@ class SqliteNodes:
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [values.node(row) for row in await self._db.rows("namesakes", name=node.name, node=str(node.id))]
+
+    async def take_name(self, node: UUID, name: str) -> Node | None:
+        parameters = {"node": str(node), "name": name}
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            connection.execute(self._db.sql["take_name"], parameters)
+            return connection.execute(self._db.sql["name_holder"], parameters).fetchall()
+
+        rows = await self._db.write(work)
+        return values.node(rows[0]) if rows else None
 
     async def names(self, ids: Sequence[UUID]) -> dict[UUID, str]:
         rows = await self._db.rows("node_names", ids=json.dumps([str(node) for node in ids]))

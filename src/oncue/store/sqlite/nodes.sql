@@ -7,9 +7,9 @@ delete from oncue_nodes where lost_at < :before
 -- name: register
 insert into oncue_nodes ({node})
 values (:id, :name, :host, :pid, :boot_id, :version, :queues, :tasks, :concurrency, :address, :started_at, :beat_at,
-        :expires_at, :process_start, :exclusive, :schedules, :beat_no)
+        :expires_at, :process_start, :exclusive, :schedules, :beat_no, false)
     on conflict (id) do update set beat_at = excluded.beat_at, expires_at = excluded.expires_at, lost_at = null,
-                                   left_at = null, beat_no = excluded.beat_no
+                                   left_at = null, beat_no = excluded.beat_no, name = excluded.name, named = false
      where oncue_nodes.beat_no <= excluded.beat_no;
 
 -- name: beat
@@ -17,7 +17,8 @@ update oncue_nodes set beat_at = :now, expires_at = :expires_at, beat_no = :numb
  where id = :node and lost_at is null and beat_no <= :number;
 
 -- name: expire_nodes
-update oncue_nodes set lost_at = :now where lost_at is null and expires_at <= :now returning {node};
+update oncue_nodes set lost_at = :now
+ where lost_at is null and expires_at <= :now and (:only is null or id = :only) returning {node};
 
 -- name: next_lease_end
 select min(expires_at) from oncue_nodes where lost_at is null;
@@ -33,6 +34,17 @@ select {node} from oncue_nodes
  where name = :name and id <> :node
    and (lost_at is null or exists (select 1 from oncue_jobs where state = 'running' and node_id = oncue_nodes.id))
  order by started_at;
+
+-- name: take_name
+-- One transaction writes at a time, so that no other node takes the name between the look and the write.
+update oncue_nodes set name = :name, named = true
+ where id = :node and lost_at is null and named = false
+   and not exists (select 1 from oncue_nodes where name = :name and named = true and lost_at is null);
+
+-- name: name_holder
+-- The node itself, if it has a name, else the one that has the name it asks for.
+select {node} from oncue_nodes
+ where lost_at is null and named = true and (id = :node or name = :name) order by id <> :node limit 1;
 
 -- name: node_names
 select id, name from oncue_nodes where id in (select value from json_each(:ids));

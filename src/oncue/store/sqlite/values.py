@@ -177,7 +177,9 @@ def node(row: Sequence[Any]) -> Node:
         values[name] = instant(values[name])
     for name in ("queues", "tasks", "schedules"):
         values[name] = tuple(json.loads(values[name]))
-    return Node(**{**values, "id": UUID(values["id"]), "exclusive": bool(values["exclusive"])})
+    for name in ("exclusive", "named"):
+        values[name] = bool(values[name])
+    return Node(**{**values, "id": UUID(values["id"])})
 
 
 _SCHEDULE_FIELDS = tuple(statements.SCHEDULE_COLUMNS.split(", "))
