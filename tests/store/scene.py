@@ -70,6 +70,9 @@ def a_batch(
     deadline_at: datetime | None = None,
     keys: Sequence[str] | None = None,
     retry_of: int | None = None,
+    order_at: datetime | None = None,
+    group: str | None = None,
+    address: str | None = None,
 ) -> Batch:
     total = len(keys) if keys else size
     return Batch(
@@ -88,6 +91,9 @@ def a_batch(
         ids=list(islice(_numbers, total)),
         args=[json.dumps({"number": number}) for number in range(total)],
         keys=list(keys) if keys else None,
+        order_at=order_at,
+        group=group,
+        address=address,
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from oncue.errors import RowLocked, StoreUnavailable
 from oncue.model import (
     Decided,
+    GroupSettings,
     LeaderEpoch,
     Limits,
     Note,
@@ -543,3 +544,33 @@ async def test_an_enqueue_that_meets_a_lock_after_a_part_was_written_is_in_doubt
     assert [(receipt.id, receipt.created) for receipt in receipts] == [
         (job_id, True) for batch in batches for job_id in batch.ids
     ]
+
+
+async def test_a_locked_group_keeps_nothing_else_from_being_claimed(store: PostgresStore, held: Any) -> None:
+    node = await enter(store)
+    assert await store.groups.set("mail", "a", GroupSettings(), GroupSettings(limit=5), NOW)
+    for group in ("a", "b"):
+        await put(store, queue="mail", group=group)
+    async with held("oncue_groups where name = 'a'"):
+        await store.groups.wake(["mail"], 100, NOW)
+        assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == ["b"]
+    await store.groups.wake(["mail"], 100, NOW)
+    assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == ["a"]
+
+
+async def test_an_open_transaction_with_a_job_of_a_group_keeps_no_other_waiting(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """An enqueue takes no lock on its group."""
+    node, open_session = await enter(store), await asyncpg.connect(postgres_url)
+    try:
+        async with open_session.transaction():
+            await inserting.insert(store.database.sql, open_session, [a_batch(queue="mail", group="a")])
+            (job_id,) = await put(store, queue="mail", group="a")
+            await store.groups.wake(["mail"], 100, NOW)
+            claims = await store.groups.claim(node, ["mail"], ["send"], 10, NOW)
+            assert [claim.id for claim in claims] == [job_id]
+        await store.groups.wake(["mail"], 100, NOW)
+        assert len(await store.groups.claim(node, ["mail"], ["send"], 10, NOW)) == 1
+    finally:
+        await open_session.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from oncue.clock import Clock
 from oncue.engine.execution import Execution
+from oncue.engine.group_looks import GroupLooks
 from oncue.engine.in_flight import InFlight
 from oncue.engine.service import Signal
 from oncue.model import Claim, Released
@@ -26,6 +27,9 @@ LOOKS_APART = timedelta(seconds=0.1)
 WINDOWS = 5
 SEATED_WITHIN = timedelta(seconds=2.0)
 """How long it takes until a node that had given up its seats of limited queues has some again."""
+
+
+ClaimVerb: TypeAlias = Callable[..., Awaitable[list[Claim]]]
 
 
 class Throughput:
@@ -74,6 +78,7 @@ class Claimer:
         telemetry: Telemetry,
         alive: Callable[[], bool],
         allowed: Mapping[str, int],
+        rates: Collection[str] = (),
         *,
         poll: float,
         buffer: int,
@@ -104,6 +109,10 @@ class Claimer:
         self._throughputs: dict[str, Throughput] = {}
         self._taken: Counter[str] = Counter()
         self._turn: OthersTurn | None = None
+        self._rates = rates
+        self._rated_until: dict[str, datetime | None] = {}
+        self._groups = GroupLooks(store)
+        self._groups_come_first = True
         self.more = True
         """Whether the last claim found all that it asked for: then a free seat is worth another."""
 
@@ -122,20 +131,52 @@ class Claimer:
             return now + self._poll
         self.more = again = False
         self._begin_turn(now)
-        for tasks, most in self._kinds(wanted):
-            # The looks before this one may have taken their time, and the runtime of what is claimed counts from here.
-            taken, all_of_it = await self._claim(tasks, min(most, wanted), self._clock.now())
+        # Groups and what has no group take turns, too: neither can keep the other from the last free seats.
+        claims = [self._claim_ungrouped, self._claim_grouped]
+        self._groups_come_first = not self._groups_come_first
+        for claim in reversed(claims) if self._groups_come_first else claims:
+            taken, all_of_it = await claim(wanted)
             wanted, again = wanted - taken, again or all_of_it
         self._end_turn(now)
         self.more |= again
         self._is_flowing = again
-        return now if again else min(now + self._poll, next_due)
+        return now if again else min(now + self._poll, next_due, *self._turns_at())
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        outlook = await store.jobs.outlook()
+        outlook, ready_at = await store.jobs.outlook(), await store.groups.next_ready(self._queues)
         if not outlook.waiting.isdisjoint(self._queues) and self._has_room() and self._alive():
             return now
+        if ready_at is not None and self._has_room() and self._alive():
+            return max(now, ready_at) if outlook.due_at is None else min(max(now, ready_at), outlook.due_at)
         return outlook.due_at
+
+    def _turns_at(self) -> list[datetime]:
+        """When a group has its turn, or a queue with a rate."""
+        return [at for at in (self._groups.ready_at, *self._rated_until.values()) if at is not None]
+
+    async def _claim_ungrouped(self, wanted: int) -> tuple[int, bool]:
+        return await self._claim_kinds(self._store.jobs.claim, wanted)
+
+    async def _claim_grouped(self, wanted: int) -> tuple[int, bool]:
+        is_busy = wanted <= 0
+        if not self._groups.is_due(self._clock.now(), is_busy=is_busy):
+            return 0, False
+        has_turn = await self._groups.look(self._queues, self._clock.now())
+        if not has_turn or is_busy:
+            return 0, False
+        taken, _ = await self._claim_kinds(self._store.groups.claim, wanted)
+        self.more = True
+        # There may be more than a group could give at one go. If there was nothing, the next look says when there is.
+        return taken, taken > 0
+
+    async def _claim_kinds(self, claim: ClaimVerb, wanted: int) -> tuple[int, bool]:
+        """Claim of each kind of task what there is room for. How much, and whether that is all that was asked for."""
+        total, again = 0, False
+        for tasks, most in self._kinds(wanted):
+            # The looks before this one may have taken their time, and the runtime of what is claimed counts from here.
+            taken, all_of_it = await self._claim(claim, tasks, min(most, wanted - total), self._clock.now())
+            total, again = total + taken, again or all_of_it
+        return total, again
 
     def _has_room(self) -> bool:
         return self._executor.busy < self._executor.concurrency and not self._in_flight.closed
@@ -153,7 +194,7 @@ class Claimer:
             return [([*self._tasks, *self._process_tasks], wanted)]
         return [(self._process_tasks, room), (self._tasks, wanted)]
 
-    async def _claim(self, tasks: list[str], wanted: int, now: datetime) -> tuple[int, bool]:
+    async def _claim(self, claim: ClaimVerb, tasks: list[str], wanted: int, now: datetime) -> tuple[int, bool]:
         """Claim what there is room for. How much, and whether that is all that it asked for, in some queue at least."""
         rooms = {queue: self._room(queue, most, now) for queue, most in self._allowed.items()}
         queues = [queue for queue in self._queues if rooms.get(queue, 1) > 0] if rooms else self._queues
@@ -161,8 +202,12 @@ class Claimer:
             self.more = True  # there may be more, once there is room again
         if not tasks or not queues or wanted <= 0 or self._in_flight.closed:
             return 0, False
-        claims = await self._claimed(queues, tasks, wanted, rooms, now)
+        turns = {queue: await self._take_turns(queue, tasks, rooms, wanted, now) for queue in self._rated(queues)}
+        claims = await self._claimed(claim, queues, tasks, wanted, rooms | turns, now)
         taken: Mapping[str, int] = Counter(claim.queue for claim in claims) if rooms else {}
+        for queue, turn in turns.items():
+            if turn > taken[queue]:
+                await self._store.queues.return_turns(queue, turn - taken[queue])
         self._taken.update(taken)
         full = len(claims) >= wanted or any(taken[queue] >= rooms.get(queue, wanted) for queue in taken)
         return len(claims), full
@@ -174,6 +219,17 @@ class Claimer:
         return (
             prefetch.shortage(most, in_hand, throughput.target(self._taken[queue] - in_hand, now, most)) if most else 0
         )
+
+    def _rated(self, queues: Collection[str]) -> list[str]:
+        return [queue for queue in queues if queue in self._rates] if self._rates else []
+
+    async def _take_turns(
+        self, queue: str, tasks: list[str], rooms: Mapping[str, int], wanted: int, now: datetime
+    ) -> int:
+        """How many jobs of a queue may start now, by its rate."""
+        turns = await self._store.queues.take_turns(queue, tasks, min(rooms.get(queue, 0), wanted), now)
+        self._rated_until[queue] = turns.next_at
+        return turns.taken
 
     def look_again(self) -> None:
         """What is known of the next due job may be out of date."""
@@ -191,12 +247,12 @@ class Claimer:
         return known
 
     async def _claimed(
-        self, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime
+        self, claim: ClaimVerb, queues: list[str], tasks: list[str], wanted: int, rooms: dict[str, int], now: datetime
     ) -> list[Claim]:
         self.asked, self.asking, life = self.asked + 1, True, self._life()
         try:
             few = min(COHORT - self._in_flight.isolated[IN_COHORT], wanted)
-            claims = await self._store.jobs.claim(
+            claims = await claim(
                 self._node, queues, tasks, wanted, now, few=few, alone=self._alone_before(now), rooms=rooms
             )
         finally:

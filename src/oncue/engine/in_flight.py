@@ -30,6 +30,8 @@ class InFlight:
         """When the job was claimed that had this node for itself and was settled last: now others have their turn."""
         self.has_ended = Signal()
         self.isolation_changed = Signal()
+        self.left_group = Signal()
+        """A job of a group was settled: there may be room for another one of it."""
         self.flushed = Signal()
 
     def add(self, claims: Sequence[Claim]) -> None:
@@ -41,6 +43,8 @@ class InFlight:
     def remove(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
             self.claims.pop((claim.id, claim.claim_no), None)
+            if claim.group is not None:
+                self.left_group.set()
             if claim.crashes:
                 self.isolated[isolation_of(claim)] -= 1
                 if isolation_of(claim) == ALONE:

@@ -136,7 +136,7 @@ class WorkerNode:
         self.claimer = Claimer(
             store, node.id, node.queues, node.tasks, self.executor, self.in_flight, clock, telemetry,
             self.may_claim,
-            self.seating.allowed, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
+            self.seating.allowed, self.seating.rated, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
             life=self.life,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
@@ -146,6 +146,7 @@ class WorkerNode:
             interval=pace.reconcile, patience=pace.lease / 2,
         )  # fmt: skip
         self.in_flight.isolation_changed.listen(self.claimer.signal.set)
+        self.in_flight.left_group.listen(self.claimer.signal.set)
         self.leadership = Leadership(
             store, node, clock, telemetry, self.may_work,
             lease=pace.lease, poll=pace.poll, shown=lambda: self.naming.shown,

@@ -54,6 +54,8 @@ class Seating:
         self.signal = Signal()
         self.allowed: dict[str, int] = {}
         """The limited queues that this node serves, and how many of their jobs it may run at once."""
+        self.rated: set[str] = set()
+        """The queues among these that have a rate."""
         self.raised = Signal()
         self._store = store
         self._node = node
@@ -105,6 +107,8 @@ class Seating:
         tasks = self._tasks if self._executor.process_room() > 0 else self._plain_tasks
         found = await self._store.queues.seating(self._queues, tasks)
         self._looked_at = now
+        self.rated.clear()
+        self.rated.update(seating.queue for seating in found if seating.limits.rate is not None)
         for queue in set(self.allowed).difference(seating.queue for seating in found):
             del self.allowed[queue]
             self._executor.allow(queue, None)

@@ -6,6 +6,7 @@ a third of what a frozen dataclass costs to make. Most of the others are frozen 
 
 from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Token
 from oncue.model.counts import KINDS, LIVE_LIMIT, Age, Count, Sample, Stats, cut_off, known
+from oncue.model.groups import Group, GroupSettings, GroupsLook, Rate, Turns
 from oncue.model.jobs import (
     LONGEST_LISTING,
     MAX_PRIORITY,
@@ -86,6 +87,9 @@ __all__ = [
     "Due",
     "DuePosition",
     "Failed",
+    "Group",
+    "GroupSettings",
+    "GroupsLook",
     "HeldClaim",
     "Job",
     "JobFilter",
@@ -104,6 +108,7 @@ __all__ = [
     "PriorityLevel",
     "Progress",
     "Queue",
+    "Rate",
     "Receipt",
     "Released",
     "Revised",
@@ -123,6 +128,7 @@ __all__ = [
     "TimedOut",
     "Token",
     "ToldDetails",
+    "Turns",
     "Verdict",
     "cut_off",
     "known",

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from oncue.model.groups import Rate
+
 DEFAULT_QUEUE = "default"
 
 
@@ -31,6 +33,12 @@ class Queue:
     """How many may run at once on all nodes together."""
     node_limit: int | None = None
     """How many may run at once on each node."""
+    group_limit: int | None = None
+    """How many of each group may run at once, unless the group has a limit of its own."""
+    rate: str | None = None
+    """How many may start in a second, a minute, an hour or a day, on all nodes together."""
+    group_rate: str | None = None
+    """The same for each group, unless the group has a rate of its own."""
     counted_at: datetime | None = None
     """When what waits was counted; null: just now."""
 
@@ -44,10 +52,14 @@ class PriorityLevel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many jobs of a queue may run at once: on all nodes together, and on each. None is no limit."""
+    """How many jobs of a queue may run at once: on all nodes together, on each, and of each group; and how many may
+    start in a while: in all, and of each group. None is no limit."""
 
     globally: int | None = None
     per_node: int | None = None
+    per_group: int | None = None
+    rate: Rate | None = None
+    rate_per_group: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,15 @@ from oncue.model import (
     Change,
     Count,
     DuePosition,
+    Group,
+    GroupSettings,
     JobFilter,
     LimitedQueue,
     Limits,
     NodeSeats,
     Note,
     Queue,
+    Rate,
     Receipt,
     Sample,
     Step,
@@ -60,14 +63,63 @@ def queue_rows(
     for queue, kind, jobs, *_ in (*waiting, *totals):
         of_queue = counts.setdefault(queue, {})
         of_queue[kind] = of_queue.get(kind, 0) + jobs
-    return [_queue(name, counts[name], settings.get(name, (None, None, None)), counted_at) for name in sorted(counts)]
+    return [_queue(name, counts[name], settings.get(name, (None,)), counted_at) for name in sorted(counts)]
 
 
 def _queue(name: str, counts: dict[str, int], settings: Sequence[Any], counted_at: datetime | None) -> Queue:
     fields = (*KINDS, "succeeded", "failed", "cancelled", "skipped")
-    paused_at, globally, per_node = settings
-    numbers = {field: counts.get(field, 0) for field in fields}
-    return Queue(name, paused_at, **numbers, global_limit=globally, node_limit=per_node, counted_at=counted_at)
+    numbers: dict[str, Any] = {field: counts.get(field, 0) for field in fields}
+    paused_at, *columns = settings
+    limits = queue_limits(*columns)
+    return Queue(
+        name, paused_at, **numbers, global_limit=limits.globally, node_limit=limits.per_node,
+        group_limit=limits.per_group, rate=text_or_none(limits.rate), group_rate=text_or_none(limits.rate_per_group),
+        counted_at=counted_at,
+    )  # fmt: skip
+
+
+def queue_limits(
+    globally: int | None = None,
+    per_node: int | None = None,
+    per_group: int | None = None,
+    rate_count: int | None = None,
+    rate_seconds: int | None = None,
+    group_rate_count: int | None = None,
+    group_rate_seconds: int | None = None,
+) -> Limits:
+    """The limits of a queue, from the columns of its row."""
+    return Limits(
+        globally, per_node, per_group, rate(rate_count, rate_seconds), rate(group_rate_count, group_rate_seconds)
+    )
+
+
+def limits_row(limits: Limits) -> tuple[int | None, ...]:
+    """The columns of a queue's row, from its limits."""
+    rates = (limits.rate or (None, None), limits.rate_per_group or (None, None))
+    return (limits.globally, limits.per_node, limits.per_group, *rates[0], *rates[1])
+
+
+def rate(count: int | None, seconds: int | None) -> Rate | None:
+    return None if count is None or seconds is None else Rate(count, seconds)
+
+
+def text_or_none(rate: Rate | None) -> str | None:
+    return None if rate is None else str(rate)
+
+
+def group_of(queue: str, row: Sequence[Any]) -> Group:
+    name, queued, running, limit, rate_count, rate_seconds, paused_until, has_settings = row
+    told = text_or_none(rate(rate_count, rate_seconds))
+    return Group(queue, name, queued, running, limit, told, paused_until, bool(has_settings))
+
+
+def group_settings(row: Sequence[Any]) -> GroupSettings:
+    limit, rate_count, rate_seconds, paused_until = row
+    return GroupSettings(limit, rate(rate_count, rate_seconds), paused_until)
+
+
+def settings_row(settings: GroupSettings) -> tuple[Any, ...]:
+    return (settings.limit, *(settings.rate or (None, None)), settings.paused_until)
 
 
 async def in_thread_if_many(rows: int, make: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
@@ -110,8 +162,8 @@ def _kind_of(wanted: JobFilter) -> str:
 def seatings(rows: Iterable[Sequence[Any]]) -> list[LimitedQueue]:
     """Limited queues with their seats, from rows that come queue by queue."""
     found: dict[str, LimitedQueue] = {}
-    for name, globally, per_node, version, waiting, node, seats, wanted in rows:
-        known = found.get(name) or LimitedQueue(name, Limits(globally, per_node), version, (), waiting)
+    for name, *columns, version, waiting, node, seats, wanted in rows:
+        known = found.get(name) or LimitedQueue(name, queue_limits(*columns), version, (), waiting)
         held = known.seats if node is None else (*known.seats, NodeSeats(node, seats, wanted))
         found[name] = LimitedQueue(name, known.limits, version, held, waiting)
     return list(found.values())

@@ -61,6 +61,7 @@ SLOT_COLUMNS = (
     "coalesce(s.started_at, j.started_at), coalesce(s.finished_at, j.finished_at), "
     "coalesce(s.worker, n.name, cast(j.node_id as text)), coalesce(s.error, j.error)"
 )
+LIMIT_COLUMNS = "global_limit, node_limit, group_limit, rate_count, rate_seconds, group_rate_count, group_rate_seconds"
 TOKEN_COLUMNS = "id, name, digest, scopes, created_by, created_at, expires_at, revoked_at, last_used_at"
 AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
@@ -78,6 +79,7 @@ _COLUMNS = {
     "{revision}": REVISION_COLUMNS,
     "{slot}": SLOT_COLUMNS,
     "{lease}": LEASE_COLUMNS,
+    "{limits}": LIMIT_COLUMNS,
     "{token}": TOKEN_COLUMNS,
     "{audit}": AUDIT_COLUMNS,
 }

@@ -50,6 +50,8 @@ class OnSqlite:
     async def enqueue(self, batch: Batch) -> list[Receipt]:
         """Write a batch. Workers notice by themselves that the file has changed."""
         await self._connection.fetch(self._sql["enqueue"], values.batch(batch))
+        if values.wakes_group(batch):
+            await self._connection.fetch(self._sql["wake_group"], {"queue": batch.queue, "group_name": batch.group})
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         written = {job_id: None for job_id, _ in await self._listed("written", values.identity(batch))}

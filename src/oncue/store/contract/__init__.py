@@ -21,14 +21,26 @@ from typing import Protocol, TypeAlias
 from oncue.store.contract.access import AuditLog, Requests, Tokens
 from oncue.store.contract.jobs import Jobs
 from oncue.store.contract.nodes import Leases, Nodes
-from oncue.store.contract.queues import Counters, Queues
+from oncue.store.contract.queues import Counters, Groups, Queues
 from oncue.store.contract.schedules import Schedules, Slots
 
 __all__ = ["EXCLUSIVE", "LEADER", "NOUNS", "Store", "Wake"]
 
 LEADER, EXCLUSIVE = "leader", "exclusive"
 """The leases that there are."""
-NOUNS = ("jobs", "queues", "counters", "schedules", "slots", "nodes", "leases", "tokens", "audit_log", "requests")
+NOUNS = (
+    "jobs",
+    "queues",
+    "groups",
+    "counters",
+    "schedules",
+    "slots",
+    "nodes",
+    "leases",
+    "tokens",
+    "audit_log",
+    "requests",
+)
 
 Wake: TypeAlias = Callable[[bool], None]
 
@@ -41,6 +53,9 @@ class Store(Protocol):
 
     @property
     def queues(self) -> Queues: ...
+
+    @property
+    def groups(self) -> Groups: ...
 
     @property
     def counters(self) -> Counters: ...

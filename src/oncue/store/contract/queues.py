@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
 from oncue.model import (
     Age,
+    Claim,
     Count,
+    Group,
+    GroupSettings,
+    GroupsLook,
     LimitedQueue,
     Limits,
     Note,
     Queue,
     Sample,
+    Turns,
 )
 
 
@@ -48,6 +53,65 @@ class Queues(Protocol):
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         """Hold so many seats of a queue from here on, if no node's seats have changed since."""
+        ...
+
+    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
+        """Use up what the rate of a queue allows now, up to so many, if a job of these tasks waits."""
+        ...
+
+    async def return_turns(self, queue: str, turns: int) -> None:
+        """Give turns back for which there was no job."""
+
+
+class Groups(Protocol):
+    async def wake(self, queues: Sequence[str], limit: int, now: datetime) -> GroupsLook:
+        """Read up to `limit` notes of what has happened in groups: the groups are ready again as soon as their rate and
+        their pause allow it."""
+        ...
+
+    async def next_ready(self, queues: Sequence[str]) -> datetime | None:
+        """When the next group of these queues is ready. If something has happened in a group that was not read yet, an
+        instant long ago."""
+        ...
+
+    async def claim(
+        self,
+        node: UUID,
+        queues: Sequence[str],
+        tasks: Sequence[str],
+        limit: int,
+        now: datetime,
+        *,
+        few: int = 0,
+        alone: datetime | None = None,
+        rooms: Mapping[str, int] | None = None,
+    ) -> list[Claim]:
+        """Take up to `limit` queued jobs of groups that are ready, as `jobs.claim` does of those without a group.
+
+        Groups take turns; within one, priority comes first, then age. No group gets over its limit or its rate. One job
+        that is kept apart comes without any others.
+        """
+        ...
+
+    async def all(self, queue: str, limit: int) -> list[Group]:
+        """The groups of a queue of which something waits or runs, or for which something is set, by name."""
+        ...
+
+    async def settings(self, queue: str, group: str) -> GroupSettings:
+        """What is set for one group alone."""
+        ...
+
+    async def set(
+        self,
+        queue: str,
+        group: str,
+        known: GroupSettings,
+        settings: GroupSettings,
+        now: datetime,
+        *,
+        note: Note | None = None,
+    ) -> bool:
+        """Set what is to hold for one group alone, if that is still what is known. Its rate counts anew."""
         ...
 
 

@@ -106,7 +106,7 @@ def keys_of(batch: Batch) -> Sequence[str | None]:
 
 
 async def _insert_keyless(sql: Statements, connection: Asked, batch: Batch, tell: bool) -> set[int]:
-    if len(batch.ids) == 1:
+    if len(batch.ids) == 1 and batch.group is None:
         await connection.fetch(sql["enqueue_one"], batch.ids[0], batch.args[0], *common(batch), tell)
     else:
         await connection.fetch(sql["enqueue_keyless"], batch.ids, batch.args, *common(batch), tell)

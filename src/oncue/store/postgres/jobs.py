@@ -137,9 +137,9 @@ class PostgresJobs:
 
     async def promote(self, now: datetime, limit: int) -> datetime | None:
         async with self._db.use() as connection:
-            status = await connection.execute(self._db.sql["promote"], now, limit)
+            promoted = await connection.fetchval(self._db.sql["promote"], now, limit)
             due: datetime | None
-            if int(status.split()[-1]) < limit:
+            if promoted < limit:
                 due = await connection.fetchval(self._db.sql["next_due_after"], now)
             else:
                 due = await connection.fetchval(self._db.sql["next_due"])

@@ -7,6 +7,11 @@ select coalesce(array_agg(nextval('oncue_job_ids')), '{}') from generate_series(
 -- name: enqueue
 -- Jobs of any number of batches, all of them or none: $4 says to which batch a job belongs, the arrays after it have
 -- what the jobs of a batch share. A hint for the workers travels with it, if the caller wants one sent ($20): once.
+with woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select distinct queue, name, true from unnest($6::text[], $18::text[], $8::text[]) as b (queue, name, state)
+     where name is not null and state = 'queued'
+)
 insert into oncue_jobs ({new_job})
 select n.id, n.args::json, n.key, b.task, b.queue, b.priority, b.state, b.options, b.max_retries, b.max_runtime,
        b.created_at, b.created_at, b.order_at, b.visible_at, b.deadline_at, b.enqueued_by, b.retry_of, null, null, null,
@@ -28,11 +33,14 @@ with written as (
     select n.id, n.args::json, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $15, $11, $12, $13, $14, null, null, null,
            $16, $17
       from unnest($1::bigint[], $2::text[]) as n (id, args)
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job) select $4, $16, true where $16::text is not null and $6 = 'queued'
 )
 select pg_notify('oncue', '')::text where $18;
 
 -- name: enqueue_one
--- The same for a single job, which is what most calls write: without arrays a sixth of the trip is saved.
+-- The same for a single job without a group, which is what most calls write: without arrays a sixth of the trip is
+-- saved.
 insert into oncue_jobs ({new_job})
 values ($1, $2, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $15, $11, $12, $13, $14, null, null, null, $16, $17)
 returning (select pg_notify('oncue', '')::text where $18);
@@ -125,10 +133,17 @@ select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, err
   from oncue_attempts where job_id = $1 order by claim_no;
 
 -- name: promote
-update oncue_jobs set state = 'queued', updated_at = $1
- where id = any(array(select id from oncue_jobs where state in ('scheduled', 'retrying') and visible_at <= $1
-                       order by visible_at limit (select $2::int) for update skip locked))
-   and state in ('scheduled', 'retrying');
+with due as (
+    update oncue_jobs set state = 'queued', updated_at = $1
+     where id = any(array(select id from oncue_jobs where state in ('scheduled', 'retrying') and visible_at <= $1
+                           order by visible_at limit (select $2::int) for update skip locked))
+       and state in ('scheduled', 'retrying')
+    returning queue, group_name
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select distinct queue, group_name, true from due where group_name is not null
+)
+select count(*) from due;
 
 -- name: next_due
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
@@ -136,6 +151,16 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 -- name: next_due_after
 -- What is due and was not promoted is locked by another session: waiting for it would be a busy loop.
 select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') and visible_at > $1;
+
+-- name: _open
+-- The queues from which this node may take jobs now, and for how many of them it has room.
+    select wanted.queue, wanted.room from unnest($2::text[], $7::int[]) as wanted (queue, room)
+     where not exists (select from oncue_queues
+                        where name = wanted.queue and (paused_at is not null or (
+                              wanted.room is null
+                              and (global_limit is not null or node_limit is not null or rate_count is not null))))
+       and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
+       and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1 and expires_at > $5)
 
 -- name: claim
 -- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
@@ -145,17 +170,12 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 -- ($6) that count among the rest. Of the former, those with the fewest deaths: others that die for no fault of theirs
 -- take turns, and none of them dies twice before all have. Both parts of the condition on `isolation` are wanted: the first is the index's.
 with open (queue, room) as materialized (
-    select wanted.queue, wanted.room from unnest($2::text[], $7::int[]) as wanted (queue, room)
-     where not exists (select from oncue_queues
-                        where name = wanted.queue and (paused_at is not null or (
-                              wanted.room is null and (global_limit is not null or node_limit is not null))))
-       and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
-       and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1 and expires_at > $5)
+    {_open}
 ), alone as materialized (
     select best.id from open
      cross join lateral (
            select id, crashes, priority, order_at from oncue_jobs
-            where state = 'queued' and isolation > 0 and isolation = 2 and queue = open.queue
+            where state = 'queued' and isolation > 0 and isolation = 2 and group_name is null and queue = open.queue
               and task = any($3::text[]) and visible_at <= $8::timestamptz
             order by crashes, priority desc, order_at, id limit (select least(1, open.room))
               for update skip locked) as best
@@ -164,7 +184,7 @@ with open (queue, room) as materialized (
     select best.id, open.queue from open
      cross join lateral (
            select id, priority, order_at from oncue_jobs
-            where state = 'queued' and isolation > 0 and isolation = 1 and queue = open.queue
+            where state = 'queued' and isolation > 0 and isolation = 1 and group_name is null and queue = open.queue
               and task = any($3::text[])
             order by priority desc, order_at, id limit (select least($6::int, open.room))
               for update skip locked) as best
@@ -226,8 +246,8 @@ update oncue_jobs j
 
 -- name: _guarded
 j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
-    returning j.id, j.queue, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at, c.ended_at,
-              c.error, c.ordinal, c.from_state, j.details
+    returning j.id, j.queue, j.group_name, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at,
+              c.ended_at, c.error, c.ordinal, c.from_state, j.details
 
 -- name: _recorded
 history as (
@@ -257,6 +277,12 @@ history as (
      order by n.task, n.key, n.id
         on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
         do nothing
+    returning queue, group_name, state
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select queue, group_name, bool_or(state = 'queued') from (
+           select queue, group_name, state from done union all select queue, group_name, state from followed) as changed
+     where group_name is not null group by queue, group_name
 )
 
 -- name: apply
@@ -314,10 +340,13 @@ with done as (
            finished_at = ($5::timestamptz[])[width_bucket(id, $2::bigint[])]
      where id = any($2::bigint[]) and state || '' = 'running'
        and claim_no = ($3::int[])[width_bucket(id, $2::bigint[])]
-    returning width_bucket(id, $2::bigint[]) as ordinal, queue, task
+    returning width_bucket(id, $2::bigint[]) as ordinal, queue, task, group_name
 ), counted as (
     insert into oncue_counter_deltas (queue, task, state, jobs)
     select queue, task, 'succeeded', count(*) from done group by queue, task
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select distinct queue, group_name, false from done where group_name is not null
 )
 select coalesce(array_agg(ordinal), '{}') from done;
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from oncue.errors import RowLocked
 from oncue.model import (
     LIVE_LIMIT,
     LimitedQueue,
     Limits,
     Note,
     Queue,
+    Turns,
 )
 from oncue.store.postgres.counters import PostgresCounters
 from oncue.store.postgres.database import Database
 from oncue.store.shared import (
     in_thread_if_many,
+    limits_row,
+    queue_limits,
     queue_rows,
     seatings,
 )
@@ -34,14 +39,12 @@ class PostgresQueues:
 
     async def limits(self, queue: str) -> Limits:
         rows = await self._db.fetch("limits", queue)
-        return Limits(*rows[0]) if rows else Limits()
+        return queue_limits(*rows[0]) if rows else Limits()
 
     async def set_limits(
         self, queue: str, known: Limits, limits: Limits, now: datetime, *, note: Note | None = None
     ) -> bool:
-        took = await self._db.noted(
-            "set_limits", now, note, queue, known.globally, known.per_node, limits.globally, limits.per_node
-        )
+        took = await self._db.noted("set_limits", now, note, queue, *limits_row(known), *limits_row(limits))
         self._db.notifications.send()
         return took
 
@@ -55,6 +58,14 @@ class PostgresQueues:
 
     async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
         return seatings(tuple(row) for row in await self._db.fetch("seating", queues, tasks))
+
+    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
+        rows = await self._db.fetch("take_turns", queue, tasks, wanted, now)
+        return Turns(*rows[0]) if rows else Turns(0, None)
+
+    async def return_turns(self, queue: str, turns: int) -> None:
+        with contextlib.suppress(RowLocked):  # then the rate is used up a little sooner
+            await self._db.fetch("return_turns", queue, turns)
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         return bool(await self._db.fetch("take_seats", queue, version, node, seats, wanted))

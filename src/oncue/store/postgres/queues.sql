@@ -15,32 +15,45 @@ with took as (
 select from took;
 
 -- name: queues
-select name, paused_at, global_limit, node_limit from oncue_queues;
+select name, paused_at, {limits} from oncue_queues;
 
 -- name: limits
-select global_limit, node_limit from oncue_queues where name = $1;
+select {limits} from oncue_queues where name = $1;
 
 -- name: set_limits
 with took as (
-    insert into oncue_queues as q (name, global_limit, node_limit, version) values ($7, $10, $11, 1)
+    insert into oncue_queues as q (name, {limits}, version) values ($7, $15, $16, $17, $18, $19, $20, $21, 1)
         on conflict (name) do update
-       set global_limit = excluded.global_limit, node_limit = excluded.node_limit, version = q.version + 1
-     where q.global_limit is not distinct from $8 and q.node_limit is not distinct from $9
+       set global_limit = excluded.global_limit, node_limit = excluded.node_limit, group_limit = excluded.group_limit,
+           rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds, rate_at = null,
+           group_rate_count = excluded.group_rate_count, group_rate_seconds = excluded.group_rate_seconds,
+           version = q.version + 1
+     where (q.global_limit, q.node_limit, q.group_limit, q.rate_count, q.rate_seconds, q.group_rate_count,
+            q.group_rate_seconds) is not distinct from ($8::int, $9::int, $10::int, $11::int, $12::int, $13::int, $14::int)
     returning name
+), woken as (
+    -- What has waited for room, or for a rate that holds no more, is looked at again.
+    update oncue_groups g
+       set version = g.version + 1, ready_at = greatest($1, g.paused_until),
+           rate_at = case when ($13::int, $14::int) is distinct from ($20::int, $21::int) and g.rate_count is null
+                          then null else g.rate_at end
+      from took where g.queue = took.name and ($10::int, $13::int, $14::int) is distinct from ($17::int, $20::int, $21::int)
 ), noted as ({_note})
 select from took;
 
 -- name: seating
-select q.name, q.global_limit, q.node_limit, q.version,
-       -- Each half in the words of its index: asked for as one they would be looked for in the whole table.
+select q.name, {limits}, q.version,
+       -- Each part in the words of its index: asked for as one they would be looked for in the whole table.
        exists (select from oncue_jobs j
                 where {claimable} and j.queue = q.name and j.task = any($2::text[]))
        or exists (select from oncue_jobs j
-                   where j.state = 'queued' and j.isolation > 0 and j.queue = q.name and j.task = any($2::text[])),
+                   where j.state = 'queued' and j.isolation > 0 and j.queue = q.name and j.task = any($2::text[]))
+       or exists (select from oncue_groups g where g.queue = q.name and g.ready_at is not null
+                       and g.ready_at < timestamptz '9999-01-01 00:00:00+00'),
        s.node_id, s.seats, s.wanted
   from oncue_queues q
   left join (oncue_seats s join oncue_nodes n on n.id = s.node_id and n.lost_at is null) on s.queue = q.name
- where q.name = any($1::text[]) and (q.global_limit is not null or q.node_limit is not null)
+ where q.name = any($1::text[]) and (q.global_limit is not null or q.node_limit is not null or q.rate_count is not null)
  order by q.name, s.node_id;
 
 -- name: take_seats
@@ -57,3 +70,29 @@ with turn as (
 insert into oncue_seats (queue, node_id, seats, wanted) select name, $3, $4, $5 from turn
     on conflict (queue, node_id) do update set seats = excluded.seats, wanted = excluded.wanted
 returning queue;
+
+-- name: take_turns
+-- A rate lets so much start at once as it would have let start in 40 ms. A row that another session holds gives none.
+with held as materialized (
+    select name, rate_at, rate_seconds::float8 / rate_count as every from oncue_queues
+     where name = $1 and rate_count is not null
+       and exists (select from oncue_jobs j
+                    where j.state in ('scheduled', 'queued', 'retrying') and j.queue = $1 and j.task = any($2::text[])
+                      and j.state = 'queued')
+       for no key update skip locked
+), paced as (
+    select name, every, greatest(rate_at, $4::timestamptz - make_interval(secs => floor(0.04 / every) * every)) as used_until from held
+), granted as (
+    select name, every, used_until,
+           case when used_until > $4 then 0
+                else least($3::int, floor(extract(epoch from $4 - used_until) / every)::int + 1) end as turns
+      from paced
+), moved as (
+    update oncue_queues q set rate_at = used_until + make_interval(secs => every * turns)
+      from granted g where q.name = g.name and turns > 0
+)
+select turns, used_until + make_interval(secs => every * turns) from granted;
+
+-- name: return_turns
+update oncue_queues set rate_at = rate_at - make_interval(secs => $2::int * rate_seconds::float8 / rate_count)
+ where name = $1 and rate_count is not null;

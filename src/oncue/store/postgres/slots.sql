@@ -193,7 +193,10 @@ with held as (
     select $10, args, key, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1, null,
            $13, j.id, schedule_id, scheduled_for, null, group_name, address
       from oncue_jobs j cross join held where j.id = $7 and j.state = $8 and j.claim_no = $9
-    returning id
+    returning id, queue, group_name
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select queue, group_name, true from took where group_name is not null
 ), noted as ({_note})
 select from took;
 

@@ -8,6 +8,7 @@ from oncue.store.contract import Wake
 from oncue.store.postgres.audit_log import PostgresAuditLog
 from oncue.store.postgres.counters import PostgresCounters
 from oncue.store.postgres.database import DIALECT, Database
+from oncue.store.postgres.groups import PostgresGroups
 from oncue.store.postgres.jobs import PostgresJobs
 from oncue.store.postgres.leases import PostgresLeases
 from oncue.store.postgres.nodes import PostgresNodes
@@ -37,6 +38,7 @@ class PostgresStore:
         self.jobs = PostgresJobs(self.database)
         self.counters = PostgresCounters(self.database)
         self.queues = PostgresQueues(self.database, self.counters)
+        self.groups = PostgresGroups(self.database)
         self.schedules = PostgresSchedules(self.database)
         self.slots = PostgresSlots(self.database)
         self.nodes = PostgresNodes(self.database)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -80,7 +80,7 @@ class SqliteJobs:
         if in_doubt:
             connection.execute(self._db.sql["touch"], values.identity(batch))
             there = self._written(connection, batch)
-        connection.execute(self._db.sql["enqueue"], values.batch(batch, skip=there))
+        self._insert(connection, batch, there)
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         standing = rows_of(connection, self._db.sql["standing"], values.keys(batch))
@@ -89,6 +89,11 @@ class SqliteJobs:
             connection.execute(self._db.sql["record_duplicates"], duplicates)
             connection.execute(self._db.sql["count_duplicates"], duplicates)
         return receipts
+
+    def _insert(self, connection: sqlite3.Connection, batch: Batch, there: Container[int] = ()) -> None:
+        connection.execute(self._db.sql["enqueue"], values.batch(batch, skip=there))
+        if values.wakes_group(batch):
+            connection.execute(self._db.sql["wake_group"], {"queue": batch.queue, "group_name": batch.group})
 
     def _written(self, connection: sqlite3.Connection, batch: Batch) -> dict[int, Receipt | None]:
         """Which jobs of a batch are there; and the answer that was given instead, where another one stands for it."""
@@ -174,7 +179,9 @@ class SqliteJobs:
             return values.instant_or_none(due)
 
         def work(connection: sqlite3.Connection) -> int | None:
-            connection.execute(self._db.sql["promote"], {"now": values.micros(now), "limit": limit})
+            parameters = {"now": values.micros(now), "limit": limit}
+            connection.execute(self._db.sql["wake_due"], parameters)
+            connection.execute(self._db.sql["promote"], parameters)
             left: int | None = connection.execute(self._db.sql["next_due"]).fetchone()[0]
             return left
 
@@ -297,9 +304,12 @@ class SqliteJobs:
 
     def _apply_plain(self, connection: sqlite3.Connection, parameters: dict[str, Any], count: int) -> None:
         """Write plain successes, all of them or, if one was fenced, none: which one it is, is told by the long way."""
+        has_groups = connection.execute(self._db.sql["any_grouped"]).fetchone()[0]
         if connection.execute(self._db.sql["apply_plain"], parameters).rowcount != count:
             raise _Fenced
         connection.execute(self._db.sql["count_plain"], parameters)
+        if has_groups:
+            connection.execute(self._db.sql["wake_plain"], parameters)
 
     def write_changes(self, connection: sqlite3.Connection, made: Endings, now: datetime) -> set[int]:
         """Write changes inside a transaction, with the jobs that follow; the numbers of the rows that took."""
@@ -311,11 +321,12 @@ class SqliteJobs:
         connection.execute(self._db.sql["drop_second_changes"])
         connection.execute(self._db.sql["history"])
         connection.execute(self._db.sql["count_changes"])
+        connection.execute(self._db.sql["wake_changed"])
         connection.execute(self._db.sql["apply"], {"now": values.micros(now)})
         took = set(rows_of(connection, self._db.sql["took"], {}))
         for number, batch in made.follow_ups:
             if number in took:
-                connection.execute(self._db.sql["enqueue"], values.batch(batch))
+                self._insert(connection, batch)
         return took
 
     async def mark_started(self, started: Sequence[Started]) -> list[int]:

@@ -18,6 +18,10 @@ select {_of_batch}
     on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
     do nothing;
 
+-- name: wake_group
+-- A job of a group can be claimed.
+insert into oncue_group_wakeups (queue, name, has_job) values (:queue, :group_name, 1);
+
 -- name: written
 -- Which are there; with what was left in place of those that another job stands for.
 -- The same id alone proves nothing: a restored file may hand it out again.
@@ -122,6 +126,13 @@ select {job} from oncue_jobs
 select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details
   from oncue_attempts where job_id = :job_id order by claim_no;
 
+-- name: wake_due
+-- Before they are promoted.
+insert into oncue_group_wakeups (queue, name, has_job)
+select distinct queue, group_name, 1 from oncue_jobs
+ where group_name is not null and id in (select id from oncue_jobs where state in ('scheduled', 'retrying')
+                                            and visible_at <= :now order by visible_at limit :limit);
+
 -- name: promote
 update oncue_jobs set state = 'queued', updated_at = :now
  where id in (select id from oncue_jobs where state in ('scheduled', 'retrying') and visible_at <= :now
@@ -144,18 +155,22 @@ select wanted.value,
              order by priority desc, order_at, id limit :limit)),
        exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)
   from json_each(:queues) as wanted
- where not exists (select 1 from oncue_queues
+ where {_open};
+
+-- name: _open
+-- The queues from which this node may take jobs now.
+not exists (select 1 from oncue_queues
                      where name = wanted.value and (paused_at is not null or (
-                           (global_limit is not null or node_limit is not null)
+                           (global_limit is not null or node_limit is not null or rate_count is not null)
                            and name not in (select key from json_each(:rooms)))))
    and exists (select 1 from oncue_nodes where id = :node and expires_at > :now and lost_at is null)
-   and not exists (select 1 from oncue_leases where name = 'exclusive' and holder <> :node and expires_at > :now);
+   and not exists (select 1 from oncue_leases where name = 'exclusive' and holder <> :node and expires_at > :now)
 
 -- name: few
 -- Both parts of the condition on `isolation` are wanted: the first is the index's.
 select json_group_array(json_array(-priority, order_at, id)) from (
     select priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
-     where state = 'queued' and isolation > 0 and isolation = 1 and queue = :queue
+     where state = 'queued' and isolation > 0 and isolation = 1 and group_name is null and queue = :queue
        and task in (select value from json_each(:tasks))
      order by priority desc, order_at, id limit :limit);
 
@@ -163,7 +178,7 @@ select json_group_array(json_array(-priority, order_at, id)) from (
 -- Those with the fewest deaths first: what dies for no fault of its own takes turns. A priority is at most 100.
 select json_group_array(json_array(101 * crashes - priority, order_at, id)) from (
     select crashes, priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
-     where state = 'queued' and isolation > 0 and isolation = 2 and queue = :queue
+     where state = 'queued' and isolation > 0 and isolation = 2 and group_name is null and queue = :queue
        and task in (select value from json_each(:tasks)) and visible_at <= :alone
      order by crashes, priority desc, order_at, id limit :limit);
 
@@ -195,6 +210,15 @@ insert into oncue_counter_deltas (queue, task, state, jobs)
 select queue, task, 'succeeded', count(*) from oncue_jobs where id in (select value ->> 0 from json_each(:changes))
  group by queue, task;
 
+-- name: any_grouped
+select exists (select 1 from oncue_jobs indexed by oncue_jobs_group_running
+                where state = 'running' and group_name is not null);
+
+-- name: wake_plain
+insert into oncue_group_wakeups (queue, name, has_job)
+select distinct queue, group_name, 0 from oncue_jobs
+ where id in (select value ->> 0 from json_each(:changes)) and group_name is not null;
+
 -- name: forget_changes
 delete from temp.change;
 
@@ -224,6 +248,11 @@ select c.id, c.attempt, c.claim_no, j.node_id, c.started_at, c.ended_at, c.outco
        coalesce(c.details, j.details)
   from temp.change c join oncue_jobs j on j.id = c.id
  where c.outcome is not null and c.state in ('scheduled', 'queued', 'retrying');
+
+-- name: wake_changed
+insert into oncue_group_wakeups (queue, name, has_job)
+select j.queue, j.group_name, max(c.state = 'queued') from temp.change c join oncue_jobs j on j.id = c.id
+ where j.group_name is not null group by j.queue, j.group_name;
 
 -- name: count_changes
 -- A job counts where it has ended; one that starts over counts there no more.

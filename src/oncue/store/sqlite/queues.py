@@ -14,14 +14,19 @@ from oncue.model import (
     Limits,
     Note,
     Queue,
+    Turns,
 )
+from oncue.store import statements
 from oncue.store.shared import (
+    limits_row,
+    queue_limits,
     queue_rows,
     seatings,
 )
 from oncue.store.sqlite import values
 from oncue.store.sqlite.counters import SqliteCounters
 from oncue.store.sqlite.database import Database
+from oncue.store.sqlite.rates import allowed, burst
 
 
 class SqliteQueues:
@@ -38,15 +43,24 @@ class SqliteQueues:
 
     async def limits(self, queue: str) -> Limits:
         rows = await self._db.rows("limits", queue=queue)
-        return Limits(*rows[0]) if rows else Limits()
+        return queue_limits(*rows[0]) if rows else Limits()
 
     async def set_limits(
         self, queue: str, known: Limits, limits: Limits, now: datetime, *, note: Note | None = None
     ) -> bool:
-        return await self._db.noted(
-            "set_limits", now, note, queue=queue, globally=limits.globally, per_node=limits.per_node,
-            known_globally=known.globally, known_per_node=known.per_node,
-        )  # fmt: skip
+        names = statements.LIMIT_COLUMNS.split(", ")
+        wanted = dict(zip(names, limits_row(limits), strict=True))
+        before = dict(zip((f"known_{name}" for name in names), limits_row(known), strict=True))
+        parameters = {"queue": queue, "now": values.micros(now), **wanted, **before}
+
+        def work(connection: sqlite3.Connection) -> bool:
+            took = connection.execute(self._db.sql["set_limits"], parameters).rowcount > 0
+            if took:
+                connection.execute(self._db.sql["wake_queue"], parameters)
+                self._db.add_notes(connection, [note], now)
+            return took
+
+        return await self._db.write(work)
 
     async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
         return await self._db.noted("pause", now, note, queue=queue, now=values.micros(now))
@@ -56,7 +70,28 @@ class SqliteQueues:
 
     async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
         rows = await self._db.rows("seating", queues=json.dumps(list(queues)), tasks=json.dumps(list(tasks)))
-        return seatings((*row[:4], bool(row[4]), values.uuid(row[5]), *row[6:]) for row in rows)
+        return seatings((*row[:-4], bool(row[-4]), values.uuid(row[-3]), *row[-2:]) for row in rows)
+
+    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
+        asked, at = {"queue": queue, "tasks": json.dumps(list(tasks))}, values.micros(now)
+
+        def work(connection: sqlite3.Connection) -> Turns:
+            found = connection.execute(self._db.sql["rate_of"], asked).fetchone()
+            if found is None:
+                return Turns(0, None)
+            every, rate_at = found
+            used_until = max(rate_at or 0, at - burst(every))
+            turns = min(wanted, allowed(every, used_until, at))
+            used_until += round(every * turns)
+            connection.execute(self._db.sql["use_rate"], {"queue": queue, "rate_at": used_until})
+            return Turns(turns, values.instant(used_until))
+
+        if not await self._db.rows("rate_of", **asked):  # looking costs no lock
+            return Turns(0, None)
+        return await self._db.write(work)
+
+    async def return_turns(self, queue: str, turns: int) -> None:
+        await self._db.execute("return_turns", queue=queue, turns=turns)
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         parameters = {"queue": queue, "version": version, "node": str(node), "seats": seats, "wanted": wanted}

@@ -133,7 +133,10 @@ class SqliteSlots:
                 return bool(self._jobs.write_changes(connection, endings([again], now), now))
             parameters = {"id": job.id, "state": job.state, "claim_no": job.claim_no}
             new = {"new_id": again, "now": values.micros(now), "by": by}
-            return connection.execute(self._db.sql["repeat"], {**parameters, **new}).rowcount == 1
+            if connection.execute(self._db.sql["repeat"], {**parameters, **new}).rowcount != 1:
+                return False
+            connection.execute(self._db.sql["wake_repeated"], new)
+            return True
 
         def work(connection: sqlite3.Connection) -> bool:
             took = made(connection)

@@ -107,6 +107,10 @@ select :new_id, args, key, task, queue, priority, 'queued', options, max_retries
        null, :by, id, schedule_id, scheduled_for, null, group_name, address
   from oncue_jobs where id = :id and state = :state and claim_no = :claim_no;
 
+-- name: wake_repeated
+insert into oncue_group_wakeups (queue, name, has_job)
+select queue, group_name, 1 from oncue_jobs where id = :new_id and group_name is not null;
+
 -- name: slots
 select {slot} from oncue_slots s
   left join oncue_jobs j on j.id = s.job_id

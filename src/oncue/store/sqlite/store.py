@@ -10,6 +10,7 @@ from oncue.store.contract import Wake
 from oncue.store.sqlite.audit_log import SqliteAuditLog
 from oncue.store.sqlite.counters import SqliteCounters
 from oncue.store.sqlite.database import BUSY_SECONDS, DIALECT, Database
+from oncue.store.sqlite.groups import SqliteGroups
 from oncue.store.sqlite.jobs import SqliteJobs
 from oncue.store.sqlite.leases import SqliteLeases
 from oncue.store.sqlite.nodes import SqliteNodes
@@ -39,6 +40,7 @@ class SqliteStore:
         self.jobs = SqliteJobs(self.database)
         self.counters = SqliteCounters(self.database)
         self.queues = SqliteQueues(self.database, self.counters)
+        self.groups = SqliteGroups(self.database)
         self.schedules = SqliteSchedules(self.database)
         self.slots = SqliteSlots(self.database, self.jobs)
         self.nodes = SqliteNodes(self.database)

@@ -60,6 +60,10 @@ def batch(batch: Batch, skip: Container[int] = ()) -> dict[str, Any]:
     }
 
 
+def wakes_group(batch: Batch) -> bool:
+    return batch.group is not None and batch.state == "queued"
+
+
 def identity(batch: Batch) -> dict[str, Any]:
     return {"ids": json.dumps(batch.ids), "task": batch.task, "created_at": micros(batch.created_at)}
 

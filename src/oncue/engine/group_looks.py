@@ -1,0 +1,40 @@
+"""When to look whether a group of a queue has its turn.
+
+A claim of grouped jobs costs two trips to the database, and most applications have none. While there are groups, every
+claim looks at them. While there are none, a worker looks as soon as it has seats to spare, but not all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from oncue.store.contract import Store
+
+WAKE_LIMIT = 1000
+APART, APART_WHEN_BUSY = timedelta(milliseconds=20), timedelta(milliseconds=100)
+"""How long to wait for the next look while no group is known: with seats to spare, and without."""
+
+
+class GroupLooks:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._looked_at: datetime | None = None
+        self._are_known = False
+        self.ready_at: datetime | None = None
+        """When the next group has its turn, if none has it now."""
+
+    def is_due(self, now: datetime, *, is_busy: bool) -> bool:
+        looked_at = self._looked_at
+        if self._are_known or looked_at is None or looked_at > now:  # a look in the future: the clock was set back
+            return True
+        return now >= looked_at + (APART_WHEN_BUSY if is_busy else APART)
+
+    async def look(self, queues: Sequence[str], now: datetime) -> bool:
+        """Whether a group may have its turn now."""
+        self._looked_at = now
+        found = await self._store.groups.wake(queues, WAKE_LIMIT, now)
+        self._are_known = found.wakeups > 0 or found.ready_at is not None
+        has_turn = found.wakeups > 0 or (found.ready_at is not None and found.ready_at <= now)
+        self.ready_at = None if has_turn else found.ready_at
+        return has_turn

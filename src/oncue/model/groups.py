@@ -1,0 +1,64 @@
+"""The groups of a queue (an endpoint, a tenant): what is set for one, and what is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+_UNITS = {1: "s", 60: "min", 3600: "h", 86400: "d"}
+
+
+class Rate(NamedTuple):
+    """So many jobs in so many seconds: evenly, not all at once."""
+
+    jobs: int
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.jobs}/{_UNITS.get(self.seconds) or f'{self.seconds}s'}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """What is set for one group alone. None: as its queue has it; for the pause: it is open."""
+
+    limit: int | None = None
+    rate: Rate | None = None
+    paused_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of a queue of which something waits or runs, or for which something is set."""
+
+    queue: str
+    name: str
+    queued: int
+    """Due, and waiting for a worker; 1,000 are counted at most."""
+    running: int
+    limit: int | None
+    """How many of its jobs may run at once, on all nodes together."""
+    rate: str | None
+    """How many of its jobs may start in a second, a minute, an hour or a day."""
+    paused_until: datetime | None
+    """None: it is open. The year 9999: until it is resumed."""
+    has_settings: bool
+    """Whether the limit, the rate or the pause was set for this group alone."""
+
+
+class Turns(NamedTuple):
+    """What the rate of a queue has granted."""
+
+    taken: int
+    next_at: datetime | None
+    """When the next job may start; None if none waits."""
+
+
+class GroupsLook(NamedTuple):
+    """What a look at what has happened in groups found."""
+
+    wakeups: int
+    """How many of them were read."""
+    ready_at: datetime | None
+    """When the next group of these queues had its turn, before these were read."""

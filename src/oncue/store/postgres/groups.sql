@@ -1,0 +1,202 @@
+-- Groups of a queue, for PostgreSQL.
+
+-- name: next_ready
+select case when exists (select from oncue_group_wakeups) then timestamptz '1970-01-01 00:00:00+00' else (
+       select min(first.ready_at) from unnest($1::text[]) as wanted (queue) cross join lateral (
+                select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
+                 order by g.ready_at limit 1) as first) end;
+
+-- name: wake_groups
+-- What has happened in groups since the last look: those in which a job can be claimed get a row, if they have none.
+with told as (
+    delete from oncue_group_wakeups
+     where id = any(array(select id from oncue_group_wakeups order by id limit (select $2::int) for update skip locked))
+    returning queue, name, has_job
+), woken as (
+    insert into oncue_groups as g (queue, name, ready_at, version)
+    select queue, name, $1, 1 from told
+     where has_job or exists (select from oncue_groups k where k.queue = told.queue and k.name = told.name)
+     group by queue, name order by queue, name
+        on conflict (queue, name) do update
+       set version = g.version + 1,
+           ready_at = least(coalesce(g.ready_at, 'infinity'), greatest($1, g.rate_at, g.paused_until))
+)
+select (select count(*) from told),
+       (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
+            select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
+             order by g.ready_at limit 1) as first);
+
+-- name: wake_groups_free
+-- The same past the groups that another session holds.
+with picked as materialized (
+    select id, queue, name, has_job from oncue_group_wakeups order by id limit (select $2::int) for update skip locked
+), free as materialized (
+    select g.queue, g.name from oncue_groups g where (g.queue, g.name) in (select queue, name from picked)
+       for no key update skip locked
+), told as (
+    delete from oncue_group_wakeups
+     where id = any(array(select p.id from picked p
+                           where not exists (select from oncue_groups g where g.queue = p.queue and g.name = p.name)
+                              or exists (select from free where free.queue = p.queue and free.name = p.name)))
+    returning queue, name, has_job
+), woken as (
+    insert into oncue_groups as g (queue, name, ready_at, version)
+    select queue, name, $1, 1 from told
+     where has_job or exists (select from free where free.queue = told.queue and free.name = told.name)
+     group by queue, name order by queue, name
+        on conflict (queue, name) do update
+       set version = g.version + 1,
+           ready_at = least(coalesce(g.ready_at, 'infinity'), greatest($1, g.rate_at, g.paused_until))
+)
+select (select count(*) from told),
+       (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
+            select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
+             order by g.ready_at limit 1) as first);
+
+-- name: claim_grouped
+-- The groups that are ready take turns: those that have waited longest are locked, what runs in them is counted, and each
+-- gives its best. The count is of the statement's beginning and a row is locked later, so a group whose version has
+-- changed in between is left for the next claim: nothing else could have started a job of it.
+-- One job that is kept apart is taken by itself, if there is one in a group that is ready.
+with open (queue, room) as materialized (
+    {_open}
+), apart as materialized (
+    select j.id, j.queue, j.group_name, j.isolation from oncue_jobs j join open on open.queue = j.queue
+     where j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
+       and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $6::int > 0 end
+       and coalesce(open.room, 1) > 0
+       and exists (select from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5)
+     order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
+), turn as materialized (
+    (select apart.queue, g.name, g.version, g.ready_at, 1 as room
+       from apart join oncue_groups g on g.queue = apart.queue and g.name = apart.group_name)
+    union all
+    (select open.queue, next.name, next.version, next.ready_at, open.room from open
+      cross join lateral (
+            select g.name, g.version, g.ready_at from oncue_groups g
+             where g.queue = open.queue and g.ready_at is not null and g.ready_at <= $5
+               -- One whose jobs are all for other nodes is theirs to look at.
+               and (exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                               and j.queue = g.queue and j.group_name = g.name and j.task = any($3::text[]))
+                    or not exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                                      and j.queue = g.queue and j.group_name = g.name))
+             order by g.ready_at, g.name limit (select least($4::int, open.room))) as next
+      where not exists (select from apart)
+      order by next.ready_at, open.queue, next.name limit (select $4::int))
+), held as materialized (
+    select turn.queue, turn.name, turn.ready_at, turn.room, g.most, g.is_set, g.every, paced.burst,
+           greatest(g.rate_at, $5 - paced.burst) as rate_at, count(*) over (partition by turn.queue) as groups
+      from turn
+      left join oncue_queues q on q.name = turn.queue
+     cross join lateral (
+           select coalesce(k.running_limit, q.group_limit) as most, k.rate_at,
+                  case when k.rate_count is null then q.group_rate_seconds::float8 / q.group_rate_count
+                       else k.rate_seconds::float8 / k.rate_count end as every,
+                  k.running_limit is not null or k.rate_count is not null or coalesce(k.paused_until > $5, false) as is_set
+             from oncue_groups k where k.queue = turn.queue and k.name = turn.name and k.version = turn.version
+              for no key update skip locked) as g
+     -- A rate lets so much start at once as it would have let start in 40 ms.
+     cross join lateral (select make_interval(secs => floor(0.04 / g.every) * g.every) as burst) as paced
+), free as materialized (
+    select held.*, busy.running,
+           least(ceil(least($4::int, held.room) / held.groups::float8)::int, held.most - busy.running,
+                 case when held.every is null then null when held.rate_at > $5 then 0
+                      else floor(extract(epoch from $5 - held.rate_at) / held.every)::int + 1
+                  end) as share
+      from held
+     cross join lateral (
+           select case when held.most is null then 0 else (
+                  select count(*) from (select from oncue_jobs j
+                                         where j.state = 'running' and j.group_name is not null
+                                           and j.queue = held.queue and j.group_name = held.name
+                                         limit (select held.most)) as live) end as running) as busy
+), picked as materialized (
+    select best.id, free.queue, free.name,
+           row_number() over (partition by free.queue order by best.rank, free.ready_at, free.name) as place, free.room
+      from free
+     cross join lateral unnest(array(
+           select j.id from oncue_jobs j
+            where j.state = 'queued' and j.group_name is not null and j.queue = free.queue and j.group_name = free.name
+              and j.task = any($3::text[])
+              and case when exists (select from apart) then j.id = (select id from apart) else j.isolation = 0 end
+            order by j.priority desc, j.order_at, j.id limit (select greatest(free.share, 0)) for update skip locked))
+           with ordinality as best (id, rank)
+     order by best.rank, free.ready_at, free.queue, free.name limit (select $4::int)
+), chosen as materialized (
+    select id, queue, name from picked where place <= coalesce(room, $4::int)
+), claimed as (
+    update oncue_jobs
+       set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
+           run_until = case when isolation < 2 then $5 + max_runtime end,
+           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null
+     where id = any(array(select id from chosen))
+    returning {claim}, order_at
+), left_behind as materialized (
+    select free.queue, free.name, free.is_set, free.burst, free.running + took.jobs >= free.most as is_full,
+           free.rate_at + make_interval(secs => free.every * took.jobs) as rate_at,
+           -- What was taken is queued still, as this statement sees it.
+           (select count(*) from (select from oncue_jobs j
+                                   where j.state = 'queued' and j.group_name is not null and j.queue = free.queue
+                                     and j.group_name = free.name limit (select took.jobs + 1)) as q) > took.jobs as has_more
+      from free
+      left join (select queue, name, count(*)::int as jobs from chosen group by queue, name) as taken
+             on taken.queue = free.queue and taken.name = free.name
+     cross join lateral (select coalesce(taken.jobs, 0) as jobs) as took
+), forgotten as (
+    delete from oncue_groups g using left_behind l
+     where g.queue = l.queue and g.name = l.name and not l.has_more and not l.is_set
+       and (l.rate_at is null or l.rate_at <= $5 - l.burst)
+), kept as (
+    update oncue_groups g
+       set version = version + 1, rate_at = l.rate_at,
+           ready_at = case when l.has_more and l.is_full then null
+                           when l.has_more then greatest($5, l.rate_at)
+                           when not l.is_set then l.rate_at + l.burst end
+      from left_behind l
+     where g.queue = l.queue and g.name = l.name and (l.has_more or l.is_set or l.rate_at > $5 - l.burst)
+)
+select {claim_out} from claimed order by priority desc, order_at, id;
+
+-- name: groups
+with known (name) as (
+    (select name from oncue_groups where queue = $1 order by name limit (select $2::int))
+    union
+    select distinct group_name from oncue_jobs where state = 'running' and group_name is not null and queue = $1
+)
+select k.name,
+       (select count(*) from (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                                 and j.queue = $1 and j.group_name = k.name limit 1000) as q),
+       (select count(*) from oncue_jobs j where j.state = 'running' and j.group_name is not null
+           and j.queue = $1 and j.group_name = k.name),
+       coalesce(g.running_limit, q.group_limit),
+       case when g.rate_count is null then q.group_rate_count else g.rate_count end,
+       case when g.rate_count is null then q.group_rate_seconds else g.rate_seconds end,
+       g.paused_until,
+       g.running_limit is not null or g.rate_count is not null or g.paused_until is not null
+  from known k
+  left join oncue_groups g on g.queue = $1 and g.name = k.name
+  left join oncue_queues q on q.name = $1
+ order by k.name limit $2;
+
+-- name: group_settings
+select running_limit, rate_count, rate_seconds, paused_until from oncue_groups where queue = $1 and name = $2;
+
+-- name: set_group
+with changed as (
+    update oncue_groups
+       set running_limit = $13, rate_count = $14, rate_seconds = $15, paused_until = $16::timestamptz, rate_at = null,
+           ready_at = greatest($1, $16::timestamptz), version = version + 1
+     where queue = $7 and name = $8 and running_limit is not distinct from $9 and rate_count is not distinct from $10
+       and rate_seconds is not distinct from $11 and paused_until is not distinct from $12
+    returning name
+), made as (
+    insert into oncue_groups (queue, name, running_limit, rate_count, rate_seconds, paused_until, ready_at, version)
+    select $7, $8, $13::int, $14::int, $15::int, $16::timestamptz, greatest($1, $16::timestamptz), 1
+     where num_nonnulls($9::int, $10::int, $11::int, $12::timestamptz) = 0
+       and not exists (select from oncue_groups where queue = $7 and name = $8)
+        on conflict do nothing
+    returning name
+), took as (
+    select name from changed union all select name from made
+), noted as ({_note})
+select from took;

@@ -1,0 +1,128 @@
+-- Groups of a queue, for SQLite.
+
+-- name: any_wakeups
+select exists (select 1 from oncue_group_wakeups);
+
+-- name: next_ready
+select min(first) from (
+    select (select ready_at from oncue_groups indexed by oncue_groups_ready
+             where queue = wanted.value and ready_at is not null order by ready_at limit 1) as first
+      from json_each(:queues) as wanted);
+
+-- name: wakeups
+select json_group_array(id) from (select id from oncue_group_wakeups order by id limit :limit);
+
+-- name: wake_groups
+-- Those in which a job can be claimed get a row, if they have none.
+insert into oncue_groups (queue, name, ready_at, version)
+select queue, name, :now, 1 from oncue_group_wakeups w
+ where id in (select value from json_each(:ids))
+   and (has_job or exists (select 1 from oncue_groups g where g.queue = w.queue and g.name = w.name))
+ group by queue, name
+    on conflict (queue, name) do update
+   set version = version + 1,
+       ready_at = min(coalesce(ready_at, 9223372036854775807),
+                      max(:now, coalesce(rate_at, :now), coalesce(paused_until, :now)));
+
+-- name: forget_wakeups
+delete from oncue_group_wakeups where id in (select value from json_each(:ids));
+
+-- name: any_ready
+select exists (select 1 from json_each(:queues) as wanted
+                where exists (select 1 from oncue_groups indexed by oncue_groups_ready
+                               where queue = wanted.value and ready_at is not null and ready_at <= :now));
+
+-- name: grouped_apart
+-- One job that is kept apart, if there is one in a group that is ready.
+select j.id, j.queue, j.group_name
+  from json_each(:queues) as wanted
+  join oncue_jobs j indexed by oncue_jobs_restricted on j.queue = wanted.value
+ where {_open} and j.state = 'queued' and j.isolation > 0 and j.group_name is not null
+   and j.task in (select value from json_each(:tasks))
+   and case when j.isolation = 2 then j.visible_at <= :alone else :few > 0 end
+   and exists (select 1 from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= :now)
+ order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1;
+
+-- name: groups_in_turn
+-- The groups that have waited longest: what runs in them, and what holds for them. Those whose jobs are all for other
+-- nodes are theirs to look at.
+select g.queue, g.name, g.ready_at, g.rate_at, coalesce(g.running_limit, q.group_limit),
+       case when g.rate_count is null then 1e6 * q.group_rate_seconds / q.group_rate_count
+            else 1e6 * g.rate_seconds / g.rate_count end,
+       g.running_limit is not null or g.rate_count is not null or coalesce(g.paused_until > :now, 0),
+       (select count(*) from oncue_jobs j indexed by oncue_jobs_group_running
+         where j.state = 'running' and j.group_name is not null and j.queue = g.queue and j.group_name = g.name)
+  from json_each(:queues) as wanted
+  join oncue_groups g indexed by oncue_groups_ready on g.queue = wanted.value
+  left join oncue_queues q on q.name = g.queue
+ where {_open} and g.ready_at is not null and g.ready_at <= :now
+   and (:only is null or g.name = :only)
+   and (exists (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
+                 where j.state = 'queued' and j.group_name is not null and j.queue = g.queue and j.group_name = g.name
+                   and j.task in (select value from json_each(:tasks)))
+        or not exists (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
+                        where j.state = 'queued' and j.group_name is not null and j.queue = g.queue
+                          and j.group_name = g.name))
+ order by g.ready_at, g.queue, g.name limit :limit;
+
+-- name: best_of_groups
+-- The best of each group.
+select (select json_group_array(id) from (
+            select j.id from oncue_jobs j indexed by oncue_jobs_grouped
+             where j.state = 'queued' and j.group_name is not null and j.queue = g.value ->> 0
+               and j.group_name = g.value ->> 1 and j.isolation = 0 and j.task in (select value from json_each(:tasks))
+             order by j.priority desc, j.order_at, j.id limit :limit))
+  from json_each(:groups) as g order by g.key;
+
+-- name: more_in_groups
+-- Whether something of a group is still queued.
+select json_group_array(exists (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
+                                 where j.state = 'queued' and j.group_name is not null and j.queue = g.value ->> 0
+                                   and j.group_name = g.value ->> 1))
+  from (select value from json_each(:groups) order by key) as g;
+
+-- name: keep_groups
+update oncue_groups set version = version + 1, ready_at = g.value ->> 2, rate_at = g.value ->> 3
+  from json_each(:groups) as g
+ where queue = g.value ->> 0 and name = g.value ->> 1 and not (g.value ->> 4);
+
+-- name: forget_groups
+delete from oncue_groups
+ where (queue, name) in (select g.value ->> 0, g.value ->> 1 from json_each(:groups) as g where g.value ->> 4);
+
+-- name: groups
+with known (name) as (
+    select name from (select name from oncue_groups where queue = :queue order by name limit :limit)
+    union
+    select group_name from oncue_jobs indexed by oncue_jobs_group_running
+     where state = 'running' and group_name is not null and queue = :queue
+)
+select k.name,
+       (select count(*) from (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
+                               where j.state = 'queued' and j.group_name is not null and j.queue = :queue
+                                 and j.group_name = k.name limit 1000)),
+       (select count(*) from oncue_jobs j indexed by oncue_jobs_group_running
+         where j.state = 'running' and j.group_name is not null and j.queue = :queue and j.group_name = k.name),
+       coalesce(g.running_limit, q.group_limit),
+       case when g.rate_count is null then q.group_rate_count else g.rate_count end,
+       case when g.rate_count is null then q.group_rate_seconds else g.rate_seconds end,
+       g.paused_until,
+       g.running_limit is not null or g.rate_count is not null or g.paused_until is not null
+  from known k
+  left join oncue_groups g on g.queue = :queue and g.name = k.name
+  left join oncue_queues q on q.name = :queue
+ order by k.name limit :limit;
+
+-- name: group_settings
+select running_limit, rate_count, rate_seconds, paused_until from oncue_groups where queue = :queue and name = :name;
+
+-- name: set_group
+insert into oncue_groups (queue, name, running_limit, rate_count, rate_seconds, paused_until, ready_at, version)
+select :queue, :name, :limit, :rate_count, :rate_seconds, :paused_until, max(:now, coalesce(:paused_until, :now)), 1
+ where coalesce(:known_limit, :known_rate_count, :known_rate_seconds, :known_paused_until) is null
+    or exists (select 1 from oncue_groups where queue = :queue and name = :name)
+    on conflict (queue, name) do update
+   set running_limit = excluded.running_limit, rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
+       paused_until = excluded.paused_until, rate_at = null, ready_at = excluded.ready_at, version = version + 1
+ where running_limit is :known_limit and rate_count is :known_rate_count and rate_seconds is :known_rate_seconds
+   and paused_until is :known_paused_until;

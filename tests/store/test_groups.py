@@ -1,0 +1,303 @@
+"""Groups of a queue: their limits, rates, pauses and turns, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from oncue.model import PARKED, Claim, GroupSettings, Limits, Rate, Released, Snoozed
+from oncue.store import Store
+from tests.store.scene import BROKEN, CRASHED, NOW, after, change, enter, put, settle, take
+
+QUEUE = "mail"
+
+
+async def take_grouped(
+    store: Store, node: UUID, limit: int = 100, *, now: datetime = NOW, queues: Sequence[str] = (QUEUE,), **more: Any
+) -> list[Claim]:
+    """Let groups wake up, then claim, as a worker does."""
+    await store.groups.wake(queues, 1000, now)
+    return await store.groups.claim(node, queues, ("send",), limit, now, **more)
+
+
+async def put_in(store: Store, group: str, size: int = 1, **fields: Any) -> list[int]:
+    return await put(store, size, queue=QUEUE, group=group, **fields)
+
+
+async def set_limits(store: Store, **limits: Any) -> None:
+    known = await store.queues.limits(QUEUE)
+    assert await store.queues.set_limits(QUEUE, known, Limits(**limits), NOW)
+
+
+async def set_group(store: Store, group: str, *, now: datetime = NOW, **settings: Any) -> None:
+    known = await store.groups.settings(QUEUE, group)
+    assert await store.groups.set(QUEUE, group, known, GroupSettings(**settings), now)
+
+
+def groups_of(claims: Sequence[Claim]) -> Counter[str | None]:
+    return Counter(claim.group for claim in claims)
+
+
+async def test_jobs_of_a_group_are_claimed_apart_and_best_first(store: Store) -> None:
+    node = await enter(store)
+    (plain,) = await put(store, queue=QUEUE)
+    low, high = await put_in(store, "a", priority=10), await put_in(store, "a", priority=20)
+    assert [claim.id for claim in await take(store, node, queues=(QUEUE,))] == [plain]
+    claims = await take_grouped(store, node)
+    assert [claim.id for claim in claims] == [*high, *low]
+    assert {claim.group for claim in claims} == {"a"}
+    assert await take_grouped(store, node) == []
+    job = await store.jobs.get(low[0])
+    assert job is not None
+    assert (job.state, job.group) == ("running", "a")
+
+
+async def test_no_group_gets_over_its_limit(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, per_group=2)
+    await set_group(store, "c", limit=1)
+    for group in ("a", "b", "c"):
+        await put_in(store, group, 5)
+    first = await take_grouped(store, node)
+    assert groups_of(first) == {"a": 2, "b": 2, "c": 1}
+    assert await take_grouped(store, node) == []
+    await settle(store, [claim for claim in first if claim.group == "b"][:1])
+    assert groups_of(await take_grouped(store, node)) == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    "outcome", [BROKEN, CRASHED, Released(), Snoozed(5.0)], ids=lambda outcome: type(outcome).__name__
+)
+async def test_whatever_ends_an_attempt_leaves_room(store: Store, outcome: Any) -> None:
+    node = await enter(store)
+    await set_limits(store, per_group=1)
+    await put_in(store, "a", 2)
+    (claim,) = await take_grouped(store, node)
+    assert await take_grouped(store, node) == []
+    await settle(store, [claim], outcome)
+    (other,) = await take_grouped(store, node)
+    assert other.id != claim.id or type(outcome) in (Released, type(CRASHED))
+
+
+async def test_groups_take_turns(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "large", 50)
+    for name in ("b", "c", "d"):
+        await put_in(store, name)
+    assert groups_of(await take_grouped(store, node, 4)) == {"large": 1, "b": 1, "c": 1, "d": 1}
+    await put_in(store, "e", 3)
+    assert groups_of(await take_grouped(store, node, 4)) == {"large": 2, "e": 2}
+    assert groups_of(await take_grouped(store, node, 2)) == {"large": 1, "e": 1}
+
+
+async def test_one_group_alone_may_fill_all_seats(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a", 50)
+    assert len(await take_grouped(store, node, 30)) == 30
+    assert len(await take_grouped(store, node, 30)) == 20
+
+
+async def test_a_rate_lets_jobs_start_evenly(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, rate_per_group=Rate(10, 1))
+    await put_in(store, "a", 30)
+    started: list[float] = []
+    for millisecond in range(0, 2000, 20):
+        now = after(milliseconds=millisecond)
+        started += [millisecond / 1000] * len(await take_grouped(store, node, now=now))
+    assert len(started) == 20
+    assert all(later - earlier >= 0.08 for earlier, later in itertools.pairwise(started))
+
+
+async def test_a_fast_rate_lets_no_more_start_at_once_than_in_a_moment(store: Store) -> None:
+    node = await enter(store)
+    await set_group(store, "a", rate=Rate(1000, 1))
+    await put_in(store, "a", 3000)
+    assert len(await take_grouped(store, node, 1000)) == 41
+    assert len(await take_grouped(store, node, 1000, now=after(milliseconds=10))) == 10
+    assert len(await take_grouped(store, node, 1000, now=after(seconds=10))) == 41
+
+
+async def test_a_group_that_is_forgotten_does_not_get_its_rate_twice(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, rate_per_group=Rate(1, 60))
+    await put_in(store, "a")
+    assert len(await take_grouped(store, node)) == 1
+    await put_in(store, "a")
+    assert await take_grouped(store, node, now=after(seconds=59)) == []
+    assert len(await take_grouped(store, node, now=after(seconds=60))) == 1
+
+
+async def test_a_paused_group_waits_and_the_others_do_not(store: Store) -> None:
+    node = await enter(store)
+    await set_group(store, "a", paused_until=PARKED)
+    await put_in(store, "a")
+    await put_in(store, "b")
+    assert groups_of(await take_grouped(store, node)) == {"b": 1}
+    await set_group(store, "a", paused_until=after(minutes=5))
+    assert await take_grouped(store, node, now=after(minutes=4)) == []
+    assert groups_of(await take_grouped(store, node, now=after(minutes=5))) == {"a": 1}
+
+
+async def test_a_pause_holds_for_what_waited_before_it(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a", 3)
+    assert len(await take_grouped(store, node, 1)) == 1
+    await set_group(store, "a", paused_until=PARKED)
+    assert await take_grouped(store, node) == []
+    await set_group(store, "a")
+    assert len(await take_grouped(store, node)) == 2
+
+
+async def test_a_paused_queue_gives_nothing_of_its_groups(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a")
+    await store.queues.pause(QUEUE, NOW)
+    assert await take_grouped(store, node) == []
+    await store.queues.resume(QUEUE, NOW)
+    assert len(await take_grouped(store, node)) == 1
+
+
+async def test_a_node_without_a_lease_gets_nothing(store: Store) -> None:
+    node = await enter(store, expires_at=after(seconds=10))
+    await put_in(store, "a")
+    assert await take_grouped(store, node, now=after(seconds=11)) == []
+
+
+async def test_the_room_of_a_limited_queue_holds_for_its_groups(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, globally=5)
+    for name in "abc":
+        await put_in(store, name, 5)
+    assert await take_grouped(store, node) == []  # a limited queue that the node does not know of
+    claims = await take_grouped(store, node, rooms={QUEUE: 4})
+    assert len(claims) == 4
+    assert len(groups_of(claims)) == 3
+    assert await take_grouped(store, node, rooms={QUEUE: 0}) == []
+
+
+async def test_idle_groups_are_forgotten_and_those_with_settings_are_not(store: Store) -> None:
+    node = await enter(store)
+    await set_group(store, "kept", limit=3)
+    for name in ("a", "b", "kept"):
+        await put_in(store, name)
+    assert {group.name for group in await store.groups.all(QUEUE, 100)} == {"kept"}
+    await settle(store, await take_grouped(store, node))
+    assert await take_grouped(store, node) == []
+    (kept,) = await store.groups.all(QUEUE, 100)
+    assert (kept.name, kept.limit, kept.queued, kept.running, kept.has_settings) == ("kept", 3, 0, 0, True)
+    await set_group(store, "kept")
+    assert await take_grouped(store, node) == []
+    assert await store.groups.all(QUEUE, 100) == []
+
+
+async def test_the_listing_shows_what_waits_and_runs_and_what_holds(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, per_group=2, rate_per_group=Rate(5, 60))
+    await set_group(store, "b", rate=Rate(100, 1), paused_until=PARKED)
+    await put_in(store, "a", 4)
+    await put_in(store, "b", 1)
+    await take_grouped(store, node, 1)
+    a, b = await store.groups.all(QUEUE, 100)
+    assert (a.name, a.queued, a.running, a.limit, a.rate, a.has_settings) == ("a", 3, 1, 2, "5/min", False)
+    assert (b.name, b.queued, b.running, b.limit, b.rate, b.paused_until) == ("b", 1, 0, 2, "100/s", PARKED)
+
+
+async def test_what_becomes_due_wakes_its_group(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a", state="scheduled", visible_at=after(minutes=1))
+    assert await take_grouped(store, node) == []
+    await store.jobs.promote(after(minutes=1), 100)
+    assert len(await take_grouped(store, node, now=after(minutes=1))) == 1
+
+
+async def test_a_new_limit_holds_at_once(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, per_group=1)
+    await put_in(store, "a", 5)
+    await take_grouped(store, node)
+    await set_limits(store, per_group=3)
+    assert len(await take_grouped(store, node)) == 2
+    await set_limits(store)
+    assert len(await take_grouped(store, node)) == 2
+
+
+async def test_a_new_rate_holds_at_once(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, rate_per_group=Rate(1, 3600))
+    await put_in(store, "a", 5)
+    assert len(await take_grouped(store, node)) == 1
+    assert await take_grouped(store, node, now=after(minutes=1)) == []
+    await set_limits(store, rate_per_group=Rate(60, 60))
+    assert len(await take_grouped(store, node, now=after(minutes=1))) == 1
+
+
+async def test_settings_are_written_by_compare_and_set(store: Store) -> None:
+    await set_group(store, "a", limit=3)
+    assert not await store.groups.set(QUEUE, "a", GroupSettings(), GroupSettings(limit=4), NOW)
+    assert not await store.groups.set(QUEUE, "b", GroupSettings(limit=1), GroupSettings(limit=4), NOW)
+    assert await store.groups.settings(QUEUE, "a") == GroupSettings(limit=3)
+    assert await store.groups.settings(QUEUE, "b") == GroupSettings()
+
+
+async def test_a_group_whose_jobs_are_for_other_nodes_stays_theirs(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a", task="other")
+    await put_in(store, "b")
+    assert groups_of(await take_grouped(store, node)) == {"b": 1}
+    claims = await store.groups.claim(node, (QUEUE,), ("other",), 10, NOW)
+    assert groups_of(claims) == {"a": 1}
+
+
+async def test_a_job_that_is_kept_apart_comes_by_itself(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, per_group=2)
+    ids = await put_in(store, "a", 2)
+    claims = await take_grouped(store, node)
+    for _ in range(2):  # two deaths: from then on in a cohort
+        await settle(store, [claim for claim in claims if claim.id == ids[0]], CRASHED)
+        claims = [*await take_grouped(store, node, few=4), *[claim for claim in claims if claim.id == ids[1]]]
+    await put_in(store, "b", 3)
+    await settle(store, [claim for claim in claims if claim.id == ids[0]], CRASHED)
+    assert groups_of(await take_grouped(store, node, few=0)) == {"b": 2}
+    assert await take_grouped(store, node, few=0) == []
+
+
+async def test_claims_at_once_keep_the_limits(store: Store) -> None:
+    """Many claims at the same time, and settling between them: no group is ever over its limit."""
+    nodes = [await enter(store, f"node-{number}") for number in range(4)]
+    await set_limits(store, per_group=2)
+    for name in range(20):
+        await put_in(store, f"g{name}", 10)
+    done = 0
+    running: Counter[str | None] = Counter()
+
+    async def work(node: UUID) -> None:
+        nonlocal done
+        while done < 200:
+            claims = await take_grouped(store, node, 7)
+            running.update(claim.group for claim in claims)
+            assert max(running.values(), default=0) <= 2
+            await asyncio.sleep(0)
+            # Counted before the reply comes: another claim may be quicker than it.
+            running.subtract(claim.group for claim in claims)
+            assert all(await store.jobs.apply([change(claim) for claim in claims], NOW))
+            done += len(claims)
+
+    await asyncio.wait_for(asyncio.gather(*map(work, nodes)), 60)
+    assert done == 200
+    await take_grouped(store, nodes[0])
+    assert await store.groups.all(QUEUE, 100) == []
+
+
+def test_rates_in_words() -> None:
+    assert [str(Rate(jobs, per)) for jobs, per in ((10, 1), (5, 60), (1, 3600), (2, 86400), (3, 7))] == [
+        "10/s", "5/min", "1/h", "2/d", "3/7s",
+    ]  # fmt: skip
