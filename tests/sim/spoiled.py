@@ -836,6 +836,60 @@ def never_claimed(story: Story) -> None:
     story.wait(20)
 
 
+# --- endings, details and jobs that follow --------------------------------------------------------------------------
+
+
+@breaks("a success counts only before its instant", "job 70 succeeded, though that was told after its time")
+def told_too_late(story: Story) -> None:
+    story.enqueue(70)
+    story.run("a", 70, before=story.now, ending=None)
+
+
+@breaks("a success counts only before its instant", "job 70 is late, though it was in time")
+def late_in_time(story: Story) -> None:
+    story.enqueue(70)
+    story.run("a", 70, "skipped", reason="late", before=story.now + 3600 * SECOND, ending="late")
+
+
+@breaks("under an old epoch nothing is written but a release", "job 70 was written under an old epoch")
+def written_by_a_deposed_leader(story: Story) -> None:
+    story.enqueue(70)
+    story.run("a", 70, leader="a", epoch=0, ending=None)
+
+
+@breaks("under an old epoch nothing is written but a release", "job 70 is released under the epoch that leads")
+def released_by_the_leader(story: Story) -> None:
+    story.enqueue(70)
+    story.run("a", 70, "queued", outcome="deposed", leader="a", epoch=1, ending="released")
+
+
+@breaks("jobs follow exactly from the ending that brings them", "job 71 is to follow from job 70, and is not there")
+def never_followed(story: Story) -> None:
+    story.enqueue(70)
+    story.run("a", 70, brings=[71], might_bring=[71, 72], keyed=False)
+
+
+@breaks("jobs follow exactly from the ending that brings them", "job 72 follows from job 70, which did not end so")
+def followed_from_nothing(story: Story) -> None:
+    story.enqueue(70, 71, 72)
+    story.run("a", 70, brings=[71], might_bring=[71, 72], keyed=False)
+
+
+@breaks("an attempt keeps the details that were told", "job 1 has details None of claim 1, not {'status': 200}")
+def forgotten_details(story: Story) -> None:
+    story.find("change", id=1).fields["details"] = '{"status":200}'
+
+
+@breaks("an attempt keeps the details that were told", "job 4 has details None of claim 1, not {'page': 7}")
+def details_lost_with_their_node(story: Story) -> None:
+    story.put(story.find("start", id=4), "b", "details", id=4, claim_no=1, details='{"page":7}')
+
+
+@breaks("an attempt keeps the details that were told", "what an attempt of job 1 told was not written")
+def details_never_written(story: Story) -> None:
+    story.find("outcome", id=1).fields["details"] = '{"status":200}'
+
+
 # --- time to wait ---------------------------------------------------------------------------------------------------
 
 

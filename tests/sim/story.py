@@ -212,7 +212,11 @@ class Story:
 
     def final(self) -> Final:
         jobs = tuple(_row(job_id, row) for job_id, row in self.rows.items())
-        return Final(jobs, self.totals, (self.books(),) if self.slots else (), moment(self.now), self.attempts)
+        books = (self.books(),) if self.slots else ()
+        silent: dict[tuple[int, int], str | None] = {
+            (job_id, number): None for job_id, claims in self.attempts.items() for number in claims
+        }
+        return Final(jobs, self.totals, books, moment(self.now), self.attempts, silent)
 
     def books(self) -> Books:
         revision = Revision(schedule_id=1, changed_by="", **TWICE_AN_HOUR)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from oncue.policy.options import Options
@@ -25,7 +27,20 @@ def a_cluster() -> World:
     return world
 
 
-def calls_of_the_victim() -> int:
+def a_cluster_on_terms() -> World:
+    """Ends that depend on an instant and on the leader, details, and jobs that follow; some of these share a key."""
+    world = World(1, concurrency=2)
+    world.boot("victim")
+    world.boot("witness")
+    led = Act("snooze", 0.3, led=True, details=True, follows=1)
+    in_time = Act(seconds=0.5, before=2.0, details=True, follows=2, follows_late=1)
+    late = Act(seconds=1.5, before=1.0, follows=1, follows_late=2, follows_key="late")
+    world.submit(world.batch([[led, Act(led=True, follows=1)], [in_time], [late]], options=STEPS))
+    world.submit(world.batch([[Act(seconds=2.0, led=True, details=True)]], options=ONCE, max_retries=0))
+    return world
+
+
+def calls_of_the_victim(a_cluster: Callable[[], World]) -> int:
     world = a_cluster()
     assert world.run_until(world.drained, 60)
     world.run(1.0)
@@ -35,8 +50,9 @@ def calls_of_the_victim() -> int:
 @pytest.mark.contract("QUE-9")
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_at_any_call_breaks_nothing(share: int, when: When) -> None:
-    calls = calls_of_the_victim()
+@pytest.mark.parametrize("a_cluster", [a_cluster, a_cluster_on_terms])
+def test_a_crash_at_any_call_breaks_nothing(share: int, when: When, a_cluster: Callable[[], World]) -> None:
+    calls = calls_of_the_victim(a_cluster)
     assert calls > 30
     for call in range(1 + share, calls + 1, SHARES):
         world = a_cluster()

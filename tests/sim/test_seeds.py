@@ -31,6 +31,7 @@ def test_every_promise_is_kept(first: int) -> None:
         assert {kind for kind in reached if kind.startswith("fault: ")} == {f"fault: {what}" for what in FAULTS}
         assert min(reached[kind] for kind in ("claim.unknown", "apply.unknown", "operator.apply.unknown")) > 0
         assert min(reached[kind] for kind in ("cancel", "stop", "pause", "priority", "age", "prune")) > 0
+        assert min(reached[kind] for kind in ("ending: late", "led", "follows", "details")) > 0
         assert reached["enqueue.ok"] > 200
         assert min(reached[state] for state in ("succeeded", "failed", "cancelled", "skipped", "poison")) > 0
 
@@ -47,6 +48,7 @@ FAULTS = (
     "locked rows",
     "lost reply",
     "slow reply",
+    "deposed",
 )
 
 
@@ -59,6 +61,9 @@ def met(world: World) -> Counter[str]:
     changes = [event.fields for event in events if event.kind == "change"]
     found["late write"] = sum(not change["accepted"] for change in changes)
     found["rescue"] = sum(change["error"] == "node_lost" for change in changes)
+    found.update(f"ending: {change['ending']}" for change in changes if "ending" in change)
+    found["led"] = sum("epoch" in change for change in changes)
+    found["follows"] = sum("follows" in event.fields for event in events if event.kind == "job")
     for job in world.jobs():
         found.update([job.state, job.reason or ""])
     return found

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from oncue.clock import Clock
+from oncue.engine.details import merged
 from oncue.engine.execution import Execution, RunningAttempt
 from oncue.engine.pending_starts import PendingStarts
-from oncue.model import Claim, Outcome, Released, TimedOut
+from oncue.model import Batch, Claim, LeaderEpoch, Outcome, Released, Terms, TimedOut
+from oncue.policy import options
 from oncue.policy.lifecycle import Ended
 from oncue.policy.suspicion import is_recorded
 from oncue.sim.history import History, outcome_event
-from oncue.sim.script import Act, Script
+from oncue.sim.script import Act, Script, written
 from oncue.sim.timeline import Forget
 from oncue.telemetry import Telemetry
 
@@ -21,11 +23,12 @@ Schedule: TypeAlias = Callable[[timedelta, Callable[[], None]], Forget]
 
 
 class _Attempt(RunningAttempt):
-    __slots__ = ("act", "forget", "over")
+    __slots__ = ("act", "forget", "led_by", "over")
 
     def __init__(self, claim: Claim, act: Act, started: float) -> None:
         super().__init__(claim, started)
         self.act = act
+        self.led_by: LeaderEpoch | None = None
         self.over = False
         self.forget: Forget = lambda: None
 
@@ -47,10 +50,11 @@ class ScriptedExecutor(Execution[_Attempt]):
         processes: int = 1,
         may_start: Callable[[], bool] = lambda: True,
         starts: PendingStarts | None = None,
+        leads: Callable[[], LeaderEpoch | None] = lambda: None,
     ) -> None:
         def noted(one: Ended) -> None:
             if one.started_at is not None:
-                history.add(label, "outcome", **outcome_event(one.claim, one.outcome))
+                history.add(label, "outcome", **outcome_event(one.claim, one.outcome, one.details))
             ended(one)
 
         super().__init__(
@@ -64,6 +68,7 @@ class ScriptedExecutor(Execution[_Attempt]):
         self._script = script
         self._schedule = schedule
         self._crash = crash
+        self._leads = leads
 
     def cancel(self, job_id: int, claim_no: int) -> None:
         attempt = self._running.get((job_id, claim_no))
@@ -111,6 +116,8 @@ class ScriptedExecutor(Execution[_Attempt]):
         self.started_total += 1
         self.most_running = max(self.most_running, len(self._running))
         self._telemetry.emit("job.start", {"wait": 0.0}, claim=claim)
+        attempt.led_by = self._leads() if attempt.act.led else None
+        self._say(attempt, begun=claim.claim_no)
         if attempt.act.do != "hang":
             self._schedule(timedelta(seconds=attempt.act.seconds), lambda: self._perform(attempt))
         deadline = self._deadline(claim, started)
@@ -126,6 +133,8 @@ class ScriptedExecutor(Execution[_Attempt]):
             self._crash()
             return
         outcome: Outcome = Released("stopped") if attempt.act.do == "crash" else attempt.act.outcome()
+        if not attempt.reported:
+            self._say(attempt, ended=attempt.act.do)
         self._tell(attempt, outcome)
         self._leave(attempt)
 
@@ -142,9 +151,35 @@ class ScriptedExecutor(Execution[_Attempt]):
         if not attempt.act.stubborn or attempt.act.do == "hang":
             self._leave(attempt)
 
+    def _say(self, attempt: _Attempt, **details: Any) -> None:
+        if attempt.act.details:
+            attempt.details = merged(attempt.details, details)
+
     def _tell(self, attempt: _Attempt, outcome: Outcome) -> None:
         if not attempt.reported:
+            attempt.terms = self._terms(attempt)
             self._report(attempt, outcome, self._clock.monotonic())
+
+    def _terms(self, attempt: _Attempt) -> Terms | None:
+        act, claim = attempt.act, attempt.claim
+        if act.before is None and attempt.led_by is None and not act.follows and not act.follows_late:
+            return None
+        before = None if act.before is None else claim.created_at + timedelta(seconds=act.before)
+        follow_ups, late = self._follow_ups(claim, act, act.follows), self._follow_ups(claim, act, act.follows_late)
+        return Terms(before, leader=attempt.led_by, follow_ups=follow_ups, late_follow_ups=late)
+
+    def _follow_ups(self, claim: Claim, act: Act, count: int) -> tuple[Batch, ...]:
+        """So many short jobs like this one, which tell nothing and are followed by none."""
+        if not count:
+            return ()
+        now, told = self._clock.now(), options.read(claim.options)
+        args, keys = [written([Act()])] * count, None if act.follows_key is None else [act.follows_key] * count
+        return (
+            Batch(
+                claim.task, claim.queue, claim.priority, "queued", claim.options, claim.max_retries, told.max_runtime,
+                now, now, None, "sim", None, [], args, keys,
+            ),
+        )  # fmt: skip
 
     def _leave(self, attempt: _Attempt) -> None:
         if not attempt.over:

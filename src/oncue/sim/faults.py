@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from oncue.sim.driver import finish
 from oncue.sim.wire import LAST_OUT, Crash, MidCallFault, When
 from oncue.sim.world import OPERATOR, PACE, WORLD, World
+from oncue.store.contract import LEADER
 
 
 class Fault(Protocol):
@@ -268,6 +269,23 @@ class StrikeLeader:
                 "partition": StoreErrors(self.at, name, 1.0, self.length),
             }
             faults[self.how].strike(world)
+
+
+@dataclass(frozen=True, slots=True)
+class DeposeLeader:
+    """The leader's lease ends before its time, as by a release that arrives late. It hears of that when it renews.
+
+    Until then it settles what it ran under its epoch, while another node leads.
+    """
+
+    at: float
+
+    def strike(self, world: World) -> None:
+        for name, member in world.members.items():
+            held = member.worker.leadership.held
+            if held is not None and member.leads:
+                world.fault("deposed", name, world.pace.lease)
+                finish(member.store.leases.release(LEADER, held.holder, held.epoch, world.server.now()))
 
 
 LEARNED = 10.0

@@ -18,7 +18,11 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended
-    change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate
+    change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate,
+                                      as it was written; details; where it depends on more: ending (null, late or
+                                      released), before, leader, epoch; where jobs may follow: brings (the ids that
+                                      belong to this ending), might_bring (those of all its endings), keyed
+    details                           id, claim_no, details: what a running attempt told so far was saved
     cancel                            id, claim_no: an operator wants this running claim to stop
     stop                              id, claim_no: its node has heard of that, and tells the attempt
     priority                          id, priority: an operator gave a waiting or running job another one
@@ -54,7 +58,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias
 
-from oncue.model import PARKED, Batch, Change, Claim, Decided, Job, Receipt, Schedule, Step
+from oncue.model import PARKED, Applied, Batch, Change, Claim, Decided, Job, Receipt, Schedule, Step
 from oncue.telemetry import Telemetry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -299,8 +303,10 @@ def start_event(claim: Claim) -> dict[str, Any]:
     return {"id": claim.id, "claim_no": claim.claim_no, "crashes": claim.crashes}
 
 
-def outcome_event(claim: Claim, outcome: Any) -> dict[str, Any]:
+def outcome_event(claim: Claim, outcome: Any, details: str | None = None) -> dict[str, Any]:
+    told = {} if details is None else {"details": details}
     return {
+        **told,
         "id": claim.id,
         "claim_no": claim.claim_no,
         "outcome": type(outcome).__name__,
@@ -340,7 +346,30 @@ def change_event(change: Change, accepted: bool) -> dict[str, Any]:
         "ended_at": micros_or_none(change.ended_at),
         "error": change.error,
         "accepted": accepted,
+        **({} if change.details is None else {"details": change.details}),
     }
+
+
+def terms_event(change: Change, answer: Applied) -> dict[str, Any]:
+    """What a `change` event has more if the change depends on more than its fence, or brings jobs."""
+    told: dict[str, Any] = {}
+    if change.before is not None or change.leader is not None:
+        told["ending"] = change.as_written(answer).ending
+    if change.before is not None:
+        told["before"] = micros(change.before)
+    if change.leader is not None:
+        told["epoch"] = change.leader.epoch
+    endings = [one for one in (change, change.late, change.released) if one is not None]
+    if any(one.follow_ups for one in endings):
+        told["brings"] = brought(change.as_written(answer))
+        told["might_bring"] = [job_id for one in endings for job_id in brought(one)]
+        told["keyed"] = any(batch.keys for one in endings for batch in one.follow_ups)
+    return told
+
+
+def brought(change: Change) -> list[int]:
+    """The ids of the jobs that follow from a change."""
+    return [job_id for batch in change.follow_ups for job_id in batch.ids]
 
 
 # --- recording through telemetry, for a real process ----------------------------------------------------------------

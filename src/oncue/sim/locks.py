@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oncue.errors import RowLocked
-from oncue.model import Change, Revised, Schedule, Started, Step
+from oncue.model import Change, Revised, Schedule, Started, Step, ToldDetails
 from oncue.sim.recorded import Layer, Verb
 from oncue.store.contract import Store
 
@@ -52,6 +52,10 @@ class Locking(Layer):
     async def _jobs_mark_started_past(self, method: Verb, started: Sequence[Started]) -> list[int]:
         free = [one for one in started if one.id not in self._locks.jobs]
         return [*await method(free), *(one.id for one in started if one.id in self._locks.jobs)]
+
+    async def _jobs_report_details_past(self, method: Verb, told: Sequence[ToldDetails]) -> list[int]:
+        free = [one for one in told if one.job_id not in self._locks.jobs]
+        return [*await method(free), *(one.job_id for one in told if one.job_id in self._locks.jobs)]
 
     async def _jobs_prioritize_past(self, method: Verb, job_id: int, *rest: Any, **options: Any) -> Any:
         self._refuse(job_id in self._locks.jobs)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 from oncue.model import (
+    Applied,
     Change,
     Claim,
     Decided,
@@ -20,9 +21,11 @@ from oncue.model import (
     Schedule,
     Started,
     Step,
+    ToldDetails,
 )
 from oncue.sim.history import (
     History,
+    brought,
     change_event,
     claim_event,
     job_events,
@@ -32,6 +35,7 @@ from oncue.sim.history import (
     row_event,
     slot_event,
     step_event,
+    terms_event,
 )
 from oncue.store.contract import NOUNS, Store
 
@@ -131,9 +135,24 @@ class Recorded(Layer):
             if accepted:
                 self._add("begin", id=told.id, claim_no=told.claim_no)
 
-    async def _note_jobs_apply(self, took: list[bool], changes: list[Change], *_: Any, **__: Any) -> None:
-        for change, accepted in zip(changes, took, strict=True):
-            self._add("change", **change_event(change, accepted))
+    async def _note_jobs_apply(self, took: list[Applied], changes: list[Change], *_: Any, **__: Any) -> None:
+        """Each change as it was written, then the jobs that follow: those are read in the instant of the commit."""
+        for change, answer in zip(changes, took, strict=True):
+            told = change_event(change.as_written(answer), bool(answer)) | terms_event(change, answer)
+            if change.leader is not None:
+                told["leader"] = self._labels[change.leader.holder]
+            self._add("change", **told)
+        for change, answer in zip(changes, took, strict=True):
+            for job_id in brought(change.as_written(answer)) if answer else ():
+                made = await self._store.jobs.get(job_id)
+                if made is not None:
+                    self._add("job", **row_event(made), follows=change.id)
+
+    async def _note_jobs_report_details(self, locked: list[int], told: Sequence[ToldDetails]) -> None:
+        for job_id, number, details in told:
+            row = await self._store.jobs.get(job_id)
+            if job_id not in locked and row is not None and (row.state, row.claim_no) == ("running", number):
+                self._add("details", id=job_id, claim_no=number, details=details)
 
     async def _note_slots_rerun(
         self, took: bool, schedule: Schedule, job: Job, again: Change | int, *_: Any, **__: Any

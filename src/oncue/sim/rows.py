@@ -38,7 +38,8 @@ def final(store: WatchedStore, now: datetime) -> Final:
         for state in TERMINAL:
             totals[state] += getattr(queue, state)
     every = [books(store, name, now) for name in finish(store.all_names())]
-    return Final(tuple(jobs(store)), totals, tuple(every), now, finish(store.whole_record()))
+    record, details = finish(store.whole_record()), finish(store.all_details())
+    return Final(tuple(jobs(store)), totals, tuple(every), now, record, details)
 
 
 def waiting(store: Store, since: datetime) -> list[str]:

@@ -18,7 +18,7 @@ from oncue.sim import script
 from oncue.sim.checker import Violation, check
 from oncue.sim.checker.leaders import LEASES_TO_SETTLE
 from oncue.sim.driver import finish
-from oncue.sim.faults import Fault, StrikeLeader, heal, random_faults, random_locks
+from oncue.sim.faults import DeposeLeader, Fault, StrikeLeader, heal, random_faults, random_locks
 from oncue.sim.member import Crew
 from oncue.sim.operator import OPTIONS
 from oncue.sim.script import Act
@@ -62,6 +62,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     for fault in (*random_faults(dice, names, DISTURBED), *random_locks(Random(f"locks {seed}"), DISTURBED)):
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     _random_work(world, dice, jobs, limit)
+    _work_on_terms(world, Random(f"terms {seed}"))
     if limit is not None and dice.random() < 0.5:
         _rush(world, dice, limit)
     world.run(DISTURBED)
@@ -124,6 +125,24 @@ def _random_work(world: World, dice: Random, jobs: int, limit: int | None) -> No
             _pause_the_queue(world, queue, at, dice.choice((1.0, 4.0)))
         if limit is not None:  # what is paused stays so all the same
             world.after(at + 0.5, lambda: world.limit(limit + dice.choice((0, 1))))
+
+
+def _work_on_terms(world: World, dice: Random) -> None:
+    """In some runs there are jobs whose ends depend on an instant or on the leader, and jobs that follow from them."""
+    if dice.random() < 0.75:
+        return
+    for _ in range(2):
+        fault = DeposeLeader(dice.uniform(2, DISTURBED))
+        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
+    for _ in range(8):
+        acts, queue = [script.random_terms(dice)], dice.choice(QUEUES)
+        options = _random_options(dice, acts)
+        world.after(
+            dice.uniform(0, DISTURBED * 0.75),
+            lambda acts=acts, queue=queue, options=options: world.submit(  # type: ignore[misc]
+                world.batch(acts, queue=queue, options=options)
+            ),
+        )
 
 
 def _burst(world: World, dice: Random, at: float) -> None:

@@ -19,6 +19,7 @@ from oncue.store.sqlite.store import SqliteStore
 FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
 _ATTEMPTS = "select job_id, claim_no from oncue_attempts order by job_id, claim_no"
+_DETAILS = "select job_id, claim_no, details from oncue_attempts"
 _NAMES = "select name from oncue_schedules order by name"
 _LEASE_ENDS = "select id, expires_at from oncue_nodes where lost_at is null"
 _BEAT = """
@@ -54,6 +55,11 @@ class WatchedStore(SqliteStore):
         for job_id, number in await self.database.read(lambda connection: connection.execute(_ATTEMPTS).fetchall()):
             found.setdefault(job_id, []).append(number)
         return found
+
+    async def all_details(self) -> dict[tuple[int, int], str | None]:
+        """What the attempts on record have told, by job and claim."""
+        rows = await self.database.read(lambda connection: connection.execute(_DETAILS).fetchall())
+        return {(job_id, number): details for job_id, number, details in rows}
 
     async def all_names(self) -> list[str]:
         """Of every schedule that there was, also of those that were deleted."""

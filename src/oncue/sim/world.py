@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -22,7 +21,7 @@ from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Service
 from oncue.engine.timekeeper import Timekeeper
 from oncue.errors import OncueError
-from oncue.model import DEFAULT_QUEUE, Attempt, Batch, Job, JobFilter, Node, Schedule
+from oncue.model import DEFAULT_QUEUE, Attempt, Batch, Job, JobFilter, LeaderEpoch, Node, Schedule
 from oncue.model import Slot as LedgerSlot
 from oncue.policy.lifecycle import Ended, entry_state
 from oncue.policy.options import Options
@@ -159,8 +158,12 @@ class World:
                 clock, self.history, label, telemetry, self._concurrency, self._script,
                 lambda delay, action: self.driver.later_on(member, delay, action), lambda: self._die(name), ended,
                 in_processes=self.crew.in_processes, processes=self.crew.processes,
-                may_start=lambda: worker.may_start(), starts=starts,
+                may_start=lambda: worker.may_start(), starts=starts, leads=leads,
             )  # fmt: skip
+
+        def leads() -> LeaderEpoch | None:
+            epoch = worker.leadership.epoch
+            return None if epoch is None else LeaderEpoch(worker.node.id, epoch)
 
         def lapsed(why: str) -> None:
             self.driver.later_on(member, self._delay(), lambda: worker.abandon(why))
@@ -382,7 +385,7 @@ class World:
         **terms: Any,
     ) -> Schedule:
         """Make a schedule, as an operator does. Each of its jobs follows the same script."""
-        arguments = {"acts": [asdict(act) for act in acts or (Act(),)]}
+        arguments = {"acts": [script.described(act) for act in acts or (Act(),)]}
         task = self.operator.task(options, max_retries)
         made = finish(self.operator.schedules.create(name, rule, task, arguments, **terms))
         self.disturbed(NOTICED)

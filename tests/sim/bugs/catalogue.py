@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.sim.bugs import (
     deliveries,
+    endings,
     expiry,
     fencing,
     kit,
@@ -17,7 +18,7 @@ from tests.sim.bugs import (
 )
 from tests.sim.bugs.kit import Bug
 
-PARTS = (fencing, leases, replies, lifecycles, deliveries, wishes, upkeep, slots, expiry, records)
+PARTS = (fencing, leases, replies, lifecycles, deliveries, wishes, upkeep, slots, expiry, records, endings)
 """Importing them has filled the list."""
 
 BUGS: tuple[Bug, ...] = tuple(kit.BUGS)

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from oncue.sim.checker import Violation, check
-from oncue.sim.faults import CrashNode, Fault, HoldUp, LockRows, PauseNode, StoreErrors, heal
+from oncue.sim.faults import CrashNode, DeposeLeader, Fault, HoldUp, LockRows, PauseNode, StoreErrors, heal
 from oncue.sim.operator import OPTIONS
 from oncue.sim.runs import simulate, simulate_schedules, verdict
 from oncue.sim.script import Act
@@ -195,6 +195,59 @@ def locked_rows(seed: int) -> list[Violation]:
     for number in range(4):
         _strike(world, LockRows(1.0 + 2 * number, dice.uniform(1.0, 1.8)))
     return _recovered(world, 10.0)
+
+
+def cutoffs(seed: int) -> list[Violation]:
+    """Successes that count only until an instant, on slow lines that fail, by hosts whose clocks are not right."""
+    dice = Random(f"cutoffs {seed}")
+    world = _cluster(seed, dice.choice((0.02, 0.3)), own_clocks=dice.random() < 0.7)
+    for node in NODES:
+        _strike(world, StoreErrors(1.0, node, 0.3, 8.0))
+    for _ in range(24):
+        seconds = round(dice.uniform(0.1, 2.0), 6)
+        act = Act(seconds=seconds, before=round(seconds + dice.uniform(0.0, 1.0), 6), follows=1, follows_late=1)
+        _submit(world, dice.uniform(0, 8), [[act]])
+    return _recovered(world, 10.0)
+
+
+def deposed(seed: int) -> list[Violation]:
+    """Jobs whose ends count only while their node leads. Leaders lose their lease, and go on until they hear of it."""
+    dice = Random(f"deposed {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.05)), concurrency=8)
+    for _ in range(30):
+        act = Act(dice.choice(("ok", "ok", "fail", "snooze")), seconds=dice.uniform(0.2, 1.5), led=True, follows=1)
+        acts = [act, Act(seconds=0.2, led=True, follows=1)]
+        _submit(world, dice.uniform(1, 12), [acts], options=dice.choice((OPTIONS, ONCE)))
+    for number in range(5):
+        _strike(world, DeposeLeader(2.0 + 2 * number + dice.random()))
+    return _recovered(world, 14.0)
+
+
+def chains(seed: int) -> list[Violation]:
+    """Jobs that follow from others. Calls fail, processes die or stand still, and some of these jobs share a key."""
+    dice = Random(f"chains {seed}")
+    world = _cluster(seed, 0.02)
+    for node in NODES:
+        _strike(world, StoreErrors(1.0, node, 0.2, 8.0))
+        _strike(world, CrashNode(dice.uniform(2, 7), node, 1.0))
+        _strike(world, PauseNode(dice.uniform(2, 7), node, 4.0))
+    for _ in range(20):
+        key = dice.choice((None, None, "a"))
+        act = Act(seconds=dice.choice((0.1, 1.0)), follows=dice.choice((1, 3)), follows_key=key)
+        _submit(world, dice.uniform(0, 8), [[act]], options=dice.choice((OPTIONS, ENDLESS)))
+    return _recovered(world, 10.0)
+
+
+def talkative(seed: int) -> list[Violation]:
+    """Jobs that tell details: some fail, some hang, and some are lost with their processes."""
+    dice = Random(f"talkative {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.02)))
+    for _ in range(16):
+        act = Act(dice.choice(("ok", "fail", "snooze", "hang")), seconds=dice.uniform(0.1, 4.0), details=True)
+        _submit(world, dice.uniform(0, 8), [[act, Act(details=True)]])
+    for node in NODES:
+        _strike(world, CrashNode(dice.uniform(2, 9), node, 1.0))
+    return _recovered(world, 12.0)
 
 
 def held_up(seed: int) -> list[Violation]:

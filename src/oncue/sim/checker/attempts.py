@@ -90,6 +90,8 @@ _LEADS_TO = {
     "Skipped": ("skipped",),
     "Cancelled": ("cancelled",),
 }
+_INSTEAD: dict[str | None, str] = {"late": "Skipped", "released": "Released"}
+"""What counts in place of what an attempt came to, if it came too late, or under an epoch that led no more."""
 REFUSED = "its outcome was refused"
 
 
@@ -109,7 +111,8 @@ def _outcomes_written(evidence: Evidence) -> Iterator[Broken]:
                     continue
                 if change.fields["outcome"] in LOST and not is_alive(turn, change, evidence):
                     continue
-                came_to, state = outcome.fields["outcome"], change.fields["state"]
+                state = change.fields["state"]
+                came_to = _INSTEAD.get(change.fields.get("ending"), outcome.fields["outcome"])
                 if state not in _LEADS_TO[came_to]:
                     yield Broken(f"an attempt of job {story.id} came to {came_to}, not to {state}", (outcome, change))
 

@@ -50,7 +50,7 @@ def _what_cut(turn: Turn, change: Event) -> str | None:
         return str(told["error"])
     if str(told["error"]).startswith(OVERRUN):
         return "TimedOut"
-    if told["reason"] == "interrupted":
+    if told["reason"] == "interrupted" or told.get("ending") == "released":
         return "Released"
     came_to = next((one.fields["outcome"] for one in turn.outcomes if one.node == change.node), None)
     return came_to if came_to in ("TimedOut", "Released") else None
@@ -67,7 +67,9 @@ def _in_time(evidence: Evidence) -> Iterator[Broken]:
             continue
         for turn in story.turns.values():
             for change in turn.changes:
-                if turn.claim is not None and str(change.fields["error"]).startswith(OVERRUN):
+                # An operator who starts such a job over keeps its error.
+                settled = change.fields["from_state"] == "running" and str(change.fields["error"]).startswith(OVERRUN)
+                if turn.claim is not None and settled:
                     yield from _overlong(evidence, story.written, turn.claim, change)
 
 

@@ -44,6 +44,8 @@ class Final:
     """When that was."""
     attempts: Mapping[int, Sequence[int]] | None = None
     """For each job the claims whose attempts are on record, beside the one that the row itself tells of."""
+    details: Mapping[tuple[int, int], str | None] | None = None
+    """What those attempts have told, by job and claim."""
 
 
 def claim_no(event: Event) -> int:
@@ -98,6 +100,8 @@ class Turn:
     """When the database was told that its attempt begins."""
     outcomes: list[Event] = field(default_factory=list)
     changes: list[Event] = field(default_factory=list)
+    details: list[Event] = field(default_factory=list)
+    """What was saved of what its attempt told."""
     stop: Event | None = None
     """When its node heard that it is to be cancelled."""
 

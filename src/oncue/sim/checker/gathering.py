@@ -79,6 +79,7 @@ class _Gathering:
             "lease.end": self._lease_end,
             "crash": self._crash,
             "prune": self._prune,
+            "details": self._details,
             "cancel": self._cancel,
             "stop": self._stop,
         }
@@ -137,6 +138,9 @@ class _Gathering:
         story.log.append(event)
         if event.fields["accepted"]:
             story.turn(claim_no(event)).changes.append(event)
+
+    def _details(self, event: Event) -> None:
+        self._story(event).turn(claim_no(event)).details.append(event)
 
     def _prune(self, event: Event) -> None:
         evidence = self._evidence
