@@ -9,7 +9,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from oncue.errors import InvalidJob
-from oncue.model import DEFAULT_QUEUE, Delivery, Failed, Missed, Receipt
+from oncue.model import DEFAULT_QUEUE, Delivery, Failed, FollowUp, Missed, Receipt
 from oncue.policy.checks import (
     DEFAULT_GRACE,
     checked_crashes,
@@ -193,6 +193,10 @@ class Task(Generic[P, R]):
         call.chosen = frozenset(name for name, value in options.items() if value is not None)
         return call
 
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> FollowUp:
+        """The job that `current_job().then(…)` lets follow."""
+        return Call(self).prepared(*args, **kwargs)
+
     # --- running ------------------------------------------------------------------------------------------------
 
     @property
@@ -267,6 +271,10 @@ class Call(Generic[P]):
 
     async def aenqueue_many(self, rows: Iterable[Any]) -> list[Receipt]:
         return await self.task.app.internals.enqueueing.write(self, [_row(row) for row in rows])
+
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> FollowUp:
+        """The job that `current_job().then(…)` lets follow."""
+        return self.task.app.internals.enqueueing.prepared(self, (args, kwargs))
 
     @property
     def has_key(self) -> bool:

@@ -30,6 +30,16 @@ def hold() -> None:
         tell("tidied up")
 
 
+@app.task(process=True)
+def ask() -> None:
+    """Is followed by another job."""
+    current_job().then(note.using(delay="1h"), text="from a child")
+
+
+@app.task
+def note(text: str) -> None: ...
+
+
 def tell(what: str, *pids: int) -> None:
     with Path(os.environ["PROGRAM_FOLDER"], "told").open("a") as file:
         file.write(f"{what}:{','.join(map(str, pids))}\n")

@@ -8,7 +8,7 @@ from signal import SIGTERM
 import pytest
 
 from tests.process.cluster import Cluster
-from tests.process.heavy_program import hold
+from tests.process.heavy_program import ask, hold
 
 PROGRAM = "tests.process.heavy_program:app"
 
@@ -61,3 +61,13 @@ def test_a_job_in_a_child_that_outlasts_the_drain_is_given_back(steady_sqlite_cl
     (attempt,) = cluster.app.wait(cluster.app.jobs.attempts(job))
     assert attempt.details == {"page": 7}
     assert attempt.outcome == "shutdown"
+
+
+def test_a_job_in_a_child_is_followed_by_others(steady_sqlite_cluster: Cluster) -> None:
+    cluster = steady_sqlite_cluster
+    cluster.started("--processes", "1", program=PROGRAM)
+    (job,) = cluster.enqueue(ask)
+    cluster.until(lambda: cluster.job(job).state == "succeeded", "it has succeeded")
+    (follower,) = cluster.app.wait(cluster.app.jobs.list(task="note"))
+    assert (follower.state, follower.args) == ("scheduled", {"text": "from a child"})
+    assert follower.created_at == cluster.job(job).finished_at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -15,7 +15,7 @@ from oncue.application import slots_only
 from oncue.application.connecting import Connection, Connector
 from oncue.application.portal import at_once
 from oncue.errors import FileGone, IdTaken, InvalidJob, RowLocked, StoreUnavailable
-from oncue.model import Batch, Declaration, Receipt
+from oncue.model import Batch, Declaration, FollowUp, Receipt
 from oncue.policy.lifecycle import entry_state
 from oncue.settings import Settings
 from oncue.store.callers import Callers, Home, is_asynchronous
@@ -30,6 +30,8 @@ ENQUEUE_PATIENCE_SECONDS = 5.0
 ASK_AGAIN_SECONDS = 0.2
 MOST_RESERVATIONS = 10
 FURTHEST = timedelta(days=36525)
+ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
+"""When jobs are made that are to follow, until it is known when."""
 
 _log = logging.getLogger("oncue")
 
@@ -91,6 +93,15 @@ class Enqueueing:
             task=batch.task, queue=batch.queue, batch=batch, receipts=receipts,
         )  # fmt: skip
         return receipts
+
+    def prepared(self, call: Call[Any], row: Row) -> FollowUp:
+        """A job for these arguments that is to follow from another one. Nothing is written yet."""
+        if call.on is not None:
+            raise InvalidJob("on", "expected none: a job that follows is written in the transaction that ends this one")
+        slots_only.refuse_declared(call.task)
+        args = _dumped(call.task, row, 1, self._app.settings.max_args_bytes)
+        keys = [call.key_of(*row, args)] if call.has_key else None
+        return FollowUp(self._batch(call, [], [args], keys, ORIGIN), call.at)
 
     async def write_all(
         self,

@@ -9,9 +9,10 @@ from uuid import UUID
 
 from oncue.engine.details import merged
 from oncue.engine.texts import bounded
-from oncue.model import Claim
+from oncue.model import Claim, FollowUp
 
 LONGEST_NOTE = 200
+MOST_FOLLOW_UPS = 1000
 
 
 class RunningJob(Protocol):
@@ -21,7 +22,14 @@ class RunningJob(Protocol):
     row_count: int | None
     progress: tuple[float, str | None] | None
     details: str | None
+    follow_ups: tuple[FollowUp, ...]
     cancel_requested: bool
+
+
+class Enqueueable(Protocol):
+    """A task, or a task with the options of one enqueue."""
+
+    def prepared(self, *args: Any, **kwargs: Any) -> FollowUp: ...
 
 
 class JobContext:
@@ -90,6 +98,17 @@ class JobContext:
         4,096 bytes are kept: the largest are cut, and say so.
         """
         self._running.details = merged(self._running.details, fields)
+
+    def then(self, task: Enqueueable, /, *args: Any, **kwargs: Any) -> None:
+        """Let a job of this task follow: `then(send_report, 7)`, `then(send_report.using(delay="5m"), 7)`.
+
+        It is written in the transaction that ends this job, if this attempt succeeds, and only then.
+        """
+        if not hasattr(task, "prepared"):
+            raise TypeError(f"then: expected a task or task.using(…), and then its arguments, not {task!r:.100}")
+        if len(self._running.follow_ups) >= MOST_FOLLOW_UPS:
+            raise ValueError(f"then: expected at most {MOST_FOLLOW_UPS:,} jobs that follow; use enqueue_many for more")
+        self._running.follow_ups = (*self._running.follow_ups, task.prepared(*args, **kwargs))
 
 
 def _checked_fraction(fraction: float) -> float:

@@ -18,6 +18,7 @@ from oncue.model import (
     Cancelled,
     Claim,
     Failed,
+    FollowUp,
     Outcome,
     Progress,
     Released,
@@ -27,7 +28,7 @@ from oncue.model import (
     ToldDetails,
 )
 from oncue.policy import options
-from oncue.policy.lifecycle import Ended, refusal
+from oncue.policy.lifecycle import Ended, following, refusal
 from oncue.store.contract import Store
 
 
@@ -35,7 +36,7 @@ class RunningAttempt:
     """An attempt that runs here, with what was done to it from outside."""
 
     __slots__ = (
-        *("cancel_requested", "claim", "details", "marked", "reported", "row_count"),
+        *("cancel_requested", "claim", "details", "follow_ups", "marked", "reported", "row_count"),
         *("saved_details", "started", "terms"),
     )
 
@@ -48,6 +49,8 @@ class RunningAttempt:
         self.saved_details: str | None = None
         """What the database knows of that."""
         self.terms: Terms | None = None
+        self.follow_ups: tuple[FollowUp, ...] = ()
+        """Jobs that its handler wants to be made if it succeeds."""
         self.cancel_requested = False
         self.reported = False
         """Whether its outcome is known to the settler: it may run on, in a thread that cannot be stopped."""
@@ -259,7 +262,11 @@ class Execution(Generic[A]):
         if attempt.cancel_requested and isinstance(outcome, Failed | Snoozed):
             outcome = Cancelled()
         at = self._clock.at
-        told = (attempt.row_count, attempt.details, attempt.terms)
+        terms = attempt.terms
+        if attempt.follow_ups:
+            asked = tuple(following(one, at(ended)) for one in attempt.follow_ups)
+            terms = (terms or Terms())._replace(follow_ups=asked)
+        told = (attempt.row_count, attempt.details, terms)
         self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), *told))
 
     # --- what an executor does in its own way -------------------------------------------------------------------

@@ -340,13 +340,13 @@ class Executor(Execution[HandlerAttempt]):
 
         def hear(message: Begun | News) -> None:
             if isinstance(message, News):
-                attempt.row_count, attempt.progress, attempt.details = message
+                attempt.row_count, attempt.progress, attempt.details, attempt.follow_ups = message
             else:
                 with suppress(RuntimeError):  # the loop may have been closed by now
                     loop.call_soon_threadsafe(self._begun, attempt)
 
         done = await self._children.perform(child, Work(handler.place, attempt.claim, self._limits), hear)
-        attempt.row_count, attempt.progress, details = done.news
+        attempt.row_count, attempt.progress, details, attempt.follow_ups = done.news
         if details is not None:  # a child that died has told what it had to tell before
             attempt.details = details
         if attempt.cut is None or isinstance(done.outcome, Succeeded):

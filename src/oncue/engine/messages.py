@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from oncue.model import Claim, Outcome
+from oncue.model import Claim, FollowUp, Outcome
 
 if TYPE_CHECKING:
     from oncue.engine.outcomes import SizeLimits
@@ -57,6 +57,7 @@ class News(NamedTuple):
     rows: int | None
     progress: Told | None
     details: str | None
+    follow_ups: tuple[FollowUp, ...] = ()
 
 
 class Done(NamedTuple):

@@ -16,7 +16,7 @@ from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
 from oncue.engine.texts import bounded
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
-from oncue.model import TERMINAL, Applied, Batch, Change, Failed, Job
+from oncue.model import TERMINAL, Applied, Batch, Change, Failed, Job, Receipt
 from oncue.policy.error_summary import error_summary
 from oncue.policy.lifecycle import Ended, settle
 from oncue.store.contract import Store
@@ -144,6 +144,7 @@ class Settler:
         self._in_flight.remove([ended.claim for ended in batch])
         if batch:
             written = [change.as_written(answer) for change, answer in zip(changes, took, strict=True)]
+            self._tell_followers(written, took)
             self._tell(batch, written, [bool(answer) for answer in took])
 
     async def _with_lost_replies(self, changes: list[Change], took: list[Applied]) -> list[Applied]:
@@ -165,6 +166,17 @@ class Settler:
         """The job stays `running` in the database until its maximum runtime is over."""
         _log.error("job %d: neither its outcome nor its refusal can be written: %s", change.id, refusal)
         self._in_flight.refused.add((change.id, change.claim_no))
+
+    def _tell_followers(self, changes: list[Change], took: list[Applied]) -> None:
+        """Jobs that follow are enqueued jobs. Of those with keys it is not known whether they were left out."""
+        for change, answer in zip(changes, took, strict=True):
+            for made in change.follow_ups if answer else ():
+                if made.keys is None:
+                    receipts = [Receipt(job_id, made.created_at, True) for job_id in made.ids]
+                    self._telemetry.emit(
+                        "enqueue", {"jobs": len(receipts), "duplicates": 0},
+                        task=made.task, queue=made.queue, batch=made, receipts=receipts,
+                    )  # fmt: skip
 
     def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
         rejected = len(took) - sum(took)

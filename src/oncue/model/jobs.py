@@ -56,6 +56,14 @@ class Batch(NamedTuple):
     address: str | None = None
 
 
+class FollowUp(NamedTuple):
+    """Jobs that a handler wants to be made if its attempt succeeds. The instants of the batch count from its end."""
+
+    batch: Batch
+    at: datetime | None = None
+    """When they are due, if that does not depend on when the attempt ends."""
+
+
 class Receipt(NamedTuple):
     """The answer to one enqueue: which job stands, and whether this call made it."""
 

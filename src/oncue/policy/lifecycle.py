@@ -32,10 +32,12 @@ from oncue.model import (
     PARKED,
     TERMINAL,
     WAITING,
+    Batch,
     Cancelled,
     Change,
     Claim,
     Failed,
+    FollowUp,
     Job,
     Lost,
     Outcome,
@@ -103,6 +105,18 @@ def settle(ended: Ended, dice: Random) -> Change:
     """The one write that an outcome leads to."""
     change = _SETTLERS[type(ended.outcome)](ended, ended.outcome, dice)
     return change if ended.terms is None else _on_terms(change, ended, ended.terms, dice)
+
+
+def following(asked: FollowUp, ended_at: datetime) -> Batch:
+    """The jobs that a handler asked for, made when its attempt ended."""
+    batch, later = asked.batch, ended_at - asked.batch.created_at
+    visible_at = batch.visible_at + later if asked.at is None else max(asked.at, ended_at)
+    return batch._replace(
+        state=entry_state(visible_at, ended_at),
+        created_at=ended_at,
+        visible_at=visible_at,
+        deadline_at=None if batch.deadline_at is None else batch.deadline_at + later,
+    )
 
 
 def _on_terms(change: Change, ended: Ended, terms: Terms, dice: Random) -> Change:

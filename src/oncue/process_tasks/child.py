@@ -26,7 +26,7 @@ from oncue.engine import children
 from oncue.engine.context import current
 from oncue.engine.messages import Begun, CodePlace, Done, News, Setup, Told, Work
 from oncue.engine.outcomes import SUCCESS, described, failure, kept
-from oncue.model import Claim, Failed, Outcome
+from oncue.model import Claim, Failed, FollowUp, Outcome
 from oncue.observe import logs
 from oncue.process_tasks import code_places
 
@@ -60,10 +60,11 @@ class Running:
         self.row_count: int | None = None
         self.progress: Told | None = None
         self.details: str | None = None
+        self.follow_ups: tuple[FollowUp, ...] = ()
 
     @property
     def news(self) -> News:
-        return News(self.row_count, self.progress, self.details)
+        return News(self.row_count, self.progress, self.details, self.follow_ups)
 
 
 class JobLoop:
