@@ -198,6 +198,7 @@ PUBLIC = [
     "Task",
     "UnknownTask",
     "Unreachable",
+    "WrongApplication",
     "cron",
     "current_job",
 ]

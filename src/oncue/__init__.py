@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnknownTask,
         Unreachable,
+        WrongApplication,
     )
     from oncue.model import Job, Receipt
     from oncue.policy.priorities import BACKGROUND, CRITICAL_MAX_RETRIES, SCHEDULED, USER_REQUESTED
@@ -75,6 +76,7 @@ __all__ = [
     "Task",
     "UnknownTask",
     "Unreachable",
+    "WrongApplication",
     "cron",
     "current_job",
 ]

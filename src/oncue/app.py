@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 from oncue.application.internals import Internals
+from oncue.application.naming import place_of
 from oncue.model import DEFAULT_QUEUE, Delivery, Missed
 from oncue.settings import Settings
 from oncue.task import UNSET, RetryRule, Task, _Unset
@@ -39,19 +40,22 @@ class Oncue:
     """An application: its tasks and schedules, and the database that its jobs live in.
 
     Without arguments the database is DATABASE_URL, or ./oncue.db. Nothing is opened until it is needed. One application
-    has one set of tables: on PostgreSQL a schema, `public` unless `schema` names another, on SQLite a file.
+    has one set of tables: on PostgreSQL a schema, `public` unless `schema` names another, on SQLite a file. Its `name`
+    is the same in all of its processes: a worker of an application with another name is refused on its tables. Without
+    one it is called after the package or the folder that its code is in.
     """
 
     def __init__(
         self,
         database_url: str | None = None,
         *,
-        name: str = "app",
+        name: str | None = None,
         schema: str | None = None,
         settings: Settings | None = None,
         dice: Random | None = None,
     ) -> None:
-        self.internals = Internals(name, {"database_url": database_url, "schema": schema}, settings, dice)
+        declared = {"database_url": database_url, "schema": schema, "name": name}
+        self.internals = Internals(declared, place_of(sys._getframe(1).f_globals), settings, dice)
 
     @property
     def name(self) -> str:

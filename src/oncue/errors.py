@@ -17,6 +17,10 @@ class ConfigError(OncueError):
         self.exit_code = exit_code
 
 
+class WrongApplication(ConfigError):
+    """The tables belong to another application. One application has one set of tables."""
+
+
 class InvalidJob(OncueError, ValueError):
     """An enqueue was refused before anything was written: `field` names what is wrong.
 

@@ -18,6 +18,7 @@ from oncue.fields import Before
 from oncue.fields import field as Field
 from oncue.model import MAX_PRIORITY
 from oncue.policy.aging import Rules
+from oncue.policy.checks import checked_name
 from oncue.policy.durations import seconds
 from oncue.policy.names import checked_node_name
 from oncue.store.addresses import checked_schema
@@ -62,6 +63,13 @@ def _node_name(value: Any) -> Any:
     return checked_node_name(value) if isinstance(value, str) else value
 
 
+def _name(value: Any) -> str:
+    try:
+        return checked_name(value, "")
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix(": ")) from None
+
+
 def _unlimited(value: Any) -> Any:
     return None if isinstance(value, str) and value.strip().lower() == "none" else value
 
@@ -89,6 +97,7 @@ class InvalidSettings(ConfigError, ValueError):
 class Settings:
     database_url: str = DEFAULT_DATABASE
     schema: Annotated[str, Before(_schema)] | None = None
+    name: Annotated[str, Before(_name)] | None = None
     env: Literal["development", "production"] = "development"
     app: str | None = None
     queues: Annotated[tuple[str, ...], Before(_names)] = ("default",)

@@ -184,27 +184,12 @@ async def test_what_was_undeclared_can_be_deleted_and_declared_anew(programs: Pr
         await app.schedules.trigger("brief", at)
 
 
-async def test_two_applications_leave_each_other_alone(programs: Programs) -> None:
-    one = await programs.start(("one brief", {"schedule": NIGHTLY}), name="one")
-    await one.schedules.create("at run time", "@daily", "one brief")
-    before = await one.schedules.list()
-    two = await programs.start(("two brief", {"schedule": NIGHTLY}), name="two")
-    assert [found for found in await two.schedules.list() if found.name != "two brief"] == before
-    await programs.start(name="two")
-    found = {schedule.name: schedule.enabled for schedule in await one.schedules.list()}
-    assert found == {"at run time": True, "one brief": True, "two brief": False}
-
-
-async def test_two_applications_that_declare_one_name_are_warned(
-    programs: Programs, caplog: pytest.LogCaptureFixture
-) -> None:
-    await programs.start(("brief", {"schedule": NIGHTLY}), name="one")
-    with caplog.at_level(logging.WARNING, "oncue.schedules"):
-        two = await programs.start(("brief", {"schedule": NIGHTLY}), name="two")
-    assert "schedule brief was declared by one and is now declared by two" in caplog.text
-    assert (await two.schedules.get("brief")).declared_by == "two"
-    await programs.start(name="one")
-    assert (await two.schedules.get("brief")).enabled
+async def test_an_application_that_gets_another_name_keeps_its_schedules(programs: Programs) -> None:
+    await programs.start(("brief", {"schedule": NIGHTLY}), ("digest", {"schedule": NIGHTLY}), name="one")
+    two = await programs.start(("brief", {"schedule": NIGHTLY}), name="two")
+    found = {schedule.name: schedule for schedule in await two.schedules.list()}
+    assert (found["brief"].enabled, found["brief"].declared_by, found["brief"].revision) == (True, "two", 1)
+    assert (found["digest"].enabled, found["digest"].reason) == (False, UNDECLARED)
 
 
 async def test_a_schedule_that_fires_all_the_while_is_disabled_all_the_same(programs: Programs) -> None:

@@ -177,11 +177,11 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts `oncue …` on a database."""
+    """Starts `oncue …` on a database, in a folder of the test's."""
     started: list[Process] = []
 
-    def begin(url: str, *arguments: str, **environment: str) -> Process:
-        process = Process(tmp_path, url, *arguments, **environment)
+    def begin(url: str, *arguments: str, folder: Path = tmp_path, **environment: str) -> Process:
+        process = Process(folder, url, *arguments, **environment)
         started.append(process)
         return process
 

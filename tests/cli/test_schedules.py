@@ -180,16 +180,16 @@ def test_removing_leaves_a_tombstone(oncue: Shell, diary: str) -> None:
 def test_one_that_code_declares_can_only_be_switched(oncue: Shell, diary: str) -> None:
     synchronised(diary)
     record = oncue("schedules", "show", "nightly", "--json").json
-    assert (record["declared_by"], record["description"]) == ("app", "Write the day up.")
-    assert record["created_by"] == "code:app"
+    assert (record["declared_by"], record["description"]) == ("tests", "Write the day up.")
+    assert record["created_by"] == "code:tests"
     for refused in (["edit", "nightly", "--tz", "UTC"], ["remove", "nightly"]):
         answer = oncue("schedules", *refused)
         assert answer.code == 1
-        assert "'nightly' is declared in the code of 'app': change it there, or disable it" in answer.err
+        assert "'nightly' is declared in the code of 'tests': change it there, or disable it" in answer.err
     assert oncue("schedules", "disable", "nightly").code == 0
     synchronised(diary)
     assert oncue("schedules", "show", "nightly", "--json").json["enabled"] is False, "a worker leaves it so"
-    assert "in the code of app" in oncue("schedules", "show", "nightly").out
+    assert "in the code of tests" in oncue("schedules", "show", "nightly").out
     assert oncue("schedules", "enable", "nightly").code == 0
 
 
@@ -203,7 +203,7 @@ def test_one_that_code_no_longer_declares_says_so(oncue: Shell, diary: str) -> N
     assert "disabled: its application no longer declares it" in oncue("schedules").out
     assert "its application no longer declares it" in oncue("preview", "nightly").out
     enabled = oncue("schedules", "enable", "nightly").out
-    assert "The code of app does not declare it: its next worker that starts disables it again." in enabled
+    assert "The code of tests does not declare it: its next worker that starts disables it again." in enabled
 
 
 def test_one_that_no_worker_has_made_yet_is_told_apart(oncue: Shell, diary: str) -> None:

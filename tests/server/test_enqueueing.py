@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from oncue import cron
-from oncue.model import KeptRequest
+from oncue.model import KeptRequest, Owner
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.proxy import Proxy
 from tests.server.conftest import Api, MakeApi, a_token, bearer
@@ -38,6 +38,16 @@ async def test_one_job(api: Api) -> None:
     assert again.headers["location"] == f"{JOBS}/{receipt['id']}"
     at = (await api("POST", JOBS, {**ADD, "at": "2099-01-31T09:00:00+02:00"})).json()
     assert (await api.app.jobs.get(at["id"])).visible_at.isoformat() == "2099-01-31T07:00:00+00:00"
+
+
+async def test_the_tables_of_another_application_take_nothing(api: Api) -> None:
+    connection = await api.app.internals.connected()
+    assert await connection.store.application.own(Owner("orders", True, connection.now()), None, connection.now())
+    api.app.configure(api.app.settings.overridden({"name": "blog"}))
+    for path, body in ((JOBS, ADD), (f"{JOBS}/bulk", {"jobs": [ADD]})):
+        reply = await api("POST", path, body)
+        assert (reply.status_code, "'orders'" in reply.json()["detail"]) == (409, True)
+    assert await api.app.jobs.list() == []
 
 
 @pytest.mark.contract("QUE-3")

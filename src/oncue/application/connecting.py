@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from oncue.application.portal import Portal
 from oncue.clock import Clock, DatabaseClock
 from oncue.errors import StoreUnavailable
-from oncue.model import Declaration
+from oncue.model import Declaration, Owner
 from oncue.store.contract import Store
 
 T = TypeVar("T")
@@ -43,6 +43,7 @@ class Connection:
         self._spare_ids: list[int] = []
         self._block = 1
         self._declarations: dict[str, tuple[float, Declaration | None]] = {}
+        self._owner: tuple[float, Owner | None] = (float("-inf"), None)
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -71,6 +72,13 @@ class Connection:
                 found = declaration_of(stored)
             self._declarations[name] = now, found
         return found
+
+    async def owner(self) -> Owner | None:
+        """The application that the tables belong to; what was read lately is believed."""
+        now = self.clock.monotonic()
+        if now - self._owner[0] > TRUSTED_SECONDS:
+            self._owner = now, await self.store.application.owner()
+        return self._owner[1]
 
     async def ids(self, count: int) -> list[int]:
         """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""

@@ -13,10 +13,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from oncue import store
 from oncue.application import slots_only
 from oncue.application.connecting import Connection, Connector
+from oncue.application.ownership import refuse
 from oncue.application.portal import at_once
 from oncue.errors import FileGone, IdTaken, InvalidJob, RowLocked, StoreUnavailable
-from oncue.model import Batch, Declaration, FollowUp, Receipt
+from oncue.model import Batch, Declaration, FollowUp, Owner, Receipt
 from oncue.policy.lifecycle import entry_state
+from oncue.policy.ownership import ApplicationName
 from oncue.settings import Settings
 from oncue.store.callers import Callers, Home, is_asynchronous
 from oncue.store.statements import DEFAULT_SCHEMA
@@ -45,6 +47,9 @@ class EnqueueingApplication(Protocol):
     @property
     def settings(self) -> Settings: ...
 
+    @property
+    def identity(self) -> ApplicationName: ...
+
     async def connected(self) -> Connection: ...
 
     def resolved(self, task: Task[Any, Any]) -> tuple[str, float | None]: ...
@@ -66,6 +71,17 @@ class Enqueueing:
         stored = await self._patiently(connection, lambda _: connection.declaration(task), "nothing was written")
         slots_only.refuse_stored(task, stored)
 
+    async def check_owner(self) -> None:
+        """Raise WrongApplication if this application has a name, and the tables belong to one of another name."""
+        if self._app.identity.given:
+            await self._check_owner(await self._app.connected())
+
+    async def _check_owner(self, connection: Connection) -> None:
+        """Without a name it is not asked: a web process may have another place than the workers of its application."""
+        if self._app.identity.given:
+            owner = await self._patiently(connection, lambda _: connection.owner(), "nothing was written")
+            refuse(owner, self._app.identity, connection.store.dialect)
+
     async def write(self, call: Call[Any], rows: Sequence[Row], *, outside_slots: bool = False) -> list[Receipt]:
         """Write jobs for these arguments, all or none.
 
@@ -82,6 +98,7 @@ class Enqueueing:
             batch, receipts = await self._written_by_caller(call, args, keys)
         else:
             connection = await self._app.connected()
+            await self._check_owner(connection)
             if not outside_slots:
                 await self._refuse_stored(connection, call.task.name)
             batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
@@ -117,6 +134,7 @@ class Enqueueing:
         once.
         """
         connection = await self._app.connected()
+        await self._check_owner(connection)
         for _ in range(MOST_RESERVATIONS):
             numbers = list(ids) or await connection.ids(len(wanted))
             now = connection.now() if since is None else since
@@ -185,11 +203,14 @@ class Enqueueing:
         def batch(ids: list[int], now: datetime) -> Batch:
             return self._batch(call, ids, args, keys, now)
 
-        def check(stored: Declaration | None) -> None:
-            slots_only.refuse_stored(call.task.name, stored)
-
         home = _home(self._app.settings.database_url, self._app.settings.schema)
-        return await self._callers.write(call.on, home, len(args), batch, call.task.name, check)
+        identity = self._app.identity
+
+        def check(stored: Declaration | None, owner: Owner | None) -> None:
+            slots_only.refuse_stored(call.task.name, stored)
+            refuse(owner, identity, home.dialect)
+
+        return await self._callers.write(call.on, home, len(args), batch, call.task.name, check, named=identity.given)
 
     # --- on a connection of our own -----------------------------------------------------------------------------
 

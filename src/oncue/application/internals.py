@@ -15,6 +15,7 @@ from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
 from oncue.errors import UnknownTask
 from oncue.policy.checks import checked_name
+from oncue.policy.ownership import ApplicationName
 from oncue.settings import Settings, load
 from oncue.store.contract import Store
 from oncue.task import Task
@@ -32,9 +33,11 @@ class Internals:
     """Not for users, and it may change at any time: `Oncue` has the names that they may rely on."""
 
     def __init__(
-        self, name: str, declared: Mapping[str, str | None], settings: Settings | None, dice: Random | None
+        self, declared: Mapping[str, str | None], place: str, settings: Settings | None, dice: Random | None
     ) -> None:
-        self.name = checked_name(name, "name")
+        if (name := declared["name"]) is not None:
+            checked_name(name, "name")
+        self._place = place
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.lifespans = Lifespans()
         self.telemetry = Telemetry()
@@ -64,6 +67,16 @@ class Internals:
         else:
             self._settings = self._settings.overridden(flags)
         return self._settings
+
+    @property
+    def identity(self) -> ApplicationName:
+        """How the application is known in its tables."""
+        given = self.settings.name
+        return ApplicationName(given or self._place, given is not None, self._place)
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
 
     @property
     def aging(self) -> Rules:
@@ -126,6 +139,10 @@ class Internals:
             listen=settings.pg_listen,
             patience=patience,
         )
+
+    async def check_owner(self) -> None:
+        """Raise WrongApplication if this application has a name, and the tables belong to one of another name."""
+        await self.enqueueing.check_owner()
 
     async def pause_before_retry(self, seconds: float) -> None:
         """Wait before the database is asked again."""

@@ -12,6 +12,7 @@ from datetime import datetime
 from oncue import __version__, identity
 from oncue.application.connecting import Connection
 from oncue.application.internals import Internals
+from oncue.application.ownership import take_tables
 from oncue.clock import Clock, DatabaseClock
 from oncue.engine.declarations import Declarations
 from oncue.engine.heartbeat_thread import HeartbeatThread
@@ -48,12 +49,16 @@ async def working(app: Internals, address: str | None) -> AsyncIterator[WorkerNo
 
 
 async def _opened(app: Internals, clock: DatabaseClock) -> Store:
-    """A worker's own store, with the database's time learned and the schedules of the code declared."""
+    """A worker's own store, with the database's time learned and the schedules of the code declared.
+
+    Nothing is changed before it is certain that the tables are this application's.
+    """
     store = app.make_store()
     try:
         await store.open()
         sent = clock.sent()
         clock.learn(await store.time(), sent)
+        await take_tables(store, app.identity, clock.now())
         await Declaring(app).synchronise(Connection(store, clock))
     except BaseException:
         await store.close()

@@ -5,6 +5,7 @@ a third of what a frozen dataclass costs to make. Most of the others are frozen 
 """
 
 from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Token
+from oncue.model.application import Owner
 from oncue.model.counts import KINDS, LIVE_LIMIT, Age, Count, Sample, Stats, cut_off, known
 from oncue.model.groups import Group, GroupSettings, GroupsLook, Rate, Turns
 from oncue.model.jobs import (
@@ -107,6 +108,7 @@ __all__ = [
     "Note",
     "Outcome",
     "Outlook",
+    "Owner",
     "PriorityLevel",
     "Progress",
     "Queue",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from oncue.model import Job, Limits, Note, Schedule
+from oncue.model import Job, Limits, Note, Owner, Schedule
 
 
 def of_job(action: str, by: str, job: Job, **after: Any) -> Note:
@@ -32,6 +32,12 @@ def of_limits(by: str, queue: str, before: Limits, after: Limits) -> Note:
 
 def _limits(limits: Limits) -> dict[str, int | None]:
     return {"globally": limits.globally, "per_node": limits.per_node}
+
+
+def of_owner(by: str, before: Owner | None, name: str) -> Note:
+    """The tables belong to the application of another name from now on."""
+    was = None if before is None else {"name": before.name}
+    return Note(by, "application.rename", "application", was, {"name": name})
 
 
 def of_schedule(action: str, by: str, before: Schedule | None, after: Schedule | None) -> Note:

@@ -35,6 +35,9 @@ class Operator:
     async def connected(self) -> Operator:
         return self
 
+    async def check_owner(self) -> None:
+        """A simulated cluster has one application."""
+
     async def pause_before_retry(self, seconds: float) -> None:
         await Delay(seconds)
 

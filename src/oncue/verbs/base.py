@@ -23,9 +23,11 @@ ASK_AGAIN_SECONDS = 0.2
 class VerbsApplication(Protocol):
     """What the verbs ask of the application that they belong to."""
 
-    name: str
     tasks: dict[str, Task[Any, Any]]
     telemetry: Telemetry
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def aging(self) -> Rules: ...
@@ -36,6 +38,10 @@ class VerbsApplication(Protocol):
 
     def carried(self, task: Task[Any, Any]) -> dict[str, Any]:
         """What a task's own options say of every job that a schedule makes for it."""
+        ...
+
+    async def check_owner(self) -> None:
+        """Raise WrongApplication if the tables belong to an application of another name."""
         ...
 
     async def pause_before_retry(self, seconds: float) -> None:

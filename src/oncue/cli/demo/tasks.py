@@ -13,7 +13,7 @@ from oncue import Exponential, Oncue, cron, current_job
 
 PARENT = "ONCUE_DEMO_PARENT"
 
-app = Oncue()
+app = Oncue(name="demo")
 
 
 @app.task

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from oncue.app import Oncue
+from oncue.application.ownership import OWN_TABLES
 from oncue.cli.migrate import schema_of, unmigrated
 from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
 from oncue.errors import OncueError, SchemaMismatch
-from oncue.model import Job, JobFilter, Lease, Node, Queue, State, Token
+from oncue.model import Job, JobFilter, Lease, Node, Owner, Queue, State, Token
+from oncue.policy.ownership import is_owner
 from oncue.store import SqliteStore
 from oncue.store.contract import LEADER
 from oncue.store.sqlite import identity
@@ -74,7 +76,7 @@ async def examine(app: Oncue) -> list[Check]:
     checks = [sqlite_version(), deleted_file(store.path)] if isinstance(store, SqliteStore) else []
     try:
         async with asyncio.timeout(20):
-            return checks + await _examined(store)
+            return checks + await _examined(store, app)
     except SchemaMismatch as error:
         text = str(error)
         return [Check("database", "ok", "reachable"), *checks, Check("schema", "fail", text, "run `oncue migrate`")]
@@ -97,7 +99,7 @@ def _missing_file(app: Oncue) -> Check | None:
     return None
 
 
-async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
+async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Check]:
     sessions = []
     try:
         await store.open()
@@ -108,11 +110,13 @@ async def _examined(store: SqliteStore | PostgresStore) -> list[Check]:
         told = await store.time()
         clock.learn(told, sent)
         snapshot = await _snapshot(store, clock.now())
+        owner = await store.application.owner()
     finally:
         await store.close()
     return [
         Check("database", "ok", f"{store.dialect} answers"),
         tables(store),
+        owned(owner, app, store.dialect),
         *sessions,
         clock_difference(told, asked_at),
         live_nodes(snapshot),
@@ -159,6 +163,20 @@ async def _jobs(store: SqliteStore | PostgresStore, states: tuple[State, ...], c
 def tables(store: SqliteStore | PostgresStore) -> Check:
     schema, version = schema_of(store), f"version {migrations(store.dialect)[-1].number}"
     return Check("schema", "ok", version if schema is None else f"{version}, in the schema {schema}")
+
+
+def owned(owner: Owner | None, app: Oncue, dialect: str) -> Check:
+    """Whether the tables are this application's. Without tasks of its own there is no application to compare with."""
+    if owner is None:
+        return Check("owner", "ok", "the tables belong to no application yet: its first worker takes them")
+    identity, text = app.internals.identity, f"the tables belong to the application {owner.name}"
+    if (app.tasks or identity.given) and not is_owner(owner, identity):
+        advice = f"give {identity.name} tables of its own ({OWN_TABLES[dialect]}), or the name {owner.name}"
+        return Check("owner", "fail", f"{text}, and this application is called {identity.name}", advice)
+    if not owner.given and app.settings.env == "production":
+        advice = "name it: ONCUE_NAME or Oncue(name=…)"
+        return Check("owner", "warn", f"{text}, which is only the place of its code", advice)
+    return Check("owner", "ok", text)
 
 
 def sqlite_version(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Check:

@@ -25,6 +25,7 @@ from oncue.errors import (
     StoreRefused,
     TokenNotFound,
     UnknownTask,
+    WrongApplication,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -176,6 +177,8 @@ def _of_ours(error: OncueError) -> Problem:
             if error.job_id is not None:
                 problem.members["job_id"] = error.job_id
             return problem
+        case WrongApplication():
+            return Problem(CONFLICT, str(error))
         case StoreRefused() if not isinstance(error, IdTaken):
             _log.warning("the database refused a value of a request: %s", error)
             return Problem(INVALID, "The database did not take one of the values.")

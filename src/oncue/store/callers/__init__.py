@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from oncue.errors import InvalidJob
-from oncue.model import Batch, Declaration, Receipt
+from oncue.model import Batch, Declaration, Owner, Receipt
 from oncue.store.callers.finding import connection_to, is_asynchronous
 from oncue.store.callers.postgres import OnPostgres
 from oncue.store.callers.sqlite import OnSqlite
@@ -29,8 +29,8 @@ NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 TRUSTED = timedelta(seconds=30)
 
-Check: TypeAlias = Callable[[Declaration | None], None]
-"""Raises InvalidJob if what is stored of the task's schedule does not allow the enqueue."""
+Check: TypeAlias = Callable[[Declaration | None, Owner | None], None]
+"""Raises an error if what is stored of the task's schedule, or whose tables these are, does not allow the enqueue."""
 Make: TypeAlias = Callable[[list[int], datetime], Batch]
 """Makes the batch, once its ids and the database's time are known."""
 
@@ -49,11 +49,15 @@ class Callers:
     def __init__(self) -> None:
         self._checked = False
         self._declarations: dict[str, tuple[datetime, Declaration | None]] = {}
+        self._owner: tuple[datetime, Owner | None] | None = None
 
     async def write(
-        self, on: object, home: Home, count: int, make: Make, task: str, check: Check
+        self, on: object, home: Home, count: int, make: Make, task: str, check: Check, *, named: bool
     ) -> tuple[Batch, list[Receipt]]:
-        """Write so many jobs. Raises InvalidJob if `on` is no connection, or leads somewhere else."""
+        """Write so many jobs. Raises InvalidJob if `on` is no connection, or leads somewhere else.
+
+        An application that is `named` is told whose tables these are.
+        """
         connection = await connection_to(on)
         if connection.dialect != home.dialect:
             ours, theirs = NAMES[home.dialect], NAMES[connection.dialect]
@@ -63,7 +67,8 @@ class Callers:
         if not self._checked:  # once, as a store does when it opens: while it runs, others may migrate
             check_version(connection.dialect, await writer.version())
             self._checked = True
-        check(await self._declaration(writer, task, now))
+        owner = await self._owner_of(writer, now) if named else None
+        check(await self._declaration(writer, task, now), owner)
         batch = make(ids, now)
         return batch, await writer.enqueue(batch)
 
@@ -73,3 +78,9 @@ class Callers:
         if known is None or abs(now - known[0]) > TRUSTED:
             known = self._declarations[task] = now, await writer.declaration(task)
         return known[1]
+
+    async def _owner_of(self, writer: OnPostgres | OnSqlite, now: datetime) -> Owner | None:
+        """The application that the tables belong to; what was read lately is believed."""
+        if self._owner is None or abs(now - self._owner[0]) > TRUSTED:
+            self._owner = now, await writer.owner()
+        return self._owner[1]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import cache
 
 from oncue.errors import SchemaMismatch
-from oncue.model import Batch, Declaration, Receipt
+from oncue.model import Batch, Declaration, Owner, Receipt
 from oncue.store import statements
 from oncue.store.callers.connections import CallerConnection
 from oncue.store.postgres.inserting import Statements, insert, receipts_of
@@ -49,6 +49,11 @@ class OnPostgres:
         """What is stored of the schedule that code declares under this name."""
         rows = await self._connection.fetch(self._own["declaration"], name)
         return Declaration(*rows[0]) if rows else None
+
+    async def owner(self) -> Owner | None:
+        """The application that the tables belong to."""
+        rows = await self._connection.fetch(self._sql["owner"])
+        return Owner(*rows[0]) if rows else None
 
     async def enqueue(self, batch: Batch) -> list[Receipt]:
         """Write a batch in one statement, so that it is all or nothing also where every statement is committed alone.

@@ -10,7 +10,7 @@ from typing import Any
 
 from oncue.clock import wall
 from oncue.errors import FileGone, InvalidJob, SchemaMismatch
-from oncue.model import Batch, Declaration, Receipt
+from oncue.model import Batch, Declaration, Owner, Receipt
 from oncue.store import statements
 from oncue.store.callers.connections import CallerConnection, Rows
 from oncue.store.sqlite import values
@@ -46,6 +46,11 @@ class OnSqlite:
         """What is stored of the schedule that code declares under this name."""
         rows = await self._connection.fetch(DECLARATION, {"name": name})
         return Declaration(*rows[0]) if rows else None
+
+    async def owner(self) -> Owner | None:
+        """The application that the tables belong to."""
+        rows = await self._connection.fetch(self._sql["owner"])
+        return Owner(rows[0][0], bool(rows[0][1]), values.instant(rows[0][2])) if rows else None
 
     async def enqueue(self, batch: Batch) -> list[Receipt]:
         """Write a batch. Workers notice by themselves that the file has changed."""

@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from oncue.store.contract.access import AuditLog, Requests, Tokens
+from oncue.store.contract.application import Application
 from oncue.store.contract.jobs import Jobs
 from oncue.store.contract.nodes import Leases, Nodes
 from oncue.store.contract.queues import Counters, Groups, Queues
@@ -40,6 +41,7 @@ NOUNS = (
     "tokens",
     "audit_log",
     "requests",
+    "application",
 )
 
 Wake: TypeAlias = Callable[[bool], None]
@@ -80,6 +82,9 @@ class Store(Protocol):
 
     @property
     def requests(self) -> Requests: ...
+
+    @property
+    def application(self) -> Application: ...
 
     async def open(self) -> None:
         """Connect and check the schema. Raises StoreUnavailable or SchemaMismatch."""

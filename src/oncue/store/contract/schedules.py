@@ -40,8 +40,8 @@ class Schedules(Protocol):
         """Schedules that are not deleted, by name; `after` is the name to go on from."""
         ...
 
-    async def declared(self, application: str) -> list[Schedule]:
-        """The schedules that the code of this application declared at some time, and that are not deleted."""
+    async def declared(self) -> list[Schedule]:
+        """The schedules that code declared at some time, and that are not deleted."""
         ...
 
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:

@@ -69,7 +69,7 @@ def translated(error: BaseException) -> StoreError | None:
         return RowLocked(f"another session holds a lock on what this would change, so nothing was written: {error}")
     if isinstance(error, _LOST_STATEMENTS):
         return StoreError(f"PostgreSQL lost a prepared statement, as a transaction pooler makes it do: {POOLER_ADVICE}")
-    if isinstance(error, asyncpg.UndefinedTableError):
+    if isinstance(error, asyncpg.UndefinedTableError | asyncpg.InvalidSchemaNameError):
         return StoreError(f"the oncue tables are missing ({error}): run `oncue migrate`")
     if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
         return StoreRefused(f"PostgreSQL was not asked: {error}")  # a value that does not fit its column

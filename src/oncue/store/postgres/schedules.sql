@@ -10,7 +10,7 @@ select {schedule} from oncue_schedules where id = $1;
 select {schedule} from oncue_schedules where name > $1 and deleted_at is null order by name limit $2;
 
 -- name: declared
-select {schedule} from oncue_schedules where declared_by = $1 and deleted_at is null order by name;
+select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
 
 -- name: _revised
 revised as (

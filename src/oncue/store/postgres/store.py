@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from oncue.store.contract import Wake
+from oncue.store.postgres.application import PostgresApplication
 from oncue.store.postgres.audit_log import PostgresAuditLog
 from oncue.store.postgres.counters import PostgresCounters
 from oncue.store.postgres.database import DIALECT, Database
@@ -46,6 +47,7 @@ class PostgresStore:
         self.tokens = PostgresTokens(self.database)
         self.audit_log = PostgresAuditLog(self.database)
         self.requests = PostgresRequests(self.database)
+        self.application = PostgresApplication(self.database)
 
     async def open(self) -> None:
         await self.database.open()

@@ -32,8 +32,8 @@ class SqliteSchedules:
     async def page(self, after: str = "", limit: int = 100) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.rows("schedules", after=after, limit=limit)]
 
-    async def declared(self, application: str) -> list[Schedule]:
-        return [values.schedule(row) for row in await self._db.rows("declared", application=application)]
+    async def declared(self) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._db.rows("declared")]
 
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         def work(connection: sqlite3.Connection) -> list[bool]:

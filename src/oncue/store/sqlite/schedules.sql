@@ -10,7 +10,7 @@ select {schedule} from oncue_schedules where id = :schedule_id;
 select {schedule} from oncue_schedules where name > :after and deleted_at is null order by name limit :limit;
 
 -- name: declared
-select {schedule} from oncue_schedules where declared_by = :application and deleted_at is null order by name;
+select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
 
 -- name: create_schedule
 insert into oncue_schedules ({schedule_fields})

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from oncue.clock import wall
 from oncue.store.contract import Wake
+from oncue.store.sqlite.application import SqliteApplication
 from oncue.store.sqlite.audit_log import SqliteAuditLog
 from oncue.store.sqlite.counters import SqliteCounters
 from oncue.store.sqlite.database import BUSY_SECONDS, DIALECT, Database
@@ -48,6 +49,7 @@ class SqliteStore:
         self.tokens = SqliteTokens(self.database)
         self.audit_log = SqliteAuditLog(self.database)
         self.requests = SqliteRequests(self.database)
+        self.application = SqliteApplication(self.database)
 
     async def open(self) -> None:
         await self.database.open()

@@ -70,7 +70,7 @@ class Declaring(Editing):
             return stored.key
 
     async def disable_undeclared(self, connected: Connected | None = None) -> None:
-        """Disable what this application declared once and no live worker of any version declares now.
+        """Disable what code declared once and no live worker of any version declares now.
 
         In a rolling deployment that is when the last worker of the old version is gone, so workers look again and
         again.
@@ -78,9 +78,7 @@ class Declaring(Editing):
         connected = connected or await self._connected()
         ours = {task.name for task in self._app.tasks.values() if task.schedule is not None}
         stored = [
-            one.name
-            for one in await connected.store.schedules.declared(self._app.name)
-            if one.enabled and one.name not in ours
+            one.name for one in await connected.store.schedules.declared() if one.enabled and one.name not in ours
         ]
         if not stored:
             return
@@ -113,11 +111,11 @@ class Declaring(Editing):
         await compare_and_set(f"schedule {wanted.name!r}", declare)
 
     async def _disable(self, connected: Connected, name: str) -> None:
-        """Disable a schedule that is ours and declared no more. It may fire all the while: try until it holds still."""
+        """Disable a schedule that is declared no more. It may fire all the while: try until it holds still."""
 
         async def disable() -> bool | None:
             stored, now = await connected.store.schedules.get(name), connected.now()
-            if stored is None or not stored.enabled or stored.declared_by != self._app.name:
+            if stored is None or not stored.enabled or stored.declared_by is None:
                 return True
             disabled = dataclasses.replace(stored, enabled=False, reason=policy.UNDECLARED)
             change = await changed(connected, stored, disabled, now, f"code:{self._app.name}")
@@ -137,11 +135,6 @@ def _as_operators_left_it(current: Schedule, wanted: Schedule) -> Schedule:
             f"schedule {current.name!r} was made at run time by {current.created_by}, and the code declares one of the "
             "same name: delete or rename one of them"
         )
-    if current.declared_by not in (None, wanted.declared_by):
-        log.warning(
-            "schedule %s was declared by %s and is now declared by %s: if these are two applications, give one of the "
-            "tasks another name", current.name, current.declared_by, wanted.declared_by,
-        )  # fmt: skip
     if current.deleted_at is None and not current.enabled and current.reason == policy.BY_HAND:
         return dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
     return wanted

@@ -61,6 +61,7 @@ class Editing(ScheduleReading):
         if not _checked_enabled(enabled):
             wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
         connected = await self._connected()
+        await self._app.check_owner()
         by = checked_name(created_by, "created_by")
 
         async def create() -> Schedule | None:
