@@ -163,6 +163,7 @@ class Task(Generic[P, R]):
         delay: Duration | None = None,
         at: datetime | None = None,
         key: str | Callable[P, str] | None = None,
+        group: str | None = None,
         deadline: Duration | None = None,
         max_retries: int | None = None,
         enqueued_by: str = "system",
@@ -171,7 +172,9 @@ class Task(Generic[P, R]):
         """The same task with other options for the jobs enqueued through it.
 
         `on` is a connection or session of the caller's: the jobs become part of its transaction. They are there when
-        it commits, and never were if it rolls back. A task that declares a key of its own takes no other.
+        it commits, and never were if it rolls back. A task that declares a key of its own takes no other. `group` is
+        whom the jobs are for (a tenant, an endpoint): the groups of a queue take turns, and each may have a limit, a
+        rate and a pause.
         """
         if key is not None and self.own_key is not None:
             raise InvalidJob("key", f"expected none: the task {self.name} declares a key of its own")
@@ -184,12 +187,13 @@ class Task(Generic[P, R]):
             delay=None if delay is None else checked_duration(delay, "delay"),
             at=None if at is None else checked_instant(at),
             key=key,
+            group=None if group is None else checked_name(group, "group"),
             deadline=None if deadline is None else checked_duration(deadline, "deadline"),
             max_retries=None if max_retries is None else checked_retries(max_retries),
             enqueued_by=checked_name(enqueued_by, "enqueued_by"),
             on=on,
         )
-        options = {"queue": queue, "priority": priority, "delay": delay, "at": at, "key": key}
+        options = {"queue": queue, "priority": priority, "delay": delay, "at": at, "key": key, "group": group}
         call.chosen = frozenset(name for name, value in options.items() if value is not None)
         return call
 
@@ -240,6 +244,7 @@ class Call(Generic[P]):
         delay: float | None = None,
         at: datetime | None = None,
         key: str | Callable[P, str] | None = None,
+        group: str | None = None,
         deadline: float | None = None,
         max_retries: int | None = None,
         enqueued_by: str = "system",
@@ -251,6 +256,7 @@ class Call(Generic[P]):
         self.delay = delay
         self.at = at
         self.key = key
+        self.group = group
         self.deadline = task.deadline if deadline is None else deadline
         self.max_retries = task.max_retries if max_retries is None else max_retries
         self.enqueued_by = enqueued_by

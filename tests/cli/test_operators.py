@@ -105,7 +105,9 @@ def test_limits(oncue: Shell, sqlite_shop: str) -> None:
     assert (set_both.code, set_both.out, set_both.err) == (0, "queue mail: 50 in all, 5 per node\n", "")
     assert "50 in all, 5 per node" in oncue("queues").out
     lifted = oncue("queues", "limit", "mail", "--global", "none", "--json").json
-    assert lifted == {"name": "mail", "global_limit": None, "node_limit": 5}
+    assert lifted == {
+        "name": "mail", "global_limit": None, "node_limit": 5, "group_limit": None, "rate": None, "group_rate": None,
+    }  # fmt: skip
     assert oncue("queues", "limit", "mail").out == "queue mail: 5 per node\n", "asked without options, nothing changes"
     (row,) = oncue("queues", "--json").json
     assert (row["global_limit"], row["node_limit"]) == (None, 5)
@@ -114,6 +116,65 @@ def test_limits(oncue: Shell, sqlite_shop: str) -> None:
         assert answer.code == 2, wrong
         assert "--global" in answer.err
         assert "`none` for no limit, not" in answer.err
+
+
+def test_groups(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--queue", "other", "--group", "elsewhere")
+    assert "No job of a group waits or runs in queue mail" in oncue("queues", "groups", "mail").out
+    for group in ("tenant:7", "tenant:7", "a b"):
+        oncue("enqueue", "add", "a=1", "--queue", "mail", "--group", group)
+    assert "tenant:7" in oncue("job", "2").out
+    assert oncue("job", "2", "--json").json["group"] == "tenant:7"
+    limited = oncue("queues", "limit", "mail", "--per-group", "4", "--rate-per-group", "10/sec", "--rate", "600/min")
+    assert (limited.out, limited.err) == ("queue mail: 4 per group, 600/min, 10/s per group\n", "")
+    assert "4 per group, 600/min, 10/s per group" in " ".join(oncue("queues").out.split())
+    alone = oncue("queues", "limit", "mail", "--group", "tenant:7", "--per-group", "1")
+    assert alone.out == "group tenant:7 of queue mail: 1 per group\n"
+    record = oncue("queues", "limit", "mail", "--group", "tenant:7", "--rate-per-group", "5/h", "--json").json
+    assert record == {"name": "mail", "group": "tenant:7", "limit": 1, "rate": "5/h"}
+    paused = oncue("queues", "pause", "mail", "--group", "a b", "--for", "10m")
+    assert "group a b of queue mail is paused, for 10m at most" in paused.out
+    assert "`oncue queues resume mail --group 'a b'`" in " ".join(paused.out.split())
+    assert oncue("queues", "pause", "mail", "--group", "c", "--json").json == {
+        "name": "mail", "group": "c", "paused": True,
+    }  # fmt: skip
+    ab, c, seven = oncue("queues", "groups", "mail", "--json").json
+    assert (ab["name"], ab["queued"], ab["limit"], ab["rate"]) == ("a b", 1, 4, "10/s")
+    assert (seven["queued"], seven["running"], seven["limit"], seven["rate"]) == (2, 0, 1, "5/h")
+    assert (c["paused_until"], seven["paused_until"]) == ("9999-01-01T00:00:00Z", None)
+    table = oncue("queues", "groups", "mail").out
+    assert "paused, opens in" in table
+    assert "open" in table
+    assert "--after tenant:7" not in table
+    assert "--after 'a b'" in oncue("queues", "groups", "mail", "--limit", "1").out
+    assert [row["name"] for row in oncue("queues", "groups", "mail", "--after", "a b", "--json").json] == [
+        "c", "tenant:7",
+    ]  # fmt: skip
+    assert oncue("queues", "resume", "mail", "--group", "c").out == "group c of queue mail is open\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("limit", "mail", "--rate", "fast"), "--rate: expected a number of jobs"),
+        (("limit", "mail", "--rate-per-group", "0/s"), "--rate-per-group: expected a number of jobs"),
+        (("limit", "mail", "--per-group", "0"), "--per-group: expected a whole number"),
+        (("limit", "mail", "--group", "a", "--global", "5"), "--global: expected only without --group"),
+        (("limit", "mail", "--group", "a", "--rate", "5/s"), "--rate: expected only without --group"),
+        (("limit", "mail", "--group", "", "--per-group", "5"), "group: expected a printable name"),
+        (("pause", "mail", "--for", "10m"), "--for: expected only with --group"),
+        (("pause", "mail", "--group", "a", "--for", "soon"), "--for: expected a duration"),
+        (("pause", "mail", "--group", "a", "--until", "2020-01-01T00:00Z"), "until: expected an instant that is to"),
+        (("groups", "a b"), "queue: expected a name without commas and spaces"),
+    ],
+)
+def test_what_cannot_be_set_for_a_group_is_refused(
+    oncue: Shell, sqlite_shop: str, typed: tuple[str, ...], said: str
+) -> None:
+    oncue("enqueue", "add", "a=1", "--queue", "mail")
+    answer = oncue("queues", *typed)
+    assert answer.code == 2
+    assert said in " ".join(answer.err.replace("Invalid value for ", "").split()), answer.err
 
 
 def test_a_queue_that_nobody_uses_is_remarked_upon(oncue: Shell, sqlite_shop: str) -> None:

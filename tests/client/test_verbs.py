@@ -59,7 +59,9 @@ def enqueue(client: Client) -> list[int]:
     assert receipt == Receipt(receipt.id, receipt.created_at, True)
     again = client.enqueue("add", {"a": 2}, key="two")
     assert (again.id, again.created_at, again.created) == (receipt.id, receipt.created_at, False)
-    failing, counted = client.enqueue_many([NewJob("boom", {"text": "oh"}), NewJob("add", {"a": 3}, queue="sums")])
+    grouped = NewJob("add", {"a": 3}, queue="sums", group="g")
+    failing, counted = client.enqueue_many([NewJob("boom", {"text": "oh"}), grouped])
+    assert client.jobs.get(counted.id).group == "g"
     assert client.jobs.get(receipt.uid).id == receipt.id, "a receipt over HTTP knows the job's public name"
     return [receipt.id, failing.id, counted.id]
 
@@ -122,6 +124,17 @@ def queues(client: Client) -> None:
     assert (limited.global_limit, limited.node_limit) == (None, 2)
     assert client.queues.get("mail") == limited
     assert limited in client.queues.list()
+    every = client.queues.limit("mail", per_group=4, rate="100/s", rate_per_group="10/min")
+    assert (every.group_limit, every.rate, every.group_rate) == (4, "100/s", "10/min")
+    assert client.queues.limit("mail", group="tenant:7", per_group=1).group_limit == 4
+    client.queues.pause("mail", group="a", for_=timedelta(hours=1))
+    client.queues.pause("mail", group="b", until=datetime(2130, 1, 1, tzinfo=UTC))
+    a, b, seven = client.queues.groups("mail")
+    assert ((b.name, b.rate, b.paused_until), seven.limit) == (("b", "10/min", datetime(2130, 1, 1, tzinfo=UTC)), 1)
+    assert client.queues.groups("mail", after="a", limit=1) == [b]
+    assert list(client.queues.all_groups("mail", page=1)) == [a, b, seven]
+    client.queues.resume("mail", group="a")
+    assert "a" not in [group.name for group in client.queues.groups("mail") if group.paused_until is not None]
 
 
 def schedules(client: Client) -> None:
@@ -172,7 +185,7 @@ def cluster(client: Client) -> None:
 def access(client: Recording) -> None:
     entries = client.audit_log.list(subject="queue:mail")
     assert [entry.actor for entry in entries] == ["local"] * len(entries)
-    assert entries[0].after == {"globally": None, "per_node": 2}
+    assert entries[0].after == {"group": "a", "per_group": None, "rate_per_group": None, "paused_until": None}
     assert list(client.audit_log.all(subject="queue:mail", page=1)) == entries
     assert client.health() == "ok"
     ready = client.ready()

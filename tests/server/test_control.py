@@ -42,6 +42,65 @@ async def test_queues(api: Api) -> None:
     assert [queue["name"] for queue in (await api.get(QUEUES))["queues"]] == ["mail", "night"]
 
 
+async def test_groups_of_a_queue(api: Api) -> None:
+    groups = f"{QUEUES}/mail/groups"
+    assert await api.get(groups) == {"groups": [], "next": None}
+    for name in ("a", "a", "tenant:7", "ü/2"):
+        assert (await api("POST", "/api/admin/jobs", {"task": "boom", "group": name})).status_code == 201
+    assert (await api.get("/api/admin/jobs?limit=1"))["jobs"][0]["group"] == "ü/2"
+    limited = await api("PUT", f"{QUEUES}/mail/limits", {"per_group": 4, "rate": "100/s", "rate_per_group": "10/min"})
+    record = limited.json()
+    assert (record["group_limit"], record["rate"], record["group_rate"]) == (4, "100/s", "10/min")
+    alone = await api("PUT", f"{QUEUES}/mail/limits", {"group": "tenant:7", "per_group": 1, "rate_per_group": None})
+    assert alone.json()["group_limit"] == 4, "the queue's own are as they were"
+    assert (await api("POST", f"{QUEUES}/mail/pause", {"group": "a", "for": "10m"})).json()["paused_at"] is None
+    assert (await api("POST", f"{QUEUES}/mail/pause", {"group": "ü/2"})).status_code == 200
+    a, seven, other = (await api.get(groups))["groups"]
+    assert (a["queue"], a["name"], a["queued"], a["running"], a["limit"], a["rate"]) == (
+        "mail", "a", 2, 0, 4, "10/min",
+    )  # fmt: skip
+    assert a["paused_until"] is not None
+    assert (seven["limit"], seven["paused_until"], seven["has_settings"]) == (1, None, True)
+    assert other["paused_until"] == "9999-01-01T00:00:00Z"
+    until = "2130-01-31T09:00:00Z"
+    assert (await api("POST", f"{QUEUES}/mail/pause", {"group": "ü/2", "until": until})).status_code == 200
+    where: str | None = f"{groups}?limit=1"
+    seen = []
+    while where is not None:
+        page = await api.get(where)
+        seen += page["groups"]
+        where = page["next"]
+    assert [(group["name"], group["paused_until"] == until) for group in seen] == [
+        ("a", False), ("tenant:7", False), ("ü/2", True),
+    ]  # fmt: skip
+    assert (await api("POST", f"{QUEUES}/mail/resume", {"group": "a"})).status_code == 200
+    assert (await api.get(f"{groups}?limit=1"))["groups"][0]["paused_until"] is None
+    new = await api("POST", f"{QUEUES}/unknown/pause", {"group": "a"})
+    assert (new.status_code, new.json()["name"]) == (200, "unknown"), "before its first job"
+
+
+async def test_what_cannot_be_set_for_a_group_names_the_field(api: Api) -> None:
+    for verb, body, field in (
+        ("limits", {"rate": "fast"}, "rate"), ("limits", {"rate_per_group": 5}, "rate_per_group"),
+        ("limits", {"per_group": 0}, "per_group"), ("limits", {"group": "a", "global": 5}, "global"),
+        ("limits", {"group": "a", "per_node": None}, "per_node"), ("limits", {"group": "a", "rate": "5/s"}, "rate"),
+        ("limits", {"group": " a", "per_group": 1}, "group"), ("limits", {"group": "", "per_group": 1}, "group"),
+        ("limits", {"group": 7}, "group"), ("pause", {"until": "2130-01-01T00:00:00Z"}, "until"),
+        ("pause", {"for": "10m"}, "for"), ("pause", {"group": "a", "for": "x"}, "for"),
+        ("pause", {"group": "a", "until": "2000-01-01T00:00:00Z"}, "until"),
+        ("pause", {"group": "a", "until": "tomorrow"}, "until"), ("pause", {"group": "x" * 129}, "group"),
+        ("pause", {"group": "a", "for": "1m", "until": "2130-01-01T00:00:00Z"}, "until"),
+        ("pause", {"for_": "10m"}, "for_"), ("resume", {"group": "\t"}, "group"), ("resume", {"for": "10m"}, "for"),
+    ):  # fmt: skip
+        reply = await api("PUT" if verb == "limits" else "POST", f"{QUEUES}/mail/{verb}", body)
+        assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, field), reply.text
+    reply = await api("POST", "/api/admin/jobs", {"task": "boom", "group": "a\n"})
+    assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "group")
+    assert (await api("GET", f"{QUEUES}/a,b/groups")).status_code == 404
+    assert await api.get(QUEUES) == {"queues": []}
+    assert await api.get(f"{QUEUES}/mail/groups") == {"groups": [], "next": None}
+
+
 async def test_nodes_and_leader(api: Api) -> None:
     assert await api.get("/api/admin/nodes") == {"nodes": []}
     assert (await api.get("/api/admin/leader"))["name"] is None

@@ -280,13 +280,14 @@ class Enqueueing:
             ids=ids,
             args=args,
             keys=keys,
+            group=call.group,
         )
 
 
 def _terms(call: Call[Any]) -> tuple[Any, ...]:
     """What the jobs of one batch have in common."""
-    options = (call.queue, call.priority, call.delay, call.at, call.deadline, call.max_retries, call.enqueued_by)
-    return (call.task.name, *options, call.has_key)
+    options = (call.queue, call.group, call.priority, call.delay, call.at, call.deadline, call.max_retries)
+    return (call.task.name, *options, call.enqueued_by, call.has_key)
 
 
 def _dumped(task: Task[Any, Any], row: Row, number: int, limit: int) -> str:

@@ -34,6 +34,9 @@ def enqueue(
     delay: Annotated[str | None, typer.Option("--delay", metavar="DURATION", help="Not before, such as 10m.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="INSTANT", help="Not before, in ISO 8601.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="At most one unfinished job of the task has it.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Whom it is for, such as tenant:7: groups of a queue take turns.")
+    ] = None,
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="DURATION", help="Skipped if not done by then.")
     ] = None,
@@ -58,6 +61,7 @@ def enqueue(
         delay=None if delay is None else values.duration(delay, "--delay"),
         at=None if at is None else values.instant(at, "--at"),
         key=key,
+        group=group,
         deadline=None if deadline is None else values.duration(deadline, "--deadline"),
         max_retries=max_retries,
         enqueued_by="cli",

@@ -183,6 +183,7 @@ def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
         ("status", output.styled(job.state) + (f"  ({escape(job.reason)})" if job.reason else "")),
         ("progress", _progress(job)),
         ("queue", escape(job.queue)),
+        ("group", None if job.group is None else escape(job.group)),
         ("priority", job.priority),
         ("slot", _slot(seen)),
         ("key", None if job.key is None else escape(job.key)),

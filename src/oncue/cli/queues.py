@@ -1,9 +1,10 @@
-"""`oncue queues`: what waits where; pausing, resuming and limiting."""
+"""`oncue queues`: what waits where; pausing, resuming and limiting queues and their groups."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from shlex import quote
+from typing import Annotated, Any
 
 import typer
 
@@ -12,19 +13,24 @@ from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.model import Limits, Queue
-from oncue.records.queues import queue_record
+from oncue.model import PARKED, Group, Limits, Queue
+from oncue.policy import rates
+from oncue.records.queues import group_record, queue_record
 from oncue.task import UNSET
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.", show_default=False)]
+GroupOption = Annotated[str | None, typer.Option("--group", help="Only this group of the queue, such as tenant:7.")]
 
 COLUMNS = ("queue", "queued", "running", "later", "succeeded", "failed", "cancelled", "skipped")
+GROUP_COLUMNS = ("group", "queued", "running", "limit", "rate", "state")
 MOST_SCHEDULES = 1000
+MOST_COUNTED = 1000
+"""So many jobs of a group are counted."""
 
-group = typer.Typer()
+commands = typer.Typer()
 
 
-@group.callback(invoke_without_command=True)
+@commands.callback(invoke_without_command=True)
 def list_queues(
     context: typer.Context,
     as_json: JsonOption = False,
@@ -32,7 +38,7 @@ def list_queues(
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """List the queues; `pause`, `resume` or `limit` one."""
+    """List the queues; `pause`, `resume` or `limit` one, or list its `groups`."""
     if context.invoked_subcommand is not None:
         return
     found = find(app, database_url=database_url, schema=schema)
@@ -55,95 +61,221 @@ def _show(queues: list[Queue], now: datetime) -> None:
         paused = queue.paused_at
         state = "[green]open[/]" if paused is None else f"[yellow]paused {output.when(paused, now)}[/]"
         counts = (getattr(queue, name) for name in COLUMNS[1:])
-        limits = Limits(queue.global_limit, queue.node_limit)
-        table.add_row(escape(queue.name), *(f"{count:,}" for count in counts), _described(limits), state)
+        table.add_row(escape(queue.name), *(f"{count:,}" for count in counts), _described(_limits_of(queue)), state)
     output.show(table)
     counted = [queue.counted_at for queue in queues if queue.counted_at is not None]
     if counted:
         output.show(f"[dim]There is so much that what waits was counted {output.when(min(counted), now)}.[/]")
 
 
+def _limits_of(queue: Queue) -> Limits:
+    texts = {"rate": queue.rate, "rate_per_group": queue.group_rate}
+    known = {field: None if text is None else rates.parsed(text, field) for field, text in texts.items()}
+    return Limits(queue.global_limit, queue.node_limit, queue.group_limit, **known)
+
+
 def _described(limits: Limits) -> str:
-    """What a limit says: how many may run at once, in all and on each node."""
-    parts = []
-    if limits.globally is not None:
-        parts.append(f"{limits.globally:,} in all")
-    if limits.per_node is not None:
-        parts.append(f"{limits.per_node:,} per node")
-    return ", ".join(parts)
+    """What the limits say: how many may run at once, in all, on each node and of each group, and how many may start."""
+    parts = [
+        _part(limits.globally, "in all"),
+        _part(limits.per_node, "per node"),
+        _part(limits.per_group, "per group"),
+        None if limits.rate is None else str(limits.rate),
+        None if limits.rate_per_group is None else f"{limits.rate_per_group} per group",
+    ]
+    return ", ".join(part for part in parts if part is not None)
 
 
-@group.command("pause")
-def pause_queue(
+def _part(limit: int | None, what: str) -> str | None:
+    return None if limit is None else f"{limit:,} {what}"
+
+
+@commands.command("groups")
+def list_groups(
     name: Name,
+    after: Annotated[str | None, typer.Option("--after", metavar="GROUP", help="Only groups after this name.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")] = 100,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """No more jobs of this queue start, on any node. Those that run go on."""
+    """List the groups of a queue of which something waits or runs, or for which something is set."""
+    found = find(app, database_url=database_url, schema=schema)
+
+    async def work() -> tuple[list[Group], datetime]:
+        return await found.queues.groups(name, after=after, limit=limit), await found.now()
+
+    groups, now = ask(found, work)
+    if as_json:
+        output.show_json([group_record(known) for known in groups])
+    elif groups:
+        _show_groups(groups, now)
+        if len(groups) == limit:
+            output.show(f"[dim]There may be more: --after {escape(quote(groups[-1].name))}[/]")
+    else:
+        output.show(f"No job of a group waits or runs in queue {escape(name)}, and nothing is set for one.")
+
+
+def _show_groups(groups: list[Group], now: datetime) -> None:
+    table = output.table(*GROUP_COLUMNS, right=GROUP_COLUMNS[1:4])
+    for known in groups:
+        queued = f"{known.queued:,}" + ("+" if known.queued >= MOST_COUNTED else "")
+        limit = "" if known.limit is None else f"{known.limit:,}"
+        table.add_row(escape(known.name), queued, f"{known.running:,}", limit, known.rate or "", _state(known, now))
+    output.show(table)
+
+
+def _state(known: Group, now: datetime) -> str:
+    if known.paused_until is not None:
+        until = "" if known.paused_until == PARKED else f", opens {output.when(known.paused_until, now)}"
+        return f"[yellow]paused{until}[/]"
+    return "[yellow]full[/]" if known.limit is not None and known.running >= known.limit else "[green]open[/]"
+
+
+@commands.command("pause")
+def pause_queue(
+    name: Name,
+    group: GroupOption = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Of a group: for so long, such as 10m.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="INSTANT", help="Of a group: until then.")] = None,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """No more jobs of this queue, or of one group of it, start, on any node. Those that run go on."""
+    end = _end_of_pause(group, for_, until)
     found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> bool:
         used = await _is_used(found, name)
-        await found.queues.pause(name, by=actor())
+        await found.queues.pause(name, group=group, **end, by=actor())
         return used
 
     used = ask(found, work)
     if as_json:
-        output.show_json({"name": name, "paused": True})
+        output.show_json({**_named(name, group), "paused": True})
     else:
-        output.show(f"queue {escape(name)} is paused: nothing of it starts until `oncue queues resume {escape(name)}`")
+        ends = "" if not end else f", for {for_} at most" if for_ is not None else f", until {until} at most"
+        resume = f"oncue queues resume {escape(quote(name))}{_typed(group)}"
+        output.show(f"{_called(name, group)} is paused{ends}: nothing of it starts until `{resume}`")
     _warn_unused(name, used)
 
 
-@group.command("resume")
+def _end_of_pause(group: str | None, for_: str | None, until: str | None) -> dict[str, Any]:
+    """What the options say of the end of a pause."""
+    for option, text in (("--for", for_), ("--until", until)):
+        if text is not None and group is None:
+            raise typer.BadParameter(
+                "expected only with --group: a queue is paused until it is resumed", param_hint=option
+            )
+    if for_ is not None and until is not None:
+        raise typer.BadParameter("give either --for or --until, not both", param_hint="--until")
+    if for_ is not None:
+        return {"for_": values.duration(for_, "--for")}
+    return {} if until is None else {"until": values.instant(until, "--until")}
+
+
+def _named(name: str, group: str | None) -> dict[str, str]:
+    return {"name": name} if group is None else {"name": name, "group": group}
+
+
+def _called(name: str, group: str | None) -> str:
+    return f"queue {escape(name)}" if group is None else f"group {escape(group)} of queue {escape(name)}"
+
+
+def _typed(group: str | None) -> str:
+    return "" if group is None else f" --group {escape(quote(group))}"
+
+
+@commands.command("resume")
 def resume_queue(
     name: Name,
+    group: GroupOption = None,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Let jobs of this queue start again."""
+    """Let jobs of this queue, or of one group of it, start again."""
     found = find(app, database_url=database_url, schema=schema)
-    ask(found, lambda: found.queues.resume(name, by=actor()))
+    ask(found, lambda: found.queues.resume(name, group=group, by=actor()))
     if as_json:
-        output.show_json({"name": name, "paused": False})
+        output.show_json({**_named(name, group), "paused": False})
     else:
-        output.show(f"queue {escape(name)} is open")
+        output.show(f"{_called(name, group)} is open")
 
 
-@group.command("limit")
+@commands.command("limit")
 def limit_queue(
     name: Name,
     globally: Annotated[
         str | None, typer.Option("--global", metavar="N|none", help="So many at once on all nodes together.")
     ] = None,
     per_node: Annotated[str | None, typer.Option("--node", metavar="N|none", help="So many at once on each.")] = None,
+    per_group: Annotated[
+        str | None, typer.Option("--per-group", metavar="N|none", help="So many at once of each group, on all nodes.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option("--rate", metavar="RATE|none", help="So many start, on all nodes, such as 100/s.")
+    ] = None,
+    rate_per_group: Annotated[
+        str | None, typer.Option("--rate-per-group", metavar="RATE|none", help="So many of each group start.")
+    ] = None,
+    group: GroupOption = None,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Limit how many jobs of a queue run at once: `oncue queues limit mail --global 50 --node 10`.
+    """Limit how many jobs of a queue run at once, and how many start: `oncue queues limit mail --global 50 --rate 9/s`.
 
-    What is not given stays as it is; `none` lifts a limit. Without options the limits are shown.
+    With --group, --per-group and --rate-per-group hold for this group alone. What is not given stays as it is; `none`
+    lifts a limit. Without options the limits are shown.
     """
-    in_all, on_each = values.limit(globally, "--global"), values.limit(per_node, "--node")
+    for option, text in (("--global", globally), ("--node", per_node), ("--rate", rate)):
+        if text is not None and group is not None:
+            raise typer.BadParameter(
+                "expected only without --group: it is a limit of the whole queue", param_hint=option
+            )
+    wanted: dict[str, Any] = {
+        "globally": values.limit(globally, "--global"),
+        "per_node": values.limit(per_node, "--node"),
+        "per_group": values.limit(per_group, "--per-group"),
+        "rate": values.rate(rate, "--rate"),
+        "rate_per_group": values.rate(rate_per_group, "--rate-per-group"),
+    }
     found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Limits, bool]:
-        limits = await found.queues.limit(name, globally=in_all, per_node=on_each, by=actor())
+        limits = await found.queues.limit(name, group=group, **wanted, by=actor())
         return limits, await _is_used(found, name)
 
     limits, used = ask(found, work)
     if as_json:
-        output.show_json({"name": name, "global_limit": limits.globally, "node_limit": limits.per_node})
+        output.show_json({**_named(name, group), **_limits_record(limits, group)})
     else:
-        output.show(f"queue {escape(name)}: {_described(limits) or 'no limit'}")
-    if (in_all, on_each) != (UNSET, UNSET):
+        nothing = "no limit" if group is None else "no limit of its own"
+        output.show(f"{_called(name, group)}: {_described(limits) or nothing}")
+    if any(value is not UNSET for value in wanted.values()):
         _warn_unused(name, used)
+
+
+def _limits_record(limits: Limits, group: str | None) -> dict[str, int | str | None]:
+    """As the listing of queues names them, or that of groups."""
+    rate, of_group = (None if known is None else str(known) for known in (limits.rate, limits.rate_per_group))
+    if group is not None:
+        return {"limit": limits.per_group, "rate": of_group}
+    return {
+        "global_limit": limits.globally,
+        "node_limit": limits.per_node,
+        "group_limit": limits.per_group,
+        "rate": rate,
+        "group_rate": of_group,
+    }
 
 
 async def _is_used(app: Oncue, name: str) -> bool:
@@ -162,4 +294,4 @@ def _warn_unused(name: str, used: bool) -> None:
 
 
 def register(cli: typer.Typer) -> None:
-    cli.add_typer(group, name="queues")
+    cli.add_typer(commands, name="queues")

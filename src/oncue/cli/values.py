@@ -11,7 +11,7 @@ import typer
 
 from oncue.errors import InvalidJob, InvalidSchedule
 from oncue.model import State
-from oncue.policy import durations, moments
+from oncue.policy import durations, moments, rates
 from oncue.policy.checks import checked_limit
 from oncue.policy.moments import Moment
 from oncue.policy.statuses import state_named
@@ -96,3 +96,17 @@ def limit(text: str | None, option: str) -> int | _Unset | None:
     except InvalidJob as error:
         said = str(error).removeprefix(": ").replace("or None", "or `none` for no limit")
         raise typer.BadParameter(said, param_hint=option) from None
+
+
+def rate(text: str | None, option: str) -> str | _Unset | None:
+    """A rate: `10/s`, `none` to lift it, or nothing to leave it."""
+    if text is None:
+        return UNSET
+    if text.strip().lower() == "none":
+        return None
+    try:
+        rates.parsed(text, "")
+    except InvalidJob as error:
+        said = str(error).removeprefix(": ").replace(", not ", ", or `none` for no limit, not ", 1)
+        raise typer.BadParameter(said, param_hint=option) from None
+    return text

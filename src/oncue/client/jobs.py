@@ -33,6 +33,7 @@ class NewJob:
     key: str | None = None
     deadline: Duration | None = None
     max_retries: int | None = None
+    group: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As the API takes it."""
@@ -47,6 +48,7 @@ class NewJob:
                 "key": self.key,
                 "deadline": seconds(self.deadline),
                 "max_retries": self.max_retries,
+                "group": self.group,
             }
         )
 
@@ -60,6 +62,7 @@ def enqueue(
     delay: Duration | None = None,
     at: datetime | None = None,
     key: str | None = None,
+    group: str | None = None,
     deadline: Duration | None = None,
     max_retries: int | None = None,
     idempotency_key: str | None = None,
@@ -68,11 +71,12 @@ def enqueue(
 
     `key` is the job's: at most one unfinished job of the task has it. `idempotency_key` is the call's: for a day,
     whoever calls again with the same one and the same arguments gets the same receipt, and nothing more is written.
-    Without one, that holds for the tries of this call alone.
+    Without one, that holds for the tries of this call alone. `group` is whom the job is for: groups of a queue take
+    turns.
 
     Raises UnknownTask and InvalidJob, which names the field.
     """
-    job = NewJob(task, {} if args is None else args, queue, priority, delay, at, key, deadline, max_retries)
+    job = NewJob(task, {} if args is None else args, queue, priority, delay, at, key, deadline, max_retries, group)
     body = requests.body(job.document())
     return Request("POST", PREFIX, reading.receipt, body=body, key=checked_key(idempotency_key), about="job")
 

@@ -92,6 +92,8 @@ class Jobs(Noun[C]):
 class Queues(Noun[C]):
     list = Verb(on_queues.queues)
     get = Verb(on_queues.queue)
+    groups = Verb(on_queues.groups)
+    all_groups = Listing(on_queues.all_groups)
     pause = Verb(on_queues.pause)
     resume = Verb(on_queues.resume)
     limit = Verb(on_queues.limit)

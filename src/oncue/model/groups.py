@@ -41,6 +41,8 @@ class Group:
     """How many of its jobs may run at once, on all nodes together."""
     rate: str | None
     """How many of its jobs may start in a second, a minute, an hour or a day."""
+    rated_until: datetime | None
+    """When its rate lets the next job start, if that was ever asked."""
     paused_until: datetime | None
     """None: it is open. The year 9999: until it is resumed."""
     has_settings: bool

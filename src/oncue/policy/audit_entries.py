@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from oncue.model import Job, Limits, Note, Owner, Schedule
+from oncue.model import PARKED, GroupSettings, Job, Limits, Note, Owner, Rate, Schedule
 
 
 def of_job(action: str, by: str, job: Job, **after: Any) -> Note:
@@ -30,8 +31,38 @@ def of_limits(by: str, queue: str, before: Limits, after: Limits) -> Note:
     return Note(by, "queue.limits", f"queue:{queue}", _limits(before), _limits(after))
 
 
-def _limits(limits: Limits) -> dict[str, int | None]:
-    return {"globally": limits.globally, "per_node": limits.per_node}
+def _limits(limits: Limits) -> dict[str, int | str | None]:
+    return {
+        "globally": limits.globally,
+        "per_node": limits.per_node,
+        "per_group": limits.per_group,
+        "rate": _rate(limits.rate),
+        "rate_per_group": _rate(limits.rate_per_group),
+    }
+
+
+def _rate(rate: Rate | None) -> str | None:
+    return None if rate is None else str(rate)
+
+
+def of_group(action: str, by: str, queue: str, group: str, before: GroupSettings, after: GroupSettings) -> Note:
+    """A change of what is set for one group of a queue."""
+    was, becomes = ({"group": group, **_group(settings)} for settings in (before, after))
+    return Note(by, f"group.{action}", f"queue:{queue}", was, becomes)
+
+
+def _group(settings: GroupSettings) -> dict[str, int | str | None]:
+    return {
+        "per_group": settings.limit,
+        "rate_per_group": _rate(settings.rate),
+        "paused_until": _until(settings.paused_until),
+    }
+
+
+def _until(moment: datetime | None) -> str | None:
+    if moment is None:
+        return None
+    return "resumed" if moment == PARKED else moment.isoformat()
 
 
 def of_owner(by: str, before: Owner | None, name: str) -> Note:

@@ -23,6 +23,7 @@ JOB_EXAMPLE: dict[str, Any] = {
     "args": {"order_id": 7},
     "key": None,
     "queue": "mail",
+    "group": "tenant:7",
     "status": "failed",
     "reason": None,
     "priority": 60,
@@ -55,6 +56,8 @@ class JobRecord:
     args: dict[str, Any]
     key: str | None
     queue: str
+    group: str | None
+    """The group of its queue that it belongs to: a tenant, an endpoint."""
     state: State = field(metadata={ALIAS: "status"})
     """The state that the job is in."""
     reason: str | None
@@ -122,6 +125,7 @@ def job_record(job: Job) -> Document:
             args=job.args,
             key=job.key,
             queue=job.queue,
+            group=job.group,
             state=job.state,
             reason=job.reason,
             priority=job.priority,

@@ -108,9 +108,9 @@ def text_or_none(rate: Rate | None) -> str | None:
 
 
 def group_of(queue: str, row: Sequence[Any]) -> Group:
-    name, queued, running, limit, rate_count, rate_seconds, paused_until, has_settings = row
+    name, queued, running, limit, rate_count, rate_seconds, rated_until, paused_until, has_settings = row
     told = text_or_none(rate(rate_count, rate_seconds))
-    return Group(queue, name, queued, running, limit, told, paused_until, bool(has_settings))
+    return Group(queue, name, queued, running, limit, told, rated_until, paused_until, bool(has_settings))
 
 
 def group_settings(row: Sequence[Any]) -> GroupSettings:

@@ -67,7 +67,10 @@ AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
 CLAIMABLE = "state = 'queued' and isolation = 0 and group_name is null and address is null"
 """What any claim may take: the words of the index that has it."""
+GROUPED = "state = 'queued' and isolation = 0 and group_name is not null and address is null"
+"""What is claimed in the turn of its group. Its index has those that are kept apart and addressed too."""
 _COLUMNS = {
+    "{grouped}": GROUPED,
     "{claimable}": CLAIMABLE,
     "{job}": JOB_SOURCE,
     "{new_job}": NEW_JOB_COLUMNS,

@@ -94,4 +94,6 @@ def _line(job: Job) -> str:
     delay = (job.visible_at - job.created_at).total_seconds()
     key = f" key={job.key}" if job.key is not None else ""
     later = f" delay={describe(delay)}" if delay > 0 and not job.retry_count else ""
-    return f"{called(job.task, job.args)} queue={job.queue} priority={job.priority}{key}{later}, now {job.state}"
+    group = f" group={job.group}" if job.group is not None else ""
+    options = f"queue={job.queue} priority={job.priority}{key}{group}{later}"
+    return f"{called(job.task, job.args)} {options}, now {job.state}"

@@ -92,6 +92,7 @@ async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str =
             delay=body.delay,
             at=None if body.at is None else _instant(body.at, now, f"{prefix}at"),
             key=body.key,
+            group=body.group,
             deadline=body.deadline,
             max_retries=body.max_retries,
             enqueued_by=by,

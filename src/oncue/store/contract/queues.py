@@ -93,8 +93,13 @@ class Groups(Protocol):
         """
         ...
 
-    async def all(self, queue: str, limit: int) -> list[Group]:
-        """The groups of a queue of which something waits or runs, or for which something is set, by name."""
+    async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
+        """The groups of a queue of which something waits or runs, or for which something is set, by name; those
+        `after` a name."""
+        ...
+
+    async def get(self, queue: str, group: str) -> Group:
+        """One group of a queue, whether anything is known of it or not."""
         ...
 
     async def settings(self, queue: str, group: str) -> GroupSettings:

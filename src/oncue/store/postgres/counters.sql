@@ -36,11 +36,13 @@ with picked as materialized (
 select count(*) from taken;
 
 -- name: live_counts
--- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
+-- The queued are in several indexes, by suspicion and group; asked for as one they would be looked for in the whole table.
 select queue, 'queued' as state, count(*), priority, isolation from (
     (select queue, priority, 0 as isolation from oncue_jobs where {claimable} limit $1)
     union all
-    (select queue, priority, isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1)) as waiting
+    (select queue, priority, isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1)
+    union all
+    (select queue, priority, 0 from oncue_jobs where {grouped} limit $1)) as waiting
  group by queue, priority, isolation
 union all
 select queue, 'running', count(*), 0, 0 from (

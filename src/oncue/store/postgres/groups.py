@@ -42,8 +42,11 @@ class PostgresGroups:
         )
         return [Claim(*row) for row in rows]
 
-    async def all(self, queue: str, limit: int) -> list[Group]:
-        return [group_of(queue, tuple(row)) for row in await self._db.fetch("groups", queue, limit)]
+    async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
+        return [group_of(queue, tuple(row)) for row in await self._db.fetch("groups", queue, limit, after)]
+
+    async def get(self, queue: str, group: str) -> Group:
+        return group_of(queue, tuple((await self._db.fetch("group", queue, group))[0]))
 
     async def settings(self, queue: str, group: str) -> GroupSettings:
         rows = await self._db.fetch("group_settings", queue, group)

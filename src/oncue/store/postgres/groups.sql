@@ -128,7 +128,8 @@ with open (queue, room) as materialized (
     update oncue_jobs
        set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
            run_until = case when isolation < 2 then $5 + max_runtime end,
-           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null
+           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null,
+           details = null
      where id = any(array(select id from chosen))
     returning {claim}, order_at
 ), left_behind as materialized (
@@ -158,11 +159,31 @@ with open (queue, room) as materialized (
 select {claim_out} from claimed order by priority desc, order_at, id;
 
 -- name: groups
-with known (name) as (
-    (select name from oncue_groups where queue = $1 order by name limit (select $2::int))
+-- Those of which something waits are read off the head of each in the index: a step for each.
+with recursive waiting (name) as (
+    (select group_name from oncue_jobs where state = 'queued' and group_name is not null and queue = $1
+        and ($3::text is null or group_name > $3) order by group_name limit 1)
+    union all
+    select next.name from waiting cross join lateral (
+           select j.group_name as name from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+              and j.queue = $1 and j.group_name > waiting.name order by j.group_name limit 1) as next
+), known (name) as (
+    (select name from waiting limit (select $2::int))
+    union
+    (select name from oncue_groups where queue = $1 and ($3::text is null or name > $3) order by name
+      limit (select $2::int))
     union
     select distinct group_name from oncue_jobs where state = 'running' and group_name is not null and queue = $1
+       and ($3::text is null or group_name > $3)
 )
+{_group}
+ order by k.name limit $2;
+
+-- name: group
+with known (name) as (select $2::text)
+{_group};
+
+-- name: _group
 select k.name,
        (select count(*) from (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
                                  and j.queue = $1 and j.group_name = k.name limit 1000) as q),
@@ -171,12 +192,11 @@ select k.name,
        coalesce(g.running_limit, q.group_limit),
        case when g.rate_count is null then q.group_rate_count else g.rate_count end,
        case when g.rate_count is null then q.group_rate_seconds else g.rate_seconds end,
-       g.paused_until,
+       g.rate_at, g.paused_until,
        g.running_limit is not null or g.rate_count is not null or g.paused_until is not null
   from known k
   left join oncue_groups g on g.queue = $1 and g.name = k.name
   left join oncue_queues q on q.name = $1
- order by k.name limit $2;
 
 -- name: group_settings
 select running_limit, rate_count, rate_seconds, paused_until from oncue_groups where queue = $1 and name = $2;

@@ -10,13 +10,16 @@ select queue, task, state, sum(jobs) from (select * from oncue_counter_deltas or
 delete from oncue_counter_deltas where id in (select id from oncue_counter_deltas order by id limit :limit);
 
 -- name: live_counts
--- The queued are in two indexes, by suspicion; asked for as one they would be looked for in the whole table.
+-- The queued are in several indexes, by suspicion and group; asked for as one they would be looked for in the whole table.
 select queue, 'queued', count(*), priority, isolation from (
     select * from (select queue, priority, 0 as isolation from oncue_jobs indexed by oncue_jobs_claimable
                     where {claimable} limit :limit)
     union all
     select * from (select queue, priority, isolation from oncue_jobs indexed by oncue_jobs_restricted
-                    where state = 'queued' and isolation > 0 limit :limit)) group by queue, priority, isolation
+                    where state = 'queued' and isolation > 0 limit :limit)
+    union all
+    select * from (select queue, priority, 0 from oncue_jobs indexed by oncue_jobs_grouped
+                    where {grouped} limit :limit)) group by queue, priority, isolation
 union all
 select queue, 'running', count(*), 0, 0 from (
     select queue from oncue_jobs indexed by oncue_jobs_running where state = 'running' limit :limit) group by queue

@@ -154,9 +154,12 @@ class SqliteGroups:
         found = connection.execute(self._db.sql["best_of_groups"], asked).fetchall()
         return [json.loads(ids)[:share] for (ids,), share in zip(found, shares, strict=True)]
 
-    async def all(self, queue: str, limit: int) -> list[Group]:
-        rows = await self._db.rows("groups", queue=queue, limit=limit)
-        return [group_of(queue, (*row[:6], values.instant_or_none(row[6]), row[7])) for row in rows]
+    async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
+        rows = await self._db.rows("groups", queue=queue, limit=limit, after=after or "")
+        return [_group(queue, row) for row in rows]
+
+    async def get(self, queue: str, group: str) -> Group:
+        return _group(queue, (await self._db.rows("group", queue=queue, name=group))[0])
 
     async def settings(self, queue: str, group: str) -> GroupSettings:
         rows = await self._db.rows("group_settings", queue=queue, name=group)
@@ -175,6 +178,11 @@ class SqliteGroups:
         return await self._db.noted(
             "set_group", now, note, queue=queue, name=group, **_columns(settings), **_columns(known, "known_")
         )
+
+
+def _group(queue: str, row: Sequence[Any]) -> Group:
+    rated_until, paused_until = map(values.instant_or_none, row[6:8])
+    return group_of(queue, (*row[:6], rated_until, paused_until, row[8]))
 
 
 def _in_turn(turns: list[_Turn], found: list[list[int]], limit: int, rooms: Mapping[str, int]) -> list[list[int]]:

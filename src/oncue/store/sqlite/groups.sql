@@ -91,12 +91,31 @@ delete from oncue_groups
  where (queue, name) in (select g.value ->> 0, g.value ->> 1 from json_each(:groups) as g where g.value ->> 4);
 
 -- name: groups
-with known (name) as (
-    select name from (select name from oncue_groups where queue = :queue order by name limit :limit)
+-- Those of which something waits are read off the head of each in the index: a step for each.
+with recursive waiting (name) as (
+    select min(group_name) from oncue_jobs indexed by oncue_jobs_grouped
+     where state = 'queued' and group_name is not null and queue = :queue and group_name > :after
+    union all
+    select (select min(j.group_name) from oncue_jobs j indexed by oncue_jobs_grouped
+             where j.state = 'queued' and j.group_name is not null and j.queue = :queue
+               and j.group_name > waiting.name) as next
+      from waiting where waiting.name is not null limit :limit
+), known (name) as (
+    select name from waiting where name is not null
+    union
+    select name from (select name from oncue_groups where queue = :queue and name > :after order by name limit :limit)
     union
     select group_name from oncue_jobs indexed by oncue_jobs_group_running
-     where state = 'running' and group_name is not null and queue = :queue
+     where state = 'running' and group_name is not null and queue = :queue and group_name > :after
 )
+{_group}
+ order by k.name limit :limit;
+
+-- name: group
+with known (name) as (select :name)
+{_group};
+
+-- name: _group
 select k.name,
        (select count(*) from (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
                                where j.state = 'queued' and j.group_name is not null and j.queue = :queue
@@ -106,12 +125,11 @@ select k.name,
        coalesce(g.running_limit, q.group_limit),
        case when g.rate_count is null then q.group_rate_count else g.rate_count end,
        case when g.rate_count is null then q.group_rate_seconds else g.rate_seconds end,
-       g.paused_until,
+       g.rate_at, g.paused_until,
        g.running_limit is not null or g.rate_count is not null or g.paused_until is not null
   from known k
   left join oncue_groups g on g.queue = :queue and g.name = k.name
   left join oncue_queues q on q.name = :queue
- order by k.name limit :limit;
 
 -- name: group_settings
 select running_limit, rate_count, rate_seconds, paused_until from oncue_groups where queue = :queue and name = :name;

@@ -5,25 +5,71 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from pydantic import ConfigDict, Field, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictInt, StrictStr, WithJsonSchema
 
-from oncue.model import AuditEntry, Queue, Scope
+from oncue.model import AuditEntry, Group, Queue, Scope
 from oncue.policy.checks import LARGEST_LIMIT, LONGEST_NAME
 from oncue.records.access import TokenRecord
 from oncue.records.documents import RULES, rules
 from oncue.records.nodes import NodeRecord
-from oncue.server.api.models.base import WHOLE, Body, DurationValue, Record
+from oncue.server.api.models.base import WHOLE, Body, DurationValue, InstantText, Record
 
 LimitValue: TypeAlias = Annotated[StrictInt, Field(ge=1, le=LARGEST_LIMIT), WHOLE]
 
 
+RateText: TypeAlias = Annotated[
+    StrictStr,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^(1000000|[1-9][0-9]{0,5})/(s|sec|second|m|min|minute|h|hour|d|day)$",
+            "examples": ["10/s", "600/min", "5/h"],
+        }
+    ),
+]
+"""So many jobs in a second, minute, hour or day; `policy/rates.py` reads it."""
+GroupName: TypeAlias = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
+
+
 class LimitsChange(Body):
-    """How many jobs of a queue may run at once. A field that is absent stays; null lifts the limit."""
+    """How many jobs of a queue may run at once, and how many may start in a while. A field that is absent stays; null
+    lifts the limit."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"global": 50, "per_node": None}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"global": 50, "per_node": None, "per_group": 4, "rate_per_group": "10/s"},
+                {"group": "tenant:7", "per_group": 1},
+            ]
+        }
+    )
 
-    globally: LimitValue | None = Field(None, alias="global", description="On all nodes together.")
-    per_node: LimitValue | None = Field(None, description="On each node.")
+    globally: LimitValue | None = Field(None, alias="global", description="At once on all nodes together.")
+    per_node: LimitValue | None = Field(None, description="At once on each node.")
+    per_group: LimitValue | None = Field(None, description="At once of each group, on all nodes together.")
+    rate: RateText | None = Field(None, description="So many may start, on all nodes together.")
+    rate_per_group: RateText | None = Field(None, description="So many of each group may start.")
+    group: GroupName | None = Field(
+        None, description="Set `per_group` and `rate_per_group` for this group alone; the others are the queue's."
+    )
+
+
+class QueuePause(Body):
+    """What to pause: all of the queue, or one of its groups."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"group": "tenant:7", "for": "10m"}]})
+
+    group: GroupName | None = Field(default=None, description="Only this group.")
+    until: InstantText | None = Field(default=None, description="Of a group: until then, not until it is resumed.")
+    for_: DurationValue | None = Field(
+        default=None, alias="for", description="Of a group: for so long; or give `until`."
+    )
+
+
+class QueueResume(Body):
+    """What to resume: all of the queue, or one of its groups."""
+
+    group: GroupName | None = Field(None, description="Only this group.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +79,31 @@ class QueueRecord(Queue):
     __pydantic_config__: ClassVar[dict[str, Any]] = rules(
         {
             "name": "mail", "paused_at": None, "queued": 12, "running": 3, "later": 2, "succeeded": 1200,
-            "failed": 4, "cancelled": 1, "skipped": 0, "global_limit": 50, "node_limit": None,
-            "counted_at": None,
+            "failed": 4, "cancelled": 1, "skipped": 0, "global_limit": 50, "node_limit": None, "group_limit": 4,
+            "rate": None, "group_rate": "10/s", "counted_at": None,
         }
     )  # fmt: skip
 
 
 class Queues(Record):
     queues: list[QueueRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord(Group):
+    """A group of a queue: what waits and runs of it, and what holds for it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = rules(
+        {
+            "queue": "mail", "name": "tenant:7", "queued": 12, "running": 4, "limit": 4, "rate": "10/s",
+            "rated_until": None, "paused_until": None, "has_settings": False,
+        }
+    )  # fmt: skip
+
+
+class GroupPage(Record):
+    groups: list[GroupRecord] = Field(description="By name.")
+    next: str | None = Field(description="Where to go on; null on the last page. Also in the header Link.")
 
 
 class Nodes(Record):

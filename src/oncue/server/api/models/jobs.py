@@ -44,6 +44,10 @@ class Enqueue(Body):
     key: StrictStr | None = Field(
         None, min_length=1, max_length=LONGEST_KEY, description="At most one unfinished job of the task has it."
     )
+    group: StrictStr | None = Field(
+        None, min_length=1, max_length=LONGEST_NAME,
+        description="Whom it is for, such as tenant:7. The groups of a queue take turns.",
+    )  # fmt: skip
     deadline: DurationValue | None = Field(None, description="The job is skipped if it cannot start within this time.")
     max_retries: Annotated[StrictInt, Field(ge=0, le=MOST_RETRIES), WHOLE] | None = None
 
