@@ -39,18 +39,20 @@ from oncue.settings import load
     ],
 )
 def test_it_is_called_after_the_place_of_its_code(module: str, file: str, name: str) -> None:
-    assert place_of({"__name__": module, "__file__": file}) == name
+    assert place_of({"__name__": module, "__file__": file}) == (name, name == "shop")
 
 
 def test_a_module_that_is_run_is_called_as_when_it_is_imported() -> None:
     spec = SimpleNamespace(name="shop.mail.jobs")
-    assert place_of({"__name__": "__main__", "__file__": "/x/shop/mail/jobs.py", "__spec__": spec}) == "shop"
+    assert place_of({"__name__": "__main__", "__file__": "/x/shop/mail/jobs.py", "__spec__": spec}) == ("shop", True)
 
 
 def test_without_a_file_the_folder_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop").mkdir()
     monkeypatch.chdir(tmp_path / "shop")
-    assert place_of({"__name__": "__main__"}) == "shop"
+    assert place_of({"__name__": "__main__"}) == ("shop", True)
+    (tmp_path / "shop").rmdir()
+    assert place_of({"__name__": "shop.jobs", "__file__": "jobs.py"}) == ("shop", True), "the folder is gone"
 
 
 WAYS = (

@@ -10,7 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from oncue import Oncue, StoreUnavailable, WrongApplication, cron
+from oncue import ConfigError, Oncue, StoreUnavailable, WrongApplication, cron
+from oncue.application.naming import Place
 from oncue.application.ownership import take_tables
 from oncue.model import Owner
 from oncue.policy.ownership import ApplicationName
@@ -28,7 +29,7 @@ def make(make_app: MakeApp, database_url: str) -> Make:
 
     def made(name: str | None = None, *, place: str = "shop", **settings: Any) -> Oncue:
         app = make_app(database_url, name=name, **settings)
-        app.internals._place = place
+        app.internals._place = Place(place, place != "app")
         return app
 
     return made
@@ -89,6 +90,24 @@ async def test_two_projects_without_names_are_told_apart_by_the_places_of_their_
     with pytest.raises(WrongApplication, match=r"has no name, and is called after the place of its code 'blog'"):
         await started(make(place="blog"))
     assert (await owner(shop))[:2] == ("shop", False)
+
+
+async def test_in_a_place_that_says_nothing_a_name_is_asked_for(
+    make: Make, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two containers have their code in /app."""
+    shared = not database_url.startswith("sqlite")
+    await started(make(place="app"))
+    assert ("ONCUE_NAME: this application has no name" in caplog.text) is shared
+    production = make(place="app", env="production")
+    if shared:
+        with pytest.raises(ConfigError, match=r"called 'app'.* A name must be set in production"):
+            await started(production)
+    else:
+        await started(production)
+    caplog.clear()
+    await started(make("orders", place="app", env="production"))
+    assert "ONCUE_NAME" not in caplog.text
 
 
 async def test_an_application_that_gets_a_name_keeps_its_tables(make: Make) -> None:

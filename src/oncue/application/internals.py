@@ -13,6 +13,7 @@ from oncue import store
 from oncue.application.connecting import Connection, Connector, DatabaseConnector
 from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
+from oncue.application.naming import Place
 from oncue.errors import UnknownTask
 from oncue.policy.checks import checked_name
 from oncue.policy.ownership import ApplicationName
@@ -33,7 +34,7 @@ class Internals:
     """Not for users, and it may change at any time: `Oncue` has the names that they may rely on."""
 
     def __init__(
-        self, declared: Mapping[str, str | None], place: str, settings: Settings | None, dice: Random | None
+        self, declared: Mapping[str, str | None], place: Place, settings: Settings | None, dice: Random | None
     ) -> None:
         if (name := declared["name"]) is not None:
             checked_name(name, "name")
@@ -72,7 +73,7 @@ class Internals:
     def identity(self) -> ApplicationName:
         """How the application is known in its tables."""
         given = self.settings.name
-        return ApplicationName(given or self._place, given is not None, self._place)
+        return ApplicationName(given or self._place.name, given is not None, *self._place)
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ the `Oncue`. Names that many projects have say nothing, nor do numbers of releas
     /srv/shop/app.py                   shop
     /home/ann/shop/app/tasks.py        shop
     /srv/shop/releases/20261116/app.py shop
-    /app/app.py                        app, since nothing says more
+    /app/app.py                        app, which says nothing: nothing above it does either
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncue.policy.checks import LONGEST_NAME
 
@@ -30,15 +30,24 @@ _LIBRARIES = ("site-packages", "dist-packages")
 _RELEASE = re.compile(r"(?:release|rev|build|r|v)?[-_.]?\d[\dtz._-]*|(?=.*\d)[0-9a-f-]{7,}", re.IGNORECASE)
 
 
-def place_of(module: Mapping[str, Any]) -> str:
-    """The name of the place of a module, by its globals."""
+class Place(NamedTuple):
+    """Where an application's code is."""
+
+    name: str
+    telling: bool
+    """Whether the name tells the application from others. Many containers have their code in /app."""
+
+
+def place_of(module: Mapping[str, Any]) -> Place:
+    """The place of a module, by its globals."""
     name = _name(module)
     try:
         folders = list(_folders(name, module.get("__file__")))
     except OSError:  # the folder that the process is in was deleted
         folders = [name.partition(".")[0]]
-    found = next((name for name in folders if _says_something(name)), folders[0] if folders else "")
-    return found[:LONGEST_NAME].strip() if found.isprintable() and found.strip() else "app"
+    usable = [folder.strip()[:LONGEST_NAME] for folder in folders if folder.isprintable() and folder.strip()]
+    found = next((folder for folder in usable if _says_something(folder)), None)
+    return Place(found or (usable[0] if usable else "app"), found is not None)
 
 
 def _name(module: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from oncue.errors import WrongApplication
+from oncue.errors import ConfigError, WrongApplication
 from oncue.model import Owner
 from oncue.policy import ownership
 from oncue.policy.ownership import ApplicationName
@@ -18,6 +18,19 @@ OWN_TABLES = {
 }
 
 _log = logging.getLogger("oncue")
+
+
+def check_name(application: ApplicationName, dialect: str, *, production: bool) -> None:
+    """Ask for a name where nothing else tells applications apart. A file of SQLite is seldom shared by accident."""
+    if dialect == "sqlite" or not ownership.is_mistakable(application):
+        return
+    why = (
+        f"ONCUE_NAME: this application has no name, and the code of many applications is in a place called "
+        f"{application.place!r}: one of those on the same tables would be taken for this one"
+    )
+    if production:
+        raise ConfigError(f"{why}. A name must be set in production, here or by Oncue(name=…)")
+    _log.warning("%s", why)
 
 
 async def take_tables(store: Store, application: ApplicationName, now: datetime) -> None:

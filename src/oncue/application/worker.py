@@ -12,7 +12,7 @@ from datetime import datetime
 from oncue import __version__, identity
 from oncue.application.connecting import Connection
 from oncue.application.internals import Internals
-from oncue.application.ownership import take_tables
+from oncue.application.ownership import check_name, take_tables
 from oncue.clock import Clock, DatabaseClock
 from oncue.engine.declarations import Declarations
 from oncue.engine.heartbeat_thread import HeartbeatThread
@@ -54,6 +54,7 @@ async def _opened(app: Internals, clock: DatabaseClock) -> Store:
     Nothing is changed before it is certain that the tables are this application's.
     """
     store = app.make_store()
+    check_name(app.identity, store.dialect, production=app.settings.env == "production")
     try:
         await store.open()
         sent = clock.sent()

@@ -18,6 +18,8 @@ class ApplicationName(NamedTuple):
     """Whether it was named. Else its name is its place."""
     place: str
     """The package or folder that its code is in."""
+    telling: bool = True
+    """Whether its place tells it from other applications."""
 
 
 def is_owner(owner: Owner, application: ApplicationName) -> bool:
@@ -26,6 +28,11 @@ def is_owner(owner: Owner, application: ApplicationName) -> bool:
     Tables whose owner was not named are also those of an application at the owner's place that has a name by now.
     """
     return owner.name == application.name or (not owner.given and owner.name == application.place)
+
+
+def is_mistakable(application: ApplicationName) -> bool:
+    """Whether another application without a name would be taken for this one."""
+    return not application.given and not application.telling
 
 
 def brings_name(owner: Owner, application: ApplicationName) -> bool:
