@@ -56,7 +56,7 @@ class Life:
     """In an hour."""
 
 
-def simulate_days(seed: int, life: Life = Life()) -> tuple[World, list[Violation]]:  # noqa: B008
+def simulate_days(seed: int, life: Life = Life()) -> tuple[World, list[Violation]]:
     """Live through these days under faults, then without; what was not kept of the promises."""
     world = live(seed, life)
     settle_down(world)
