@@ -18,6 +18,8 @@ from oncue.server.api.routing import DeclaredRoute
 ADMIN = "/api/admin"
 JOBS, QUEUE, PLANS = f"{ADMIN}/jobs", f"{ADMIN}/queues", f"{ADMIN}/scheduled-jobs"
 TOKENS, AUDIT = f"{ADMIN}/tokens", f"{ADMIN}/audit-log"
+GROUPS, ADDRESSES = ("tenant:1", "tenant:2", "a/b"), ("role:leader", "node:alpha", "node:absent")
+RATES = (None, "10/s", "600/min", "1/d")
 EXPRESSIONS = ("0 3 * * *", "*/5 * * * *", "@daily", "@every 90s", "0 0 29 2 *", "30 2 * * SUN", "*/10 * * * * *")
 
 
@@ -90,6 +92,7 @@ def enqueue(world: World, dice: Random) -> dict[str, Any]:
             dice, queue=dice.choice(QUEUES), priority=dice.randint(0, 100), key=f"key {dice.randint(0, 30)}",
             deadline="1h", max_retries=dice.randint(0, 5),
         ),
+        **dice.choice(({}, {}, {"group": dice.choice(GROUPS)}, {"address": dice.choice(ADDRESSES)})),
     }  # fmt: skip
 
 
@@ -106,7 +109,20 @@ def ids(world: World, dice: Random) -> dict[str, Any]:
 
 
 def limits(world: World, dice: Random) -> dict[str, Any]:
-    return _some(dice, **{"global": dice.choice((None, 1, 50, 1_000_000)), "per_node": dice.choice((None, 1, 5))})
+    of_groups = {"per_group": dice.choice((None, 1, 4)), "rate_per_group": dice.choice(RATES)}
+    if dice.random() < 0.3:
+        return {"group": dice.choice(GROUPS), **_some(dice, **of_groups)}
+    most = {"global": dice.choice((None, 1, 50, 1_000_000)), "per_node": dice.choice((None, 1, 5))}
+    return _some(dice, **most, **of_groups, rate=dice.choice(RATES))
+
+
+def pause(world: World, dice: Random) -> dict[str, Any]:
+    until = dice.choice(({}, {"for": "10m"}, {"until": "2030-01-31T09:00:00Z"}))
+    return {} if dice.random() < 0.5 else {"group": dice.choice(GROUPS), **until}
+
+
+def resume(world: World, dice: Random) -> dict[str, Any]:
+    return _some(dice, group=dice.choice(GROUPS))
 
 
 def terms(world: World, dice: Random) -> dict[str, Any]:
@@ -144,8 +160,8 @@ BODIES: dict[tuple[str, str], Maker | None] = {
     ("POST", f"{JOBS}/{{id}}/cancel"): None,
     ("PUT", f"{JOBS}/bulk/status"): lambda world, dice: {**ids(world, dice), **status(world, dice)},
     ("POST", f"{JOBS}/bulk/retry"): ids,
-    ("POST", f"{QUEUE}/{{name}}/pause"): None,
-    ("POST", f"{QUEUE}/{{name}}/resume"): None,
+    ("POST", f"{QUEUE}/{{name}}/pause"): pause,
+    ("POST", f"{QUEUE}/{{name}}/resume"): resume,
     ("PUT", f"{QUEUE}/{{name}}/limits"): limits,
     ("POST", PLANS): plan,
     ("PUT", f"{PLANS}/{{id}}"): terms,
@@ -183,6 +199,7 @@ QUERIES: dict[str, Maker | None] = {
     f"{JOBS}/{{id}}": None,
     QUEUE: None,
     f"{QUEUE}/{{name}}": None,
+    f"{QUEUE}/{{name}}/groups": lambda world, dice: {**_paging(world, dice), **_some(dice, after="tenant:1")},
     PLANS: lambda world, dice: {**_paging(world, dice), **_some(dice, offset=2, after="hourly")},
     f"{PLANS}/{{id}}": None,
     f"{PLANS}/{{id}}/preview": lambda world, dice: _some(dice, **{"count": 200, "from": "2026-03-29"}),

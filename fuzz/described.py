@@ -37,7 +37,7 @@ REMEMBERED = {
 # printable name, how long a duration in words is, and which fields exclude each other.
 BEYOND_WORDS = {
     "task", "target", "args", "queue", "key", "name", "cron_expression", "tz", "at", "delay", "deadline", "expires",
-    "grace", "from", "to", "after", "description", "Idempotency-Key",
+    "grace", "from", "to", "after", "description", "Idempotency-Key", "group", "address", "until", "for",
 }  # fmt: skip
 
 

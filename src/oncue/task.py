@@ -27,6 +27,7 @@ from oncue.policy.checks import (
     checked_schedule_name,
 )
 from oncue.policy.durations import Duration, seconds
+from oncue.policy.names import checked_address
 from oncue.policy.options import Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
 from oncue.process_tasks import code_places
@@ -164,6 +165,7 @@ class Task(Generic[P, R]):
         at: datetime | None = None,
         key: str | Callable[P, str] | None = None,
         group: str | None = None,
+        address: str | None = None,
         deadline: Duration | None = None,
         max_retries: int | None = None,
         enqueued_by: str = "system",
@@ -174,12 +176,14 @@ class Task(Generic[P, R]):
         `on` is a connection or session of the caller's: the jobs become part of its transaction. They are there when
         it commits, and never were if it rolls back. A task that declares a key of its own takes no other. `group` is
         whom the jobs are for (a tenant, an endpoint): the groups of a queue take turns, and each may have a limit, a
-        rate and a pause.
+        rate and a pause. `address` is where alone they may run: `node:NAME`, the worker of that name, or `role:leader`.
         """
         if key is not None and self.own_key is not None:
             raise InvalidJob("key", f"expected none: the task {self.name} declares a key of its own")
         if delay is not None and at is not None:
             raise InvalidJob("at", "give either `delay` or `at`, not both")
+        if group is not None and address is not None:
+            raise InvalidJob("address", "give either `group` or `address`, not both: all nodes share a group")
         call = Call(
             self,
             queue=None if queue is None else checked_queue(queue),
@@ -188,12 +192,16 @@ class Task(Generic[P, R]):
             at=None if at is None else checked_instant(at),
             key=key,
             group=None if group is None else checked_name(group, "group"),
+            address=None if address is None else checked_address(address),
             deadline=None if deadline is None else checked_duration(deadline, "deadline"),
             max_retries=None if max_retries is None else checked_retries(max_retries),
             enqueued_by=checked_name(enqueued_by, "enqueued_by"),
             on=on,
         )
-        options = {"queue": queue, "priority": priority, "delay": delay, "at": at, "key": key, "group": group}
+        options = {
+            "queue": queue, "priority": priority, "delay": delay, "at": at, "key": key, "group": group,
+            "address": address,
+        }  # fmt: skip
         call.chosen = frozenset(name for name, value in options.items() if value is not None)
         return call
 
@@ -245,6 +253,7 @@ class Call(Generic[P]):
         at: datetime | None = None,
         key: str | Callable[P, str] | None = None,
         group: str | None = None,
+        address: str | None = None,
         deadline: float | None = None,
         max_retries: int | None = None,
         enqueued_by: str = "system",
@@ -257,6 +266,7 @@ class Call(Generic[P]):
         self.at = at
         self.key = key
         self.group = group
+        self.address = address
         self.deadline = task.deadline if deadline is None else deadline
         self.max_retries = task.max_retries if max_retries is None else max_retries
         self.enqueued_by = enqueued_by

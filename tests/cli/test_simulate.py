@@ -149,7 +149,8 @@ def test_what_is_typed_can_be_read_from_a_file(simulate: Simulate, tmp_path: Pat
     others = ("check_ovens", "count_the_till", "knead", "open_doors", "serve")
     assert found["durations"] == {"bake": "1m30s", **dict.fromkeys(others, "2s")}
     assert found["outages"] == [{"start": 600, "end": 900}, {"start": 1800, "end": 2100}]
-    assert found["limits"] == {"ovens": {"globally": 3, "per_node": 1}}
+    ovens = found["limits"]["ovens"]
+    assert (ovens["globally"], ovens["per_node"]) == (3, 1)
 
 
 def test_durations_can_be_measured(oncue: Shell, sqlite_shop: str) -> None:

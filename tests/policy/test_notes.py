@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oncue.model import Limits, Note
+from oncue.model import Limits, Note, Rate
 from oncue.policy import audit_entries
 from tests.policy.test_lifecycle import NOW, a_job
 from tests.store.scene import a_schedule
@@ -29,7 +29,9 @@ def test_a_queue_s_note() -> None:
         "queue.resume", "queue:mail", {"paused": True}, {"paused": False},
     )  # fmt: skip
     limits = audit_entries.of_limits("ada", "mail", Limits(), Limits(5, None))
-    assert (limits.before, limits.after) == ({"globally": None, "per_node": None}, {"globally": 5, "per_node": None})
+    assert (limits.before, limits.after) == ({"globally": None}, {"globally": 5})
+    rated = audit_entries.of_limits("ada", "mail", Limits(5), Limits(5, rate=Rate(10, 60)))
+    assert (rated.before, rated.after) == ({"rate": None}, {"rate": "10/min"})
 
 
 def test_a_schedule_s_note_is_whole_when_it_is_made_or_deleted_and_else_the_difference() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count, islice
 from random import Random
@@ -140,8 +140,10 @@ async def take(
     now: datetime = NOW,
     few: int = 0,
     alone: datetime | None = None,
+    rooms: Mapping[str, int] | None = None,
+    epoch: int | None = None,
 ) -> list[Claim]:
-    return await store.jobs.claim(node, queues, tasks, limit, now, few=few, alone=alone)
+    return await store.jobs.claim(node, queues, tasks, limit, now, few=few, alone=alone, rooms=rooms, epoch=epoch)
 
 
 def change(claim: Claim, outcome: Outcome = DONE, *, at: datetime = NOW, started: bool = True) -> Change:

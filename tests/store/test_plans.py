@@ -94,7 +94,10 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
     change += [instants, instants, documents, texts, fences, documents, *guards, None]
     return {
-        "claim": ("oncue_jobs_claimable", [NODE, queues, tasks, batch, NOW, 8, [None] * len(queues), NOW]),
+        "claim": (
+            "oncue_jobs_claimable and oncue_jobs_addressed",
+            [NODE, queues, tasks, batch, NOW, 8, [None] * len(queues), NOW, 1],
+        ),
         "promote": ("oncue_jobs_later", [NOW, batch]),
         "next_due": ("oncue_jobs_later", []),
         "apply": ("oncue_jobs_pkey", [NOW, *change]),
@@ -115,8 +118,8 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
             "oncue_jobs_finished and oncue_jobs_pkey and oncue_slots_live",
             [NOW, None, None, None, None, NOW, batch],
         ),
-        "levels": ("oncue_jobs_claimable", []),
-        "age": ("oncue_jobs_claimable", [1, "mail", 50, NOW, 10, NOW, batch]),
+        "levels": ("oncue_jobs_claimable and oncue_jobs_set_apart", []),
+        "age": ("oncue_jobs_claimable and oncue_jobs_set_apart", [1, "mail", 50, NOW, 10, NOW, batch]),
         "touch": ("oncue_jobs_pkey", [ids, NOW, "send"]),
         "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, instants, instants]),
         "standing": ("oncue_jobs_key", ["send", [str(number) for number in ids]]),
@@ -249,6 +252,7 @@ class Anything(defaultdict[str, Any]):
 
 SQLITE_INDEXES = {
     "best": "oncue_jobs_claimable",
+    "addressed": "oncue_jobs_addressed",
     "few": "oncue_jobs_restricted",
     "alone": "oncue_jobs_restricted",
     "promote": "oncue_jobs_later",
@@ -336,7 +340,7 @@ async def pages(connection: asyncpg.Connection) -> int:
     transaction = connection.transaction()
     await transaction.start()
     try:
-        arguments = [NODE, ["default"], ["send"], 100, NOW, 0, [None], NOW]
+        arguments = [NODE, ["default"], ["send"], 100, NOW, 0, [None], NOW, None]
         plan = await explained(connection, "claim", arguments, "analyze, buffers,")
     finally:
         await transaction.rollback()

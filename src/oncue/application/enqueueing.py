@@ -281,13 +281,14 @@ class Enqueueing:
             args=args,
             keys=keys,
             group=call.group,
+            address=call.address,
         )
 
 
 def _terms(call: Call[Any]) -> tuple[Any, ...]:
     """What the jobs of one batch have in common."""
-    options = (call.queue, call.group, call.priority, call.delay, call.at, call.deadline, call.max_retries)
-    return (call.task.name, *options, call.enqueued_by, call.has_key)
+    place, timing = (call.queue, call.group, call.address), (call.delay, call.at, call.deadline)
+    return (call.task.name, *place, *timing, call.priority, call.max_retries, call.enqueued_by, call.has_key)
 
 
 def _dumped(task: Task[Any, Any], row: Row, number: int, limit: int) -> str:

@@ -37,6 +37,10 @@ def enqueue(
     group: Annotated[
         str | None, typer.Option("--group", help="Whom it is for, such as tenant:7: groups of a queue take turns.")
     ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option("--address", metavar="ADDRESS", help="Where alone it may run: node:NAME or role:leader."),
+    ] = None,
     deadline: Annotated[
         str | None, typer.Option("--deadline", metavar="DURATION", help="Skipped if not done by then.")
     ] = None,
@@ -62,6 +66,7 @@ def enqueue(
         at=None if at is None else values.instant(at, "--at"),
         key=key,
         group=group,
+        address=address,
         deadline=None if deadline is None else values.duration(deadline, "--deadline"),
         max_retries=max_retries,
         enqueued_by="cli",

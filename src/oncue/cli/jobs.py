@@ -184,6 +184,7 @@ def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
         ("progress", _progress(job)),
         ("queue", escape(job.queue)),
         ("group", None if job.group is None else escape(job.group)),
+        ("address", None if job.address is None else escape(job.address)),
         ("priority", job.priority),
         ("slot", _slot(seen)),
         ("key", None if job.key is None else escape(job.key)),

@@ -35,7 +35,7 @@ SUMMARIES = {
     "simulate": "Simulate an application in virtual time: is it fast enough, and how many nodes does its peak need?",
     "demo": "Watch a few thousand jobs, three workers, and what happens when one of them is killed.",
     "schedules": "List the schedules; `show`, `add`, `edit`, `enable`, `disable` or `remove` one.",
-    "queues": "List the queues; `pause`, `resume` or `limit` one.",
+    "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "token": "Make, list and revoke the tokens of the API.",
 }
 """In the order of the help."""

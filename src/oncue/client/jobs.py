@@ -34,6 +34,7 @@ class NewJob:
     deadline: Duration | None = None
     max_retries: int | None = None
     group: str | None = None
+    address: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As the API takes it."""
@@ -49,6 +50,7 @@ class NewJob:
                 "deadline": seconds(self.deadline),
                 "max_retries": self.max_retries,
                 "group": self.group,
+                "address": self.address,
             }
         )
 
@@ -63,6 +65,7 @@ def enqueue(
     at: datetime | None = None,
     key: str | None = None,
     group: str | None = None,
+    address: str | None = None,
     deadline: Duration | None = None,
     max_retries: int | None = None,
     idempotency_key: str | None = None,
@@ -72,11 +75,13 @@ def enqueue(
     `key` is the job's: at most one unfinished job of the task has it. `idempotency_key` is the call's: for a day,
     whoever calls again with the same one and the same arguments gets the same receipt, and nothing more is written.
     Without one, that holds for the tries of this call alone. `group` is whom the job is for: groups of a queue take
-    turns.
+    turns. `address` is where alone it may run: `node:NAME` or `role:leader`.
 
     Raises UnknownTask and InvalidJob, which names the field.
     """
-    job = NewJob(task, {} if args is None else args, queue, priority, delay, at, key, deadline, max_retries, group)
+    job = NewJob(
+        task, {} if args is None else args, queue, priority, delay, at, key, deadline, max_retries, group, address
+    )
     body = requests.body(job.document())
     return Request("POST", PREFIX, reading.receipt, body=body, key=checked_key(idempotency_key), about="job")
 

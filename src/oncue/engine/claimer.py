@@ -13,7 +13,7 @@ from oncue.engine.execution import Execution
 from oncue.engine.group_looks import GroupLooks
 from oncue.engine.in_flight import InFlight
 from oncue.engine.service import Signal
-from oncue.model import Claim, Released
+from oncue.model import LEADER_ADDRESS, NODE_ADDRESS, Claim, LeaderEpoch, Released
 from oncue.policy import prefetch
 from oncue.policy.lifecycle import Ended
 from oncue.policy.suspicion import COHORT, IN_COHORT, OthersTurn, alone_before
@@ -84,11 +84,16 @@ class Claimer:
         buffer: int,
         in_processes: Collection[str] = (),
         life: Callable[[], int | None] = lambda: 1,
+        epoch: Callable[[], int | None] = lambda: None,
+        named: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`epoch`: under which this node leads, if it does; `named`: the name that is leased to it, if any is."""
         self.signal = Signal()
         self._clock = clock
         self._alive = alive
         self._life = life
+        self._epoch = epoch
+        self._named = named
         self._allowed = allowed
         self.asked = 0
         """How often it has asked for jobs."""
@@ -144,7 +149,8 @@ class Claimer:
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         outlook, ready_at = await store.jobs.outlook(), await store.groups.next_ready(self._queues)
-        if not outlook.waiting.isdisjoint(self._queues) and self._has_room() and self._alive():
+        is_wanted = not outlook.waiting.isdisjoint(self._queues) or not outlook.addresses.isdisjoint(self._addresses())
+        if is_wanted and self._has_room() and self._alive():
             return now
         if ready_at is not None and self._has_room() and self._alive():
             return max(now, ready_at) if outlook.due_at is None else min(max(now, ready_at), outlook.due_at)
@@ -154,8 +160,23 @@ class Claimer:
         """When a group has its turn, or a queue with a rate."""
         return [at for at in (self._groups.ready_at, *self._rated_until.values()) if at is not None]
 
+    def _addresses(self) -> list[str]:
+        """What is addressed to this node, as far as it knows."""
+        named = self._named()
+        by_name = [] if named is None else [f"{NODE_ADDRESS}{named}"]
+        return by_name if self._epoch() is None else [*by_name, LEADER_ADDRESS]
+
     async def _claim_ungrouped(self, wanted: int) -> tuple[int, bool]:
-        return await self._claim_kinds(self._store.jobs.claim, wanted)
+        return await self._claim_kinds(self._claim_jobs, wanted)
+
+    async def _claim_jobs(self, *wanted: Any, **options: Any) -> list[Claim]:
+        """Claim jobs without a group. Those for the leader are this node's while it leads under its present epoch."""
+        epoch = self._epoch()
+        claims = await self._store.jobs.claim(*wanted, **options, epoch=epoch)
+        if epoch is None:
+            return claims
+        leader = LeaderEpoch(self._node, epoch)
+        return [claim._replace(leader=leader) if claim.address == LEADER_ADDRESS else claim for claim in claims]
 
     async def _claim_grouped(self, wanted: int) -> tuple[int, bool]:
         is_busy = wanted <= 0

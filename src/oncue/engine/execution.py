@@ -212,7 +212,16 @@ class Execution(Generic[A]):
 
     def release_running(self, cause: str) -> None:
         """Stop everything that has started and give it back; threads are given back and left behind."""
-        for attempt in list(self._running.values()):
+        self._release(list(self._running.values()), cause)
+
+    def release_led(self, cause: str) -> None:
+        """Stop the jobs for the leader and give them back: this node does not lead any more."""
+        self._release([attempt for attempt in self._running.values() if attempt.claim.leader is not None], cause)
+        for claim in [claim for claim in (*self._claims, *self._starts) if claim.leader is not None]:
+            self.withdraw(claim.id, claim.claim_no, cause)
+
+    def _release(self, attempts: list[A], cause: str) -> None:
+        for attempt in attempts:
             attempt.cancel_requested = True
             self._cut(attempt, Released(cause))
 
@@ -263,6 +272,8 @@ class Execution(Generic[A]):
             outcome = Cancelled()
         at = self._clock.at
         terms = attempt.terms
+        if attempt.claim.leader is not None:
+            terms = (terms or Terms())._replace(leader=attempt.claim.leader)
         if attempt.follow_ups:
             asked = tuple(following(one, at(ended)) for one in attempt.follow_ups)
             terms = (terms or Terms())._replace(follow_ups=asked)

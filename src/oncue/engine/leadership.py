@@ -43,6 +43,8 @@ class Leadership:
         """`shown`: the name that this node goes by at the moment."""
         self.signal = Signal()
         self.elected = Signal()
+        self.deposed = Signal()
+        """Raised when this node has lost the lead, or has given it up."""
         self.followers: list[Signal] = []
         """The services that wait for this node to lead."""
         self._store = store
@@ -95,6 +97,7 @@ class Leadership:
         """Give the lease up, so that the next leader need not wait for its end."""
         held, self.held, self.until = self.held, None, None
         if held is not None:
+            self.deposed.set()
             await self._store.leases.release(LEADER, self._node.id, held.epoch, self._clock.now())
             _log.info("leadership: %s gave up the lead (epoch %d)", self._shown(), held.epoch)
 
@@ -150,6 +153,7 @@ class Leadership:
         self.held, self.until = None, None
         _log.warning("leadership: %s leads no more (epoch %d): %s", self._shown(), held.epoch, why)
         self._telemetry.emit("leader.lost", {"epoch": held.epoch}, node=self._node, why=why)
+        self.deposed.set()
 
 
 class OnLeader:

@@ -55,7 +55,7 @@ from oncue.engine.survey import Surveying
 from oncue.errors import StoreError
 from oncue.model import Node
 from oncue.policy.aging import Rules
-from oncue.policy.lifecycle import Ended
+from oncue.policy.lifecycle import DEPOSED, Ended
 from oncue.policy.suspicion import ALONE, isolation_of
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -137,7 +137,7 @@ class WorkerNode:
             store, node.id, node.queues, node.tasks, self.executor, self.in_flight, clock, telemetry,
             self.may_claim,
             self.seating.allowed, self.seating.rated, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
-            life=self.life,
+            life=self.life, epoch=lambda: self.leadership.epoch, named=lambda: self.naming.held,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
         self.settler = Settler(store, node.id, self.executor, self.in_flight, clock, dice, telemetry, idle=60.0)
@@ -151,6 +151,8 @@ class WorkerNode:
             store, node, clock, telemetry, self.may_work,
             lease=pace.lease, poll=pace.poll, shown=lambda: self.naming.shown,
         )  # fmt: skip
+        self.leadership.followers.append(self.claimer.signal)
+        self.leadership.deposed.listen(lambda: self.executor.release_led(DEPOSED))
         self.scheduler = Scheduler(
             store, node.id, self.leadership, dice, telemetry, interval=pace.schedules, poll=pace.poll
         )

@@ -9,8 +9,10 @@ from oncue.model.application import Owner
 from oncue.model.counts import KINDS, LIVE_LIMIT, Age, Count, Sample, Stats, cut_off, known
 from oncue.model.groups import Group, GroupSettings, GroupsLook, Rate, Turns
 from oncue.model.jobs import (
+    LEADER_ADDRESS,
     LONGEST_LISTING,
     MAX_PRIORITY,
+    NODE_ADDRESS,
     PARKED,
     STATES,
     TERMINAL,
@@ -24,6 +26,7 @@ from oncue.model.jobs import (
     HeldClaim,
     Job,
     JobFilter,
+    LeaderEpoch,
     Outlook,
     Progress,
     Receipt,
@@ -37,7 +40,6 @@ from oncue.model.outcomes import (
     Cancelled,
     Change,
     Failed,
-    LeaderEpoch,
     Lost,
     Outcome,
     Released,
@@ -65,9 +67,11 @@ from oncue.model.schedules import (
 __all__ = [
     "DEFAULT_QUEUE",
     "KINDS",
+    "LEADER_ADDRESS",
     "LIVE_LIMIT",
     "LONGEST_LISTING",
     "MAX_PRIORITY",
+    "NODE_ADDRESS",
     "PARKED",
     "SCOPES",
     "STATES",

@@ -28,6 +28,9 @@ Delivery: TypeAlias = Literal["at_least_once", "at_most_once"]
 PARKED = datetime(9999, 1, 1, tzinfo=UTC)
 """When a job is due that waits for its turn, behind others of its schedule: when the scheduler releases it."""
 MAX_PRIORITY = 100
+LEADER_ADDRESS = "role:leader"
+NODE_ADDRESS = "node:"
+"""What the address of a job begins with that is for a node: the node's name follows."""
 LONGEST_LISTING = 100_000
 """How many rows one listing gives at most; the next listing begins at its end."""
 
@@ -54,6 +57,7 @@ class Batch(NamedTuple):
     """Where the jobs stand among others of their priority, if that is not when they were made."""
     group: str | None = None
     address: str | None = None
+    """Where alone they may run: `node:NAME` or `role:leader`."""
 
 
 class FollowUp(NamedTuple):
@@ -74,6 +78,13 @@ class Receipt(NamedTuple):
     @property
     def uid(self) -> UUID:
         return job_uid(self.id, self.created_at)
+
+
+class LeaderEpoch(NamedTuple):
+    """A node that leads, and under which epoch."""
+
+    holder: UUID
+    epoch: int
 
 
 class Claim(NamedTuple):
@@ -100,6 +111,8 @@ class Claim(NamedTuple):
     start_by: datetime | None = None
     group: str | None = None
     address: str | None = None
+    leader: LeaderEpoch | None = None
+    """Of a job for the leader: as which leader this node took it. What comes of it counts while that one leads."""
 
     @property
     def uid(self) -> UUID:
@@ -110,7 +123,9 @@ class Outlook(NamedTuple):
     """What will have to be done about jobs, if nobody does anything before."""
 
     waiting: frozenset[str]
-    """The queues in which something is queued."""
+    """The queues in which something is queued that any node may run."""
+    addresses: frozenset[str]
+    """The addresses for which something is queued."""
     orphaned: bool
     """Whether something is running whose node is lost."""
     parked: bool

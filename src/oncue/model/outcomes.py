@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
-from uuid import UUID
 
-from oncue.model.jobs import Batch, State
+from oncue.model.jobs import Batch, LeaderEpoch, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +74,6 @@ class Cancelled:
 
 
 Outcome: TypeAlias = Succeeded | Failed | TimedOut | Lost | Released | Snoozed | Skipped | Cancelled
-
-
-class LeaderEpoch(NamedTuple):
-    """A node that leads, and under which epoch."""
-
-    holder: UUID
-    epoch: int
 
 
 class Terms(NamedTuple):

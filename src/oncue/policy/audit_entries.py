@@ -28,7 +28,13 @@ def of_pause(by: str, queue: str, *, paused: bool) -> Note:
 
 
 def of_limits(by: str, queue: str, before: Limits, after: Limits) -> Note:
-    return Note(by, "queue.limits", f"queue:{queue}", _limits(before), _limits(after))
+    return Note(by, "queue.limits", f"queue:{queue}", *_different(_limits(before), _limits(after)))
+
+
+def _different(was: dict[str, Any], becomes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What changes: before and after."""
+    changed = [name for name in was if was[name] != becomes[name]]
+    return {name: was[name] for name in changed}, {name: becomes[name] for name in changed}
 
 
 def _limits(limits: Limits) -> dict[str, int | str | None]:
@@ -47,8 +53,8 @@ def _rate(rate: Rate | None) -> str | None:
 
 def of_group(action: str, by: str, queue: str, group: str, before: GroupSettings, after: GroupSettings) -> Note:
     """A change of what is set for one group of a queue."""
-    was, becomes = ({"group": group, **_group(settings)} for settings in (before, after))
-    return Note(by, f"group.{action}", f"queue:{queue}", was, becomes)
+    was, becomes = _different(_group(before), _group(after))
+    return Note(by, f"group.{action}", f"queue:{queue}", {"group": group, **was}, {"group": group, **becomes})
 
 
 def _group(settings: GroupSettings) -> dict[str, int | str | None]:
@@ -77,8 +83,7 @@ def of_schedule(action: str, by: str, before: Schedule | None, after: Schedule |
     named = after or before
     assert named is not None
     if was is not None and becomes is not None:
-        different = [name for name in was if was[name] != becomes[name]]
-        was, becomes = {name: was[name] for name in different}, {name: becomes[name] for name in different}
+        was, becomes = _different(was, becomes)
     return Note(by, action, f"schedule:{named.name}", was, becomes)
 
 

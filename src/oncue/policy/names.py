@@ -1,6 +1,9 @@
-"""The names of nodes: what a worker may be called, and what it is called when another one has its name."""
+"""The names of nodes: what a worker may be called, what it is called when another one has its name, and addresses."""
 
 from __future__ import annotations
+
+from oncue.errors import InvalidJob
+from oncue.model import LEADER_ADDRESS, NODE_ADDRESS
 
 LONGEST_NODE_NAME = 128
 MARK = "~"
@@ -29,3 +32,17 @@ def checked_name_of_a_node(name: str) -> str:
     ):
         raise ValueError(f"expected a printable name of 1 to {LONGEST_NODE_NAME} characters, not {name!r}")
     return name
+
+
+def checked_address(address: str) -> str:
+    """Where alone a job may run: a node, by the name that is leased to it, or the leader."""
+    if address == LEADER_ADDRESS:
+        return address
+    try:
+        if not isinstance(address, str) or not address.startswith(NODE_ADDRESS):
+            raise ValueError
+        checked_name_of_a_node(address.removeprefix(NODE_ADDRESS))
+    except ValueError:
+        expected = f"{NODE_ADDRESS}NAME, with the name of a node, or {LEADER_ADDRESS}"
+        raise InvalidJob("address", f"expected {expected}, not {address!r:.200}") from None
+    return address

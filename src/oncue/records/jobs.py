@@ -24,6 +24,7 @@ JOB_EXAMPLE: dict[str, Any] = {
     "key": None,
     "queue": "mail",
     "group": "tenant:7",
+    "address": None,
     "status": "failed",
     "reason": None,
     "priority": 60,
@@ -58,6 +59,8 @@ class JobRecord:
     queue: str
     group: str | None
     """The group of its queue that it belongs to: a tenant, an endpoint."""
+    address: str | None
+    """Where alone it may run: `node:NAME` or `role:leader`."""
     state: State = field(metadata={ALIAS: "status"})
     """The state that the job is in."""
     reason: str | None
@@ -126,6 +129,7 @@ def job_record(job: Job) -> Document:
             key=job.key,
             queue=job.queue,
             group=job.group,
+            address=job.address,
             state=job.state,
             reason=job.reason,
             priority=job.priority,

@@ -95,5 +95,6 @@ def _line(job: Job) -> str:
     key = f" key={job.key}" if job.key is not None else ""
     later = f" delay={describe(delay)}" if delay > 0 and not job.retry_count else ""
     group = f" group={job.group}" if job.group is not None else ""
-    options = f"queue={job.queue} priority={job.priority}{key}{group}{later}"
+    address = f" address={job.address}" if job.address is not None else ""
+    options = f"queue={job.queue} priority={job.priority}{key}{group}{address}{later}"
     return f"{called(job.task, job.args)} {options}, now {job.state}"

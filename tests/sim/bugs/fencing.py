@@ -69,12 +69,14 @@ def claim_by_read_then_take(patch: Patch) -> None:
     async def claim(
         self: SqliteJobs, node: UUID, queues: Sequence[str], tasks: Sequence[str], limit: int, now: datetime,
         *, few: int = 0, alone: datetime | None = None, rooms: Mapping[str, int] | None = None,
+        epoch: int | None = None,
     ) -> list[Claim]:  # fmt: skip
         sets = {"queues": list(queues), "tasks": list(tasks), "rooms": rooms or {}}
         asked = {
             "node": str(node),
             "now": values.micros(now),
             "alone": None,
+            "epoch": epoch,
             **{name: json.dumps(one) for name, one in sets.items()},
         }
         found = await self._db.read(lambda c: self._best(c, asked, limit, rooms or {}, few))

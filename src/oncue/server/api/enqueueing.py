@@ -93,6 +93,7 @@ async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str =
             at=None if body.at is None else _instant(body.at, now, f"{prefix}at"),
             key=body.key,
             group=body.group,
+            address=body.address,
             deadline=body.deadline,
             max_retries=body.max_retries,
             enqueued_by=by,

@@ -73,8 +73,12 @@ class Jobs(Protocol):
         few: int = 0,
         alone: datetime | None = None,
         rooms: Mapping[str, int] | None = None,
+        epoch: int | None = None,
     ) -> list[Claim]:
         """Take up to `limit` queued jobs of these queues and tasks: priority first, then age.
+
+        Of the jobs with an address it takes those for this node: for the name that is leased to it, and, if it leads
+        under `epoch` at this moment, for the leader.
 
         `rooms` are the limited queues that the node knows of, and how many jobs it has room for in each. From a
         limited queue that it does not know of it gets none.

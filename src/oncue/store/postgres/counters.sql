@@ -36,13 +36,14 @@ with picked as materialized (
 select count(*) from taken;
 
 -- name: live_counts
--- The queued are in several indexes, by suspicion and group; asked for as one they would be looked for in the whole table.
+-- The queued are in several indexes, by suspicion, group and address; asked for as one they would be looked for in the whole table.
 select queue, 'queued' as state, count(*), priority, isolation from (
     (select queue, priority, 0 as isolation from oncue_jobs where {claimable} limit $1)
     union all
     (select queue, priority, isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1)
     union all
-    (select queue, priority, 0 from oncue_jobs where {grouped} limit $1)) as waiting
+    (select queue, priority, 0 from oncue_jobs
+      where {set_apart} and (group_name is not null or address is not null) limit $1)) as waiting
  group by queue, priority, isolation
 union all
 select queue, 'running', count(*), 0, 0 from (
@@ -69,12 +70,20 @@ select sampled_at, counts from oncue_sample;
 -- What is due and not promoted yet waits, too. What runs is little, and read as a whole.
 with recursive level (queue, priority) as (
     {_levels}
+), level_apart (queue, priority) as (
+    {_levels_apart}
 ), waiting (queue, since) as (
     select level.queue, head.since from level
      cross join lateral (
          select greatest(created_at, visible_at) as since from oncue_jobs
           where {claimable} and queue = level.queue and priority = level.priority
           order by order_at, id limit (select $2::int)) as head
+    union all
+    select level_apart.queue, head.since from level_apart
+     cross join lateral (
+         select greatest(created_at, visible_at) as since from oncue_jobs
+          where {set_apart} and queue = level_apart.queue and priority = level_apart.priority
+          order by created_at, id limit (select $2::int)) as head
     union all
     (select queue, greatest(created_at, visible_at) from oncue_jobs where state = 'queued' and isolation > 0
       limit (select $2::int))

@@ -156,10 +156,11 @@ class PostgresJobs:
         few: int = 0,
         alone: datetime | None = None,
         rooms: Mapping[str, int] | None = None,
+        epoch: int | None = None,
     ) -> list[Claim]:
         known = rooms or {}
         rows = await self._db.fetch(
-            "claim", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone
+            "claim", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone, epoch
         )
         return [Claim(*row) for row in rows]
 
@@ -271,8 +272,8 @@ class PostgresJobs:
         return [values.job(row) for row in await self._db.fetch(name, now, limit, *few)]
 
     async def outlook(self) -> Outlook:
-        ((waiting, *rest),) = await self._db.fetch("outlook")
-        return Outlook(frozenset(waiting), *rest)
+        ((waiting, addresses, *rest),) = await self._db.fetch("outlook")
+        return Outlook(frozenset(waiting), frozenset(addresses), *rest)
 
     async def levels(self) -> list[PriorityLevel]:
         return [PriorityLevel(*row) for row in await self._db.fetch("levels")]

@@ -162,6 +162,13 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
        and exists (select from oncue_nodes where id = $1 and expires_at > $5 and lost_at is null)
        and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1 and expires_at > $5)
 
+-- name: _mine
+-- What is addressed to this node: to its name while that is leased to it, and to the leader while it leads under $9.
+    select 'node:' || name from oncue_nodes where id = $1 and named and lost_at is null
+    union all
+    select 'role:leader' from oncue_leases
+     where name = 'leader' and holder = $1 and epoch = $9::bigint and expires_at > $5
+
 -- name: claim
 -- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
 -- The limit is a subquery so that the planner does not know it: knowing it, and statistics from when about as many
@@ -171,11 +178,14 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 -- take turns, and none of them dies twice before all have. Both parts of the condition on `isolation` are wanted: the first is the index's.
 with open (queue, room) as materialized (
     {_open}
+), mine (address) as materialized (
+    {_mine}
 ), alone as materialized (
     select best.id from open
      cross join lateral (
            select id, crashes, priority, order_at from oncue_jobs
             where state = 'queued' and isolation > 0 and isolation = 2 and group_name is null and queue = open.queue
+              and (address is null or address in (select address from mine))
               and task = any($3::text[]) and visible_at <= $8::timestamptz
             order by crashes, priority desc, order_at, id limit (select least(1, open.room))
               for update skip locked) as best
@@ -185,11 +195,27 @@ with open (queue, room) as materialized (
      cross join lateral (
            select id, priority, order_at from oncue_jobs
             where state = 'queued' and isolation > 0 and isolation = 1 and group_name is null and queue = open.queue
+              and (address is null or address in (select address from mine))
               and task = any($3::text[])
             order by priority desc, order_at, id limit (select least($6::int, open.room))
               for update skip locked) as best
      where not exists (select from alone)
      order by best.priority desc, best.order_at, best.id limit (select least($6::int, $4::int))
+), taken (queue, jobs) as materialized (
+    select queue, count(*) from few group by queue
+), addressed as materialized (
+    select ranked.id, ranked.queue, ranked.priority, ranked.order_at from (
+           select best.*, open.queue, open.room - coalesce(taken.jobs, 0) as room,
+                  row_number() over (partition by open.queue order by best.priority desc, best.order_at, best.id) as place
+             from open cross join mine
+            cross join lateral (
+                  select id, priority, order_at from oncue_jobs
+                   where {addressed} and address = mine.address and queue = open.queue and task = any($3::text[])
+                   order by priority desc, order_at, id limit (select least($4::int, open.room))
+                     for update skip locked) as best
+             left join taken on taken.queue = open.queue
+            where not exists (select from alone)) as ranked
+     where ranked.room is null or ranked.place <= ranked.room
 ), claimed as (
     update oncue_jobs
        set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
@@ -200,16 +226,20 @@ with open (queue, room) as materialized (
      where id = any(
                array(select id from alone)
                || array(select id from few)
-               || array(select best.id from open
-                         cross join lateral (
-                               select id, priority, order_at from oncue_jobs
-                                where {claimable} and queue = open.queue
-                                  and task = any($3::text[])
-                                order by priority desc, order_at, id
-                                limit (select greatest(least($4::int, open.room - count(*)), 0) from few
-                                        where few.queue = open.queue)
-                                  for update skip locked) as best
-                         where not exists (select from alone)
+               || array(select best.id from (
+                               select id, priority, order_at from addressed
+                               union all
+                               select common.id, common.priority, common.order_at from open
+                                cross join lateral (
+                                      select id, priority, order_at from oncue_jobs
+                                       where {claimable} and queue = open.queue
+                                         and task = any($3::text[])
+                                       order by priority desc, order_at, id
+                                       limit (select greatest(least($4::int, open.room - count(*)), 0)
+                                                from (select queue from few union all select queue from addressed) as before
+                                               where before.queue = open.queue)
+                                         for update skip locked) as common
+                                where not exists (select from alone)) as best
                          order by best.priority desc, best.order_at, best.id
                          limit (select $4::int - count(*) from few)))
     returning {claim}, order_at
@@ -457,6 +487,7 @@ with recursive waiting (queue) as (
 select array(select queue from waiting
              union
              select queue from oncue_jobs where state = 'queued' and isolation > 0),
+       array(select distinct address from oncue_jobs where {addressed}),
        exists (select from oncue_jobs join oncue_nodes on oncue_nodes.id = node_id
                 where state = 'running' and lost_at is not null),
        exists (select from oncue_jobs
@@ -471,7 +502,8 @@ select array(select queue from waiting
        (select min(run_until) from oncue_jobs where state = 'running');
 
 -- name: _levels
--- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
+-- The levels in use, read off the head of each (queue, priority) in the claim index: no scan. The index of what is set
+-- apart has the same columns there.
     (select queue, priority from oncue_jobs where {claimable}
       order by queue, priority desc limit 1)
     union all
@@ -485,18 +517,40 @@ select array(select queue from waiting
            order by queue, priority desc limit 1)
          limit 1) as head
 
+-- name: _levels_apart
+    (select queue, priority from oncue_jobs where {set_apart}
+      order by queue, priority desc limit 1)
+    union all
+    select head.queue, head.priority from level_apart
+     cross join lateral (
+         (select queue, priority from oncue_jobs
+           where {set_apart} and queue = level_apart.queue and priority < level_apart.priority
+           order by queue, priority desc limit 1)
+         union all
+         (select queue, priority from oncue_jobs where {set_apart} and queue > level_apart.queue
+           order by queue, priority desc limit 1)
+         limit 1) as head
+
 -- name: levels
 with recursive level (queue, priority) as (
     {_levels}
+), level_apart (queue, priority) as (
+    {_levels_apart}
 )
-select queue, priority from level where priority < 100 order by priority desc;
+select queue, priority from (select * from level union select * from level_apart) as used
+ where priority < 100 order by priority desc;
 
 -- name: age
+-- By the time that jobs have waited, whatever instant they are ordered by.
 update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, updated_at = $6
  where id = any(array(select id from oncue_jobs
                        where {claimable} and queue = $2 and priority = $3 and order_at <= $4
                          and greatest(created_at, visible_at) <= $4 and age_round < $1
-                       order by order_at, id limit (select $7::int) for update skip locked))
+                       order by order_at, id limit (select $7::int) for update skip locked)
+                || array(select id from oncue_jobs
+                          where {set_apart} and queue = $2 and priority = $3 and created_at <= $4
+                            and visible_at <= $4 and age_round < $1
+                          order by created_at, id limit (select $7::int) for update skip locked))
    and state = 'queued';
 
 -- name: prune

@@ -10,7 +10,7 @@ select queue, task, state, sum(jobs) from (select * from oncue_counter_deltas or
 delete from oncue_counter_deltas where id in (select id from oncue_counter_deltas order by id limit :limit);
 
 -- name: live_counts
--- The queued are in several indexes, by suspicion and group; asked for as one they would be looked for in the whole table.
+-- The queued are in several indexes, by suspicion, group and address; asked for as one they would be looked for in the whole table.
 select queue, 'queued', count(*), priority, isolation from (
     select * from (select queue, priority, 0 as isolation from oncue_jobs indexed by oncue_jobs_claimable
                     where {claimable} limit :limit)
@@ -18,8 +18,8 @@ select queue, 'queued', count(*), priority, isolation from (
     select * from (select queue, priority, isolation from oncue_jobs indexed by oncue_jobs_restricted
                     where state = 'queued' and isolation > 0 limit :limit)
     union all
-    select * from (select queue, priority, 0 from oncue_jobs indexed by oncue_jobs_grouped
-                    where {grouped} limit :limit)) group by queue, priority, isolation
+    select * from (select queue, priority, 0 from oncue_jobs indexed by oncue_jobs_set_apart
+                    where {set_apart} and (group_name is not null or address is not null) limit :limit)) group by queue, priority, isolation
 union all
 select queue, 'running', count(*), 0, 0 from (
     select queue from oncue_jobs indexed by oncue_jobs_running where state = 'running' limit :limit) group by queue
@@ -45,12 +45,20 @@ select sampled_at, counts from oncue_sample;
 -- What is due and not promoted yet waits, too. What runs is little, and read as a whole.
 with recursive level (queue, priority) as (
     {_levels}
+), level_apart (queue, priority) as (
+    {_levels_apart}
 ), waiting (queue, since) as (
     select queue, (select min(since) from (
                select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_claimable
                 where {claimable} and queue = level.queue and priority = level.priority
                 order by order_at, id limit :heads))
       from level
+    union all
+    select queue, (select min(since) from (
+               select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_set_apart
+                where {set_apart} and queue = level_apart.queue and priority = level_apart.priority
+                order by created_at, id limit :heads))
+      from level_apart
     union all
     select * from (select queue, max(created_at, visible_at) from oncue_jobs indexed by oncue_jobs_restricted
                     where state = 'queued' and isolation > 0 limit :heads)

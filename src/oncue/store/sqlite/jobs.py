@@ -198,6 +198,7 @@ class SqliteJobs:
         few: int = 0,
         alone: datetime | None = None,
         rooms: Mapping[str, int] | None = None,
+        epoch: int | None = None,
     ) -> list[Claim]:
         if not self._found_some and not await self._db.read(self._is_any_queued):
             return []
@@ -209,6 +210,7 @@ class SqliteJobs:
             "tasks": json.dumps(list(tasks)),
             "rooms": json.dumps(rooms),
             "alone": values.micros_or_none(alone),
+            "epoch": epoch,
         }
         # Looking costs no lock: an idle worker writes nothing. While claims find something, it need not look first.
         if not self._found_some:
@@ -241,7 +243,7 @@ class SqliteJobs:
     ) -> list[int]:
         found = connection.execute(self._db.sql["best"], {**lookup, "limit": limit}).fetchall()
         apart: list[tuple[int, int, int, str]] = []
-        if any(restricted for *_, restricted in found):
+        if any(restricted for _, _, restricted, _ in found):
             if alone := self._ranked(connection, "alone", lookup, {queue: 1 for queue, *_ in found}):
                 return [job_id for _, _, job_id, _ in alone[:1]]
             apart = self._ranked(
@@ -251,11 +253,23 @@ class SqliteJobs:
         taken = Counter(queue for *_, queue in apart)
         limit -= len(apart)
         best: list[tuple[int, int, int]] = []
-        for queue, jobs, _ in found:
-            room = min(limit, rooms[queue] - taken[queue]) if queue in rooms else limit
-            best += map(tuple, json.loads(jobs)[: max(room, 0)])
+        for queue, jobs, _, is_addressed in found:
+            room = max(min(limit, rooms[queue] - taken[queue]) if queue in rooms else limit, 0)
+            mine = self._addressed(connection, lookup, queue, room) if is_addressed else []
+            # Where a queue has little room, what only this node can run has it first.
+            best += [*mine, *map(tuple, json.loads(jobs)[: room - len(mine) if queue in rooms else room])]
         ranked = sorted([job[:3] for job in apart] + sorted(best)[:limit])
         return [job_id for _, _, job_id in ranked]
+
+    def _addressed(
+        self, connection: sqlite3.Connection, lookup: dict[str, Any], queue: str, limit: int
+    ) -> list[tuple[int, int, int]]:
+        """The best of what is addressed to this node in a queue."""
+        found: list[tuple[int, int, int]] = []
+        for (address,) in connection.execute(self._db.sql["mine"], lookup).fetchall():
+            asked = {**lookup, "queue": queue, "address": address, "limit": limit}
+            found += map(tuple, rows_of(connection, self._db.sql["addressed"], asked))
+        return sorted(found)[:limit]
 
     def _ranked(
         self, connection: sqlite3.Connection, name: str, lookup: dict[str, Any], most: Mapping[str, int]
@@ -368,10 +382,11 @@ class SqliteJobs:
         return values.claims(rows)
 
     async def outlook(self) -> Outlook:
-        ((waiting, orphaned, parked, *instants),) = await self._db.rows("outlook")
+        ((waiting, addresses, orphaned, parked, *instants),) = await self._db.rows("outlook")
         due, deadline, start_by, overdue = map(values.instant_or_none, instants)
         expires_at = min((limit for limit in (deadline, start_by) if limit is not None), default=None)
-        return Outlook(frozenset(json.loads(waiting)), bool(orphaned), bool(parked), due, expires_at, overdue)
+        queues, wanted = frozenset(json.loads(waiting)), frozenset(json.loads(addresses))
+        return Outlook(queues, wanted, bool(orphaned), bool(parked), due, expires_at, overdue)
 
     async def levels(self) -> list[PriorityLevel]:
         return [PriorityLevel(*row) for row in await self._db.rows("levels")]

@@ -143,19 +143,39 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying');
 
 -- name: any_queued
 select exists (select 1 from oncue_jobs indexed by oncue_jobs_claimable where {claimable})
-    or exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0);
+    or exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)
+    or exists (select 1 from oncue_jobs indexed by oncue_jobs_addressed where {addressed});
 
 -- name: best
--- Of each queue that is open to this node: its best, and whether anything is to be kept apart.
+-- Of each queue that is open to this node: its best, whether anything is to be kept apart, and whether anything there is
+-- addressed to this node.
 select wanted.value,
        (select json_group_array(json_array(-priority, order_at, id)) from (
             select priority, order_at, id from oncue_jobs indexed by oncue_jobs_claimable
              where {claimable} and queue = wanted.value
                and task in (select value from json_each(:tasks))
              order by priority desc, order_at, id limit :limit)),
-       exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)
+       exists (select 1 from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0),
+       exists (select 1 from oncue_jobs indexed by oncue_jobs_addressed
+                where {addressed} and address in ({_mine}) and queue = wanted.value)
   from json_each(:queues) as wanted
  where {_open};
+
+-- name: _mine
+-- What is addressed to this node: to its name while that is leased to it, and to the leader while it leads under :epoch.
+select 'node:' || name from oncue_nodes where id = :node and named and lost_at is null
+                 union all
+                 select 'role:leader' from oncue_leases
+                  where name = 'leader' and holder = :node and epoch = :epoch and expires_at > :now
+
+-- name: mine
+{_mine};
+
+-- name: addressed
+select json_group_array(json_array(-priority, order_at, id)) from (
+    select priority, order_at, id from oncue_jobs indexed by oncue_jobs_addressed
+     where {addressed} and address = :address and queue = :queue and task in (select value from json_each(:tasks))
+     order by priority desc, order_at, id limit :limit);
 
 -- name: _open
 -- The queues from which this node may take jobs now.
@@ -171,6 +191,7 @@ not exists (select 1 from oncue_queues
 select json_group_array(json_array(-priority, order_at, id)) from (
     select priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
      where state = 'queued' and isolation > 0 and isolation = 1 and group_name is null and queue = :queue
+       and (address is null or address in ({_mine}))
        and task in (select value from json_each(:tasks))
      order by priority desc, order_at, id limit :limit);
 
@@ -179,6 +200,7 @@ select json_group_array(json_array(-priority, order_at, id)) from (
 select json_group_array(json_array(101 * crashes - priority, order_at, id)) from (
     select crashes, priority, order_at, id from oncue_jobs indexed by oncue_jobs_restricted
      where state = 'queued' and isolation > 0 and isolation = 2 and group_name is null and queue = :queue
+       and (address is null or address in ({_mine}))
        and task in (select value from json_each(:tasks)) and visible_at <= :alone
      order by crashes, priority desc, order_at, id limit :limit);
 
@@ -352,6 +374,7 @@ select (select json_group_array(queue) from (
             select queue from waiting where queue is not null
             union
             select queue from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)),
+       (select json_group_array(distinct address) from oncue_jobs indexed by oncue_jobs_addressed where {addressed}),
        exists (select 1 from oncue_nodes join oncue_jobs on oncue_jobs.node_id = oncue_nodes.id
                 where lost_at is not null and state = 'running'),
        exists (select 1 from oncue_jobs indexed by oncue_jobs_parked
@@ -366,7 +389,8 @@ select (select json_group_array(queue) from (
        (select min(run_until) from oncue_jobs indexed by oncue_jobs_running where state = 'running');
 
 -- name: _levels
--- The levels in use, read off the head of each (queue, priority) in the claim index: no scan.
+-- The levels in use, read off the head of each (queue, priority) in the claim index: no scan. The index of what is set
+-- apart has the same columns there.
     select * from (select queue, priority from oncue_jobs where {claimable}
                     order by queue, priority desc limit 1)
     union all
@@ -381,19 +405,44 @@ select (select json_group_array(queue) from (
             order by queue, priority desc limit 1)
      where coalesce(same.id, next.id) is not null
 
+-- name: _levels_apart
+    select * from (select queue, priority from oncue_jobs where {set_apart}
+                    order by queue, priority desc limit 1)
+    union all
+    select coalesce(same.queue, next.queue), coalesce(same.priority, next.priority)
+      from level_apart
+      left join oncue_jobs same on same.id = (
+           select id from oncue_jobs
+            where {set_apart} and queue = level_apart.queue and priority < level_apart.priority
+            order by queue, priority desc limit 1)
+      left join oncue_jobs next on same.id is null and next.id = (
+           select id from oncue_jobs where {set_apart} and queue > level_apart.queue
+            order by queue, priority desc limit 1)
+     where coalesce(same.id, next.id) is not null
+
 -- name: levels
 with recursive level (queue, priority) as (
     {_levels}
+), level_apart (queue, priority) as (
+    {_levels_apart}
 )
-select queue, priority from level where priority < 100 order by priority desc;
+select queue, priority from (select * from level union select * from level_apart)
+ where priority < 100 order by priority desc;
 
 -- name: age
+-- By the time that jobs have waited, whatever instant they are ordered by.
 update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_no, updated_at = :now
- where id in (select id from oncue_jobs indexed by oncue_jobs_claimable
-               where {claimable} and queue = :queue and priority = :priority
-                 and order_at <= :waiting_since and max(created_at, visible_at) <= :waiting_since
-                 and age_round < :round_no
-               order by order_at, id limit :limit);
+ where id in (select id from (select id from oncue_jobs indexed by oncue_jobs_claimable
+                               where {claimable} and queue = :queue and priority = :priority
+                                 and order_at <= :waiting_since and max(created_at, visible_at) <= :waiting_since
+                                 and age_round < :round_no
+                               order by order_at, id limit :limit)
+              union all
+              select id from (select id from oncue_jobs indexed by oncue_jobs_set_apart
+                               where {set_apart} and queue = :queue and priority = :priority
+                                 and created_at <= :waiting_since and visible_at <= :waiting_since
+                                 and age_round < :round_no
+                               order by created_at, id limit :limit));
 
 -- name: pick_old
 -- The literal states are those of the index: without them SQLite would read the whole table.

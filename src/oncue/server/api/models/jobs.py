@@ -48,6 +48,9 @@ class Enqueue(Body):
         None, min_length=1, max_length=LONGEST_NAME,
         description="Whom it is for, such as tenant:7. The groups of a queue take turns.",
     )  # fmt: skip
+    address: StrictStr | None = Field(
+        None, min_length=1, max_length=LONGEST_NAME, description="Where alone it may run: node:NAME or role:leader."
+    )
     deadline: DurationValue | None = Field(None, description="The job is skipped if it cannot start within this time.")
     max_retries: Annotated[StrictInt, Field(ge=0, le=MOST_RETRIES), WHOLE] | None = None
 
