@@ -10,6 +10,7 @@ from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
+from oncue.application.builtin import builtin_tasks
 from oncue.application.internals import Internals
 from oncue.application.naming import place_of
 from oncue.model import DEFAULT_QUEUE, Delivery, Missed
@@ -55,7 +56,8 @@ class Oncue:
         dice: Random | None = None,
     ) -> None:
         declared = {"database_url": database_url, "schema": schema, "name": name}
-        self.internals = Internals(declared, place_of(sys._getframe(1).f_globals), settings, dice)
+        place = place_of(sys._getframe(1).f_globals)
+        self.internals = Internals(declared, place, settings, dice, lambda: builtin_tasks(self))
 
     @property
     def name(self) -> str:

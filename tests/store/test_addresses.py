@@ -117,7 +117,7 @@ async def test_addressed_and_grouped_jobs_are_counted_and_their_waits_are_seen(s
     counts = {(count.queue, count.kind): count.jobs for count in await store.counters.count(1000)}
     assert counts == {("mail", "queued"): 2, ("hooks", "queued"): 3, ("windows", "queued"): 1}
     outlook = await store.jobs.outlook()
-    assert (outlook.waiting, outlook.addresses) == ({"windows"}, {"node:absent"})
+    assert (outlook.waiting, outlook.set_apart, outlook.addresses) == ({"windows"}, {"mail", "hooks"}, {"node:absent"})
     ages = {age.queue: age.since for age in await store.counters.ages(NOW, 10)}
     assert ages == {"mail": LONG_AGO, "hooks": before(hours=3), "windows": before(hours=4)}
 

@@ -6,7 +6,7 @@ from oncue.model import PARKED, Outlook
 from oncue.store import Store
 from tests.store.scene import CRASHED, NOW, after, at, before, enter, fire, plan, put, settle, take
 
-NOTHING = Outlook(frozenset(), frozenset(), False, False, None, None, None)
+NOTHING = Outlook(frozenset(), frozenset(), frozenset(), False, False, None, None, None)
 
 
 async def test_there_is_nothing_to_do_without_jobs(store: Store) -> None:

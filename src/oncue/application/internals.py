@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oncue import store
+from oncue.application.builtin import PREFIX
 from oncue.application.connecting import Connection, Connector, DatabaseConnector
 from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
@@ -34,12 +36,19 @@ class Internals:
     """Not for users, and it may change at any time: `Oncue` has the names that they may rely on."""
 
     def __init__(
-        self, declared: Mapping[str, str | None], place: Place, settings: Settings | None, dice: Random | None
+        self,
+        declared: Mapping[str, str | None],
+        place: Place,
+        settings: Settings | None,
+        dice: Random | None,
+        builtin: Callable[[], Mapping[str, Task[Any, Any]]] = dict,
     ) -> None:
         if (name := declared["name"]) is not None:
             checked_name(name, "name")
         self._place = place
         self.tasks: dict[str, Task[Any, Any]] = {}
+        """What the application declares."""
+        self._builtin = builtin
         self.lifespans = Lifespans()
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
@@ -86,14 +95,26 @@ class Internals:
     # --- tasks --------------------------------------------------------------------------------------------------
 
     def declare(self, task: Task[Any, Any]) -> None:
+        if task.name.startswith(PREFIX):
+            raise ValueError(f"name: expected one that does not begin with {PREFIX}, as oncue's own do: {task.name!r}")
         if task.name in self.tasks:
             raise ValueError(f"name: a task {task.name!r} is declared already; give one of them another name=")
-        self.tasks[task.name] = task
+        self.tasks[task.name] = self.handlers[task.name] = task
+
+    @cached_property
+    def builtin(self) -> Mapping[str, Task[Any, Any]]:
+        """What oncue brings itself."""
+        return self._builtin()
+
+    @cached_property
+    def handlers(self) -> dict[str, Task[Any, Any]]:
+        """All that a worker runs: the application's tasks, those that it declares later too, and oncue's own."""
+        return {**self.builtin, **self.tasks}
 
     def find(self, name: str) -> Task[Any, Any]:
-        """A declared task by its name. Raises UnknownTask."""
+        """A task by its name. Raises UnknownTask."""
         try:
-            return self.tasks[name]
+            return self.builtin[name] if name.startswith(PREFIX) else self.tasks[name]
         except KeyError:
             known = f"; declared are: {', '.join(sorted(self.tasks))}" if self.tasks else f". {NO_TASKS}"
             raise UnknownTask(f"no task {name!r} is declared{known}") from None

@@ -112,7 +112,7 @@ def _assembled(app: Internals, main: Store, beats: Store, clock: Clock, address:
     node = WorkerNode(
         main, beats, new_node(app, clock.now(), address), clock, app.dice, app.telemetry, settings.pace,
         handlers_executor(
-            app.tasks, clock, app.telemetry, settings.concurrency, settings.limits, settings.processes,
+            app.handlers, clock, app.telemetry, settings.concurrency, settings.limits, settings.processes,
             Setup(settings, logs.chosen()), lambda: node.may_start(),
         ),
         lapsed=lapsed, is_gone=_is_gone, in_processes=[task.name for task in app.tasks.values() if task.process],
@@ -130,7 +130,7 @@ def new_node(app: Internals, now: datetime, address: str | None) -> Node:
         boot_id=identity.boot_id(),
         version=__version__,
         queues=settings.queues,
-        tasks=tuple(sorted(app.tasks)),
+        tasks=tuple(sorted(app.handlers)),
         concurrency=settings.concurrency,
         address=address,
         started_at=now,

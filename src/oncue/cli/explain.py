@@ -57,6 +57,10 @@ def _is_job(what: str) -> bool:
 
 def _show(explanation: Explanation) -> None:
     output.show(f"[bold]{escape(explanation.subject)}[/]: {escape(explanation.status.replace('_', ' '))}")
+    show_findings(explanation)
+
+
+def show_findings(explanation: Explanation) -> None:
     for finding in explanation.findings:
         output.show(f"  {escape(finding.text)}")
         if finding.suggestion is not None:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import typer
 
+from oncue.application.builtin import PREFIX
 from oncue.cli import output
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
@@ -40,7 +41,8 @@ def _show(nodes: list[Node], leases: list[Lease], now: datetime) -> None:
     for node in nodes:
         state = "[green]alive[/]" if node.expires_at > now else f"[red]silent, lease over {_over(node, now)}[/]"
         table.add_row(
-            _called(node), state, _role(node, leases, now), escape(", ".join(node.queues)), str(len(node.tasks)),
+            _called(node), state, _role(node, leases, now), escape(", ".join(node.queues)),
+            str(sum(not task.startswith(PREFIX) for task in node.tasks)),
             str(node.concurrency),
             output.when(node.started_at, now), output.when(node.beat_at, now), escape(node.host), str(node.pid),
             escape(node.address or ""), escape(node.version),

@@ -38,6 +38,7 @@ COMMANDS = {
     "explain": ("explain",),
     "queues": ("queues",),
     "nodes": ("nodes",),
+    "ping": ("ping",),
     "tokens": ("token",),
     "audit_log": ("audit-log",),
     "prune": ("prune",),

@@ -27,6 +27,7 @@ SUMMARIES = {
     "audit": "Tell what became of every slot that a schedule should have had.",
     "explain": "Say why a job waits, runs or ended as it did; why a schedule does not fire; what became of a slot.",
     "nodes": "List the nodes that hold a lease, or held one until a moment ago.",
+    "ping": "Let a worker run a job that does nothing, and tell how long that took. Exit code 4 if no worker ran it.",
     "audit-log": "Show what was changed by hand, newest first: who, what, and from what to what.",
     "prune": "Delete finished jobs and their attempts, in small batches.",
     "migrate": "Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once.",

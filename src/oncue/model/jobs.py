@@ -124,6 +124,8 @@ class Outlook(NamedTuple):
 
     waiting: frozenset[str]
     """The queues in which something is queued that any node may run."""
+    set_apart: frozenset[str]
+    """The queues in which something with a group or an address is queued."""
     addresses: frozenset[str]
     """The addresses for which something is queued."""
     orphaned: bool

@@ -73,7 +73,7 @@ class KitNode:
 
         app = self._app
         self._executor = InlineExecutor(
-            app.tasks, self._clock, app.internals.telemetry, app.settings.limits, heard, starts
+            app.internals.handlers, self._clock, app.internals.telemetry, app.settings.limits, heard, starts
         )
         return self._executor
 
@@ -201,18 +201,19 @@ class EveryQueue:
         while outlook.due_at is not None and outlook.due_at <= now:
             await self._store.jobs.promote(now, PROMOTE_LIMIT)
             outlook = await self._store.jobs.outlook()
-        waiting = outlook.waiting
+        waiting = outlook.waiting | outlook.set_apart
         self.left = bool(waiting)
         if not waiting:
             return later
         self._known.update(waiting)
         queues = sorted(self._known) if self.queue is None else [self.queue]
-        await self._serve(queues, list(self._app.tasks), now)
+        await self._serve(queues, list(self._app.internals.handlers), now)
         return await self._worker.claimer.tick(now)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        """What waits was claimed as far as it can be: the next is what becomes due."""
-        return (await store.jobs.outlook()).due_at
+        """What waits was claimed as far as it can be: the next is what becomes due, or the turn of a group."""
+        due_at, ready_at = (await store.jobs.outlook()).due_at, await store.groups.next_ready(self._served[0])
+        return min((at for at in (due_at, ready_at) if at is not None and at > now), default=None)
 
     async def _serve(self, queues: list[str], tasks: list[str], now: datetime) -> None:
         if (queues, tasks) != self._served:

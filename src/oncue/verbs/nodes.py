@@ -2,11 +2,60 @@
 
 from __future__ import annotations
 
-from oncue.model import Node
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncue.application.builtin import PING
+from oncue.model import DEFAULT_QUEUE, MAX_PRIORITY, Job, Node
+from oncue.policy.durations import Duration, seconds
 from oncue.verbs.base import NounVerbs
+from oncue.verbs.jobs import Jobs
+
+if TYPE_CHECKING:
+    from oncue.policy.explain import Explanation
+
+LOOK_SECONDS = 0.02
+SPARE_SECONDS = 5.0
+"""How much longer than its caller waits a job of `ping` may wait, in case its caller is gone."""
+
+
+class Ping(NamedTuple):
+    """What came of a job that does nothing."""
+
+    job: Job
+    node: str | None
+    """The name of the worker that ran it."""
+    seconds: float | None
+    """From its enqueue to its end."""
+    explanation: Explanation | None
+    """Why it did not run."""
 
 
 class Nodes(NounVerbs):
     async def list(self) -> list[Node]:
         """Every node that is alive, or was lately."""
         return await (await self._connected()).store.nodes.alive()
+
+    async def ping(
+        self, queue: str = DEFAULT_QUEUE, *, address: str | None = None, timeout: Duration = "10s", by: str = "system"
+    ) -> Ping:
+        """Let a worker run a job that does nothing, before everything else that waits: what came of it.
+
+        One that did not begin in time is cancelled.
+        """
+        patience = seconds(timeout, "timeout")
+        call = self._app.find(PING).using(
+            queue=queue, address=address, priority=MAX_PRIORITY, deadline=patience + SPARE_SECONDS, enqueued_by=by
+        )
+        receipt = await call.aenqueue()
+        jobs, connection = Jobs(self._app), await self._connected()
+        until = receipt.created_at + timedelta(seconds=patience)
+        while not (job := await jobs.get(receipt.id)).finished and connection.now() < until:
+            await self._app.pause_before_retry(LOOK_SECONDS)
+        if not job.finished:
+            explanation = await jobs.explain(job.id)
+            await jobs.cancel(job.id, by=by)
+            return Ping(job, None, None, explanation)
+        took = None if job.finished_at is None else (job.finished_at - job.created_at).total_seconds()
+        names = {node.id: node.name for node in await self.list()}
+        return Ping(job, names.get(job.node_id, str(job.node_id)) if job.node_id else None, took, None)

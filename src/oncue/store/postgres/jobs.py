@@ -272,8 +272,8 @@ class PostgresJobs:
         return [values.job(row) for row in await self._db.fetch(name, now, limit, *few)]
 
     async def outlook(self) -> Outlook:
-        ((waiting, addresses, *rest),) = await self._db.fetch("outlook")
-        return Outlook(frozenset(waiting), frozenset(addresses), *rest)
+        ((waiting, set_apart, addresses, *rest),) = await self._db.fetch("outlook")
+        return Outlook(frozenset(waiting), frozenset(set_apart), frozenset(addresses), *rest)
 
     async def levels(self) -> list[PriorityLevel]:
         return [PriorityLevel(*row) for row in await self._db.fetch("levels")]

@@ -487,6 +487,8 @@ with recursive waiting (queue) as (
 select array(select queue from waiting
              union
              select queue from oncue_jobs where state = 'queued' and isolation > 0),
+       array(select distinct queue from oncue_jobs
+              where {set_apart} and (group_name is not null or address is not null)),
        array(select distinct address from oncue_jobs where {addressed}),
        exists (select from oncue_jobs join oncue_nodes on oncue_nodes.id = node_id
                 where state = 'running' and lost_at is not null),

@@ -382,11 +382,11 @@ class SqliteJobs:
         return values.claims(rows)
 
     async def outlook(self) -> Outlook:
-        ((waiting, addresses, orphaned, parked, *instants),) = await self._db.rows("outlook")
+        ((waiting, set_apart, addresses, orphaned, parked, *instants),) = await self._db.rows("outlook")
         due, deadline, start_by, overdue = map(values.instant_or_none, instants)
         expires_at = min((limit for limit in (deadline, start_by) if limit is not None), default=None)
-        queues, wanted = frozenset(json.loads(waiting)), frozenset(json.loads(addresses))
-        return Outlook(queues, wanted, bool(orphaned), bool(parked), due, expires_at, overdue)
+        queues, apart, wanted = (frozenset(json.loads(names)) for names in (waiting, set_apart, addresses))
+        return Outlook(queues, apart, wanted, bool(orphaned), bool(parked), due, expires_at, overdue)
 
     async def levels(self) -> list[PriorityLevel]:
         return [PriorityLevel(*row) for row in await self._db.rows("levels")]

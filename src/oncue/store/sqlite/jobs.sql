@@ -374,6 +374,8 @@ select (select json_group_array(queue) from (
             select queue from waiting where queue is not null
             union
             select queue from oncue_jobs indexed by oncue_jobs_restricted where state = 'queued' and isolation > 0)),
+       (select json_group_array(distinct queue) from oncue_jobs indexed by oncue_jobs_set_apart
+         where {set_apart} and (group_name is not null or address is not null)),
        (select json_group_array(distinct address) from oncue_jobs indexed by oncue_jobs_addressed where {addressed}),
        exists (select 1 from oncue_nodes join oncue_jobs on oncue_jobs.node_id = oncue_nodes.id
                 where lost_at is not null and state = 'running'),
