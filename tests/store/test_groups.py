@@ -210,6 +210,31 @@ async def test_the_listing_shows_what_waits_and_runs_and_what_holds(store: Store
     assert (b.name, b.queued, b.running, b.limit, b.rate, b.paused_until) == ("b", 1, 0, 2, "100/s", PARKED)
 
 
+async def test_those_ahead_are_those_of_its_own_group(store: Store) -> None:
+    await put(store, 5, queue=QUEUE)
+    await put_in(store, "b", 7)
+    high, first = await put_in(store, "a", priority=50), await put_in(store, "a")
+    job = await store.jobs.get((await put_in(store, "a"))[0])
+    assert job is not None
+    assert await store.jobs.count_ahead(job, 100) == len([*high, *first])
+    assert await store.jobs.count_ahead(job, 1) == 1
+    (plain,) = await put(store, queue=QUEUE)
+    last = await store.jobs.get(plain)
+    assert last is not None
+    assert await store.jobs.count_ahead(last, 100) == 5
+
+
+async def test_when_the_rate_of_a_queue_lets_the_next_job_start(store: Store) -> None:
+    assert await store.queues.rated_until(QUEUE) is None
+    await set_limits(store, rate=Rate(2, 60))
+    assert await store.queues.rated_until(QUEUE) is None
+    await put_in(store, "a", 3)
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, NOW)).taken == 1
+    assert await store.queues.rated_until(QUEUE) == after(seconds=30)
+    await set_limits(store)
+    assert await store.queues.rated_until(QUEUE) is None
+
+
 async def test_what_becomes_due_wakes_its_group(store: Store) -> None:
     node = await enter(store)
     await put_in(store, "a", state="scheduled", visible_at=after(minutes=1))

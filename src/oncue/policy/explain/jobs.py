@@ -11,6 +11,7 @@ from oncue.policy import options
 from oncue.policy.aging import Rules, next_round
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
 from oncue.policy.explain.findings import Explanation, Finding, counted, error_line, instant, length, when
+from oncue.policy.explain.limits import LimitFacts, name_of, no_room, paused_group, taking
 from oncue.policy.lifecycle import BY_HAND, too_late
 from oncue.policy.suspicion import ALONE, COHORT, DEATHS_ALONE, IN_COHORT, PATIENCE_SECONDS, isolation_of
 
@@ -28,7 +29,7 @@ class JobFacts:
     attempts: Sequence[Attempt] = ()
     paused_at: datetime | None = None
     ahead: int = 0
-    """How many jobs of its queue are claimed first."""
+    """How many jobs of its queue, or of its group, are claimed first."""
     above: int = 0
     """How many of these have a higher priority."""
     held: int = 0
@@ -41,11 +42,13 @@ class JobFacts:
     retries: Sequence[Job] = ()
     """The jobs that were made by hand to repeat it, oldest first."""
     aging: Rules = field(default_factory=Rules)
+    limits: LimitFacts = field(default_factory=LimitFacts)
 
 
 def explain_job(facts: JobFacts) -> Explanation:
     job = facts.job
-    subject = f"job {job.id} ({job.task}, queue {job.queue})"
+    group = "" if job.group is None else f", group {job.group}"
+    subject = f"job {job.id} ({job.task}, queue {job.queue}{group})"
     return Explanation(subject, job.state, [*_origin(facts), *course_of(facts)])
 
 
@@ -106,19 +109,28 @@ def _queued(facts: JobFacts) -> list[Finding]:
     """A job that is due. If nothing at all is in its way, that is said."""
     hopeless = [*_to_be_cancelled(facts), *_too_late(facts)]
     apart, suspected = (_suspect(facts), []) if isolation_of(facts.job) else ([], _suspect(facts))
-    in_the_way = [*hopeless, *_blocked(facts), *apart, *_behind(facts), *_closed(facts), *_seats(facts)]
+    in_the_way = [
+        *hopeless, *_blocked(facts), *apart, *_no_room(facts), *_behind(facts), *_closed(facts), *_seats(facts),
+    ]  # fmt: skip
     return [*(in_the_way or [_claimable(facts)]), *suspected, *_must_start(facts), *_priority(facts)]
 
 
 def _blocked(facts: JobFacts) -> list[Finding]:
-    return obstacles(facts.job.queue, facts.job.task, facts.paused_at, facts.cluster)
+    common = obstacles(facts.job.queue, facts.job.task, facts.paused_at, facts.cluster)
+    return [*common, *paused_group(facts.limits, facts.cluster.now)]
+
+
+def _no_room(facts: JobFacts) -> list[Finding]:
+    takers = facts.cluster.takers(facts.job.queue, facts.job.task)
+    return no_room(facts.limits, len(takers), facts.cluster.now)
 
 
 def _claimable(facts: JobFacts) -> Finding:
     takers = facts.cluster.takers(facts.job.queue, facts.job.task)
     names = ", ".join(node.name for node in takers[:5])
     since = when(_waiting_since(facts.job), facts.cluster.now)
-    return Finding("claimable", f"Nothing is in its way: it is due since {since} and next in line at {names}.")
+    next_in = "next in line" if facts.job.group is None else f"next of group {facts.job.group}"
+    return Finding("claimable", f"Nothing is in its way: it is due since {since} and {next_in} at {names}.")
 
 
 def _limits(job: Job) -> list[tuple[str, datetime]]:
@@ -188,8 +200,8 @@ def _behind(facts: JobFacts) -> list[Finding]:
     older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
     parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} older" if older else ""]
     text = (
-        f"It is behind {many}{counted(facts.ahead, 'other')} of queue {facts.job.queue}: "
-        f"{' and '.join(part for part in parts if part)}."
+        f"It is behind {many}{counted(facts.ahead, 'other')} of {name_of(facts.job)}: "
+        f"{' and '.join(part for part in parts if part)}.{taking(facts.limits, facts.ahead)}"
     )
     return [Finding("behind", text, f"let it go first: `oncue boost {facts.job.id} 100`" if older else None)]
 
@@ -224,6 +236,9 @@ def _priority(facts: JobFacts) -> list[Finding]:
         return [Finding("priority", f"Its priority is {job.priority}, the highest.")]
     if isolation_of(job):
         return []
+    if job.group is not None:
+        text = f"Its priority is {job.priority}; it stays so while it waits: jobs of groups do not age. "
+        return [Finding("priority", f"{text}Priority counts among the due jobs of its group, before age.")]
     if not rules.gain:
         growing = "it stays so while it waits: aging is off (ONCUE_AGING_GAIN)"
     elif first > now:

@@ -55,7 +55,7 @@ class Jobs(Protocol):
         ...
 
     async def count_ahead(self, job: Job, limit: int) -> int:
-        """How many queued jobs of its queue are claimed before this one; the count ends at `limit`."""
+        """How many queued jobs of its queue, or of its group, are claimed before it; the count ends at `limit`."""
         ...
 
     async def promote(self, now: datetime, limit: int) -> datetime | None:

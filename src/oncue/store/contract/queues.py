@@ -62,6 +62,10 @@ class Queues(Protocol):
     async def return_turns(self, queue: str, turns: int) -> None:
         """Give turns back for which there was no job."""
 
+    async def rated_until(self, queue: str) -> datetime | None:
+        """When the rate of a queue lets the next job start; None if it has no rate, or nothing has started yet."""
+        ...
+
 
 class Groups(Protocol):
     async def wake(self, queues: Sequence[str], limit: int, now: datetime) -> GroupsLook:

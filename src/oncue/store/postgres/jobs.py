@@ -131,7 +131,11 @@ class PostgresJobs:
         return [values.job(row) for row in await self._db.fetch("retries_of", job_id)]
 
     async def count_ahead(self, job: Job, limit: int) -> int:
-        rows = await self._db.fetch("count_ahead", job.queue, job.priority, job.order_at, job.id, limit)
+        place = (job.queue, job.priority, job.order_at, job.id, limit)
+        if job.group is None:
+            rows = await self._db.fetch("count_ahead", *place)
+        else:
+            rows = await self._db.fetch("count_ahead_in_group", *place, job.group)
         count: int = rows[0][0]
         return count
 

@@ -96,3 +96,6 @@ select turns, used_until + make_interval(secs => every * turns) from granted;
 -- name: return_turns
 update oncue_queues set rate_at = rate_at - make_interval(secs => $2::int * rate_seconds::float8 / rate_count)
  where name = $1 and rate_count is not null;
+
+-- name: rated_until
+select rate_at from oncue_queues where name = $1 and rate_count is not null;

@@ -162,14 +162,11 @@ class SqliteJobs:
         return [values.job(row) for row in await self._db.rows("retries_of", job_id=job_id)]
 
     async def count_ahead(self, job: Job, limit: int) -> int:
-        rows = await self._db.rows(
-            "count_ahead",
-            queue=job.queue,
-            priority=job.priority,
-            order_at=values.micros(job.order_at),
-            id=job.id,
-            limit=limit,
-        )
+        place = {"priority": job.priority, "order_at": values.micros(job.order_at), "id": job.id, "limit": limit}
+        if job.group is None:
+            rows = await self._db.rows("count_ahead", queue=job.queue, **place)
+        else:
+            rows = await self._db.rows("count_ahead_in_group", queue=job.queue, group=job.group, **place)
         count: int = rows[0][0]
         return count
 

@@ -89,3 +89,6 @@ update oncue_queues set rate_at = :rate_at where name = :queue;
 -- name: return_turns
 update oncue_queues set rate_at = rate_at - cast(:turns * 1e6 * rate_seconds / rate_count as integer)
  where name = :queue and rate_count is not null;
+
+-- name: rated_until
+select rate_at from oncue_queues where name = :queue and rate_count is not null;
