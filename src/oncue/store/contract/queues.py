@@ -133,6 +133,7 @@ class Counters(Protocol):
     async def ages(self, now: datetime, heads: int) -> list[Age]:
         """The longest wait in each queue and the longest run of each task. Of what waits, the first `heads` of every
         priority are looked at: a job further back may have waited longer, if those before it have just come back.
+        Jobs of a group wait from the turn of their group on, not while they wait for its room, rate or pause.
         """
         ...
 
