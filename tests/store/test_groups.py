@@ -264,6 +264,32 @@ async def test_a_new_rate_holds_at_once(store: Store) -> None:
     assert len(await take_grouped(store, node, now=after(minutes=1))) == 1
 
 
+async def test_only_a_new_rate_counts_anew(store: Store) -> None:
+    """A pause, a limit or another setting gives nobody a start beyond the rate."""
+    node = await enter(store)
+    await set_limits(store, rate_per_group=Rate(1, 60), rate=Rate(1, 60))
+    await put_in(store, "a", 5)
+    assert len(await take_grouped(store, node, rooms={QUEUE: 9})) == 1
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, NOW)).taken == 1
+    await set_group(store, "a", paused_until=PARKED)
+    await set_group(store, "a", limit=3)
+    await set_limits(store, rate_per_group=Rate(1, 60), rate=Rate(1, 60), per_group=9)
+    assert await take_grouped(store, node, now=after(seconds=59), rooms={QUEUE: 9}) == []
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, after(seconds=59))).taken == 0
+    await set_group(store, "a", limit=3, rate=Rate(1, 30))
+    assert len(await take_grouped(store, node, now=after(seconds=59), rooms={QUEUE: 9})) == 1
+    await set_limits(store, rate=Rate(2, 60))
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, after(seconds=59))).taken == 1
+
+
+async def test_the_queues_in_which_jobs_of_groups_wait(store: Store) -> None:
+    assert await store.groups.waiting() == []
+    await put(store, queue="plain")
+    for queue in ("b", "a", "b"):
+        await put(store, 2, queue=queue, group="x")
+    assert await store.groups.waiting() == ["a", "b"]
+
+
 async def test_settings_are_written_by_compare_and_set(store: Store) -> None:
     await set_group(store, "a", limit=3)
     assert not await store.groups.set(QUEUE, "a", GroupSettings(), GroupSettings(limit=4), NOW)

@@ -196,23 +196,31 @@ class EveryQueue:
         later = now + timedelta(seconds=AT_ONCE)
         if self.only is not None:
             await self._serve([self.only.queue], [self.only.task], now)
+            self._worker.claimer.look_at_groups()
             return later if self._executor.only is None else await self._worker.claimer.tick(now)
         outlook = await self._store.jobs.outlook()
         while outlook.due_at is not None and outlook.due_at <= now:
             await self._store.jobs.promote(now, PROMOTE_LIMIT)
             outlook = await self._store.jobs.outlook()
-        waiting = outlook.waiting
+        grouped = await self._store.groups.waiting()
+        waiting = {*outlook.waiting, *grouped}
         self.left = bool(waiting)
         if not waiting:
             return later
         self._known.update(waiting)
         queues = sorted(self._known) if self.queue is None else [self.queue]
         await self._serve(queues, list(self._app.tasks), now)
+        if grouped:
+            self._worker.claimer.look_at_groups()
         return await self._worker.claimer.tick(now)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        """What waits was claimed as far as it can be: the next is what becomes due."""
-        return (await store.jobs.outlook()).due_at
+        """What waits was claimed as far as it can be: the next is what becomes due, or what a rate or a pause ends."""
+        outlook = await store.jobs.outlook()
+        grouped = await store.groups.waiting()
+        instants = [outlook.due_at, *[await store.groups.next_ready([queue]) for queue in grouped]]
+        instants += [await store.queues.rated_until(queue) for queue in {*outlook.waiting, *grouped}]
+        return min((at for at in instants if at is not None and at > now), default=None)
 
     async def _serve(self, queues: list[str], tasks: list[str], now: datetime) -> None:
         if (queues, tasks) != self._served:

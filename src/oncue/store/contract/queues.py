@@ -97,6 +97,10 @@ class Groups(Protocol):
         """
         ...
 
+    async def waiting(self) -> list[str]:
+        """The queues in which a job of a group is queued."""
+        ...
+
     async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
         """The groups of a queue of which something waits or runs, or for which something is set, by name; those
         `after` a name."""
@@ -120,7 +124,7 @@ class Groups(Protocol):
         *,
         note: Note | None = None,
     ) -> bool:
-        """Set what is to hold for one group alone, if that is still what is known. Its rate counts anew."""
+        """Set what is to hold for one group alone, if that is still what is known. A new rate counts anew."""
         ...
 
 

@@ -42,6 +42,9 @@ class PostgresGroups:
         )
         return [Claim(*row) for row in rows]
 
+    async def waiting(self) -> list[str]:
+        return [row[0] for row in await self._db.fetch("queues_with_groups")]
+
     async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
         return [group_of(queue, tuple(row)) for row in await self._db.fetch("groups", queue, limit, after)]
 

@@ -158,6 +158,16 @@ with open (queue, room) as materialized (
 )
 select {claim_out} from claimed order by priority desc, order_at, id;
 
+-- name: queues_with_groups
+with recursive waiting (queue) as (
+    (select queue from oncue_jobs where state = 'queued' and group_name is not null order by queue limit 1)
+    union all
+    select next.queue from waiting cross join lateral (
+           select j.queue from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+              and j.queue > waiting.queue order by j.queue limit 1) as next
+)
+select queue from waiting;
+
 -- name: groups
 -- Those of which something waits are read off the head of each in the index: a step for each.
 with recursive waiting (name) as (
@@ -204,7 +214,8 @@ select running_limit, rate_count, rate_seconds, paused_until from oncue_groups w
 -- name: set_group
 with changed as (
     update oncue_groups
-       set running_limit = $13, rate_count = $14, rate_seconds = $15, paused_until = $16::timestamptz, rate_at = null,
+       set running_limit = $13, rate_count = $14, rate_seconds = $15, paused_until = $16::timestamptz,
+           rate_at = case when ($10::int, $11::int) is not distinct from ($14::int, $15::int) then rate_at end,
            ready_at = greatest($1, $16::timestamptz), version = version + 1
      where queue = $7 and name = $8 and running_limit is not distinct from $9 and rate_count is not distinct from $10
        and rate_seconds is not distinct from $11 and paused_until is not distinct from $12

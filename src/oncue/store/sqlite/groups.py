@@ -154,6 +154,9 @@ class SqliteGroups:
         found = connection.execute(self._db.sql["best_of_groups"], asked).fetchall()
         return [json.loads(ids)[:share] for (ids,), share in zip(found, shares, strict=True)]
 
+    async def waiting(self) -> list[str]:
+        return [row[0] for row in await self._db.rows("queues_with_groups")]
+
     async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
         rows = await self._db.rows("groups", queue=queue, limit=limit, after=after or "")
         return [_group(queue, row) for row in rows]

@@ -90,6 +90,16 @@ update oncue_groups set version = version + 1, ready_at = g.value ->> 2, rate_at
 delete from oncue_groups
  where (queue, name) in (select g.value ->> 0, g.value ->> 1 from json_each(:groups) as g where g.value ->> 4);
 
+-- name: queues_with_groups
+with recursive waiting (queue) as (
+    select min(queue) from oncue_jobs indexed by oncue_jobs_grouped where state = 'queued' and group_name is not null
+    union all
+    select (select min(j.queue) from oncue_jobs j indexed by oncue_jobs_grouped
+             where j.state = 'queued' and j.group_name is not null and j.queue > waiting.queue)
+      from waiting where waiting.queue is not null
+)
+select queue from waiting where queue is not null;
+
 -- name: groups
 -- Those of which something waits are read off the head of each in the index: a step for each.
 with recursive waiting (name) as (
@@ -141,6 +151,7 @@ select :queue, :name, :limit, :rate_count, :rate_seconds, :paused_until, max(:no
     or exists (select 1 from oncue_groups where queue = :queue and name = :name)
     on conflict (queue, name) do update
    set running_limit = excluded.running_limit, rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
-       paused_until = excluded.paused_until, rate_at = null, ready_at = excluded.ready_at, version = version + 1
+       paused_until = excluded.paused_until, ready_at = excluded.ready_at, version = version + 1,
+       rate_at = case when rate_count is excluded.rate_count and rate_seconds is excluded.rate_seconds then rate_at end
  where running_limit is :known_limit and rate_count is :known_rate_count and rate_seconds is :known_rate_seconds
    and paused_until is :known_paused_until;
