@@ -29,7 +29,8 @@ def test_a_queue_s_note() -> None:
         "queue.resume", "queue:mail", {"paused": True}, {"paused": False},
     )  # fmt: skip
     limits = audit_entries.of_limits("ada", "mail", Limits(), Limits(5, None))
-    assert (limits.before, limits.after) == ({"globally": None, "per_node": None}, {"globally": 5, "per_node": None})
+    none = dict.fromkeys(("globally", "per_node", "per_group", "rate", "rate_per_group"))
+    assert (limits.before, limits.after) == (none, {**none, "globally": 5})
 
 
 def test_a_schedule_s_note_is_whole_when_it_is_made_or_deleted_and_else_the_difference() -> None:
