@@ -79,3 +79,12 @@ def test_every_expression_of_the_guide_is_one() -> None:
     assert len(expressions) >= 10
     for expression in expressions:
         cron(expression)
+
+
+def test_the_guides_chapter_on_groups_works_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chapter = GUIDE.read_text("utf-8").split("\n## Groups\n")[1].split("\n## ")[0]
+    (example,) = re.findall(r"```python\n(.*?)```", chapter, re.DOTALL)
+    listing, comment = example.strip().splitlines()[-2:]
+    (tmp_path / "guide.py").write_text(f"{example}\nassert {listing} == {comment.removeprefix('# ')}\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "guide.py"], check=True, timeout=60)

@@ -97,6 +97,57 @@ def test_a_job_that_runs_on_a_node_that_fell_silent(oncue: Shell, shop: str) -> 
     assert "Node alpha, which holds it, is silent since" in told(oncue, "1")
 
 
+def test_why_a_job_of_a_group_waits(oncue: Shell, shop: str) -> None:
+    for number in range(3):
+        oncue("enqueue", "add", f"a={number}", "--queue", "mail", "--group", "tenant 7")
+    oncue("enqueue", "add", "a=9", "--queue", "mail", "--group", "tenant:8", "--priority", "90")
+    enter(shop, "alpha", queues=("mail",), lead=True)
+    assert codes(oncue, "1") == ["claimable", "priority"]
+    assert codes(oncue, "3") == ["behind", "priority"]
+    assert "It is behind 2 others of group tenant 7: 2 older." in told(oncue, "3")
+    oncue("queues", "pause", "mail", "--group", "tenant 7", "--for", "1h")
+    assert codes(oncue, "3") == ["paused_group", "behind", "priority"]
+    resume = "oncue queues resume mail --group 'tenant 7'"
+    assert f"→ resume it with `{resume}`" in told(oncue, "3")
+    assert "(in 59m" in told(oncue, "3") or "(in 1h" in told(oncue, "3")
+    assert codes(oncue, "4") == ["claimable", "priority"]
+    assert oncue("queues", "resume", "mail", "--group", "tenant 7").code == 0
+    oncue("queues", "limit", "mail", "--per-group", "1", "--rate-per-group", "1/h")
+    claim_grouped(shop)
+    assert codes(oncue, "2") == ["full_group", "group_rate", "priority"]
+    assert "1 job of group tenant 7 runs, and its limit is 1, set for each group of queue mail." in told(oncue, "2")
+    oncue("queues", "limit", "mail", "--group", "tenant 7", "--per-group", "1", "--rate-per-group", "none")
+    assert "its limit is 1, set for this group alone." in told(oncue, "2")
+
+
+def claim_grouped(url: str) -> None:
+    """One job of each group runs."""
+
+    async def claim(app: Oncue) -> None:
+        connected = await app.internals.connected()
+        store, now = connected.store, connected.now()
+        (node,) = await store.nodes.alive()
+        await store.groups.wake(["mail"], 100, now)
+        assert len(await store.groups.claim(node.id, ["mail"], ["add"], 10, now)) == 2
+
+    on_database(url, claim)
+
+
+def test_why_a_job_of_a_queue_with_a_rate_waits(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--queue", "mail")
+    enter(shop, "alpha", queues=("mail",), lead=True)
+    oncue("queues", "limit", "mail", "--rate", "1/h")
+    assert codes(oncue, "1") == ["claimable", "priority"]
+
+    async def take_turn(app: Oncue) -> None:
+        connected = await app.internals.connected()
+        assert (await connected.store.queues.take_turns("mail", ["add"], 1, connected.now())).taken == 1
+
+    on_database(shop, take_turn)
+    assert codes(oncue, "1") == ["queue_rate", "priority"]
+    assert "→ raise it with `oncue queues limit mail --rate 2/h`" in told(oncue, "1")
+
+
 # --- not retrying ---------------------------------------------------------------------------------------------------
 
 

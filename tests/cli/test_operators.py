@@ -129,7 +129,7 @@ def test_groups(oncue: Shell, shop: str) -> None:
     assert (limited.out, limited.err) == ("queue mail: 4 per group, 600/min, 10/s per group\n", "")
     assert "4 per group, 600/min, 10/s per group" in " ".join(oncue("queues").out.split())
     alone = oncue("queues", "limit", "mail", "--group", "tenant:7", "--per-group", "1")
-    assert alone.out == "group tenant:7 of queue mail: 1 per group\n"
+    assert alone.out == "group tenant:7 of queue mail: 1 at once\n"
     record = oncue("queues", "limit", "mail", "--group", "tenant:7", "--rate-per-group", "5/h", "--json").json
     assert record == {"name": "mail", "group": "tenant:7", "limit": 1, "rate": "5/h"}
     paused = oncue("queues", "pause", "mail", "--group", "a b", "--for", "10m")
@@ -151,6 +151,41 @@ def test_groups(oncue: Shell, shop: str) -> None:
         "c", "tenant:7",
     ]  # fmt: skip
     assert oncue("queues", "resume", "mail", "--group", "c").out == "group c of queue mail is open\n"
+    none = oncue("queues", "limit", "mail", "--group", "tenant:7", "--per-group", "none", "--rate-per-group", "none")
+    assert none.out == "group tenant:7 of queue mail: no limit of its own; queue mail says what holds for each group\n"
+
+
+def test_the_listing_of_groups_ends_where_there_are_no_more(oncue: Shell, sqlite_shop: str) -> None:
+    for group in ("a", "b"):
+        oncue("enqueue", "add", "a=1", "--queue", "mail", "--group", group)
+    assert "There are more: --after a" in oncue("queues", "groups", "mail", "--limit", "1").out
+    assert "There are more" not in oncue("queues", "groups", "mail", "--limit", "2").out
+    assert len(oncue("queues", "groups", "mail", "--limit", "1", "--json").json) == 1
+    assert "No job of a group after b waits" in oncue("queues", "groups", "mail", "--after", "b").out
+
+
+def test_the_listing_of_groups_tells_why_a_group_does_not_move(oncue: Shell, shop: str) -> None:
+    for group in ("a", "a", "b", "b"):
+        oncue("enqueue", "add", "a=1", "--queue", "mail", "--group", group)
+    oncue("queues", "limit", "mail", "--rate-per-group", "1/h")
+    oncue("queues", "limit", "mail", "--group", "b", "--per-group", "1")
+
+    async def claim(app: Oncue) -> None:
+        connected = await app.internals.connected()
+        store, now = connected.store, connected.now()
+        node = a_node(started_at=now, expires_at=now + timedelta(hours=1))
+        await store.nodes.register(node)
+        await store.groups.wake(["mail"], 100, now)
+        assert len(await store.groups.claim(node.id, ["mail"], ["add"], 10, now)) == 2
+
+    on_database(shop, claim)
+    table = oncue("queues", "groups", "mail").out
+    assert re.search(r"a +1 +1 +1/h +rate: next start in", table), table
+    assert re.search(r"b +1 +1 +1 +1/h +full", table), table
+    assert "is paused" not in table
+    oncue("queues", "pause", "mail")
+    paused = " ".join(oncue("queues", "groups", "mail").out.split())
+    assert "The queue is paused: nothing of any group starts until `oncue queues resume mail`" in paused
 
 
 @pytest.mark.parametrize(
@@ -161,7 +196,13 @@ def test_groups(oncue: Shell, shop: str) -> None:
         (("limit", "mail", "--per-group", "0"), "--per-group: expected a whole number"),
         (("limit", "mail", "--group", "a", "--global", "5"), "--global: expected only without --group"),
         (("limit", "mail", "--group", "a", "--rate", "5/s"), "--rate: expected only without --group"),
+        (("limit", "mail", "--rate", "10/fortnight"), "or `none` for no limit, not '10/fortnight'"),
+        (("limit", "mail", "--rate", "-1/s"), "--rate: expected a number of jobs"),
+        (("limit", "mail", "--rate", "9999999999/s"), "--rate: expected a number of jobs from 1 to 1,000,000"),
+        (("limit", "mail", "--per-group", "9999999"), "--per-group: expected a whole number from 1 to 1,000,000"),
         (("limit", "mail", "--group", "", "--per-group", "5"), "group: expected a printable name"),
+        (("limit", "mail", "--group", "a\x1b[31m", "--per-group", "5"), "group: expected a printable name"),
+        (("pause", "mail", "--group", "x" * 300), "group: expected a printable name of 1 to 128 characters"),
         (("pause", "mail", "--for", "10m"), "--for: expected only with --group"),
         (("pause", "mail", "--group", "a", "--for", "soon"), "--for: expected a duration"),
         (("pause", "mail", "--group", "a", "--until", "2020-01-01T00:00Z"), "until: expected an instant that is to"),

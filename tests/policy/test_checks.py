@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from oncue import InvalidSchedule
-from oncue.policy.checks import checked_grace
+from oncue import InvalidJob, InvalidSchedule
+from oncue.policy.checks import checked_grace, checked_name
 from oncue.policy.durations import Duration
 
 
@@ -28,3 +28,11 @@ def test_the_shortest_grace(grace: Duration) -> None:
 def test_what_is_no_duration_is_refused_under_its_name(grace: Duration) -> None:
     with pytest.raises(InvalidSchedule, match=r"^grace: expected a duration"):
         checked_grace(grace)
+
+
+def test_a_name_that_is_too_long_is_not_repeated_in_full() -> None:
+    with pytest.raises(
+        InvalidJob, match=r"^group: expected a printable name of 1 to 128 characters, not 'x+$"
+    ) as refused:
+        checked_name("x" * 1_000_000, "group")
+    assert len(str(refused.value)) < 300

@@ -9,12 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from oncue.model import PARKED, Attempt, Job, Lease, Node, Revision, Schedule, Slot
+from oncue.model import PARKED, Attempt, Group, GroupSettings, Job, Lease, Node, Queue, Rate, Revision, Schedule, Slot
 from oncue.policy.aging import Rules
 from oncue.policy.explain import (
     Cluster,
     Explanation,
     JobFacts,
+    LimitFacts,
     ScheduleFacts,
     SlotFacts,
     explain_job,
@@ -189,6 +190,175 @@ def test_a_job_that_has_to_run_alone(fields: dict[str, Any], words: str) -> None
     told = about_job(a_job(**fields), ahead=5)
     assert words in text_of(told, "waits_to_run_alone")
     assert "behind" not in told.codes
+
+
+# --- jobs of groups, and of limited queues --------------------------------------------------------------------------
+
+
+def a_queue(**fields: Any) -> Queue:
+    return Queue(**{"name": "mail", "paused_at": None, **dict.fromkeys(COUNTS, 0), **fields})
+
+
+COUNTS = ("queued", "running", "later", "succeeded", "failed", "cancelled", "skipped")
+
+
+def about_grouped(
+    group: dict[str, Any] | None = None,
+    own: GroupSettings | None = None,
+    job: dict[str, Any] | None = None,
+    **facts: Any,
+) -> Explanation:
+    """A job of group `tenant:7` of queue `mail`."""
+    values: dict[str, Any] = {
+        "queue": "mail", "name": "tenant:7", "queued": 1, "running": 0, "limit": None, "rate": None,
+        "rated_until": None, "paused_until": None, "has_settings": own is not None,
+    }  # fmt: skip
+    limits = LimitFacts(a_queue(), None, Group(**{**values, **(group or {})}), own or GroupSettings())
+    return about_job(a_job(**{"group": "tenant:7", **(job or {})}), limits=limits, **facts)
+
+
+def test_nothing_is_in_the_way_of_a_grouped_job() -> None:
+    told = about_grouped({"limit": 4, "running": 3, "rate": "1/min", "rated_until": NOW, "paused_until": NOW})
+    assert told.subject == "job 42 (send, queue mail, group tenant:7)"
+    assert told.codes == ["claimable", "priority"]
+    assert "next of group tenant:7 at alpha" in text_of(told, "claimable")
+
+
+def test_jobs_of_groups_age_too() -> None:
+    told = about_grouped(job={"created_at": before(hours=3), "visible_at": before(hours=3)})
+    assert text_of(told, "priority").startswith("Its priority is 0; it has waited for over 1h, gains 10 every 5m")
+    assert text_of(told, "priority").endswith("Priority counts among the due jobs of its group, before age.")
+
+
+# --- jobs with an address -------------------------------------------------------------------------------------------
+
+
+def test_a_job_for_a_node_that_is_there() -> None:
+    named = [a_node(named=True), a_node("beta", BETA, named=True)]
+    told = about_job(a_job(address="node:beta"), a_cluster(nodes=named), held=3)
+    assert told.codes == ["claimable", "priority"]
+    assert text_of(told, "claimable").endswith("next in line at beta.")
+    full = about_job(a_job(address="node:beta"), a_cluster(nodes=named), held=8)
+    assert "All 8 seats of beta are taken" in text_of(full, "seats_taken")
+    behind = about_job(a_job(address="node:beta"), a_cluster(nodes=named), ahead=2)
+    assert "behind 2 others of queue mail for node:beta: 2 older" in text_of(behind, "behind")
+
+
+def test_a_job_for_a_node_that_is_absent() -> None:
+    told = about_job(a_job(address="node:beta", deadline_at=after(hours=1)), a_cluster(nodes=[a_node(named=True)]))
+    assert told.codes == ["no_node_of_that_name", "must_start", "priority"]
+    assert text_of(told, "no_node_of_that_name") == (
+        "It may run only on node beta, and no live node has that name: alive are alpha."
+    )
+    assert suggestion_of(told, "no_node_of_that_name") == (
+        "start a worker of that name: `oncue worker --name beta --queues mail`"
+    )
+    nameless = about_job(a_job(address="node:alpha"))
+    assert text_of(nameless, "no_node_of_that_name").endswith("no live node has that name: none has one.")
+    assert about_job(a_job(address="node:beta"), DESERTED).codes[0] == "no_node_alive"
+
+
+def test_a_job_for_a_node_that_does_not_serve_its_queue() -> None:
+    told = about_job(a_job(queue="hooks", address="node:alpha"), a_cluster(nodes=[a_node(named=True)]))
+    assert text_of(told, "no_node_serves_queue") == (
+        "It may run only on node alpha, and alpha serves only mail, not queue hooks."
+    )
+    assert suggestion_of(told, "no_node_serves_queue") == "let that worker serve it: `--queues mail,hooks`"
+
+
+def test_a_job_for_the_leader() -> None:
+    assert text_of(about_job(a_job(address="role:leader")), "claimable").endswith("next in line at alpha.")
+    told = about_job(a_job(address="role:leader"), a_cluster(leader=a_lease(expires_at=before(minutes=1))))
+    assert text_of(told, "waits_for_leader").startswith(
+        "No node has led since 2030-01-01T11:59:00Z (1m ago): it waits for a leader"
+    )
+    other = a_cluster(
+        leader=a_lease(holder=a_node("beta", BETA, queues=("hooks",))),
+        nodes=[a_node(), a_node("beta", BETA, queues=("hooks",))],
+    )
+    told = about_job(a_job(address="role:leader"), other)
+    assert text_of(told, "no_node_serves_queue").startswith("It may run only on the leader, and beta serves only hooks")
+
+
+# --- and limits -----------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_group() -> None:
+    told = about_grouped({"paused_until": after(minutes=10)})
+    assert told.codes == ["paused_group", "priority"]
+    assert "is paused until 2030-01-01T12:10:00Z (in 10m): nothing of it starts" in text_of(told, "paused_group")
+    assert suggestion_of(told, "paused_group") == "resume it with `oncue queues resume mail --group tenant:7`"
+    assert "paused until it is resumed" in text_of(about_grouped({"paused_until": PARKED}), "paused_group")
+    later = about_grouped({"paused_until": PARKED}, job={"state": "scheduled", "visible_at": after(hours=1)})
+    assert later.codes == ["scheduled_for_later", "paused_group"]
+
+
+def test_a_full_group() -> None:
+    told = about_grouped({"limit": 4, "running": 4})
+    assert told.codes == ["full_group", "priority"]
+    assert text_of(told, "full_group") == (
+        "4 jobs of group tenant:7 run, and its limit is 4, set for each group of queue mail."
+    )
+    assert suggestion_of(told, "full_group") == (
+        "raise it with `oncue queues limit mail --group tenant:7 --per-group 8`, "
+        "or for each group with `oncue queues limit mail --per-group 8`"
+    )
+    own = about_grouped({"limit": 1, "running": 1}, GroupSettings(limit=1))
+    assert text_of(own, "full_group") == ("1 job of group tenant:7 runs, and its limit is 1, set for this group alone.")
+    assert suggestion_of(own, "full_group") == "raise it with `oncue queues limit mail --group tenant:7 --per-group 2`"
+
+
+def test_the_rate_of_a_group() -> None:
+    told = about_grouped({"rate": "2/min", "rated_until": after(seconds=20)})
+    assert told.codes == ["group_rate", "priority"]
+    assert text_of(told, "group_rate") == (
+        "The rate of group tenant:7 is 2/min, set for each group of queue mail: "
+        "it lets the next job start at 2030-01-01T12:00:20Z (in 20s)."
+    )
+    assert "for each group with `oncue queues limit mail --rate-per-group 4/min`" in str(
+        suggestion_of(told, "group_rate")
+    )
+    own = about_grouped({"rate": "2/min", "rated_until": after(seconds=20)}, GroupSettings(rate=Rate(2, 60)))
+    assert "set for this group alone" in text_of(own, "group_rate")
+    assert "each group" not in str(suggestion_of(own, "group_rate"))
+
+
+def test_behind_others_of_its_group() -> None:
+    assert text_of(about_grouped(ahead=3, above=1), "behind") == (
+        "It is behind 3 others of group tenant:7: 1 of a higher priority and 2 older."
+    )
+    rated = about_grouped({"rate": "10/min", "rated_until": NOW}, ahead=30)
+    assert text_of(rated, "behind").endswith("30 older. At 10/min that takes 3m at least.")
+
+
+def test_names_of_groups_are_quoted_for_the_shell() -> None:
+    told = about_grouped({"name": "a b; rm", "paused_until": PARKED})
+    assert suggestion_of(told, "paused_group") == "resume it with `oncue queues resume mail --group 'a b; rm'`"
+
+
+def test_a_queue_that_is_full() -> None:
+    def about(**fields: Any) -> Explanation:
+        return about_job(a_job(), limits=LimitFacts(a_queue(**fields)))
+
+    told = about(running=50, global_limit=50)
+    assert told.codes == ["full_queue", "priority"]
+    assert text_of(told, "full_queue") == (
+        "50 jobs of queue mail run or wait for a seat on their node, and its limit is 50 on all nodes together."
+    )
+    assert suggestion_of(told, "full_queue") == "raise it with `oncue queues limit mail --global 100`"
+    assert about(running=49, global_limit=50, node_limit=50).codes == ["claimable", "priority"]
+    assert "its limit is 5 on each node" in text_of(about(running=5, node_limit=5), "full_queue")
+
+
+def test_the_rate_of_a_queue() -> None:
+    told = about_job(a_job(), limits=LimitFacts(a_queue(rate="1/min"), after(seconds=30)), ahead=2)
+    assert told.codes == ["queue_rate", "behind", "priority"]
+    assert text_of(told, "queue_rate") == (
+        "The rate of queue mail is 1/min: it lets the next job start at 2030-01-01T12:00:30Z (in 30s)."
+    )
+    assert suggestion_of(told, "queue_rate") == "raise it with `oncue queues limit mail --rate 2/min`"
+    assert "At 1/min that takes 2m at least." in text_of(told, "behind")
+    assert about_job(a_job(), limits=LimitFacts(a_queue(rate="1/min"), NOW)).codes == ["claimable", "priority"]
 
 
 def test_due_later() -> None:

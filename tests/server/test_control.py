@@ -79,6 +79,15 @@ async def test_groups_of_a_queue(api: Api) -> None:
     assert (new.status_code, new.json()["name"]) == (200, "unknown"), "before its first job"
 
 
+async def test_a_job_of_a_group_says_why_it_waits(api: Api) -> None:
+    made = (await api("POST", "/api/admin/jobs", {"task": "boom", "queue": "mail", "group": "tenant:7"})).json()
+    await api("POST", f"{QUEUES}/mail/pause", {"group": "tenant:7"})
+    explanation = (await api.get(f"/api/admin/jobs/{made['id']}"))["explanation"]
+    assert explanation["subject"].endswith("queue mail, group tenant:7)")
+    (paused,) = [found for found in explanation["findings"] if found["code"] == "paused_group"]
+    assert paused["suggestion"] == "resume it with `oncue queues resume mail --group tenant:7`"
+
+
 async def test_what_cannot_be_set_for_a_group_names_the_field(api: Api) -> None:
     for verb, body, field in (
         ("limits", {"rate": "fast"}, "rate"), ("limits", {"rate_per_group": 5}, "rate_per_group"),

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import asyncpg
 
-from oncue.model import PARKED
+from oncue.model import PARKED, GroupSettings
 from oncue.store import Store
 from tests.store.scene import BROKEN, NOW, a_suspect, after, before, enter, put, settle, take
 from tests.store.test_plans import FILL, explained, nodes, trouble
@@ -34,6 +34,22 @@ async def test_a_wait_begins_when_a_job_is_due(store: Store) -> None:
     await settle(store, await take(store, node))
     await a_suspect(store, node, queue="hot", created_at=before(minutes=6))
     assert (await waits(store))["hot"] >= before(minutes=6)
+
+
+async def test_jobs_of_a_group_wait_from_its_turn_on(store: Store) -> None:
+    """What waits for the room, the rate or the pause of its group is as it was set."""
+    node = await enter(store)
+    for group in ("full", "open", "paused"):
+        await put(store, 2, queue="mail", group=group, created_at=before(hours=3))
+    assert await store.groups.set("mail", "full", GroupSettings(), GroupSettings(limit=1), NOW)
+    assert await store.groups.set("mail", "paused", GroupSettings(), GroupSettings(paused_until=PARKED), NOW)
+    await store.groups.wake(["mail"], 100, before(minutes=9))
+    assert await waits(store) == {"mail": before(minutes=9)}, "it has its turn since then"
+    assert len(await store.groups.claim(node, ["mail"], ["send"], 10, NOW)) == 3
+    assert await waits(store) == {}, "one group is full, one is paused"
+    await put(store, queue="other", group="open")
+    await store.groups.wake(["other"], 100, before(minutes=2))
+    assert await waits(store) == {"other": before(minutes=2)}
 
 
 async def test_only_the_heads_are_looked_at(store: Store) -> None:

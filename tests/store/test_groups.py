@@ -210,6 +210,31 @@ async def test_the_listing_shows_what_waits_and_runs_and_what_holds(store: Store
     assert (b.name, b.queued, b.running, b.limit, b.rate, b.paused_until) == ("b", 1, 0, 2, "100/s", PARKED)
 
 
+async def test_those_ahead_are_those_of_its_own_group(store: Store) -> None:
+    await put(store, 5, queue=QUEUE)
+    await put_in(store, "b", 7)
+    high, first = await put_in(store, "a", priority=50), await put_in(store, "a")
+    job = await store.jobs.get((await put_in(store, "a"))[0])
+    assert job is not None
+    assert await store.jobs.count_ahead(job, 100) == len([*high, *first])
+    assert await store.jobs.count_ahead(job, 1) == 1
+    (plain,) = await put(store, queue=QUEUE)
+    last = await store.jobs.get(plain)
+    assert last is not None
+    assert await store.jobs.count_ahead(last, 100) == 5
+
+
+async def test_when_the_rate_of_a_queue_lets_the_next_job_start(store: Store) -> None:
+    assert await store.queues.rated_until(QUEUE) is None
+    await set_limits(store, rate=Rate(2, 60))
+    assert await store.queues.rated_until(QUEUE) is None
+    await put_in(store, "a", 3)
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, NOW)).taken == 1
+    assert await store.queues.rated_until(QUEUE) == after(seconds=30)
+    await set_limits(store)
+    assert await store.queues.rated_until(QUEUE) is None
+
+
 async def test_what_becomes_due_wakes_its_group(store: Store) -> None:
     node = await enter(store)
     await put_in(store, "a", state="scheduled", visible_at=after(minutes=1))
@@ -237,6 +262,32 @@ async def test_a_new_rate_holds_at_once(store: Store) -> None:
     assert await take_grouped(store, node, now=after(minutes=1)) == []
     await set_limits(store, rate_per_group=Rate(60, 60))
     assert len(await take_grouped(store, node, now=after(minutes=1))) == 1
+
+
+async def test_only_a_new_rate_counts_anew(store: Store) -> None:
+    """A pause, a limit or another setting gives nobody a start beyond the rate."""
+    node = await enter(store)
+    await set_limits(store, rate_per_group=Rate(1, 60), rate=Rate(1, 60))
+    await put_in(store, "a", 5)
+    assert len(await take_grouped(store, node, rooms={QUEUE: 9})) == 1
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, NOW)).taken == 1
+    await set_group(store, "a", paused_until=PARKED)
+    await set_group(store, "a", limit=3)
+    await set_limits(store, rate_per_group=Rate(1, 60), rate=Rate(1, 60), per_group=9)
+    assert await take_grouped(store, node, now=after(seconds=59), rooms={QUEUE: 9}) == []
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, after(seconds=59))).taken == 0
+    await set_group(store, "a", limit=3, rate=Rate(1, 30))
+    assert len(await take_grouped(store, node, now=after(seconds=59), rooms={QUEUE: 9})) == 1
+    await set_limits(store, rate=Rate(2, 60))
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, after(seconds=59))).taken == 1
+
+
+async def test_the_queues_in_which_jobs_of_groups_wait(store: Store) -> None:
+    assert (await store.jobs.outlook()).set_apart == frozenset()
+    await put(store, queue="plain")
+    for queue in ("b", "a", "b"):
+        await put(store, 2, queue=queue, group="x")
+    assert (await store.jobs.outlook()).set_apart == {"a", "b"}
 
 
 async def test_settings_are_written_by_compare_and_set(store: Store) -> None:

@@ -43,6 +43,56 @@ def test_a_limit_that_a_job_sets_counts_at_once(app: Oncue, kit: Kit) -> None:
     assert kit.drain() == {"succeeded": 3}
 
 
+def test_jobs_of_groups_run_too(app: Oncue, kit: Kit) -> None:
+    """At one instant, again and again, and what follows from them."""
+
+    @app.task(queue="mail")
+    def send(n: int) -> None:
+        if n:
+            send.using(group="tenant:8").enqueue(n - 1)
+
+    @app.task(queue="mail")
+    def first() -> None:
+        current_job().then(send.using(group="tenant:7"), 2)
+
+    app.wait(app.queues.limit("mail", per_group=1))
+    for _ in range(2):
+        first.enqueue()
+        send.using(group="tenant:7").enqueue(0)
+        assert kit.drain() == {"succeeded": 5}
+    assert kit.perform(send.using(group="tenant:9"), 0).state == "succeeded"
+    send.using(group="tenant:7", queue="other").enqueue(0)
+    assert kit.drain(queue="mail") == {}
+    assert kit.drain(queue="other") == {"succeeded": 1}
+
+
+def test_groups_wait_for_their_pause_and_their_rate(app: Oncue, kit: Kit) -> None:
+    @app.task(queue="mail")
+    def send() -> None: ...
+
+    app.wait(app.queues.limit("mail", rate_per_group="2/min"))
+    app.wait(app.queues.pause("mail", group="b", for_="10m"))
+    for group in ("a", "a", "a", "b"):
+        send.using(group=group).enqueue()
+    assert kit.drain() == {"succeeded": 1}
+    assert kit.elapse("29s") == {}
+    assert kit.elapse("1s") == {"succeeded": 1}
+    assert kit.elapse("1m") == {"succeeded": 1}
+    assert kit.elapse("10m") == {"succeeded": 1}
+
+
+def test_a_queue_waits_for_its_rate(app: Oncue, kit: Kit) -> None:
+    @app.task(queue="mail")
+    def send() -> None: ...
+
+    app.wait(app.queues.limit("mail", rate="1/min"))
+    for group in (None, "a", None):
+        send.using(group=group).enqueue()
+    assert kit.drain() == {"succeeded": 1}
+    assert kit.elapse("1m") == {"succeeded": 1}
+    assert kit.elapse("1m") == {"succeeded": 1}
+
+
 def test_the_highest_priority_runs_too_in_whichever_queue(app: Oncue, kit: Kit) -> None:
     order = []
 

@@ -86,6 +86,13 @@ def _described(limits: Limits) -> str:
     return ", ".join(part for part in parts if part is not None)
 
 
+def _described_group(limits: Limits, name: str) -> str:
+    """What is set for one group alone."""
+    rate = None if limits.rate_per_group is None else str(limits.rate_per_group)
+    parts = [part for part in (_part(limits.per_group, "at once"), rate) if part is not None]
+    return ", ".join(parts) or f"no limit of its own; queue {escape(name)} says what holds for each group"
+
+
 def _part(limit: int | None, what: str) -> str | None:
     return None if limit is None else f"{limit:,} {what}"
 
@@ -103,18 +110,25 @@ def list_groups(
     """List the groups of a queue of which something waits or runs, or for which something is set."""
     found = find(app, database_url=database_url, schema=schema)
 
-    async def work() -> tuple[list[Group], datetime]:
-        return await found.queues.groups(name, after=after, limit=limit), await found.now()
+    async def work() -> tuple[list[Group], bool, datetime]:
+        groups = await found.queues.groups(name, after=after, limit=limit + 1)
+        paused = any(queue.name == name and queue.paused_at for queue in await found.queues.list())
+        return groups, paused, await found.now()
 
-    groups, now = ask(found, work)
+    groups, is_paused, now = ask(found, work)
+    shown = groups[:limit]
     if as_json:
-        output.show_json([group_record(known) for known in groups])
-    elif groups:
-        _show_groups(groups, now)
-        if len(groups) == limit:
-            output.show(f"[dim]There may be more: --after {escape(quote(groups[-1].name))}[/]")
+        output.show_json([group_record(known) for known in shown])
+        return
+    if shown:
+        _show_groups(shown, now)
     else:
-        output.show(f"No job of a group waits or runs in queue {escape(name)}, and nothing is set for one.")
+        further = "" if after is None else f" after {escape(after)}"
+        output.show(f"No job of a group{further} waits or runs in queue {escape(name)}, and nothing is set for one.")
+    if len(groups) > limit:
+        output.show(f"[dim]There are more: --after {escape(quote(shown[-1].name))}[/]")
+    if is_paused:
+        output.show(f"[yellow]The queue is paused: nothing of any group starts until[/] {_resuming(name, None)}")
 
 
 def _show_groups(groups: list[Group], now: datetime) -> None:
@@ -130,7 +144,11 @@ def _state(known: Group, now: datetime) -> str:
     if known.paused_until is not None:
         until = "" if known.paused_until == PARKED else f", opens {output.when(known.paused_until, now)}"
         return f"[yellow]paused{until}[/]"
-    return "[yellow]full[/]" if known.limit is not None and known.running >= known.limit else "[green]open[/]"
+    if known.limit is not None and known.running >= known.limit:
+        return "[yellow]full[/]"
+    if known.queued and known.rate is not None and known.rated_until is not None and known.rated_until > now:
+        return f"[yellow]rate: next start {output.when(known.rated_until, now)}[/]"
+    return "[green]open[/]"
 
 
 @commands.command("pause")
@@ -160,8 +178,7 @@ def pause_queue(
         output.show_json({**_named(name, group), "paused": True})
     else:
         ends = "" if not end else f", for {for_} at most" if for_ is not None else f", until {until} at most"
-        resume = f"oncue queues resume {escape(quote(name))}{_typed(group)}"
-        output.show(f"{_called(name, group)} is paused{ends}: nothing of it starts until `{resume}`")
+        output.show(f"{_called(name, group)} is paused{ends}: nothing of it starts until {_resuming(name, group)}")
     _warn_unused(name, used)
 
 
@@ -187,8 +204,9 @@ def _called(name: str, group: str | None) -> str:
     return f"queue {escape(name)}" if group is None else f"group {escape(group)} of queue {escape(name)}"
 
 
-def _typed(group: str | None) -> str:
-    return "" if group is None else f" --group {escape(quote(group))}"
+def _resuming(name: str, group: str | None) -> str:
+    option = "" if group is None else f" --group {escape(quote(group))}"
+    return f"`oncue queues resume {escape(quote(name))}{option}`"
 
 
 @commands.command("resume")
@@ -258,8 +276,8 @@ def limit_queue(
     if as_json:
         output.show_json({**_named(name, group), **_limits_record(limits, group)})
     else:
-        nothing = "no limit" if group is None else "no limit of its own"
-        output.show(f"{_called(name, group)}: {_described(limits) or nothing}")
+        said = (_described(limits) or "no limit") if group is None else _described_group(limits, name)
+        output.show(f"{_called(name, group)}: {said}")
     if any(value is not UNSET for value in wanted.values()):
         _warn_unused(name, used)
 

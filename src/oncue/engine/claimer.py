@@ -256,6 +256,10 @@ class Claimer:
         """What is known of the next due job may be out of date."""
         self._promote_at = None
 
+    def look_at_groups(self) -> None:
+        """The next step looks at the groups, however short ago the last look was."""
+        self._groups.look_again()
+
     async def _promoted(self, now: datetime) -> datetime:
         """Queue what is due, and remember when the next is; another node may make that earlier, so look anyway."""
         known, looked_at = self._promote_at, self._looked_at

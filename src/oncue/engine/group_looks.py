@@ -30,6 +30,10 @@ class GroupLooks:
             return True
         return now >= looked_at + (APART_WHEN_BUSY if is_busy else APART)
 
+    def look_again(self) -> None:
+        """Something may have happened in a group: the next look is due at once."""
+        self._looked_at = None
+
     async def look(self, queues: Sequence[str], now: datetime) -> bool:
         """Whether a group may have its turn now."""
         self._looked_at = now

@@ -22,7 +22,7 @@ EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo
 
 def checked_name(name: str, field: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
-        raise InvalidJob(field, f"expected a printable name of 1 to {LONGEST_NAME} characters, not {name!r}")
+        raise InvalidJob(field, f"expected a printable name of 1 to {LONGEST_NAME} characters, not {name!r:.150}")
     return name
 
 

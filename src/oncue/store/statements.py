@@ -67,6 +67,8 @@ AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
 CLAIMABLE = "state = 'queued' and isolation = 0 and group_name is null and address is null"
 """What any claim may take: the words of the index that has it."""
+GROUPED = "state = 'queued' and isolation = 0 and group_name is not null and address is null"
+"""What is claimed in the turn of its group. Its index has those that are kept apart and addressed too."""
 ADDRESSED = "state = 'queued' and isolation = 0 and address is not null"
 """What only the node with that address may take: the words of the index that has it."""
 SET_APART = (
@@ -74,6 +76,7 @@ SET_APART = (
 )
 """What the common claim index does not have, or not by age: the words of the index that has it by age."""
 _COLUMNS = {
+    "{grouped}": GROUPED,
     "{addressed}": ADDRESSED,
     "{set_apart}": SET_APART,
     "{claimable}": CLAIMABLE,

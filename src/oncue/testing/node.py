@@ -196,6 +196,7 @@ class EveryQueue:
         later = now + timedelta(seconds=AT_ONCE)
         if self.only is not None:
             await self._serve([self.only.queue], [self.only.task], now)
+            self._worker.claimer.look_at_groups()
             return later if self._executor.only is None else await self._worker.claimer.tick(now)
         outlook = await self._store.jobs.outlook()
         while outlook.due_at is not None and outlook.due_at <= now:
@@ -208,12 +209,16 @@ class EveryQueue:
         self._known.update(waiting)
         queues = sorted(self._known) if self.queue is None else [self.queue]
         await self._serve(queues, list(self._app.internals.handlers), now)
+        if outlook.set_apart:
+            self._worker.claimer.look_at_groups()
         return await self._worker.claimer.tick(now)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        """What waits was claimed as far as it can be: the next is what becomes due, or the turn of a group."""
-        due_at, ready_at = (await store.jobs.outlook()).due_at, await store.groups.next_ready(self._served[0])
-        return min((at for at in (due_at, ready_at) if at is not None and at > now), default=None)
+        """What waits was claimed as far as it can be: the next is what becomes due, or what a rate or a pause ends."""
+        outlook = await store.jobs.outlook()
+        instants = [outlook.due_at, await store.groups.next_ready(sorted(outlook.set_apart))]
+        instants += [await store.queues.rated_until(queue) for queue in outlook.waiting | outlook.set_apart]
+        return min((at for at in instants if at is not None and at > now), default=None)
 
     async def _serve(self, queues: list[str], tasks: list[str], now: datetime) -> None:
         if (queues, tasks) != self._served:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from oncue.application.connecting import Connected
-from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Schedule
+from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Queue, Schedule
 from oncue.policy.aging import Rules
-from oncue.policy.explain import Cluster, JobFacts, ScheduleFacts, SlotFacts
+from oncue.policy.explain import Cluster, JobFacts, LimitFacts, ScheduleFacts, SlotFacts
 from oncue.policy.explain.jobs import MOST_COUNTED
 from oncue.policy.explain.schedules import MOST_SHOWN
 from oncue.policy.suspicion import ALONE, isolation_of
@@ -64,12 +64,15 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
     )
     if job.state not in WAITING:
         return facts
-    facts = dataclasses.replace(facts, paused_at=await _paused_at(store, job.queue))
+    limits = await _limits(store, job)
+    facts = dataclasses.replace(
+        facts, limits=limits, paused_at=None if limits.queue is None else limits.queue.paused_at
+    )
     if job.visible_at == PARKED and job.schedule_id is not None:
         return dataclasses.replace(facts, in_turn=await store.slots.unfinished(job.schedule_id, MOST_ASKED))
     if job.visible_at > cluster.now:
         return facts
-    takers = cluster.takers(job.queue, job.task)[:MOST_ASKED]
+    takers = cluster.takers(job.queue, job.task, job.address)[:MOST_ASKED]
     held = [[row.id for row in await store.jobs.held(node.id)] for node in takers]
     first_of_its_priority = dataclasses.replace(job, order_at=FIRST, id=0)
     return dataclasses.replace(
@@ -104,8 +107,22 @@ async def _holder(store: Store, schedule: Schedule) -> int | None:
     return next((job.id for job in await store.jobs.find(wanted)), None)
 
 
+async def _limits(store: Store, job: Job) -> LimitFacts:
+    """The limits, rates and pauses of its queue and of its group."""
+    facts = LimitFacts(await _queue(store, job.queue), await store.queues.rated_until(job.queue))
+    if job.group is None:
+        return facts
+    group, own = await store.groups.get(job.queue, job.group), await store.groups.settings(job.queue, job.group)
+    return dataclasses.replace(facts, group=group, own=own)
+
+
 async def _paused_at(store: Store, queue: str) -> datetime | None:
-    return next((found.paused_at for found in await store.queues.all() if found.name == queue), None)
+    found = await _queue(store, queue)
+    return None if found is None else found.paused_at
+
+
+async def _queue(store: Store, name: str) -> Queue | None:
+    return next((found for found in await store.queues.all() if found.name == name), None)
 
 
 async def _alone(store: Store, held: Sequence[Sequence[int]], takers: Sequence[Node]) -> Sequence[int]:

@@ -6,8 +6,9 @@ The facts are gathered by `oncue/verbs/explaining.py`. Nothing here asks a datab
 always give the same answer, and a test can write down any of them. What is in the way comes first, what has been comes
 last.
 
-    findings    what an answer is made of
+    findings   what an answer is made of
     cluster    who is alive, who leads, and who could run a job
+    limits     which limit, rate or pause of its queue or its group a job waits for
     jobs       why a job waits, runs or ended as it did
     revisions  what a schedule was at an instant, and who made it so
     slots      what became of one slot
@@ -19,6 +20,7 @@ from __future__ import annotations
 from oncue.policy.explain.cluster import Cluster
 from oncue.policy.explain.findings import Explanation, Finding
 from oncue.policy.explain.jobs import JobFacts, explain_job
+from oncue.policy.explain.limits import LimitFacts
 from oncue.policy.explain.schedules import ScheduleFacts, explain_schedule
 from oncue.policy.explain.slots import SlotFacts, explain_slot
 
@@ -27,6 +29,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "JobFacts",
+    "LimitFacts",
     "ScheduleFacts",
     "SlotFacts",
     "explain_job",

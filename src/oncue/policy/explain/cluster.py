@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from shlex import quote
 from uuid import UUID
 
-from oncue.model import Lease, Node
+from oncue.model import LEADER_ADDRESS, NODE_ADDRESS, Lease, Node
 from oncue.policy.explain.findings import Finding, counted, when
 
 
@@ -40,9 +41,18 @@ class Cluster:
         lease = self.exclusive_worker
         return [node for node in self.alive if lease is None or node.id == lease.holder]
 
-    def takers(self, queue: str, task: str) -> list[Node]:
+    def at(self, address: str | None) -> list[Node]:
+        """The live nodes that have this address and need not stand by; all of them without one."""
+        if address is None:
+            return self.workers
+        if address == LEADER_ADDRESS:
+            return [node for node in self.workers if self.leading is not None and node.id == self.leading.holder]
+        name = address.removeprefix(NODE_ADDRESS)
+        return [node for node in self.workers if node.named and node.name == name]
+
+    def takers(self, queue: str, task: str, address: str | None = None) -> list[Node]:
         """The nodes that may claim such a job."""
-        return [node for node in self.workers if queue in node.queues and task in node.tasks]
+        return [node for node in self.at(address) if queue in node.queues and task in node.tasks]
 
     def name_of(self, node: UUID | None) -> str:
         """A node's name and host. A node that was pruned has only its id left."""
@@ -66,7 +76,7 @@ def stand_by(cluster: Cluster) -> list[Finding]:
     return [Finding("standing_by", text)]
 
 
-def no_leader(cluster: Cluster, consequence: str) -> list[Finding]:
+def no_leader(cluster: Cluster, consequence: str, code: str = "no_leader") -> list[Finding]:
     """Whether no node leads, what follows from it, and which node could lead."""
     if cluster.leading is not None:
         return []
@@ -78,12 +88,15 @@ def no_leader(cluster: Cluster, consequence: str) -> list[Finding]:
     else:
         names = ", ".join(node.name for node in cluster.workers[:3])
         suggestion = f"if this lasts for longer than a lease, look into the log of {names}"
-    return [Finding("no_leader", f"{since}: {consequence}.", suggestion)]
+    return [Finding(code, f"{since}: {consequence}.", suggestion)]
 
 
-def obstacles(queue: str, task: str, paused_at: datetime | None, cluster: Cluster) -> list[Finding]:
-    """What keeps every job of this queue and task from being claimed, whatever its state."""
-    return [*_paused(queue, paused_at, cluster.now), *_no_node(queue, task, cluster), *stand_by(cluster)]
+def obstacles(
+    queue: str, task: str, paused_at: datetime | None, cluster: Cluster, address: str | None = None
+) -> list[Finding]:
+    """What keeps every job of this queue, task and address from being claimed, whatever its state."""
+    paused, nodes = _paused(queue, paused_at, cluster.now), _no_node(queue, task, cluster, address)
+    return [*paused, *nodes, *stand_by(cluster)]
 
 
 def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Finding]:
@@ -93,14 +106,22 @@ def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Findi
     return [Finding("paused_queue", text, f"resume it with `oncue queues resume {queue}`")]
 
 
-def _no_node(queue: str, task: str, cluster: Cluster) -> list[Finding]:
+def _no_node(queue: str, task: str, cluster: Cluster, address: str | None) -> list[Finding]:
     workers, lease = cluster.workers, cluster.exclusive_worker
     if not workers and cluster.alive and lease is not None:
         until = when(lease.expires_at, cluster.now)
         return [Finding("no_node_alive", f"The exclusive worker {lease.holder_name} is gone; its lease ends {until}.")]
     if not workers:
         return [Finding("no_node_alive", "No worker is alive.", f"start one: `oncue worker --queues {queue}`")]
+    if address is not None:
+        workers = cluster.at(address)
+        if not workers:
+            return _nobody_there(queue, address, cluster)
     serving = [node for node in workers if queue in node.queues]
+    if not serving and address is not None:
+        served = ", ".join(workers[0].queues)
+        text = f"It may run only on {_place(address)}, and {workers[0].name} serves only {served}, not queue {queue}."
+        return [Finding("no_node_serves_queue", text, f"let that worker serve it: `--queues {served},{queue}`")]
     if not serving:
         served = ", ".join(sorted({name for node in workers for name in node.queues}))
         text = f"No live node serves queue {queue}: {_live(workers)} only {served}."
@@ -110,6 +131,22 @@ def _no_node(queue: str, task: str, cluster: Cluster) -> list[Finding]:
         text = f"No live node that serves queue {queue} knows the task {task} ({names})."
         return [Finding("no_node_knows_task", text, "start a worker of the application that declares it")]
     return []
+
+
+def _nobody_there(queue: str, address: str, cluster: Cluster) -> list[Finding]:
+    """Why no node has the only address at which a job may run."""
+    if address == LEADER_ADDRESS:
+        return no_leader(cluster, "it waits for a leader, since it may run only there", "waits_for_leader")
+    name = address.removeprefix(NODE_ADDRESS)
+    named = sorted(node.name for node in cluster.workers if node.named)
+    alive = f"alive are {', '.join(named[:5])}{' and others' if len(named) > 5 else ''}" if named else "none has one"
+    text = f"It may run only on {_place(address)}, and no live node has that name: {alive}."
+    start = f"start a worker of that name: `oncue worker --name {quote(name)} --queues {quote(queue)}`"
+    return [Finding("no_node_of_that_name", text, start)]
+
+
+def _place(address: str) -> str:
+    return "the leader" if address == LEADER_ADDRESS else f"node {address.removeprefix(NODE_ADDRESS)}"
 
 
 def _live(workers: Sequence[Node]) -> str:

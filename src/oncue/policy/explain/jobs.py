@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from oncue.model import MAX_PRIORITY, PARKED, Attempt, Job, State
+from oncue.model import MAX_PRIORITY, PARKED, Attempt, Job, Node, State
 from oncue.policy import options
 from oncue.policy.aging import Rules, next_round
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
 from oncue.policy.explain.findings import Explanation, Finding, counted, error_line, instant, length, when
+from oncue.policy.explain.limits import LimitFacts, name_of, no_room, paused_group, taking
 from oncue.policy.lifecycle import BY_HAND, too_late
 from oncue.policy.suspicion import ALONE, COHORT, DEATHS_ALONE, IN_COHORT, PATIENCE_SECONDS, isolation_of
 
@@ -28,7 +29,7 @@ class JobFacts:
     attempts: Sequence[Attempt] = ()
     paused_at: datetime | None = None
     ahead: int = 0
-    """How many jobs of its queue are claimed first."""
+    """How many jobs of its queue, or of its group, are claimed first."""
     above: int = 0
     """How many of these have a higher priority."""
     held: int = 0
@@ -42,10 +43,18 @@ class JobFacts:
     """The jobs that were made by hand to repeat it, oldest first."""
     aging: Rules = field(default_factory=Rules)
 
+    @property
+    def takers(self) -> list[Node]:
+        """The nodes that may claim it."""
+        return self.cluster.takers(self.job.queue, self.job.task, self.job.address)
+
+    limits: LimitFacts = field(default_factory=LimitFacts)
+
 
 def explain_job(facts: JobFacts) -> Explanation:
     job = facts.job
-    subject = f"job {job.id} ({job.task}, queue {job.queue})"
+    group = "" if job.group is None else f", group {job.group}"
+    subject = f"job {job.id} ({job.task}, queue {job.queue}{group})"
     return Explanation(subject, job.state, [*_origin(facts), *course_of(facts)])
 
 
@@ -106,19 +115,28 @@ def _queued(facts: JobFacts) -> list[Finding]:
     """A job that is due. If nothing at all is in its way, that is said."""
     hopeless = [*_to_be_cancelled(facts), *_too_late(facts)]
     apart, suspected = (_suspect(facts), []) if isolation_of(facts.job) else ([], _suspect(facts))
-    in_the_way = [*hopeless, *_blocked(facts), *apart, *_behind(facts), *_closed(facts), *_seats(facts)]
+    in_the_way = [
+        *hopeless, *_blocked(facts), *apart, *_no_room(facts), *_behind(facts), *_closed(facts), *_seats(facts),
+    ]  # fmt: skip
     return [*(in_the_way or [_claimable(facts)]), *suspected, *_must_start(facts), *_priority(facts)]
 
 
 def _blocked(facts: JobFacts) -> list[Finding]:
-    return obstacles(facts.job.queue, facts.job.task, facts.paused_at, facts.cluster)
+    common = obstacles(facts.job.queue, facts.job.task, facts.paused_at, facts.cluster, facts.job.address)
+    return [*common, *paused_group(facts.limits, facts.cluster.now)]
+
+
+def _no_room(facts: JobFacts) -> list[Finding]:
+    takers = facts.takers
+    return no_room(facts.limits, len(takers), facts.cluster.now)
 
 
 def _claimable(facts: JobFacts) -> Finding:
-    takers = facts.cluster.takers(facts.job.queue, facts.job.task)
+    takers = facts.takers
     names = ", ".join(node.name for node in takers[:5])
     since = when(_waiting_since(facts.job), facts.cluster.now)
-    return Finding("claimable", f"Nothing is in its way: it is due since {since} and next in line at {names}.")
+    next_in = "next in line" if facts.job.group is None else f"next of group {facts.job.group}"
+    return Finding("claimable", f"Nothing is in its way: it is due since {since} and {next_in} at {names}.")
 
 
 def _limits(job: Job) -> list[tuple[str, datetime]]:
@@ -188,8 +206,8 @@ def _behind(facts: JobFacts) -> list[Finding]:
     older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
     parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} older" if older else ""]
     text = (
-        f"It is behind {many}{counted(facts.ahead, 'other')} of queue {facts.job.queue}: "
-        f"{' and '.join(part for part in parts if part)}."
+        f"It is behind {many}{counted(facts.ahead, 'other')} of {name_of(facts.job)}: "
+        f"{' and '.join(part for part in parts if part)}.{taking(facts.limits, facts.ahead)}"
     )
     return [Finding("behind", text, f"let it go first: `oncue boost {facts.job.id} 100`" if older else None)]
 
@@ -197,7 +215,7 @@ def _behind(facts: JobFacts) -> list[Finding]:
 def _closed(facts: JobFacts) -> list[Finding]:
     if not facts.alone:
         return []
-    takers = facts.cluster.takers(facts.job.queue, facts.job.task)
+    takers = facts.takers
     where = takers[0].name if len(takers) == 1 else f"Each of {len(takers)} nodes"
     jobs = ", ".join(map(str, facts.alone[:5]))
     text = f"{where} begins nothing beside job {jobs}, which has to run alone since its process died several times."
@@ -206,7 +224,7 @@ def _closed(facts: JobFacts) -> list[Finding]:
 
 
 def _seats(facts: JobFacts) -> list[Finding]:
-    takers = facts.cluster.takers(facts.job.queue, facts.job.task)
+    takers = facts.takers
     seats = sum(node.concurrency for node in takers)
     if not takers or facts.held < seats:
         return []
@@ -233,7 +251,8 @@ def _priority(facts: JobFacts) -> list[Finding]:
         highest = next_round(now, rules) + timedelta(seconds=rules.every * (rounds - 1))
         waits = f"it has waited for over {length(rules.after)}"
         growing = f"{waits}, gains {every} and has {MAX_PRIORITY} by {when(highest, now)}"
-    text = f"Its priority is {job.priority}; {growing}. Priority counts among jobs that are due, before age."
+    among = "jobs that are due" if job.group is None else "the due jobs of its group"
+    text = f"Its priority is {job.priority}; {growing}. Priority counts among {among}, before age."
     return [Finding("priority", text), *no_leader(facts.cluster, "no leader raises the priority of jobs that wait")]
 
 

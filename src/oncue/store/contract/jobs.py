@@ -55,7 +55,8 @@ class Jobs(Protocol):
         ...
 
     async def count_ahead(self, job: Job, limit: int) -> int:
-        """How many queued jobs of its queue are claimed before this one; the count ends at `limit`."""
+        """How many queued jobs of its queue are claimed before it; of a job with a group or an address, how many of its
+        group or with its address. The count ends at `limit`."""
         ...
 
     async def promote(self, now: datetime, limit: int) -> datetime | None:

@@ -62,6 +62,10 @@ class Queues(Protocol):
     async def return_turns(self, queue: str, turns: int) -> None:
         """Give turns back for which there was no job."""
 
+    async def rated_until(self, queue: str) -> datetime | None:
+        """When the rate of a queue lets the next job start; None if it has no rate, or nothing has started yet."""
+        ...
+
 
 class Groups(Protocol):
     async def wake(self, queues: Sequence[str], limit: int, now: datetime) -> GroupsLook:
@@ -116,7 +120,7 @@ class Groups(Protocol):
         *,
         note: Note | None = None,
     ) -> bool:
-        """Set what is to hold for one group alone, if that is still what is known. Its rate counts anew."""
+        """Set what is to hold for one group alone, if that is still what is known. A new rate counts anew."""
         ...
 
 
@@ -129,6 +133,7 @@ class Counters(Protocol):
     async def ages(self, now: datetime, heads: int) -> list[Age]:
         """The longest wait in each queue and the longest run of each task. Of what waits, the first `heads` of every
         priority are looked at: a job further back may have waited longer, if those before it have just come back.
+        Jobs of a group wait from the turn of their group on, not while they wait for its room, rate or pause.
         """
         ...
 

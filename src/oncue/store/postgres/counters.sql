@@ -68,22 +68,30 @@ select sampled_at, counts from oncue_sample;
 
 -- name: ages
 -- What is due and not promoted yet waits, too. What runs is little, and read as a whole.
+-- A group waits from its turn on. Jobs that wait for the room, the rate or the pause of their group do as they are told.
 with recursive level (queue, priority) as (
     {_levels}
-), level_apart (queue, priority) as (
-    {_levels_apart}
+), grouped (queue) as (
+    (select queue from oncue_groups where ready_at is not null order by queue limit 1)
+    union all
+    select next.queue from grouped cross join lateral (
+           select g.queue from oncue_groups g where g.ready_at is not null and g.queue > grouped.queue
+            order by g.queue limit 1) as next
 ), waiting (queue, since) as (
+    select grouped.queue, turn.ready_at from grouped
+     cross join lateral (
+         select g.name, g.ready_at from oncue_groups g
+          where g.queue = grouped.queue and g.ready_at is not null and g.ready_at <= $1
+          order by g.ready_at, g.name limit (select $2::int)) as turn
+     where exists (select from oncue_jobs where {grouped} and queue = grouped.queue and group_name = turn.name)
+    union all
     select level.queue, head.since from level
      cross join lateral (
          select greatest(created_at, visible_at) as since from oncue_jobs
           where {claimable} and queue = level.queue and priority = level.priority
           order by order_at, id limit (select $2::int)) as head
     union all
-    select level_apart.queue, head.since from level_apart
-     cross join lateral (
-         select greatest(created_at, visible_at) as since from oncue_jobs
-          where {set_apart} and queue = level_apart.queue and priority = level_apart.priority
-          order by created_at, id limit (select $2::int)) as head
+    (select queue, greatest(created_at, visible_at) from oncue_jobs where {addressed} limit (select $2::int))
     union all
     (select queue, greatest(created_at, visible_at) from oncue_jobs where state = 'queued' and isolation > 0
       limit (select $2::int))

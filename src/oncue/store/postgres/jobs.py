@@ -131,7 +131,13 @@ class PostgresJobs:
         return [values.job(row) for row in await self._db.fetch("retries_of", job_id)]
 
     async def count_ahead(self, job: Job, limit: int) -> int:
-        rows = await self._db.fetch("count_ahead", job.queue, job.priority, job.order_at, job.id, limit)
+        place = (job.queue, job.priority, job.order_at, job.id, limit)
+        if job.group is not None:
+            rows = await self._db.fetch("count_ahead_in_group", *place, job.group)
+        elif job.address is not None:
+            rows = await self._db.fetch("count_ahead_at_address", *place, job.address)
+        else:
+            rows = await self._db.fetch("count_ahead", *place)
         count: int = rows[0][0]
         return count
 

@@ -67,5 +67,10 @@ class PostgresQueues:
         with contextlib.suppress(RowLocked):  # then the rate is used up a little sooner
             await self._db.fetch("return_turns", queue, turns)
 
+    async def rated_until(self, queue: str) -> datetime | None:
+        rows = await self._db.fetch("rated_until", queue)
+        rate_at: datetime | None = rows[0][0] if rows else None
+        return rate_at
+
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         return bool(await self._db.fetch("take_seats", queue, version, node, seats, wanted))

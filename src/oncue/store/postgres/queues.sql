@@ -25,7 +25,8 @@ with took as (
     insert into oncue_queues as q (name, {limits}, version) values ($7, $15, $16, $17, $18, $19, $20, $21, 1)
         on conflict (name) do update
        set global_limit = excluded.global_limit, node_limit = excluded.node_limit, group_limit = excluded.group_limit,
-           rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds, rate_at = null,
+           rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
+           rate_at = case when ($11::int, $12::int) is not distinct from ($18::int, $19::int) then q.rate_at end,
            group_rate_count = excluded.group_rate_count, group_rate_seconds = excluded.group_rate_seconds,
            version = q.version + 1
      where (q.global_limit, q.node_limit, q.group_limit, q.rate_count, q.rate_seconds, q.group_rate_count,
@@ -96,3 +97,6 @@ select turns, used_until + make_interval(secs => every * turns) from granted;
 -- name: return_turns
 update oncue_queues set rate_at = rate_at - make_interval(secs => $2::int * rate_seconds::float8 / rate_count)
  where name = $1 and rate_count is not null;
+
+-- name: rated_until
+select rate_at from oncue_queues where name = $1 and rate_count is not null;

@@ -43,22 +43,32 @@ select sampled_at, counts from oncue_sample;
 
 -- name: ages
 -- What is due and not promoted yet waits, too. What runs is little, and read as a whole.
+-- A group waits from its turn on. Jobs that wait for the room, the rate or the pause of their group do as they are told.
 with recursive level (queue, priority) as (
     {_levels}
-), level_apart (queue, priority) as (
-    {_levels_apart}
+), grouped (queue) as (
+    select min(queue) from oncue_groups indexed by oncue_groups_ready where ready_at is not null
+    union all
+    select (select min(g.queue) from oncue_groups g indexed by oncue_groups_ready
+             where g.ready_at is not null and g.queue > grouped.queue)
+      from grouped where grouped.queue is not null
 ), waiting (queue, since) as (
+    select queue, (select min(ready_at) from (
+               select name, ready_at from oncue_groups g indexed by oncue_groups_ready
+                where g.queue = grouped.queue and ready_at is not null and ready_at <= :now
+                order by ready_at, name limit :heads) as turn
+            where exists (select 1 from oncue_jobs indexed by oncue_jobs_grouped
+                           where {grouped} and queue = grouped.queue and group_name = turn.name))
+      from grouped where grouped.queue is not null
+    union all
     select queue, (select min(since) from (
                select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_claimable
                 where {claimable} and queue = level.queue and priority = level.priority
                 order by order_at, id limit :heads))
       from level
     union all
-    select queue, (select min(since) from (
-               select max(created_at, visible_at) as since from oncue_jobs indexed by oncue_jobs_set_apart
-                where {set_apart} and queue = level_apart.queue and priority = level_apart.priority
-                order by created_at, id limit :heads))
-      from level_apart
+    select * from (select queue, max(created_at, visible_at) from oncue_jobs indexed by oncue_jobs_addressed
+                    where {addressed} limit :heads)
     union all
     select * from (select queue, max(created_at, visible_at) from oncue_jobs indexed by oncue_jobs_restricted
                     where state = 'queued' and isolation > 0 limit :heads)
@@ -66,7 +76,7 @@ with recursive level (queue, priority) as (
     select * from (select queue, visible_at from oncue_jobs indexed by oncue_jobs_later
                     where state in ('scheduled', 'retrying') and visible_at <= :now order by visible_at limit :heads)
 )
-select 'queued', queue, '', min(since) from waiting group by queue
+select 'queued', queue, '', min(since) from waiting where since is not null group by queue
 union all
 select 'running', queue, task, min(coalesce(started_at, claimed_at)) from oncue_jobs indexed by oncue_jobs_running
  where state = 'running' group by queue, task;

@@ -141,6 +141,7 @@ select :queue, :name, :limit, :rate_count, :rate_seconds, :paused_until, max(:no
     or exists (select 1 from oncue_groups where queue = :queue and name = :name)
     on conflict (queue, name) do update
    set running_limit = excluded.running_limit, rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
-       paused_until = excluded.paused_until, rate_at = null, ready_at = excluded.ready_at, version = version + 1
+       paused_until = excluded.paused_until, ready_at = excluded.ready_at, version = version + 1,
+       rate_at = case when rate_count is excluded.rate_count and rate_seconds is excluded.rate_seconds then rate_at end
  where running_limit is :known_limit and rate_count is :known_rate_count and rate_seconds is :known_rate_seconds
    and paused_until is :known_paused_until;

@@ -162,14 +162,14 @@ class SqliteJobs:
         return [values.job(row) for row in await self._db.rows("retries_of", job_id=job_id)]
 
     async def count_ahead(self, job: Job, limit: int) -> int:
-        rows = await self._db.rows(
-            "count_ahead",
-            queue=job.queue,
-            priority=job.priority,
-            order_at=values.micros(job.order_at),
-            id=job.id,
-            limit=limit,
-        )
+        place = {"order_at": values.micros(job.order_at), "id": job.id, "limit": limit}
+        if job.group is not None:
+            name, among = "count_ahead_in_group", {"group": job.group}
+        elif job.address is not None:
+            name, among = "count_ahead_at_address", {"address": job.address}
+        else:
+            name, among = "count_ahead", {}
+        rows = await self._db.rows(name, queue=job.queue, priority=job.priority, **place, **among)
         count: int = rows[0][0]
         return count
 

@@ -485,6 +485,20 @@ select count(*) from (
        and (priority > :priority or (priority = :priority and (order_at, id) < (:order_at, :id)))
      limit :limit);
 
+-- name: count_ahead_in_group
+select count(*) from (
+    select 1 from oncue_jobs indexed by oncue_jobs_grouped
+     where {grouped} and queue = :queue and group_name = :group
+       and (priority > :priority or (priority = :priority and (order_at, id) < (:order_at, :id)))
+     limit :limit);
+
+-- name: count_ahead_at_address
+select count(*) from (
+    select 1 from oncue_jobs indexed by oncue_jobs_addressed
+     where {addressed} and address = :address and queue = :queue
+       and (priority > :priority or (priority = :priority and (order_at, id) < (:order_at, :id)))
+     limit :limit);
+
 -- name: report_progress
 insert into oncue_progress (job_id, claim_no, fraction, note, told_at)
 select n.value ->> 0, n.value ->> 1, n.value ->> 2, n.value ->> 3, n.value ->> 4

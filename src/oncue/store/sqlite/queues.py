@@ -93,6 +93,10 @@ class SqliteQueues:
     async def return_turns(self, queue: str, turns: int) -> None:
         await self._db.execute("return_turns", queue=queue, turns=turns)
 
+    async def rated_until(self, queue: str) -> datetime | None:
+        rows = await self._db.rows("rated_until", queue=queue)
+        return values.instant_or_none(rows[0][0]) if rows else None
+
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         parameters = {"queue": queue, "version": version, "node": str(node), "seats": seats, "wanted": wanted}
 

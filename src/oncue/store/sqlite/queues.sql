@@ -24,7 +24,8 @@ values (:queue, :global_limit, :node_limit, :group_limit, :rate_count, :rate_sec
         :group_rate_seconds, 1)
     on conflict (name) do update
    set global_limit = excluded.global_limit, node_limit = excluded.node_limit, group_limit = excluded.group_limit,
-       rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds, rate_at = null,
+       rate_count = excluded.rate_count, rate_seconds = excluded.rate_seconds,
+       rate_at = case when rate_count is excluded.rate_count and rate_seconds is excluded.rate_seconds then rate_at end,
        group_rate_count = excluded.group_rate_count, group_rate_seconds = excluded.group_rate_seconds,
        version = version + 1
  where global_limit is :known_global_limit and node_limit is :known_node_limit and group_limit is :known_group_limit
@@ -89,3 +90,6 @@ update oncue_queues set rate_at = :rate_at where name = :queue;
 -- name: return_turns
 update oncue_queues set rate_at = rate_at - cast(:turns * 1e6 * rate_seconds / rate_count as integer)
  where name = :queue and rate_count is not null;
+
+-- name: rated_until
+select rate_at from oncue_queues where name = :queue and rate_count is not null;
