@@ -61,7 +61,6 @@ QUICK = {
     "slots": 30_000,
     "limited_jobs": 15_000,
     "grouped_rows": 100_000,
-    "limited_groups": 300,
     "paced_seconds": 4,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,

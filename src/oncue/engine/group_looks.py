@@ -1,7 +1,8 @@
 """When to look whether a group of a queue has its turn.
 
 A claim of grouped jobs costs two trips to the database, and most applications have none. While there are groups, every
-claim looks at them. While there are none, a worker looks as soon as it has seats to spare, but not all the time.
+claim looks at them. While there are none, a worker looks as soon as it has seats to spare, but not all the time: each look
+lets the next claim wait.
 """
 
 from __future__ import annotations
@@ -21,14 +22,20 @@ class GroupLooks:
         self._store = store
         self._looked_at: datetime | None = None
         self._are_known = False
-        self.ready_at: datetime | None = None
-        """When the next group has its turn, if none has it now."""
+        self.next_at: datetime | None = None
+        """When to look again: the next group has its turn, or a look that was asked for came too soon."""
+
+    def expect(self) -> None:
+        """A job of a group has ended here: what waited for its room can be claimed at once."""
+        self._looked_at = None
 
     def is_due(self, now: datetime, *, is_busy: bool) -> bool:
         looked_at = self._looked_at
         if self._are_known or looked_at is None or looked_at > now:  # a look in the future: the clock was set back
             return True
-        return now >= looked_at + (APART_WHEN_BUSY if is_busy else APART)
+        # A claimer that is told of something new must not go to sleep because it has just looked.
+        self.next_at = looked_at + (APART_WHEN_BUSY if is_busy else APART)
+        return now >= self.next_at
 
     async def look(self, queues: Sequence[str], now: datetime) -> bool:
         """Whether a group may have its turn now."""
@@ -36,5 +43,5 @@ class GroupLooks:
         found = await self._store.groups.wake(queues, WAKE_LIMIT, now)
         self._are_known = found.wakeups > 0 or found.ready_at is not None
         has_turn = found.wakeups > 0 or (found.ready_at is not None and found.ready_at <= now)
-        self.ready_at = None if has_turn else found.ready_at
+        self.next_at = None if has_turn else found.ready_at
         return has_turn
