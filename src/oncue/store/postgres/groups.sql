@@ -8,6 +8,7 @@ select case when exists (select from oncue_group_wakeups) then timestamptz '1970
 
 -- name: wake_groups
 -- What has happened in groups since the last look: those in which a job can be claimed get a row, if they have none.
+-- `limit 1` makes the planner look each of them up: else it would read all groups that there are.
 with told as (
     delete from oncue_group_wakeups
      where id = any(array(select id from oncue_group_wakeups order by id limit (select $2::int) for update skip locked))
@@ -15,7 +16,7 @@ with told as (
 ), woken as (
     insert into oncue_groups as g (queue, name, ready_at, version)
     select queue, name, $1, 1 from told
-     where has_job or exists (select from oncue_groups k where k.queue = told.queue and k.name = told.name)
+     where has_job or (select true from oncue_groups k where k.queue = told.queue and k.name = told.name limit 1)
      group by queue, name order by queue, name
         on conflict (queue, name) do update
        set version = g.version + 1,
