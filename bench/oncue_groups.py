@@ -92,7 +92,7 @@ async def _fill(dsn: str, claimed: int, waiting: int, full: int) -> None:
         await connection.execute(FILL, waiting, full, timeout=600)
         await connection.close()
     await _with_store(dsn, lambda store: _saturate(store, full if waiting else 0))
-    open_groups = [(f"open-{n}", LIMIT) for n in range(claimed // LIMIT)]
+    open_groups = [(f"open-{n}", LIMIT) for n in range(claimed)]
     await _with_store(dsn, lambda store: _enqueue(store, [(None, claimed), *open_groups]))
 
 
