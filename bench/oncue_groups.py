@@ -36,7 +36,8 @@ insert into oncue_jobs (task, queue, priority, state, args, options, enqueued_by
                         visible_at, max_retries, max_runtime, claim_no, attempt, group_name)
 select 'noop', 'default', 0, 'queued', '{}', '{}', 'bench', at, at, at, at, 3, interval '1 hour', 0, 0,
        'full-' || n % $2::int
-  from (select n, timestamptz '2026-01-01' + n * interval '1 millisecond' as at from generate_series(1, $1::int) as n) as t
+  from generate_series(1, $1::int) as n
+ cross join lateral (select timestamptz '2026-01-01' + n * interval '1 millisecond' as at) as t
 """
 
 

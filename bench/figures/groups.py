@@ -1,5 +1,7 @@
-"""groups: what groups of a queue cost: a claim beside a million jobs of groups that have no room, the drain of a thousand
-limited groups and of a hundred thousand groups of one job, and how evenly four nodes keep a rate.
+"""groups: what groups of a queue cost.
+
+A claim beside a million jobs of groups that have no room, the drain of a thousand limited groups and of a hundred
+thousand groups of one job, and how evenly four nodes keep a rate.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ SEATS = 100
 CLAIMS = 7
 FULL_GROUPS = 100
 RATE = 1000
-NODES = 4
 WITHIN_PERCENT = 5
 
 
@@ -67,33 +68,33 @@ def _drains(bench: Bench) -> list[Figure]:
 
 
 def _rates(bench: Bench) -> list[Figure]:
-    seconds = bench.settings.paced_seconds
-    of_group = bench.on_postgres(lambda dsn: _worst_second(dsn, seconds, group="paced"))()
-    of_queue = bench.on_postgres(lambda dsn: _worst_second(dsn, seconds, group=None))()
+    seconds, nodes = bench.settings.paced_seconds, bench.settings.limited_nodes
+    of_group = bench.on_postgres(lambda dsn: _worst_second(dsn, seconds, nodes, group="paced"))()
+    of_queue = bench.on_postgres(lambda dsn: _worst_second(dsn, seconds, nodes, group=None))()
     return [
         limited("groups rate of a group, worst second", of_group, WITHIN_PERCENT, "% off"),
         limited("groups rate of a queue, worst second", of_queue, WITHIN_PERCENT, "% off"),
     ]
 
 
-def _worst_second(dsn: str, seconds: int, group: str | None) -> float:
+def _worst_second(dsn: str, seconds: int, nodes: int, group: str | None) -> float:
     """By how many percent the starts of any whole second differ from what the rate says."""
     oncue_groups.prepare_rate(dsn, RATE, RATE * (seconds + 2), group)
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rate-", dir=SCRATCH) as folder:
-        traces = [Path(folder) / f"{number}.trace" for number in range(NODES)]
-        nodes = [Child("bench.oncue_groups", "work", dsn, trace) for trace in traces]
+        traces = [Path(folder) / f"{number}.trace" for number in range(nodes)]
+        crew = [Child("bench.oncue_groups", "work", dsn, trace) for trace in traces]
         try:
-            for node in nodes:
+            for node in crew:
                 node.wait_ready()
             oncue_groups.resume(dsn)
             time.sleep(seconds + 1)
-            for node in nodes:
+            for node in crew:
                 node.go()
-            for node in nodes:
+            for node in crew:
                 node.result()
         finally:
-            for node in nodes:
+            for node in crew:
                 node.stop()
         starts = [at for trace in traces for (at,) in START.iter_unpack(trace.read_bytes())]
     return _percent_off(starts, seconds)

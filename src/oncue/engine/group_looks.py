@@ -1,8 +1,8 @@
 """When to look whether a group of a queue has its turn.
 
 A claim of grouped jobs costs two trips to the database, and most applications have none. While there are groups, every
-claim looks at them. While there are none, a worker looks as soon as it has seats to spare, but not all the time: each look
-lets the next claim wait.
+claim looks at them. While there are none, a worker looks as soon as it has seats to spare, but not all the time: each
+look lets the next claim wait.
 """
 
 from __future__ import annotations
