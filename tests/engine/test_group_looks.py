@@ -64,3 +64,17 @@ async def test_a_job_of_a_group_that_has_ended_makes_a_look_due_at_once() -> Non
     found.while_looking = looks.expect  # it ended while the look was on its way
     await looks.look(("mail",), NOW + MOMENT)
     assert looks.is_due(NOW + MOMENT, is_busy=True)
+
+
+async def test_a_claim_that_found_nothing_is_repeated_later_and_later() -> None:
+    looks = looks_at(Found(GroupsLook(0, NOW)))
+    assert await looks.look(("mail",), NOW)
+    waits = []
+    for _ in range(8):
+        looks.claimed(0, NOW)
+        assert looks.next_at is not None
+        waits.append((looks.next_at - NOW) / APART)
+    assert waits == [1, 2, 4, 8, 16, 32, 50, 50]
+    looks.claimed(3, NOW)
+    looks.claimed(0, NOW)
+    assert looks.next_at == NOW + APART

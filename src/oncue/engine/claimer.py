@@ -165,8 +165,9 @@ class Claimer:
         if not has_turn or is_busy:
             return 0, False
         taken, _ = await self._claim_kinds(self._store.groups.claim, wanted)
+        self._groups.claimed(taken, self._clock.now())
         self.more = True
-        # There may be more than a group could give at one go. If there was nothing, the next look says when there is.
+        # There may be more than a group could give at one go.
         return taken, taken > 0
 
     async def _claim_kinds(self, claim: ClaimVerb, wanted: int) -> tuple[int, bool]:

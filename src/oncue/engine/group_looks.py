@@ -15,6 +15,7 @@ from oncue.store.contract import Store
 WAKE_LIMIT = 1000
 APART, APART_WHEN_BUSY = timedelta(milliseconds=20), timedelta(milliseconds=100)
 """How long to wait for the next look while no group is known: with seats to spare, and without."""
+LONGEST = timedelta(seconds=1)
 
 
 class GroupLooks:
@@ -22,8 +23,9 @@ class GroupLooks:
         self._store = store
         self._looked_at: datetime | None = None
         self._are_known = False
+        self._patience = APART
         self.next_at: datetime | None = None
-        """When to look again: the next group has its turn, or a look that was asked for came too soon."""
+        """When to look again: the next group has its turn, a look that was asked for came too soon, or a claim too late."""
 
     def expect(self) -> None:
         """A job of a group has ended here: what waited for its room can be claimed at once."""
@@ -45,3 +47,13 @@ class GroupLooks:
         has_turn = found.wakeups > 0 or (found.ready_at is not None and found.ready_at <= now)
         self.next_at = None if has_turn else found.ready_at
         return has_turn
+
+    def claimed(self, jobs: int, now: datetime) -> None:
+        """A group was ready and gave nothing: another node may have had its row, and may have no seats for what is left.
+
+        Or its jobs are for other nodes, and it stays ready for as long as these are busy: so each time is later.
+        """
+        if jobs:
+            self._patience = APART
+        else:
+            self.next_at, self._patience = now + self._patience, min(self._patience * 2, LONGEST)
