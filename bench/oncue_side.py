@@ -36,14 +36,14 @@ def drain_pg(dsn: str, jobs: int, processes: int) -> float:
     """Jobs per second from the starting shot to the last settled job; workers are up and idle before it."""
     timing.run(_prepare_drain(dsn, jobs))
     database.calm(dsn)
-    return rate(race(_draining(dsn) for _ in range(processes)))
+    return rate(race(draining(dsn) for _ in range(processes)))
 
 
 def drain_sqlite(path: Path, jobs: int) -> float:
     """The same on a SQLite file; oncue always runs it with synchronous=FULL."""
     url = f"sqlite:///{path}"
     timing.run(_prepare_drain(url, jobs))
-    return rate(race([_draining(url)]))
+    return rate(race([draining(url)]))
 
 
 def enqueue_one(dsn: str, jobs: int) -> float:
@@ -112,7 +112,7 @@ def claim_pages(dsn: str, seats: int, claims: int) -> list[int]:
     async def measure() -> list[int]:
         store, now, found = PostgresStore(dsn), datetime.now(UTC) + timedelta(hours=1), []
         tally = pages.counted(store)
-        await store.nodes.register(_node(now))
+        await store.nodes.register(node(now))
         for _ in range(claims):
             before = tally.pages
             await store.jobs.promote(now, 1000)
@@ -125,7 +125,7 @@ def claim_pages(dsn: str, seats: int, claims: int) -> list[int]:
     return timing.run(measure())
 
 
-def _node(now: datetime) -> Node:
+def node(now: datetime) -> Node:
     return Node(
         id=NODE, name="bench", host="bench", pid=1, boot_id="", version="", queues=(QUEUE,), tasks=("noop",),
         concurrency=100, address=None, started_at=now, beat_at=now, expires_at=FAR,
@@ -136,11 +136,11 @@ def memory_growth_mb(dsn: str, jobs: int) -> float:
     """Megabytes by which a worker grows from its 10,000th job to its last; of a tiny run, from the middle one."""
     timing.run(_prepare_drain(dsn, jobs))
     database.calm(dsn)
-    [answer] = race([_draining(dsn, min(WARM, jobs // 2))])
+    [answer] = race([draining(dsn, min(WARM, jobs // 2))])
     return float(answer["last_mb"] - answer["warm_mb"])
 
 
-def _draining(url: str, warm: int = WARM) -> Child:
+def draining(url: str, warm: int = WARM) -> Child:
     return Child("bench.oncue_worker", "drain", url, warm)
 
 

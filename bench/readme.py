@@ -132,6 +132,23 @@ ROWS = (
         reference("global_limit", "the limit itself allows"),
     ),
     Row(
+        f"{AMOUNTS.limited_groups:,} groups (tenants, endpoints) of which 2 jobs each may run at once", "groups",
+        a_second("groups drain, limited"), reference("groups drain, limited", "without groups"),
+    ),
+    Row(
+        f"{AMOUNTS.drain_jobs:,} groups of one job each", "groups", a_second("groups drain, of one job"),
+        reference("groups drain, of one job", "without groups"),
+    ),
+    Row(
+        f"pages that a claim of 100 touches, beside {AMOUNTS.grouped_rows // 1_000_000} million jobs of groups that "
+        "are at their limit", "groups", worst("groups claim without a group", "groups claim of others"),
+        says("those without them"),
+    ),
+    Row(
+        "a rate of 1,000 a second over four nodes: the worst second", "groups",
+        lambda found: f"{found['groups rate of a group, worst second']['value']:.2g} % off", says(""),
+    ),
+    Row(
         f"the slowest of the API's listings, filters and stats, beside {MILLIONS:.1f} million jobs",
         "api_listing", worst("api_listing"), says(f"the time beside {AMOUNTS.few_kept_jobs:,}"),
     ),

@@ -36,6 +36,9 @@ class Settings:
     limited_jobs: int = 30_000
     limited_nodes: int = 4
     kills: int = 6
+    grouped_rows: int = 1_000_000
+    limited_groups: int = 1_000
+    paced_seconds: int = 8
     kept_jobs: int = 2_000_000
     open_jobs: int = 100_000
     few_kept_jobs: int = 1_000
@@ -57,6 +60,8 @@ QUICK = {
     "memory_jobs": 200_000,
     "slots": 30_000,
     "limited_jobs": 15_000,
+    "grouped_rows": 100_000,
+    "paced_seconds": 4,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,
     "checked_days": 4,
@@ -82,6 +87,9 @@ TINY = Settings(
     limited_jobs=200,
     limited_nodes=2,
     kills=1,
+    grouped_rows=1_000,
+    limited_groups=10,
+    paced_seconds=1,
     kept_jobs=300,
     open_jobs=100,
     few_kept_jobs=100,

@@ -15,6 +15,8 @@ RUN = Run(cores=2, postgresql=15, runs=5, amounts=amounts_of(AMOUNTS))
 NAMES = (
     *FIGURES, "drain_pg_two / one", "claim_scaling queued", "claim_scaling finished", "tick_scaling statements",
     "tick_scaling pages", "tick_scaling time", "global_limit, most at once",
+    "groups drain, limited", "groups drain, of one job", "groups claim without a group", "groups claim of others",
+    "groups rate of a group, worst second",
     *(f"{figure} / {peer}" for figure, peer in (
         ("drain_pg", "graphile_worker"), ("drain_pg", "pgqueuer"), ("drain_pg", "procrastinate"),
         ("drain_pg", "celery"), ("pickup_p50", "pgqueuer"), ("pickup_p50", "procrastinate"),

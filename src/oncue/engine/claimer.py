@@ -157,8 +157,8 @@ class Claimer:
         return outlook.due_at
 
     def _turns_at(self) -> list[datetime]:
-        """When a group has its turn, or a queue with a rate."""
-        return [at for at in (self._groups.ready_at, *self._rated_until.values()) if at is not None]
+        """When to look at groups again, and when a queue with a rate has its turn."""
+        return [at for at in (self._groups.next_at, *self._rated_until.values()) if at is not None]
 
     def _addresses(self) -> list[str]:
         """What is addressed to this node, as far as it knows."""
@@ -180,14 +180,15 @@ class Claimer:
 
     async def _claim_grouped(self, wanted: int) -> tuple[int, bool]:
         is_busy = wanted <= 0
-        if not self._groups.is_due(self._clock.now(), is_busy=is_busy):
+        if not self._groups.is_due(self._clock.now(), is_busy=is_busy or self._is_flowing):
             return 0, False
         has_turn = await self._groups.look(self._queues, self._clock.now())
         if not has_turn or is_busy:
             return 0, False
         taken, _ = await self._claim_kinds(self._store.groups.claim, wanted)
+        self._groups.claimed(taken, self._clock.now())
         self.more = True
-        # There may be more than a group could give at one go. If there was nothing, the next look says when there is.
+        # There may be more than a group could give at one go.
         return taken, taken > 0
 
     async def _claim_kinds(self, claim: ClaimVerb, wanted: int) -> tuple[int, bool]:
@@ -251,6 +252,11 @@ class Claimer:
         turns = await self._store.queues.take_turns(queue, tasks, min(rooms.get(queue, 0), wanted), now)
         self._rated_until[queue] = turns.next_at
         return turns.taken
+
+    def group_has_room(self) -> None:
+        """A job of a group was settled: there may be room for another one of it."""
+        self._groups.expect()
+        self.signal.set()
 
     def look_again(self) -> None:
         """What is known of the next due job may be out of date."""

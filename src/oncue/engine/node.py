@@ -146,7 +146,7 @@ class WorkerNode:
             interval=pace.reconcile, patience=pace.lease / 2,
         )  # fmt: skip
         self.in_flight.isolation_changed.listen(self.claimer.signal.set)
-        self.in_flight.left_group.listen(self.claimer.signal.set)
+        self.in_flight.left_group.listen(self.claimer.group_has_room)
         self.leadership = Leadership(
             store, node, clock, telemetry, self.may_work,
             lease=pace.lease, poll=pace.poll, shown=lambda: self.naming.shown,

@@ -8,6 +8,7 @@ select case when exists (select from oncue_group_wakeups) then timestamptz '1970
 
 -- name: wake_groups
 -- What has happened in groups since the last look: those in which a job can be claimed get a row, if they have none.
+-- `limit 1` makes the planner look each of them up: else it would read all groups that there are.
 with told as (
     delete from oncue_group_wakeups
      where id = any(array(select id from oncue_group_wakeups order by id limit (select $2::int) for update skip locked))
@@ -15,7 +16,7 @@ with told as (
 ), woken as (
     insert into oncue_groups as g (queue, name, ready_at, version)
     select queue, name, $1, 1 from told
-     where has_job or exists (select from oncue_groups k where k.queue = told.queue and k.name = told.name)
+     where has_job or (select true from oncue_groups k where k.queue = told.queue and k.name = told.name limit 1)
      group by queue, name order by queue, name
         on conflict (queue, name) do update
        set version = g.version + 1,
@@ -68,23 +69,29 @@ with open (queue, room) as materialized (
        and exists (select from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5)
      order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
 ), turn as materialized (
-    (select apart.queue, g.name, g.version, g.ready_at, 1 as room
+    (select apart.queue, g.name, g.version, g.ready_at, 1 as room, 1 as seen
        from apart join oncue_groups g on g.queue = apart.queue and g.name = apart.group_name)
     union all
-    (select open.queue, next.name, next.version, next.ready_at, open.room from open
+    (select open.queue, next.name, next.version, next.ready_at, open.room, next.seen from open
       cross join lateral (
-            select g.name, g.version, g.ready_at from oncue_groups g
+            select g.name, g.version, g.ready_at, head.seen from oncue_groups g
+             cross join lateral (
+                   select count(*) as seen from (
+                          select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                             and j.queue = g.queue and j.group_name = g.name and j.task = any($3::text[])
+                           limit 3) as best) as head
              where g.queue = open.queue and g.ready_at is not null and g.ready_at <= $5
                -- One whose jobs are all for other nodes is theirs to look at.
-               and (exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
-                               and j.queue = g.queue and j.group_name = g.name and j.task = any($3::text[]))
+               and (head.seen > 0
                     or not exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
                                       and j.queue = g.queue and j.group_name = g.name))
-             order by g.ready_at, g.name limit (select least($4::int, open.room))) as next
+             order by g.ready_at, g.name
+             -- Of many groups each gives two: what a turn costs is the group's row.
+             limit (select least($4::int, open.room, greatest(64, $4::int / 2)))) as next
       where not exists (select from apart)
       order by next.ready_at, open.queue, next.name limit (select $4::int))
 ), held as materialized (
-    select turn.queue, turn.name, turn.ready_at, turn.room, g.most, g.is_set, g.every, paced.burst,
+    select turn.queue, turn.name, turn.ready_at, turn.room, turn.seen, g.most, g.is_set, g.every, paced.burst,
            greatest(g.rate_at, $5 - paced.burst) as rate_at, count(*) over (partition by turn.queue) as groups
       from turn
       left join oncue_queues q on q.name = turn.queue
@@ -109,7 +116,8 @@ with open (queue, room) as materialized (
                   select count(*) from (select from oncue_jobs j
                                          where j.state = 'running' and j.group_name is not null
                                            and j.queue = held.queue and j.group_name = held.name
-                                         limit (select held.most)) as live) end as running) as busy
+                                         limit (select held.most)) as live) end as running
+           offset 0) as busy  -- counted once, though it is asked for twice
 ), picked as materialized (
     select best.id, free.queue, free.name,
            row_number() over (partition by free.queue order by best.rank, free.ready_at, free.name) as place, free.room
@@ -136,7 +144,8 @@ with open (queue, room) as materialized (
     select free.queue, free.name, free.is_set, free.burst, free.running + took.jobs >= free.most as is_full,
            free.rate_at + make_interval(secs => free.every * took.jobs) as rate_at,
            -- What was taken is queued still, as this statement sees it.
-           (select count(*) from (select from oncue_jobs j
+           free.seen > took.jobs or (
+           select count(*) from (select from oncue_jobs j
                                    where j.state = 'queued' and j.group_name is not null and j.queue = free.queue
                                      and j.group_name = free.name limit (select took.jobs + 1)) as q) > took.jobs as has_more
       from free

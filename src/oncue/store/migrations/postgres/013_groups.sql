@@ -38,8 +38,10 @@ alter table oncue_queues add column rate_count integer check (rate_count > 0);
 alter table oncue_queues add column rate_seconds integer check (rate_seconds > 0);
 alter table oncue_queues add column rate_at timestamptz;
 
+-- Every write of a job asks each index whether the row belongs into it, in the order of its conditions: a job without a
+-- group is told by the first.
 -- Claims read the best of a group off the head of this one.
 create index oncue_jobs_grouped on oncue_jobs (queue, group_name, priority desc, order_at, id)
-    where state = 'queued' and group_name is not null;
+    where group_name is not null and state = 'queued';
 -- What runs of a group is counted here.
-create index oncue_jobs_group_running on oncue_jobs (queue, group_name) where state = 'running' and group_name is not null;
+create index oncue_jobs_group_running on oncue_jobs (queue, group_name) where group_name is not null and state = 'running';

@@ -40,6 +40,6 @@ alter table oncue_queues add column rate_at integer;
 
 -- Claims read the best of a group off the head of this one.
 create index oncue_jobs_grouped on oncue_jobs (queue, group_name, priority desc, order_at, id)
-    where state = 'queued' and group_name is not null;
+    where group_name is not null and state = 'queued';
 -- What runs of a group is counted here.
-create index oncue_jobs_group_running on oncue_jobs (queue, group_name) where state = 'running' and group_name is not null;
+create index oncue_jobs_group_running on oncue_jobs (queue, group_name) where group_name is not null and state = 'running';
