@@ -55,12 +55,19 @@ class Queues(Protocol):
         """Hold so many seats of a queue from here on, if no node's seats have changed since."""
         ...
 
-    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
-        """Use up what the rate of a queue allows now, up to so many, if a job of these tasks waits."""
+    async def take_turns(
+        self, queue: str, tasks: Sequence[str], wanted: int, now: datetime, *, grouped: bool = False
+    ) -> Turns:
+        """Use up what the rate of a queue allows now, up to so many, if a job of these tasks waits that has no group;
+        `grouped`: if a group is ready."""
         ...
 
-    async def return_turns(self, queue: str, turns: int) -> None:
-        """Give turns back for which there was no job."""
+    async def return_turns(self, queue: str, turns: int, next_at: datetime) -> None:
+        """Give turns back for which there was no job; `next_at` is what was said when they were taken.
+
+        If many were taken since, or the last one much later, these are lost: their time has passed, and given back they
+        would let the queue get over its rate.
+        """
 
 
 class Groups(Protocol):

@@ -59,13 +59,15 @@ class PostgresQueues:
     async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
         return seatings(tuple(row) for row in await self._db.fetch("seating", queues, tasks))
 
-    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
-        rows = await self._db.fetch("take_turns", queue, tasks, wanted, now)
+    async def take_turns(
+        self, queue: str, tasks: Sequence[str], wanted: int, now: datetime, *, grouped: bool = False
+    ) -> Turns:
+        rows = await self._db.fetch("take_turns", queue, tasks, wanted, now, grouped)
         return Turns(*rows[0]) if rows else Turns(0, None)
 
-    async def return_turns(self, queue: str, turns: int) -> None:
+    async def return_turns(self, queue: str, turns: int, next_at: datetime) -> None:
         with contextlib.suppress(RowLocked):  # then the rate is used up a little sooner
-            await self._db.fetch("return_turns", queue, turns)
+            await self._db.fetch("return_turns", queue, turns, next_at)
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         return bool(await self._db.fetch("take_seats", queue, version, node, seats, wanted))

@@ -72,8 +72,11 @@ class SqliteQueues:
         rows = await self._db.rows("seating", queues=json.dumps(list(queues)), tasks=json.dumps(list(tasks)))
         return seatings((*row[:-4], bool(row[-4]), values.uuid(row[-3]), *row[-2:]) for row in rows)
 
-    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
-        asked, at = {"queue": queue, "tasks": json.dumps(list(tasks))}, values.micros(now)
+    async def take_turns(
+        self, queue: str, tasks: Sequence[str], wanted: int, now: datetime, *, grouped: bool = False
+    ) -> Turns:
+        at = values.micros(now)
+        asked = {"queue": queue, "tasks": json.dumps(list(tasks)), "now": at, "grouped": grouped}
 
         def work(connection: sqlite3.Connection) -> Turns:
             found = connection.execute(self._db.sql["rate_of"], asked).fetchone()
@@ -90,8 +93,8 @@ class SqliteQueues:
             return Turns(0, None)
         return await self._db.write(work)
 
-    async def return_turns(self, queue: str, turns: int) -> None:
-        await self._db.execute("return_turns", queue=queue, turns=turns)
+    async def return_turns(self, queue: str, turns: int, next_at: datetime) -> None:
+        await self._db.execute("return_turns", queue=queue, turns=turns, next_at=values.micros(next_at))
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         parameters = {"queue": queue, "version": version, "node": str(node), "seats": seats, "wanted": wanted}
