@@ -7,6 +7,7 @@ from tests.sim.bugs import (
     endings,
     expiry,
     fencing,
+    groups,
     kit,
     leases,
     lifecycles,
@@ -18,7 +19,7 @@ from tests.sim.bugs import (
 )
 from tests.sim.bugs.kit import Bug
 
-PARTS = (fencing, leases, replies, lifecycles, deliveries, wishes, upkeep, slots, expiry, records, endings)
+PARTS = (fencing, leases, replies, lifecycles, deliveries, wishes, upkeep, slots, expiry, records, endings, groups)
 """Importing them has filled the list."""
 
 BUGS: tuple[Bug, ...] = tuple(kit.BUGS)

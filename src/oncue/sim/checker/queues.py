@@ -36,7 +36,7 @@ Rank: TypeAlias = tuple[int, int, int]
 
 
 class _Line:
-    """The jobs of one task in one queue that certainly wait to be claimed."""
+    """The jobs of one task in one group of a queue, or without a group, that certainly wait to be claimed."""
 
     def __init__(self) -> None:
         self._waiting: set[Rank] = set()
@@ -63,12 +63,13 @@ class _Order:
     """Who waits, as far as the history tells.
 
     A job that was due later is queued without an event, so it is left out until it comes back to the queue. So is one
-    that may have been raised for its age: the history does not tell which ones were.
+    that may have been raised for its age: the history does not tell which ones were. Jobs of groups are not raised.
     """
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, str], _Line] = defaultdict(_Line)
-        self._places: dict[int, tuple[str, _Line, Rank]] = {}
+        self._lines: dict[tuple[str, str | None, str], _Line] = defaultdict(_Line)
+        self._places: dict[int, tuple[str | None, _Line, Rank]] = {}
+        """By job: the queue in which it may be raised for its age, its line, and where it stands in it."""
 
     def note(self, event: Event) -> None:
         told = event.fields
@@ -98,8 +99,9 @@ class _Order:
         told = event.fields
         if job_id in self._places or "priority" not in told:
             return
-        line, rank = self._lines[told["queue"], told["task"]], (-told["priority"], told["order_at"], job_id)
-        self._places[job_id] = (told["queue"], line, rank)
+        queue, group, rank = told["queue"], told.get("group"), (-told["priority"], told["order_at"], job_id)
+        line = self._lines[queue, group, told["task"]]
+        self._places[job_id] = (queue if group is None else None, line, rank)
         if told["state"] == "queued":
             line.join(rank)
 
@@ -117,7 +119,7 @@ class _Order:
 
 @promise("the best job is claimed first")
 def _best_first(evidence: Evidence) -> Iterator[Broken]:
-    """Of the jobs of one task that wait in a queue, the one with the highest priority, and of these the oldest."""
+    """Of the jobs of a task that wait in a queue, or in one group, the one of the highest priority, then the oldest."""
     order = _Order()
     for event in evidence.told("job", "change", "claim", "priority", "age") if evidence.certain else ():
         if event.kind != "claim":
