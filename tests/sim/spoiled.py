@@ -445,6 +445,97 @@ def _crowd(story: Story, count: int, first: int = 100) -> None:
         story.start("a", job_id)
 
 
+# --- groups and rates -----------------------------------------------------------------------------------------------
+
+
+def _in_a_group(story: Story, *ids: int, group: str = "a") -> None:
+    """Jobs of a group that are claimed as soon as they are there."""
+    for job_id in ids:
+        story.enqueue(job_id, group=group)
+        story.rows[job_id]["group"] = group
+        story.claim("a", job_id)
+
+
+def _limits(story: Story, **limits: object) -> None:
+    told = {"per_group": None, "rate": None, "rate_per_group": None, **limits}
+    story.tell("operator", "limits", queue="default", **told)
+
+
+def _settings(story: Story, **settings: object) -> None:
+    told = {"limit": None, "rate": None, "paused_until": None, **settings}
+    story.tell("operator", "group", queue="default", group="a", **told)
+
+
+@breaks("a group keeps its limit", "2 jobs of the group a ran at once, 1 may")
+def one_too_many_of_a_group(story: Story) -> None:
+    _limits(story, per_group=1)
+    _in_a_group(story, 200, group="b")
+    _in_a_group(story, 201, 202)
+
+
+@breaks("a group keeps its limit", "3 jobs of the group a ran at once, 2 may")
+def one_too_many_for_its_own_limit(story: Story) -> None:
+    _limits(story, per_group=1)
+    _settings(story, limit=2)
+    _in_a_group(story, 201, 202, 203)
+
+
+@breaks("a paused group hands out nothing", "job 201 was claimed from the paused group a")
+def claimed_from_a_paused_group(story: Story) -> None:
+    _settings(story, paused_until=story.now + 2 * SECOND)
+    _in_a_group(story, 200, group="b")
+    _in_a_group(story, 201)
+
+
+@breaks("a group keeps its rate", "job 202 of the group a was claimed faster than its rate")
+def faster_than_its_rate(story: Story) -> None:
+    _limits(story, rate_per_group=(10, 1))
+    _in_a_group(story, 200, 201, 202)
+    begun = story.find("claim", id=200).fields["claimed_at"]
+    story.find("claim", id=201).fields["claimed_at"] = begun + SECOND // 10
+    story.find("claim", id=202).fields["claimed_at"] = begun + SECOND // 7
+
+
+@breaks("a queue keeps its rate", "job 201 of the queue default was claimed faster than its rate")
+def faster_than_the_rate_of_the_queue(story: Story) -> None:
+    _limits(story, rate=(1, 1))
+    story.wait(5)
+    _in_a_group(story, 200, 201)
+
+
+@breaks("turns without a job are given back", "1 turns of the queue default were neither used nor given back")
+def turns_kept(story: Story) -> None:
+    story.wait(60)
+    story.tell("a", "turns", queue="default", turns=2)
+    _in_a_group(story, 200)
+    story.tell("a", "turns", queue="default", turns=2)
+
+
+@breaks("the groups of a queue take turns", "the group b had its turn, and a was claimed from 6 times")
+def passed_over(story: Story) -> None:
+    _limits(story)
+    story.wait(60)
+    story.enqueue(200, group="b")
+    for job_id in range(201, 208):
+        _in_a_group(story, job_id)
+
+
+@breaks("of an idle group only its settings stay", "the group a is idle and not forgotten")
+def not_forgotten(story: Story) -> None:
+    story.groups = {("default", "a"): {"limit": None, "rate": None, "paused_until": None}}
+
+
+@breaks("of an idle group only its settings stay", "the group a has other settings in the end: (None, None, None)")
+def settings_lost(story: Story) -> None:
+    _settings(story, limit=1)
+    story.groups = {}
+
+
+@breaks("of an idle group only its settings stay", "2 notes of what happened in groups were never read")
+def not_read(story: Story) -> None:
+    story.groups, story.wakeups = {}, 2
+
+
 # --- cancels --------------------------------------------------------------------------------------------------------
 
 
@@ -888,6 +979,21 @@ def details_lost_with_their_node(story: Story) -> None:
 @breaks("an attempt keeps the details that were told", "what an attempt of job 1 told was not written")
 def details_never_written(story: Story) -> None:
     story.find("outcome", id=1).fields["details"] = '{"status":200}'
+
+
+# --- addresses ------------------------------------------------------------------------------------------------------
+
+
+@breaks("a job with an address is claimed only there", "job 73 for node:elsewhere was claimed by a")
+def claimed_elsewhere(story: Story) -> None:
+    story.enqueue(73, address="node:elsewhere")
+    story.run("a", 73)
+
+
+@breaks("a job for the leader ends under the epoch of its claim", "job 74 for the leader ended under no epoch")
+def ended_under_no_epoch(story: Story) -> None:
+    story.enqueue(74, address="role:leader")
+    story.run("a", 74)
 
 
 # --- time to wait ---------------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ class Story:
         self.attempts: dict[int, list[int]] = {}
         self.slots: list[Slot] = []
         self.totals = dict.fromkeys(TERMINAL, 0)
+        self.groups: dict[tuple[str, str], dict[str, Any]] | None = None
+        self.wakeups = 0
         self.schedule: dict[str, Any] = {"version": 1, "cursor": START, "horizon": None, "deleted_at": None}
         self._op: int | None = None
         self._calls = 0
@@ -121,7 +123,8 @@ class Story:
         row |= {"state": "running", "claim_no": row["claim_no"] + 1}
         names = ("claim_no", "crashes", "retry_count", "attempt")
         with self.call(node, "claim", answer):
-            self.tell(node, "claim", id=job_id, cancel_requested=row["cancel"], **{name: row[name] for name in names})
+            told = {"cancel_requested": row["cancel"], "claimed_at": self.now, **{name: row[name] for name in names}}
+            self.tell(node, "claim", id=job_id, **told)
 
     def start(self, node: str, job_id: int) -> Event:
         row = self.rows[job_id]
@@ -216,7 +219,7 @@ class Story:
         silent: dict[tuple[int, int], str | None] = {
             (job_id, number): None for job_id, claims in self.attempts.items() for number in claims
         }
-        return Final(jobs, self.totals, books, moment(self.now), self.attempts, silent)
+        return Final(jobs, self.totals, books, moment(self.now), self.attempts, silent, self.groups, self.wakeups)
 
     def books(self) -> Books:
         revision = Revision(schedule_id=1, changed_by="", **TWICE_AN_HOUR)
@@ -268,7 +271,7 @@ def _row(job_id: int, row: dict[str, Any]) -> Job:
         crashes=row["crashes"], claim_no=row["claim_no"], node_id=None, claimed_at=None, run_until=None,
         started_at=_instant(row["started_at"]), finished_at=finished, cancel_requested_at=None, result=None,
         error=row["error"], retry_of=None,
-        schedule_id=row["schedule"],
+        schedule_id=row["schedule"], group=row.get("group"),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pytest
 from oncue.policy.options import Options
 from oncue.policy.retry import Ladder
 from oncue.sim.checker import check
+from oncue.sim.driver import finish
 from oncue.sim.script import Act
 from oncue.sim.wire import When
 from oncue.sim.world import World
@@ -40,6 +41,19 @@ def a_cluster_on_terms() -> World:
     return world
 
 
+def a_cluster_with_groups() -> World:
+    """Groups that run one job at a time, in a queue with a rate. One has its own rate, and is paused first."""
+    world = World(1, concurrency=2)
+    finish(world.operator.queues.limit("default", per_group=1, rate="15/s"))
+    finish(world.operator.queues.limit("default", group="b", rate_per_group="4/s"))
+    finish(world.operator.queues.pause("default", group="b", for_=0.3))
+    world.boot("victim")
+    world.boot("witness")
+    for group in "ab":
+        world.submit(world.batch([[Act()], [Act("snooze", after=0.2), Act(follows=1)]], options=STEPS, group=group))
+    return world
+
+
 def calls_of_the_victim(a_cluster: Callable[[], World]) -> int:
     world = a_cluster()
     assert world.run_until(world.drained, 60)
@@ -50,7 +64,7 @@ def calls_of_the_victim(a_cluster: Callable[[], World]) -> int:
 @pytest.mark.contract("QUE-9")
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("a_cluster", [a_cluster, a_cluster_on_terms])
+@pytest.mark.parametrize("a_cluster", [a_cluster, a_cluster_on_terms, a_cluster_with_groups])
 def test_a_crash_at_any_call_breaks_nothing(share: int, when: When, a_cluster: Callable[[], World]) -> None:
     calls = calls_of_the_victim(a_cluster)
     assert calls > 30

@@ -10,6 +10,7 @@ import pytest
 from oncue.engine.node import Pace
 from oncue.engine.service import Signal
 from oncue.policy.options import Options
+from oncue.sim.driver import finish
 from oncue.sim.member import TimedService
 from oncue.sim.script import Act
 from oncue.sim.world import World
@@ -203,4 +204,22 @@ def test_a_quiet_hour_ends_where_something_has_waited_past_its_time() -> None:
     assert (world.job(job).state, world.job(job).reason) == ("skipped", "deadline")
     assert HOUR / 2 <= seconds(world, job) < HOUR / 2 + 1.1
     assert calls(world) - before < 200
+    world.close()
+
+
+def test_a_group_that_is_paused_or_has_used_up_its_rate_is_looked_at_when_it_has_its_turn() -> None:
+    world = quiet_world()
+    finish(world.operator.queues.pause("default", group="paused", for_=HOUR))
+    finish(world.operator.queues.limit("default", group="rated", rate_per_group="1/h"))
+    world.disturbed()
+    paused = world.enqueue(Act(), group="paused")
+    rated = [world.enqueue(Act(), group="rated") for _ in range(2)]
+    world.run(20.0)
+    before = calls(world)
+    world.run(HOUR - 60.0)
+    assert calls(world) - before < 100
+    assert [world.job(job_id).finished for job_id in (paused, *rated)] == [False, True, False]
+    world.run(70.0)
+    assert HOUR <= seconds(world, paused) < HOUR + 2.0
+    assert HOUR <= seconds(world, rated[1]) < HOUR + 2.0
     world.close()

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from oncue.model import PARKED, Claim, GroupSettings, Limits, Rate, Released, Snoozed
+from oncue.model import PARKED, Claim, GroupSettings, Limits, Rate, Released, Snoozed, Turns
 from oncue.store import Store
 from tests.store.scene import BROKEN, CRASHED, NOW, after, change, enter, put, settle, take
 
@@ -229,7 +229,8 @@ async def test_when_the_rate_of_a_queue_lets_the_next_job_start(store: Store) ->
     await set_limits(store, rate=Rate(2, 60))
     assert await store.queues.rated_until(QUEUE) is None
     await put_in(store, "a", 3)
-    assert (await store.queues.take_turns(QUEUE, ("send",), 5, NOW)).taken == 1
+    await store.groups.wake([QUEUE], 100, NOW)
+    assert (await store.queues.take_turns(QUEUE, ("send",), 5, NOW, grouped=True)).taken == 1
     assert await store.queues.rated_until(QUEUE) == after(seconds=30)
     await set_limits(store)
     assert await store.queues.rated_until(QUEUE) is None
@@ -269,6 +270,7 @@ async def test_only_a_new_rate_counts_anew(store: Store) -> None:
     node = await enter(store)
     await set_limits(store, rate_per_group=Rate(1, 60), rate=Rate(1, 60))
     await put_in(store, "a", 5)
+    await put(store, queue=QUEUE)
     assert len(await take_grouped(store, node, rooms={QUEUE: 9})) == 1
     assert (await store.queues.take_turns(QUEUE, ("send",), 5, NOW)).taken == 1
     await set_group(store, "a", paused_until=PARKED)
@@ -352,3 +354,49 @@ def test_rates_in_words() -> None:
     assert [str(Rate(jobs, per)) for jobs, per in ((10, 1), (5, 60), (1, 3600), (2, 86400), (3, 7))] == [
         "10/s", "5/min", "1/h", "2/d", "3/7s",
     ]  # fmt: skip
+
+
+async def test_groups_take_turns_where_their_queue_has_room_for_one(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, per_node=1)
+    for group in ("a", "b", "c"):
+        await put_in(store, group, 5)
+    await store.groups.wake((QUEUE,), 1000, NOW)
+    turns = [await take_grouped(store, node, now=after(seconds=1 + number), rooms={QUEUE: 1}) for number in range(6)]
+    assert [claim.group for claims in turns for claim in claims] == ["a", "b", "c"] * 2
+
+
+# --- the rate of a whole queue --------------------------------------------------------------------------------------
+
+
+async def take_turns(store: Store, wanted: int, *, now: datetime = NOW, grouped: bool = False) -> Turns:
+    return await store.queues.take_turns(QUEUE, ("send",), wanted, now, grouped=grouped)
+
+
+async def test_turns_are_taken_for_what_waits(store: Store) -> None:
+    await set_limits(store, rate=Rate(10, 1))
+    await put_in(store, "a")
+    assert await take_turns(store, 5) == Turns(0, None)
+    assert await take_turns(store, 5, grouped=True) == Turns(0, None), "no worker knows of the group yet"
+    await store.groups.wake((QUEUE,), 1000, NOW)
+    assert await take_turns(store, 5, grouped=True) == Turns(1, after(milliseconds=100))
+    await put(store, queue=QUEUE)
+    assert await take_turns(store, 5, now=after(seconds=1)) == Turns(1, after(milliseconds=1100))
+
+
+async def test_turns_that_come_back_leave_the_rate_as_it_was(store: Store) -> None:
+    await set_limits(store, rate=Rate(15, 1))
+    await put(store, queue=QUEUE)
+    for _ in range(20):
+        turns = await take_turns(store, 5)
+        assert (turns.taken, turns.next_at) == (1, after(microseconds=66_667))
+        await store.queues.return_turns(QUEUE, 1, after(microseconds=66_667))
+
+
+async def test_turns_that_come_back_after_their_time_are_lost(store: Store) -> None:
+    await set_limits(store, rate=Rate(10, 1))
+    await put(store, queue=QUEUE)
+    await take_turns(store, 1)
+    assert (await take_turns(store, 1, now=after(seconds=5))).taken == 1
+    await store.queues.return_turns(QUEUE, 1, after(milliseconds=100))
+    assert await take_turns(store, 1, now=after(seconds=5)) == Turns(0, after(milliseconds=5100))

@@ -13,7 +13,7 @@ from oncue.engine.execution import Execution
 from oncue.engine.group_looks import GroupLooks
 from oncue.engine.in_flight import InFlight
 from oncue.engine.service import Signal
-from oncue.model import LEADER_ADDRESS, NODE_ADDRESS, Claim, LeaderEpoch, Released
+from oncue.model import LEADER_ADDRESS, Claim, LeaderEpoch, Released, Turns
 from oncue.policy import prefetch
 from oncue.policy.lifecycle import Ended
 from oncue.policy.suspicion import COHORT, IN_COHORT, OthersTurn, alone_before
@@ -85,15 +85,15 @@ class Claimer:
         in_processes: Collection[str] = (),
         life: Callable[[], int | None] = lambda: 1,
         epoch: Callable[[], int | None] = lambda: None,
-        named: Callable[[], str | None] = lambda: None,
+        addresses: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`epoch`: under which this node leads, if it does; `named`: the name that is leased to it, if any is."""
+        """`epoch`: under which this node leads, if it does; `addresses`: what is addressed to it."""
         self.signal = Signal()
         self._clock = clock
         self._alive = alive
         self._life = life
         self._epoch = epoch
-        self._named = named
+        self._addresses = addresses
         self._allowed = allowed
         self.asked = 0
         """How often it has asked for jobs."""
@@ -135,6 +135,7 @@ class Claimer:
             self.more = True  # whatever woke us up is still to be looked at
             return now + self._poll
         self.more = again = False
+        self._rated_until.clear()
         self._begin_turn(now)
         # Groups and what has no group take turns, too: neither can keep the other from the last free seats.
         claims = [self._claim_ungrouped, self._claim_grouped]
@@ -160,12 +161,6 @@ class Claimer:
         """When to look at groups again, and when a queue with a rate has its turn."""
         return [at for at in (self._groups.next_at, *self._rated_until.values()) if at is not None]
 
-    def _addresses(self) -> list[str]:
-        """What is addressed to this node, as far as it knows."""
-        named = self._named()
-        by_name = [] if named is None else [f"{NODE_ADDRESS}{named}"]
-        return by_name if self._epoch() is None else [*by_name, LEADER_ADDRESS]
-
     async def _claim_ungrouped(self, wanted: int) -> tuple[int, bool]:
         return await self._claim_kinds(self._claim_jobs, wanted)
 
@@ -185,18 +180,19 @@ class Claimer:
         has_turn = await self._groups.look(self._queues, self._clock.now())
         if not has_turn or is_busy:
             return 0, False
-        taken, _ = await self._claim_kinds(self._store.groups.claim, wanted)
+        taken, _ = await self._claim_kinds(self._store.groups.claim, wanted, grouped=True)
         self._groups.claimed(taken, self._clock.now())
         self.more = True
         # There may be more than a group could give at one go.
         return taken, taken > 0
 
-    async def _claim_kinds(self, claim: ClaimVerb, wanted: int) -> tuple[int, bool]:
+    async def _claim_kinds(self, claim: ClaimVerb, wanted: int, *, grouped: bool = False) -> tuple[int, bool]:
         """Claim of each kind of task what there is room for. How much, and whether that is all that was asked for."""
         total, again = 0, False
         for tasks, most in self._kinds(wanted):
             # The looks before this one may have taken their time, and the runtime of what is claimed counts from here.
-            taken, all_of_it = await self._claim(claim, tasks, min(most, wanted - total), self._clock.now())
+            room, now = min(most, wanted - total), self._clock.now()
+            taken, all_of_it = await self._claim(claim, tasks, room, now, grouped)
             total, again = total + taken, again or all_of_it
         return total, again
 
@@ -216,7 +212,9 @@ class Claimer:
             return [([*self._tasks, *self._process_tasks], wanted)]
         return [(self._process_tasks, room), (self._tasks, wanted)]
 
-    async def _claim(self, claim: ClaimVerb, tasks: list[str], wanted: int, now: datetime) -> tuple[int, bool]:
+    async def _claim(
+        self, claim: ClaimVerb, tasks: list[str], wanted: int, now: datetime, grouped: bool
+    ) -> tuple[int, bool]:
         """Claim what there is room for. How much, and whether that is all that it asked for, in some queue at least."""
         rooms = {queue: self._room(queue, most, now) for queue, most in self._allowed.items()}
         queues = [queue for queue in self._queues if rooms.get(queue, 1) > 0] if rooms else self._queues
@@ -224,12 +222,13 @@ class Claimer:
             self.more = True  # there may be more, once there is room again
         if not tasks or not queues or wanted <= 0 or self._in_flight.closed:
             return 0, False
-        turns = {queue: await self._take_turns(queue, tasks, rooms, wanted, now) for queue in self._rated(queues)}
-        claims = await self._claimed(claim, queues, tasks, wanted, rooms | turns, now)
+        rated = [queue for queue in queues if queue in self._rates] if self._rates else []
+        turns = {queue: await self._take_turns(queue, tasks, rooms, wanted, now, grouped) for queue in rated}
+        granted = {queue: turn.taken for queue, turn in turns.items()}
+        claims = await self._claimed(claim, queues, tasks, wanted, rooms | granted, now)
         taken: Mapping[str, int] = Counter(claim.queue for claim in claims) if rooms else {}
         for queue, turn in turns.items():
-            if turn > taken[queue]:
-                await self._store.queues.return_turns(queue, turn - taken[queue])
+            await self._return_turns(queue, turn, taken[queue])
         self._taken.update(taken)
         full = len(claims) >= wanted or any(taken[queue] >= rooms.get(queue, wanted) for queue in taken)
         return len(claims), full
@@ -242,16 +241,22 @@ class Claimer:
             prefetch.shortage(most, in_hand, throughput.target(self._taken[queue] - in_hand, now, most)) if most else 0
         )
 
-    def _rated(self, queues: Collection[str]) -> list[str]:
-        return [queue for queue in queues if queue in self._rates] if self._rates else []
-
     async def _take_turns(
-        self, queue: str, tasks: list[str], rooms: Mapping[str, int], wanted: int, now: datetime
-    ) -> int:
+        self, queue: str, tasks: list[str], rooms: Mapping[str, int], wanted: int, now: datetime, grouped: bool
+    ) -> Turns:
         """How many jobs of a queue may start now, by its rate."""
-        turns = await self._store.queues.take_turns(queue, tasks, min(rooms.get(queue, 0), wanted), now)
-        self._rated_until[queue] = turns.next_at
-        return turns.taken
+        asked = min(rooms.get(queue, 0), wanted)
+        addresses = self._addresses()
+        turns = await self._store.queues.take_turns(queue, tasks, asked, now, grouped=grouped, addresses=addresses)
+        if turns.taken < asked:  # else the rate keeps nothing waiting
+            self._rated_until[queue] = turns.next_at
+        return turns
+
+    async def _return_turns(self, queue: str, turns: Turns, used: int) -> None:
+        """Give back the turns for which there was no job: then it is not the rate that a job waits for."""
+        if turns.taken > used and turns.next_at is not None:
+            self._rated_until.pop(queue, None)
+            await self._store.queues.return_turns(queue, turns.taken - used, turns.next_at)
 
     def group_has_room(self) -> None:
         """A job of a group was settled: there may be room for another one of it."""

@@ -53,7 +53,7 @@ from oncue.engine.service import Service
 from oncue.engine.settler import Settler
 from oncue.engine.survey import Surveying
 from oncue.errors import StoreError
-from oncue.model import Node
+from oncue.model import LEADER_ADDRESS, NODE_ADDRESS, Node
 from oncue.policy.aging import Rules
 from oncue.policy.lifecycle import DEPOSED, Ended
 from oncue.policy.suspicion import ALONE, isolation_of
@@ -131,13 +131,13 @@ class WorkerNode:
         self.seating = Seating(
             store, node.id, node.queues, node.tasks, self.executor, self.may_work,
             poll=pace.poll, in_processes=in_processes, life=self.life,
-            closed=lambda: self.in_flight.closed,
+            closed=lambda: self.in_flight.closed, addresses=self.addresses,
         )  # fmt: skip
         self.claimer = Claimer(
             store, node.id, node.queues, node.tasks, self.executor, self.in_flight, clock, telemetry,
             self.may_claim,
             self.seating.allowed, self.seating.rated, poll=pace.poll, buffer=pace.buffer, in_processes=in_processes,
-            life=self.life, epoch=lambda: self.leadership.epoch, named=lambda: self.naming.held,
+            life=self.life, epoch=lambda: self.leadership.epoch, addresses=self.addresses,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
         self.settler = Settler(store, node.id, self.executor, self.in_flight, clock, dice, telemetry, idle=60.0)
@@ -193,6 +193,12 @@ class WorkerNode:
     def life(self) -> int | None:
         """In which life this node is; None while a lease is over that it needs for what it holds."""
         return self.membership.life if not self.node.exclusive or self.exclusivity.may_work() else None
+
+    def addresses(self) -> list[str]:
+        """What is addressed to this node, as far as it knows: the claim's own statement decides."""
+        name = self.naming.held
+        by_name = [] if name is None else [f"{NODE_ADDRESS}{name}"]
+        return by_name if self.leadership.epoch is None else [*by_name, LEADER_ADDRESS]
 
     def serve(self, queues: Sequence[str], tasks: Sequence[str]) -> None:
         """From now on take jobs of these queues and tasks, whatever the database says of this node."""

@@ -46,10 +46,12 @@ class Seating:
         in_processes: Collection[str] = (),
         life: Callable[[], int | None] = lambda: 1,
         closed: Callable[[], bool] = lambda: False,
+        addresses: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`life`: in which life this node is, None while it has no lease. It begins each life without any seats.
 
-        `closed`: whether nothing is claimed here for now, since a job must run alone.
+        `closed`: whether nothing is claimed here for now, since a job must run alone. `addresses`: what is addressed to
+        this node.
         """
         self.signal = Signal()
         self.allowed: dict[str, int] = {}
@@ -65,6 +67,7 @@ class Seating:
         self._alive = alive
         self._life = life
         self._closed = closed
+        self._addresses = addresses
         self._poll = timedelta(seconds=poll)
         self._looked_at: datetime | None = None
         self._resting = False
@@ -105,7 +108,7 @@ class Seating:
             return self._looked_at + soon
         self._looked_at, life = None, self._life()  # a look that fails is none
         tasks = self._tasks if self._executor.process_room() > 0 else self._plain_tasks
-        found = await self._store.queues.seating(self._queues, tasks)
+        found = await self._store.queues.seating(self._queues, tasks, self._addresses())
         self._looked_at = now
         self.rated.clear()
         self.rated.update(seating.queue for seating in found if seating.limits.rate is not None)
@@ -119,7 +122,7 @@ class Seating:
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """What it holds ready it may hold a turn longer."""
-        found = await store.queues.seating(self._queues, self._tasks)
+        found = await store.queues.seating(self._queues, self._tasks, self._addresses())
         if len(found) != len(self.allowed):
             return now
         return now if any(self._has_news(seating, now) for seating in found) else None

@@ -2,6 +2,7 @@
 
     jobs        random work under random faults
     limits      the same, on a queue that may run three jobs at once
+    groups      jobs in groups of queues, with limits, rates and pauses that change
     schedules   schedules, and operators who meddle with them
     days        a day of a cluster's life, with a fault in every hour
 
@@ -18,12 +19,14 @@ from pathlib import Path
 
 from oncue.sim.checker import Violation, report
 from oncue.sim.days import simulate_days
+from oncue.sim.groups import simulate_groups
 from oncue.sim.runs import simulate, simulate_schedules
 from oncue.sim.world import World
 
 RUNS: dict[str, Callable[[int], tuple[World, list[Violation]]]] = {
     "jobs": simulate,
     "limits": lambda seed: simulate(seed, limit=3),
+    "groups": simulate_groups,
     "schedules": simulate_schedules,
     "days": simulate_days,
 }

@@ -177,7 +177,7 @@ class ScriptedExecutor(Execution[_Attempt]):
         return (
             Batch(
                 claim.task, claim.queue, claim.priority, "queued", claim.options, claim.max_retries, told.max_runtime,
-                now, now, None, "sim", None, [], args, keys,
+                now, now, None, "sim", None, [], args, keys, group=claim.group,
             ),
         )  # fmt: skip
 

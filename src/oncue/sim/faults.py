@@ -138,6 +138,11 @@ WRITES = (
     "jobs.reserve", "nodes.take_name",
 )  # fmt: skip
 """What a node writes."""
+OF_GROUPS = (
+    *("groups.claim", "groups.claim", "groups.wake", "groups.wake"),
+    *("queues.take_turns", "queues.return_turns", "jobs.promote"),
+)
+"""What a node writes where jobs belong to groups."""
 OFTEN = ("jobs.claim", "jobs.claim", "jobs.apply", "jobs.apply", "slots.decide", "slots.decide")
 WISHES = (
     "jobs.apply",
@@ -150,6 +155,8 @@ WISHES = (
     "slots.rerun",
 )
 """What an operator writes."""
+OF_LIMITS = ("queues.set_limits", "groups.set")
+"""What an operator writes to limits and groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,12 +314,24 @@ def heal(world: World) -> None:
     world.history.add(WORLD, "faults.over")
 
 
-def random_faults(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fault]:
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """The calls that faults strike: those of nodes, and those of operators."""
+
+    calls: Sequence[str] = WRITES + OFTEN
+    wishes: Sequence[str] = WISHES
+
+
+USUAL, WITH_GROUPS = Struck(), Struck(WRITES + OFTEN + 4 * OF_GROUPS, WISHES + OF_LIMITS)
+
+
+def random_faults(dice: Random, nodes: Sequence[str], seconds: float, struck: Struck = USUAL) -> list[Fault]:
     """A few; and in every third run a storm."""
     few = [
-        random_fault(dice, dice.choice(nodes), dice.uniform(0, seconds), PACE.lease) for _ in range(dice.randint(0, 10))
+        random_fault(dice, dice.choice(nodes), dice.uniform(0, seconds), PACE.lease, struck)
+        for _ in range(dice.randint(0, 10))
     ]
-    return [*few, *_storm(dice, nodes, seconds)] if dice.random() < 0.33 else few
+    return [*few, *_storm(dice, nodes, seconds, struck)] if dice.random() < 0.33 else few
 
 
 def random_locks(dice: Random, seconds: float) -> list[Fault]:
@@ -322,20 +341,20 @@ def random_locks(dice: Random, seconds: float) -> list[Fault]:
     return [LockRows(dice.uniform(0, seconds), dice.uniform(0.2, 1.5) * PACE.lease) for _ in range(dice.randint(1, 3))]
 
 
-def _storm(dice: Random, nodes: Sequence[str], seconds: float) -> list[Fault]:
+def _storm(dice: Random, nodes: Sequence[str], seconds: float, struck: Struck) -> list[Fault]:
     """Every line drops calls and replies, and processes die or stand still in the middle of what they write."""
     lines: Sequence[str | None] = (*nodes, None, OPERATOR)
     rate, lengths = dice.choice((0.03, 0.1)), (0.2 * PACE.lease, 1.5 * PACE.lease)
     drops: list[Fault] = [StoreErrors(0.5, line, rate if line in nodes else 0.15, seconds) for line in lines]
     drops.append(HoldUp(dice.uniform(0, seconds), OPERATOR, PACE.lease * 1.5))
-    drops += [LoseReply(dice.uniform(0, seconds / 2), OPERATOR, verb) for verb in WISHES]
-    for verb in dice.choices(WRITES + OFTEN, k=8):
+    drops += [LoseReply(dice.uniform(0, seconds / 2), OPERATOR, verb) for verb in struck.wishes]
+    for verb in dice.choices(struck.calls, k=8):
         at, node, when = dice.uniform(0, seconds), dice.choice(nodes), dice.choice(("before", "after"))
         drops.append(dice.choice((CrashInCall, PauseInCall))(at, node, verb, when, dice.choice(lengths)))  # type: ignore[arg-type]
     return drops
 
 
-def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
+def random_fault(dice: Random, node: str, at: float, lease: float, struck: Struck = USUAL) -> Fault:
     """Some are over long before a lease is, some long after."""
     length = dice.choice((0.2, 0.7, 1.5)) * lease * dice.uniform(0.5, 1.5)
     when: When = dice.choice(("before", "after"))
@@ -355,20 +374,20 @@ def random_fault(dice: Random, node: str, at: float, lease: float) -> Fault:
         case 6:
             return Namesake(at, node, length)
         case 7:
-            return _lost_reply(dice, node, at)
+            return _lost_reply(dice, node, at, struck)
         case 8:
-            return SlowReply(at, node, dice.choice(WRITES + OFTEN))
+            return SlowReply(at, node, dice.choice(struck.calls))
         case 9 | 10:
             return HoldUp(at, dice.choice((node, node, None, OPERATOR)), length)
         case 11 | 12:
-            return CrashInCall(at, node, dice.choice(WRITES + OFTEN), when, length)
+            return CrashInCall(at, node, dice.choice(struck.calls), when, length)
         case 13 | 14:
-            return PauseInCall(at, node, dice.choice(WRITES + OFTEN), when, length)
+            return PauseInCall(at, node, dice.choice(struck.calls), when, length)
         case _:
             return SetClock(at, round(dice.choice((-1, 1)) * dice.choice((0.5, 3.0, 30.0)), 6))
 
 
-def _lost_reply(dice: Random, node: str, at: float) -> Fault:
-    verbs: dict[str | None, Sequence[str]] = {node: WRITES + OFTEN, None: ("jobs.enqueue",), OPERATOR: WISHES}
+def _lost_reply(dice: Random, node: str, at: float, struck: Struck) -> Fault:
+    verbs: dict[str | None, Sequence[str]] = {node: struck.calls, None: ("jobs.enqueue",), OPERATOR: struck.wishes}
     whose = dice.choice((node, node, node, None, OPERATOR))
     return LoseReply(at, whose, dice.choice(verbs[whose]))

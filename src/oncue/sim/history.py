@@ -10,12 +10,12 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
     claim.invoke, .ok, .fail, .unknown, and the same for apply, decide, revise, rerun, request_cancel, prioritize,
-    pause and resume                  op
-    job                               id, task, queue, key, options, max_retries, args, state, priority, order_at,
-                                      visible_at, deadline_at, and of a slot's job start_by: a row that was written, of
+    pause, resume, set_limits and set op
+    job                               id, task, queue, group, address, key, options, max_retries, args, state, priority,
+                                      order_at, visible_at, deadline_at, of a slot's job start_by: a written row, of
                                       its arguments a checksum; parked: it may be due at any time; schedule, retry_of:
                                       it runs another job's slot again
-    claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested
+    claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested, claimed_at
     start                             id, claim_no, crashes
     outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate,
@@ -28,6 +28,10 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     priority                          id, priority: an operator gave a waiting or running job another one
     age                               queue, priority, jobs: so many of these had waited for long, and got a higher one
     pause, resume                     queue: it hands out nothing from here on, or is open again
+    limits                            queue, per_group, rate, rate_per_group: they hold from here on; a rate is a number
+                                      of jobs and one of seconds
+    group                             queue, group, limit, rate, paused_until: they hold for this group from here on
+    turns                             queue, turns: a node took so many turns of a rate, or (less than 0) gave them back
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
     slot                              schedule, at, until, slots, verdict, reason, job, blocked_by, epoch
@@ -58,7 +62,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias
 
-from oncue.model import PARKED, Applied, Batch, Change, Claim, Decided, Job, Receipt, Schedule, Step
+from oncue.model import (
+    PARKED,
+    Applied,
+    Batch,
+    Change,
+    Claim,
+    Decided,
+    GroupSettings,
+    Job,
+    Limits,
+    Receipt,
+    Schedule,
+    Step,
+)
 from oncue.telemetry import Telemetry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -206,6 +223,8 @@ def job_events(batches: Sequence[Batch], receipts: Sequence[Receipt]) -> list[di
         {
             "task": batch.task,
             "queue": batch.queue,
+            "group": batch.group,
+            "address": batch.address,
             "options": batch.options,
             "max_retries": batch.max_retries,
             "args": checksum(json.loads(args)),
@@ -241,6 +260,8 @@ def row_event(job: Job) -> dict[str, Any]:
         "id": job.id,
         "task": job.task,
         "queue": job.queue,
+        "group": job.group,
+        "address": job.address,
         "options": job.options,
         "max_retries": job.max_retries,
         "args": checksum(job.args),
@@ -296,6 +317,21 @@ def claim_event(claim: Claim) -> dict[str, Any]:
         "retry_count": claim.retry_count,
         "attempt": claim.attempt,
         "cancel_requested": claim.cancel_requested,
+    }
+
+
+def limits_event(queue: str, limits: Limits) -> dict[str, Any]:
+    rates = {"rate": limits.rate, "rate_per_group": limits.rate_per_group}
+    return {"queue": queue, "per_group": limits.per_group, **rates}
+
+
+def group_event(queue: str, group: str, settings: GroupSettings) -> dict[str, Any]:
+    return {
+        "queue": queue,
+        "group": group,
+        "limit": settings.limit,
+        "rate": settings.rate,
+        "paused_until": micros_or_none(settings.paused_until),
     }
 
 

@@ -12,8 +12,10 @@ from oncue.model import (
     Change,
     Claim,
     Decided,
+    GroupSettings,
     Job,
     Lease,
+    Limits,
     Node,
     PriorityLevel,
     Receipt,
@@ -22,14 +24,17 @@ from oncue.model import (
     Started,
     Step,
     ToldDetails,
+    Turns,
 )
 from oncue.sim.history import (
     History,
     brought,
     change_event,
     claim_event,
+    group_event,
     job_events,
     left_out_events,
+    limits_event,
     micros,
     revision_event,
     row_event,
@@ -126,9 +131,14 @@ class Recorded(Layer):
                 self._add("job", **written)
                 self._add("change", **ended)
 
-    async def _note_jobs_claim(self, claims: list[Claim], *_: Any, **__: Any) -> None:
+    async def _note_jobs_claim(
+        self, claims: list[Claim], node: UUID, queues: object, tasks: object, limit: int, now: datetime, **_: Any
+    ) -> None:
+        """Rates and pauses go by the instant that the node said, which is the row's `claimed_at`."""
         for claim in claims:
-            self._add("claim", **claim_event(claim))
+            self._add("claim", **claim_event(claim), claimed_at=micros(now))
+
+    _note_groups_claim = _note_jobs_claim
 
     async def _note_jobs_begin(self, took: list[bool | None], started: list[Started]) -> None:
         for told, accepted in zip(started, took, strict=True):
@@ -184,6 +194,25 @@ class Recorded(Layer):
     async def _note_queues_resume(self, took: bool, queue: str, *_: Any, **__: Any) -> None:
         if took:
             self._add("resume", queue=queue)
+
+    async def _note_queues_set_limits(
+        self, took: bool, queue: str, known: Limits, limits: Limits, *_: Any, **__: Any
+    ) -> None:
+        if took:
+            self._add("limits", **limits_event(queue, limits))
+
+    async def _note_groups_set(
+        self, took: bool, queue: str, group: str, known: GroupSettings, settings: GroupSettings, *_: Any, **__: Any
+    ) -> None:
+        if took:
+            self._add("group", **group_event(queue, group, settings))
+
+    async def _note_queues_take_turns(self, turns: Turns, queue: str, *_: Any, **__: Any) -> None:
+        if turns.taken:
+            self._add("turns", queue=queue, turns=turns.taken)
+
+    async def _note_queues_return_turns(self, _: None, queue: str, turns: int, *__: Any) -> None:
+        self._add("turns", queue=queue, turns=-turns)
 
     async def _note_jobs_prune(self, gone: int, before: datetime, *_: Any, **__: Any) -> None:
         """Attempts go too, also of jobs that stay: so it is told once there can be some that are old enough."""

@@ -39,7 +39,8 @@ def final(store: WatchedStore, now: datetime) -> Final:
             totals[state] += getattr(queue, state)
     every = [books(store, name, now) for name in finish(store.all_names())]
     record, details = finish(store.whole_record()), finish(store.all_details())
-    return Final(tuple(jobs(store)), totals, tuple(every), now, record, details)
+    groups, wakeups = finish(store.all_groups()), finish(store.unread_wakeups())
+    return Final(tuple(jobs(store)), totals, tuple(every), now, record, details, groups, wakeups)
 
 
 def waiting(store: Store, since: datetime) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from oncue.engine.node import Pace
 from oncue.errors import StoreUnavailable
-from oncue.model import DEFAULT_QUEUE, Job
+from oncue.model import DEFAULT_QUEUE, LEADER_ADDRESS, NODE_ADDRESS, Job
 from oncue.policy.aging import Rules
 from oncue.policy.lifecycle import BY_HAND, HAND_MADE
 from oncue.policy.options import Options
@@ -43,7 +43,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
     dice = Random(f"plan {seed}")
     world = World(
         seed,
-        pace=_random_pace(dice),
+        pace=random_pace(dice),
         crew=Crew(queues=QUEUES),
         concurrency=dice.choice((1, 2, 4, 8)),
         hints=dice.choice((0.0, 0.5, 1.0)),
@@ -63,6 +63,7 @@ def simulate(seed: int, *, nodes: int = 3, jobs: int = 25, limit: int | None = N
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     _random_work(world, dice, jobs, limit)
     _work_on_terms(world, Random(f"terms {seed}"))
+    _work_elsewhere(world, Random(f"addresses {seed}"), names)
     if limit is not None and dice.random() < 0.5:
         _rush(world, dice, limit)
     world.run(DISTURBED)
@@ -80,10 +81,10 @@ def _in_peace(world: World, dice: Random) -> None:
     """Some work after everybody has recovered: now nothing may be late, and one node leads."""
     world.run(LEASES_TO_SETTLE * world.pace.lease + 1.0)
     acts = [script.random_acts(dice, deadly=False) for _ in range(dice.randint(2, 8))]
-    options = _random_options(dice, acts)
+    options = random_options(dice, acts)
     world.submit(world.batch(acts, options=options, deadline=dice.choice((None, 3.0)), max_retries=1))
     world.submit(world.batch([[Act()]], delay=RECOVERY, deadline=dice.choice((0.5, 1.5))))  # no node claims it in time
-    world.after(dice.uniform(0.2, 2.0), lambda: _operate(world, dice))
+    world.after(dice.uniform(0.2, 2.0), lambda: operate(world, dice))
     world.run(LATE + 2.0)
 
 
@@ -103,7 +104,7 @@ def _random_work(world: World, dice: Random, jobs: int, limit: int | None) -> No
         jobs -= count
         acts = [script.random_acts(dice) for _ in range(count)]
         fields = {
-            "options": _random_options(dice, acts),
+            "options": random_options(dice, acts),
             "queue": dice.choice(QUEUES),
             "priority": dice.choice((0, 0, 50, 100)),
             "delay": dice.choice((0.0, 0.0, 0.0, 1.0, 6.0)),
@@ -118,11 +119,11 @@ def _random_work(world: World, dice: Random, jobs: int, limit: int | None) -> No
     if dice.random() < 0.2:
         _burst(world, dice, dice.uniform(0, DISTURBED * 0.75))
     for _ in range(dice.randint(0, 10)):
-        world.after(dice.uniform(0, DISTURBED), lambda: _operate(world, dice))
+        world.after(dice.uniform(0, DISTURBED), lambda: operate(world, dice))
     if dice.random() < 0.4:
         at = dice.uniform(0, DISTURBED * 0.75)
         for queue in dice.choice((QUEUES, QUEUES[:1], QUEUES[1:])):
-            _pause_the_queue(world, queue, at, dice.choice((1.0, 4.0)))
+            pause_the_queue(world, queue, at, dice.choice((1.0, 4.0)))
         if limit is not None:  # what is paused stays so all the same
             world.after(at + 0.5, lambda: world.limit(limit + dice.choice((0, 1))))
 
@@ -136,7 +137,7 @@ def _work_on_terms(world: World, dice: Random) -> None:
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     for _ in range(8):
         acts, queue = [script.random_terms(dice)], dice.choice(QUEUES)
-        options = _random_options(dice, acts)
+        options = random_options(dice, acts)
         world.after(
             dice.uniform(0, DISTURBED * 0.75),
             lambda acts=acts, queue=queue, options=options: world.submit(  # type: ignore[misc]
@@ -145,9 +146,35 @@ def _work_on_terms(world: World, dice: Random) -> None:
         )
 
 
+def _work_elsewhere(world: World, dice: Random, names: Sequence[str]) -> None:
+    """In some runs there are jobs for one node, or for the leader, which is deposed now and then.
+
+    A name may have no node any more once a node goes by another one: what is for a name has a deadline.
+    """
+    if dice.random() < 0.75:
+        return
+    for _ in range(2):
+        fault = DeposeLeader(dice.uniform(2, DISTURBED))
+        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
+    for _ in range(10):
+        acts = [script.random_acts(dice)]
+        is_led = dice.random() < 0.5
+        fields = {
+            "address": LEADER_ADDRESS if is_led else f"{NODE_ADDRESS}{dice.choice((*names, 'absent'))}",
+            "deadline": None if is_led else 10.0,
+            "queue": dice.choice(QUEUES),
+            "priority": dice.choice((0, 50)),
+            "options": random_options(dice, acts),
+        }
+        world.after(
+            dice.uniform(0, DISTURBED * 0.75),
+            lambda acts=acts, fields=fields: world.submit(world.batch(acts, **fields)),  # type: ignore[misc]
+        )
+
+
 def _burst(world: World, dice: Random, at: float) -> None:
     """Many jobs that take next to no time: of these a node holds some ready beyond its seats."""
-    options = _random_options(dice, [])
+    options = random_options(dice, [])
     acts = [[Act(seconds=round(dice.uniform(0.005, 0.05), 6))] for _ in range(dice.choice((30, 90)))]
     world.after(at, lambda: world.submit(world.batch(acts, options=options)))
 
@@ -158,14 +185,14 @@ def _rush(world: World, dice: Random, limit: int) -> None:
     world.after(dice.uniform(0, DISTURBED / 2), lambda: world.submit(world.batch(acts)))
 
 
-def _random_pace(dice: Random) -> Pace:
+def random_pace(dice: Random) -> Pace:
     """Sometimes finished jobs are kept for a moment only, and those that wait soon gain priority."""
     kept = dice.choice((PACE.retention, PACE.retention, 6.0))
     aging = dice.choice((PACE.aging, Rules(every=2.0, after=3.0)))
     return dataclasses.replace(PACE, retention=kept, ledger_retention=kept, aging=aging)
 
 
-def _random_options(dice: Random, scripts: Sequence[Sequence[Act]]) -> Options:
+def random_options(dice: Random, scripts: Sequence[Sequence[Act]]) -> Options:
     """What may hang has a time limit; of the others some have none, so that whatever strands them does for ever."""
     delivery = dice.choice(("at_least_once", "at_least_once", "at_most_once"))
     hangs = any(act.do == "hang" for acts in scripts for act in acts)
@@ -173,7 +200,7 @@ def _random_options(dice: Random, scripts: Sequence[Sequence[Act]]) -> Options:
     return Options(delivery, dice.choice((2.0, 6.0, None)), longest, OPTIONS.retry)  # type: ignore[arg-type]
 
 
-def _operate(world: World, dice: Random) -> None:
+def operate(world: World, dice: Random) -> None:
     """An operator does something to a job, whatever it is doing."""
     found = world.jobs()
     handled = [job for job in found if job.cancel_requested_at is not None or job.reason in ("cancelled", BY_HAND)]
@@ -192,12 +219,12 @@ def _handle(world: World, dice: Random, job: Job) -> None:
     world.errand(dice.choice(deeds)())
 
 
-def _pause_the_queue(world: World, queue: str, at: float, length: float) -> None:
+def pause_the_queue(world: World, queue: str, at: float, length: float) -> None:
     world.after(at, lambda: world.errand(world.colleague.queues.pause(queue)))
-    world.after(at + length, lambda: world.errand(_insisting(lambda: world.colleague.queues.resume(queue))))
+    world.after(at + length, lambda: world.errand(insisting(lambda: world.colleague.queues.resume(queue))))
 
 
-async def _insisting(deed: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+async def insisting(deed: Callable[[], Coroutine[Any, Any, Any]]) -> None:
     """Do something, again and again until the database answers."""
     while True:
         try:
@@ -258,7 +285,7 @@ def _leader_faults(dice: Random) -> list[Fault]:
 def _random_schedule(world: World, dice: Random, name: str) -> None:
     act = Act(dice.choice(("ok", "ok", "fail", "hang")), dice.choice((0.0, 0.3, 2.5)))
     acts = [dataclasses.replace(act, stubborn=act.do == "hang" and act.seconds > 1), Act()]  # some are stuck
-    options = _random_options(dice, [acts])
+    options = random_options(dice, [acts])
     world.schedule(
         name, dice.choice(RULES), *acts[dice.choice((0, 1, 1)) :],
         options=options, max_retries=dice.choice((0, 1)),

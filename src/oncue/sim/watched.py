@@ -20,6 +20,8 @@ FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
 _ATTEMPTS = "select job_id, claim_no from oncue_attempts order by job_id, claim_no"
 _DETAILS = "select job_id, claim_no, details from oncue_attempts"
+_GROUPS = "select queue, name, running_limit, rate_count, rate_seconds, paused_until from oncue_groups"
+_WAKEUPS = "select count(*) from oncue_group_wakeups"
 _NAMES = "select name from oncue_schedules order by name"
 _LEASE_ENDS = "select id, expires_at from oncue_nodes where lost_at is null"
 _BEAT = """
@@ -64,6 +66,22 @@ class WatchedStore(SqliteStore):
     async def all_names(self) -> list[str]:
         """Of every schedule that there was, also of those that were deleted."""
         return [name for (name,) in await self.database.read(lambda connection: connection.execute(_NAMES).fetchall())]
+
+    async def all_groups(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """What is set for each group that has a row."""
+        rows = await self.database.read(lambda connection: connection.execute(_GROUPS).fetchall())
+        return {
+            (queue, name): {
+                "limit": limit,
+                "rate": None if count is None else (count, seconds),
+                "paused_until": paused_until,
+            }
+            for queue, name, limit, count, seconds, paused_until in rows
+        }
+
+    async def unread_wakeups(self) -> int:
+        count: int = await self.database.read(lambda connection: connection.execute(_WAKEUPS).fetchone()[0])
+        return count
 
     async def lease_ends(self) -> dict[str, int]:
         """The nodes that were not declared lost, and when their leases end."""
@@ -123,11 +141,13 @@ class _Jobs(_Noun):
 
 
 class _Queues(_Noun):
-    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
-        key = *queues, *tasks
+    async def seating(
+        self, queues: Sequence[str], tasks: Sequence[str], addresses: Sequence[str] = ()
+    ) -> list[LimitedQueue]:
+        key = *queues, *tasks, *addresses
         found: list[LimitedQueue] | None = self._answers.get(key)
         if found is None:
-            found = self._answers[key] = await self._noun.seating(queues, tasks)
+            found = self._answers[key] = await self._noun.seating(queues, tasks, addresses)
         return found
 
 

@@ -22,6 +22,7 @@ When: TypeAlias = Literal["before", "after"]
 OPERATIONS = frozenset(
     {
         *("jobs.claim", "jobs.apply", "jobs.prioritize", "jobs.request_cancel", "queues.pause", "queues.resume"),
+        *("queues.set_limits", "groups.claim", "groups.set"),
         *("schedules.revise", "slots.decide", "slots.rerun"),
     }
 )

@@ -314,6 +314,8 @@ class World:
         task: str = TASK,
         queue: str = DEFAULT_QUEUE,
         keys: list[str] | None = None,
+        group: str | None = None,
+        address: str | None = None,
     ) -> Batch:
         now = self.server.now()
         visible_at = now + timedelta(seconds=delay)
@@ -322,7 +324,7 @@ class World:
             options=options.stored(), max_retries=max_retries, max_runtime=options.max_runtime, created_at=now,
             visible_at=visible_at, deadline_at=None if deadline is None else now + timedelta(seconds=deadline),
             enqueued_by="sim", retry_of=None, ids=finish(self.operator.store.jobs.reserve(len(jobs))),
-            args=[script.written(acts) for acts in jobs], keys=keys,
+            args=[script.written(acts) for acts in jobs], keys=keys, group=group, address=address,
         )  # fmt: skip
 
     def enqueue(self, *acts: Act, **options: Any) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tests.sim.bugs import (
+    addresses,
     deliveries,
     endings,
     expiry,
     fencing,
+    groups,
     kit,
     leases,
     lifecycles,
@@ -18,7 +20,21 @@ from tests.sim.bugs import (
 )
 from tests.sim.bugs.kit import Bug
 
-PARTS = (fencing, leases, replies, lifecycles, deliveries, wishes, upkeep, slots, expiry, records, endings)
+PARTS = (
+    fencing,
+    leases,
+    replies,
+    lifecycles,
+    deliveries,
+    wishes,
+    upkeep,
+    slots,
+    expiry,
+    records,
+    endings,
+    groups,
+    addresses,
+)
 """Importing them has filled the list."""
 
 BUGS: tuple[Bug, ...] = tuple(kit.BUGS)

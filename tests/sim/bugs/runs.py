@@ -14,7 +14,9 @@ from random import Random
 from typing import Any
 
 from oncue.sim.checker import Violation, check
-from oncue.sim.faults import CrashNode, DeposeLeader, Fault, HoldUp, LockRows, PauseNode, StoreErrors, heal
+from oncue.sim.driver import finish
+from oncue.sim.faults import CrashNode, DeposeLeader, Fault, HoldUp, LockRows, LoseReply, PauseNode, StoreErrors, heal
+from oncue.sim.groups import FORGOTTEN, simulate_groups
 from oncue.sim.operator import OPTIONS
 from oncue.sim.runs import simulate, simulate_schedules, verdict
 from oncue.sim.script import Act
@@ -43,6 +45,61 @@ def limited(seed: int) -> list[Violation]:
 def schedules(seed: int) -> list[Violation]:
     """Random schedules under random faults, and operators who meddle with them."""
     return _closed(*simulate_schedules(seed))
+
+
+def grouped(seed: int) -> list[Violation]:
+    """Random work in groups of queues, with limits, rates and pauses that change."""
+    return _closed(*simulate_groups(seed))
+
+
+def grouped_clients(seed: int) -> list[Violation]:
+    """Clients whose replies are lost write jobs of groups."""
+    dice = Random(f"grouped clients {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.05)))
+    for number in range(6):
+        _strike(world, LoseReply(1.0 + number, None, "jobs.enqueue"))
+        _submit(world, 1.5 + number, [[Act()]], group=f"group {number}")
+    return _recovered(world, 12.0)
+
+
+def rated(seed: int) -> list[Violation]:
+    """A queue with a rate, on slow lines: jobs come to groups that run one at a time."""
+    dice = Random(f"rated {seed}")
+    world = World(seed, latency=0.3)
+    finish(world.operator.queues.limit("default", per_group=1, rate="10/s"))
+    for name in NODES:
+        world.boot(name)
+    for _ in range(30):
+        act = Act(seconds=dice.uniform(0.1, 0.6))
+        _submit(world, dice.uniform(2, 8), [[act]], group=dice.choice("abc"))
+    world.run(10.0)
+    world.run_until(world.drained, SOON)
+    world.run(FORGOTTEN)
+    return _closed(world, verdict(world, SOON))
+
+
+def addressed(seed: int) -> list[Violation]:
+    """Jobs for the leader, which is deposed now and then, and for a name that two nodes ask for."""
+    dice = Random(f"addressed {seed}")
+    world = _cluster(seed, dice.choice((0.0, 0.05)))
+    world.boot("four", known_as="one")
+    for number in range(16):
+        act = Act(seconds=dice.uniform(0.1, 1.5))
+        _submit(world, number / 2, [[act]], address="role:leader")
+        _submit(world, number / 2, [[act]], address="node:one", deadline=20.0)
+    for number in range(4):
+        _strike(world, DeposeLeader(2.0 + 2 * number + dice.random()))
+    return _recovered(world, 12.0)
+
+
+def addressed_and_limited(seed: int) -> list[Violation]:
+    """All that waits in a limited queue is for one node."""
+    world = World(seed)
+    world.limit(1)
+    for name in NODES:
+        world.boot(name)
+    _submit(world, 3.0, [[Act()], [Act()]], address=f"node:{NODES[seed % 3]}")
+    return _recovered(world, 12.0)
 
 
 # --- processes that are not well ------------------------------------------------------------------------------------

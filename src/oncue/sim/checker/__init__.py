@@ -8,9 +8,9 @@ The simulator, tests with real processes and audits use this one module. Two thi
 Promises that need them are checked only where they hold. The order of a job's claims is always known: by claim_no.
 
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
-by itself, in the chapters `jobs`, `attempts`, `endings`, `suspicion`, `delivery`, `queues`, `cancels`, `operations`,
-`slots`, `leaders`, `names`, `counts`, `peace` and `expiry`. The work grows with the length of the history, and not
-faster: a job's story is short, and no promise searches through all events for what belongs to one of them.
+by itself, in the chapters `jobs`, `attempts`, `endings`, `suspicion`, `delivery`, `queues`, `groups`, `cancels`,
+`operations`, `slots`, `leaders`, `names`, `counts`, `peace` and `expiry`. The work grows with the length of the
+history, and not faster: a job's story is short, and no promise searches through all events for what belongs to one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncue.sim.checker import (
+    addresses,
     attempts,
     cancels,
     counts,
     delivery,
     endings,
     expiry,
+    groups,
     jobs,
     leaders,
     names,
@@ -47,6 +49,8 @@ CHAPTERS = (
     suspicion,
     delivery,
     queues,
+    groups,
+    addresses,
     cancels,
     operations,
     slots,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from oncue.model import DEFAULT_QUEUE, TERMINAL, Job, Revision, Schedule, Slot
 from oncue.policy.lifecycle import BY_HAND
@@ -46,6 +47,10 @@ class Final:
     """For each job the claims whose attempts are on record, beside the one that the row itself tells of."""
     details: Mapping[tuple[int, int], str | None] | None = None
     """What those attempts have told, by job and claim."""
+    groups: Mapping[tuple[str, str], Mapping[str, Any]] | None = None
+    """The groups that have a row, by queue and name: limit, rate and paused_until as they are set."""
+    wakeups: int = 0
+    """How many notes of what happened in groups have not been read."""
 
 
 def claim_no(event: Event) -> int:
@@ -133,6 +138,16 @@ class JobStory:
     def queue(self) -> str:
         name: str = DEFAULT_QUEUE if self.written is None else self.written.fields.get("queue", DEFAULT_QUEUE)
         return name
+
+    @property
+    def group(self) -> str | None:
+        name: str | None = None if self.written is None else self.written.fields.get("group")
+        return name
+
+    @property
+    def address(self) -> str | None:
+        told: str | None = None if self.written is None else self.written.fields.get("address")
+        return told
 
     @property
     def changes(self) -> list[Event]:

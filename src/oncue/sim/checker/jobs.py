@@ -103,20 +103,20 @@ def _ends_once(evidence: Evidence) -> Iterator[Broken]:
             ended = change if ends(change) else None
 
 
-_ASKED = ("task", "queue", "key", "options", "max_retries")
+_ASKED = ("task", "queue", "group", "key", "options", "max_retries")
 _LIMITS = ("deadline_at", "start_by")
 
 
 @promise("a row is what was asked for")
 def _row_as_asked(evidence: Evidence) -> Iterator[Broken]:
-    """Its task, queue, key, options and arguments are as it was written, and its limits, unless it was started over."""
+    """Its task, queue, group, key, options, arguments are as it was written; its limits too, unless started over."""
     for job in evidence.final.jobs:
         story = evidence.jobs.get(job.id)
         if story is None or story.written is None:
             continue
         told = story.written.fields
         names = [name for name in _ASKED if not (name == "key" and told.get("left_out", False))]
-        differing = [name for name in names if getattr(job, name) != told[name]]
+        differing = [name for name in names if getattr(job, name) != told.get(name)]
         if "args" in told and checksum(job.args) != told["args"]:
             differing.append("args")
         if evidence.complete and not told.get("parked", False) and not _started_over(story):

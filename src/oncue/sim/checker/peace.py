@@ -11,6 +11,7 @@ from oncue.model import WAITING
 from oncue.policy.suspicion import ALONE
 from oncue.sim.checker.eras import ERA, era_of, in_era_of, when
 from oncue.sim.checker.evidence import Evidence, Turn, claim_no, ends, is_taken_away
+from oncue.sim.checker.group_terms import TOLD, Rooms
 from oncue.sim.checker.leaders import LEADER, LEASES_TO_SETTLE
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.checker.suspicion import kept_apart
@@ -19,7 +20,7 @@ from oncue.sim.history import Event
 DISTURBING = ("fault", "faults.over", "boot", "crash", "lease.end", "tick.error")
 Apart: TypeAlias = Callable[[Event], int]
 """What company the job of an event may have."""
-SEATING = ("boot", "crash", "lease", "lease.end", "limit", "pause", "resume")
+SEATING = ("boot", "crash", "lease", "lease.end", "limit", "pause", "resume", "limits", "group")
 
 
 @promise("no step fails but for the database")
@@ -171,15 +172,22 @@ class _Seats:
 
 @promise("no job is claimed late")
 def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
-    """While nothing disturbs the cluster and seats are free. Asked for with `late`; some are kept apart, and wait."""
+    """While nothing disturbs the cluster, seats are free, and its group and rates let it. Asked for with `late`.
+
+    Jobs that are kept apart wait for others.
+    """
     if evidence.late is None or not evidence.certain or not _can_tell_seats(evidence):
         return
-    weather, most, seats = Weather(evidence), round(evidence.late * 1e6), _Seats()
+    weather, most, seats, rooms = Weather(evidence), round(evidence.late * 1e6), _Seats(), Rooms(evidence)
     apart: Apart = lambda event: kept_apart(evidence.jobs[event.fields["id"]], event)  # noqa: E731
     waiting: dict[int, Event] = {}
 
     def late(job_id: int, now: Event) -> bool:
-        since = max(_due(waiting[job_id], now), when(now) if seats.full else seats.taken_until)
+        story = evidence.jobs[job_id]
+        if story.address is not None:  # which may be that of no node, or of one that is full
+            return False
+        shut_until = rooms.shut_until((story.queue, story.group), now)
+        since = max(_due(waiting[job_id], now), when(now) if seats.full else seats.taken_until, shut_until)
         return when(now) - since > most and weather.was_fine(since, when(now))
 
     for event in evidence.told("job", "claim", "outcome", "change", *SEATING):
@@ -189,6 +197,8 @@ def _jobs_in_time(evidence: Evidence) -> Iterator[Broken]:
                 waited = (when(event) - _due(since, event)) / 1e6
                 yield Broken(f"job {event.fields['id']} waited {waited:g} s beside free seats", (since, event))
         seats.note(event, apart)
+        if event.kind in TOLD:
+            rooms.note(event)
         _note_waiting(waiting, event, apart)
     for job_id, since in waiting.items():
         if late(job_id, evidence.events[-1]):

@@ -36,7 +36,7 @@ Rank: TypeAlias = tuple[int, int, int]
 
 
 class _Line:
-    """The jobs of one task in one queue that certainly wait to be claimed."""
+    """The jobs of one task in a queue, in one of its groups or for one address, that certainly wait to be claimed."""
 
     def __init__(self) -> None:
         self._waiting: set[Rank] = set()
@@ -67,7 +67,7 @@ class _Order:
     """
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, str], _Line] = defaultdict(_Line)
+        self._lines: dict[tuple[str | None, ...], _Line] = defaultdict(_Line)
         self._places: dict[int, tuple[str, _Line, Rank]] = {}
 
     def note(self, event: Event) -> None:
@@ -98,7 +98,8 @@ class _Order:
         told = event.fields
         if job_id in self._places or "priority" not in told:
             return
-        line, rank = self._lines[told["queue"], told["task"]], (-told["priority"], told["order_at"], job_id)
+        place, rank = (told.get("group"), told.get("address")), (-told["priority"], told["order_at"], job_id)
+        line = self._lines[told["queue"], *place, told["task"]]
         self._places[job_id] = (told["queue"], line, rank)
         if told["state"] == "queued":
             line.join(rank)
@@ -117,7 +118,7 @@ class _Order:
 
 @promise("the best job is claimed first")
 def _best_first(evidence: Evidence) -> Iterator[Broken]:
-    """Of the jobs of one task that wait in a queue, the one with the highest priority, and of these the oldest."""
+    """Of the jobs of a task that wait in a queue, or in one group, the one of the highest priority, then the oldest."""
     order = _Order()
     for event in evidence.told("job", "change", "claim", "priority", "age") if evidence.certain else ():
         if event.kind != "claim":

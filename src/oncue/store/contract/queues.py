@@ -47,20 +47,37 @@ class Queues(Protocol):
         """Open a queue that is paused."""
         ...
 
-    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
-        """Those of these queues that have a limit, who holds their seats, and whether one of these tasks waits."""
+    async def seating(
+        self, queues: Sequence[str], tasks: Sequence[str], addresses: Sequence[str] = ()
+    ) -> list[LimitedQueue]:
+        """Those of these queues that have a limit, who holds their seats, and whether one of these tasks waits: for
+        any node, or at one of these addresses."""
         ...
 
     async def take_seats(self, queue: str, version: int, node: UUID, seats: int, wanted: int) -> bool:
         """Hold so many seats of a queue from here on, if no node's seats have changed since."""
         ...
 
-    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
-        """Use up what the rate of a queue allows now, up to so many, if a job of these tasks waits."""
+    async def take_turns(
+        self,
+        queue: str,
+        tasks: Sequence[str],
+        wanted: int,
+        now: datetime,
+        *,
+        grouped: bool = False,
+        addresses: Sequence[str] = (),
+    ) -> Turns:
+        """Use up what the rate of a queue allows now, up to so many, if a job of these tasks waits that has no group:
+        for any node, or at one of these addresses. `grouped`: if a group is ready."""
         ...
 
-    async def return_turns(self, queue: str, turns: int) -> None:
-        """Give turns back for which there was no job."""
+    async def return_turns(self, queue: str, turns: int, next_at: datetime) -> None:
+        """Give turns back for which there was no job; `next_at` is what was said when they were taken.
+
+        If many were taken since, or the last one much later, these are lost: their time has passed, and given back they
+        would let the queue get over its rate.
+        """
 
     async def rated_until(self, queue: str) -> datetime | None:
         """When the rate of a queue lets the next job start; None if it has no rate, or nothing has started yet."""

@@ -56,16 +56,27 @@ class PostgresQueues:
         self._db.notifications.send()
         return opened
 
-    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
-        return seatings(tuple(row) for row in await self._db.fetch("seating", queues, tasks))
+    async def seating(
+        self, queues: Sequence[str], tasks: Sequence[str], addresses: Sequence[str] = ()
+    ) -> list[LimitedQueue]:
+        return seatings(tuple(row) for row in await self._db.fetch("seating", queues, tasks, addresses))
 
-    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
-        rows = await self._db.fetch("take_turns", queue, tasks, wanted, now)
+    async def take_turns(
+        self,
+        queue: str,
+        tasks: Sequence[str],
+        wanted: int,
+        now: datetime,
+        *,
+        grouped: bool = False,
+        addresses: Sequence[str] = (),
+    ) -> Turns:
+        rows = await self._db.fetch("take_turns", queue, tasks, wanted, now, grouped, addresses)
         return Turns(*rows[0]) if rows else Turns(0, None)
 
-    async def return_turns(self, queue: str, turns: int) -> None:
+    async def return_turns(self, queue: str, turns: int, next_at: datetime) -> None:
         with contextlib.suppress(RowLocked):  # then the rate is used up a little sooner
-            await self._db.fetch("return_turns", queue, turns)
+            await self._db.fetch("return_turns", queue, turns, next_at)
 
     async def rated_until(self, queue: str) -> datetime | None:
         rows = await self._db.fetch("rated_until", queue)

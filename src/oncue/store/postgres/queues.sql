@@ -49,6 +49,8 @@ select q.name, {limits}, q.version,
                 where {claimable} and j.queue = q.name and j.task = any($2::text[]))
        or exists (select from oncue_jobs j
                    where j.state = 'queued' and j.isolation > 0 and j.queue = q.name and j.task = any($2::text[]))
+       or exists (select from oncue_jobs j
+                   where {addressed} and j.address = any($3::text[]) and j.queue = q.name and j.task = any($2::text[]))
        or exists (select from oncue_groups g where g.queue = q.name and g.ready_at is not null
                        and g.ready_at < timestamptz '9999-01-01 00:00:00+00'),
        s.node_id, s.seats, s.wanted
@@ -77,9 +79,16 @@ returning queue;
 with held as materialized (
     select name, rate_at, rate_seconds::float8 / rate_count as every from oncue_queues
      where name = $1 and rate_count is not null
-       and exists (select from oncue_jobs j
-                    where j.state in ('scheduled', 'queued', 'retrying') and j.queue = $1 and j.task = any($2::text[])
-                      and j.state = 'queued')
+       and case when $5::bool
+                then exists (select from oncue_groups g
+                              where g.queue = $1 and g.ready_at is not null and g.ready_at <= $4::timestamptz)
+                else exists (select from oncue_jobs j where {claimable} and j.queue = $1 and j.task = any($2::text[]))
+                     or exists (select from oncue_jobs j
+                                 where j.state = 'queued' and j.isolation > 0 and j.group_name is null
+                                   and j.queue = $1 and j.task = any($2::text[]))
+                     or exists (select from oncue_jobs j
+                                 where {addressed} and j.address = any($6::text[]) and j.queue = $1
+                                   and j.task = any($2::text[])) end
        for no key update skip locked
 ), paced as (
     select name, every, greatest(rate_at, $4::timestamptz - make_interval(secs => floor(0.04 / every) * every)) as used_until from held
@@ -95,8 +104,11 @@ with held as materialized (
 select turns, used_until + make_interval(secs => every * turns) from granted;
 
 -- name: return_turns
+-- Not if the rate has gone on by more than a turn and a burst since.
 update oncue_queues set rate_at = rate_at - make_interval(secs => $2::int * rate_seconds::float8 / rate_count)
- where name = $1 and rate_count is not null;
+ where name = $1 and rate_count is not null
+   and rate_at <= $3::timestamptz + make_interval(
+           secs => rate_seconds::float8 / rate_count * (1 + floor(0.04 * rate_count / rate_seconds)));
 
 -- name: rated_until
 select rate_at from oncue_queues where name = $1 and rate_count is not null;

@@ -126,7 +126,7 @@ class SqliteGroups:
         apart = connection.execute(self._db.sql["grouped_apart"], parameters).fetchone()
         only = {"only": None} if apart is None else {"queues": json.dumps([apart[1]]), "only": apart[2]}
         rows = connection.execute(self._db.sql["groups_in_turn"], {**parameters, **only}).fetchall()
-        turns, now = [_Turn(*row) for row in rows], parameters["now"]
+        turns, now = _first_of_each_queue([_Turn(*row) for row in rows], rooms), parameters["now"]
         counts = Counter(turn.queue for turn in turns)
         shares = [turn.room(ceil(min(limit, rooms.get(turn.queue, limit)) / counts[turn.queue]), now) for turn in turns]
         if apart is None:
@@ -183,6 +183,17 @@ class SqliteGroups:
 def _group(queue: str, row: Sequence[Any]) -> Group:
     rated_until, paused_until = map(values.instant_or_none, row[6:8])
     return group_of(queue, (*row[:6], rated_until, paused_until, row[8]))
+
+
+def _first_of_each_queue(turns: list[_Turn], rooms: Mapping[str, int]) -> list[_Turn]:
+    """The groups that this claim looks at: no more of a queue than it has room for. The others keep their turn."""
+    counts: Counter[str] = Counter()
+    first = []
+    for turn in turns:
+        counts[turn.queue] += 1
+        if counts[turn.queue] <= rooms.get(turn.queue, len(turns)):
+            first.append(turn)
+    return first
 
 
 def _in_turn(turns: list[_Turn], found: list[list[int]], limit: int, rooms: Mapping[str, int]) -> list[list[int]]:

@@ -68,12 +68,28 @@ class SqliteQueues:
     async def resume(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
         return await self._db.noted("resume", now, note, queue=queue)
 
-    async def seating(self, queues: Sequence[str], tasks: Sequence[str]) -> list[LimitedQueue]:
-        rows = await self._db.rows("seating", queues=json.dumps(list(queues)), tasks=json.dumps(list(tasks)))
+    async def seating(
+        self, queues: Sequence[str], tasks: Sequence[str], addresses: Sequence[str] = ()
+    ) -> list[LimitedQueue]:
+        wanted = {"queues": queues, "tasks": tasks, "addresses": addresses}
+        rows = await self._db.rows("seating", **{name: json.dumps(list(texts)) for name, texts in wanted.items()})
         return seatings((*row[:-4], bool(row[-4]), values.uuid(row[-3]), *row[-2:]) for row in rows)
 
-    async def take_turns(self, queue: str, tasks: Sequence[str], wanted: int, now: datetime) -> Turns:
-        asked, at = {"queue": queue, "tasks": json.dumps(list(tasks))}, values.micros(now)
+    async def take_turns(
+        self,
+        queue: str,
+        tasks: Sequence[str],
+        wanted: int,
+        now: datetime,
+        *,
+        grouped: bool = False,
+        addresses: Sequence[str] = (),
+    ) -> Turns:
+        at = values.micros(now)
+        asked = {
+            "queue": queue, "tasks": json.dumps(list(tasks)), "now": at, "grouped": grouped,
+            "addresses": json.dumps(list(addresses)),
+        }  # fmt: skip
 
         def work(connection: sqlite3.Connection) -> Turns:
             found = connection.execute(self._db.sql["rate_of"], asked).fetchone()
@@ -90,8 +106,8 @@ class SqliteQueues:
             return Turns(0, None)
         return await self._db.write(work)
 
-    async def return_turns(self, queue: str, turns: int) -> None:
-        await self._db.execute("return_turns", queue=queue, turns=turns)
+    async def return_turns(self, queue: str, turns: int, next_at: datetime) -> None:
+        await self._db.execute("return_turns", queue=queue, turns=turns, next_at=values.micros(next_at))
 
     async def rated_until(self, queue: str) -> datetime | None:
         rows = await self._db.rows("rated_until", queue=queue)

@@ -51,6 +51,9 @@ select q.name, {limits}, q.version,
        or exists (select 1 from oncue_jobs j indexed by oncue_jobs_restricted
                    where j.state = 'queued' and j.isolation > 0 and j.queue = q.name
                      and j.task in (select value from json_each(:tasks)))
+       or exists (select 1 from oncue_jobs j indexed by oncue_jobs_addressed
+                   where {addressed} and j.address in (select value from json_each(:addresses)) and j.queue = q.name
+                     and j.task in (select value from json_each(:tasks)))
        or exists (select 1 from oncue_groups g indexed by oncue_groups_ready
                    where g.queue = q.name and g.ready_at is not null and g.ready_at < 253370764800000000),
        s.node_id, s.seats, s.wanted
@@ -77,19 +80,29 @@ insert into oncue_seats (queue, node_id, seats, wanted) values (:queue, :node, :
     on conflict (queue, node_id) do update set seats = excluded.seats, wanted = excluded.wanted;
 
 -- name: rate_of
--- How many microseconds lie between two starts, and until when they are used up; nothing if no job of these tasks waits.
+-- How many microseconds lie between two starts, and until when they are used up; nothing if nothing waits for them.
 select 1e6 * rate_seconds / rate_count, rate_at from oncue_queues
  where name = :queue and rate_count is not null
-   and exists (select 1 from oncue_jobs j indexed by oncue_jobs_waiting
-                where j.state in ('scheduled', 'queued', 'retrying') and j.queue = :queue and j.state = 'queued'
-                  and j.task in (select value from json_each(:tasks)));
+   and case when :grouped
+            then exists (select 1 from oncue_groups g indexed by oncue_groups_ready
+                          where g.queue = :queue and g.ready_at is not null and g.ready_at <= :now)
+            else exists (select 1 from oncue_jobs j indexed by oncue_jobs_claimable
+                          where {claimable} and j.queue = :queue and j.task in (select value from json_each(:tasks)))
+                 or exists (select 1 from oncue_jobs j indexed by oncue_jobs_restricted
+                             where j.state = 'queued' and j.isolation > 0 and j.group_name is null and j.queue = :queue
+                               and j.task in (select value from json_each(:tasks)))
+                 or exists (select 1 from oncue_jobs j indexed by oncue_jobs_addressed
+                             where {addressed} and j.address in (select value from json_each(:addresses))
+                               and j.queue = :queue and j.task in (select value from json_each(:tasks))) end;
 
 -- name: use_rate
 update oncue_queues set rate_at = :rate_at where name = :queue;
 
 -- name: return_turns
-update oncue_queues set rate_at = rate_at - cast(:turns * 1e6 * rate_seconds / rate_count as integer)
- where name = :queue and rate_count is not null;
+-- Not if the rate has gone on by more than a turn and a burst since.
+update oncue_queues set rate_at = rate_at - cast(round(:turns * 1e6 * rate_seconds / rate_count) as integer)
+ where name = :queue and rate_count is not null
+   and rate_at <= :next_at + 1e6 * rate_seconds / rate_count * (1 + 40000 * rate_count / (1000000 * rate_seconds));
 
 -- name: rated_until
 select rate_at from oncue_queues where name = :queue and rate_count is not null;

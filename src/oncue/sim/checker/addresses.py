@@ -1,0 +1,51 @@
+"""Addresses: a job for one node, by its name, or for the leader runs there and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oncue.model import LEADER_ADDRESS, NODE_ADDRESS
+from oncue.sim.checker.evidence import Evidence, is_taken_away
+from oncue.sim.checker.leaders import LEADER
+from oncue.sim.checker.promises import Broken, promise
+from oncue.sim.history import Event
+
+
+@promise("a job with an address is claimed only there")
+def _claimed_there(evidence: Evidence) -> Iterator[Broken]:
+    """The name is leased to the node that claims, or it leads, by the instant of its claim."""
+    names: dict[str, str] = {}
+    leads: Event | None = None
+    for event in evidence.told("name", "lease.end", "hold", "hold.end", "claim") if evidence.certain else ():
+        if event.kind == "name":
+            names[event.fields["name"]] = event.node
+        elif event.kind == "lease.end":
+            names = {name: node for name, node in names.items() if node != event.node}
+        elif event.kind == "hold":
+            leads = event if event.fields["name"] == LEADER else leads
+        elif event.kind == "hold.end":
+            is_over = leads is not None and leads.node == event.node and event.fields.get("name", LEADER) == LEADER
+            leads = None if is_over else leads
+        elif (address := evidence.jobs[event.fields["id"]].address) is not None:
+            there = _holds(leads, event) if address == LEADER_ADDRESS else names.get(_name(address)) == event.node
+            if not there:
+                yield Broken(f"job {event.fields['id']} for {address} was claimed by {event.node}", (event,))
+
+
+def _holds(leads: Event | None, claim: Event) -> bool:
+    return leads is not None and leads.node == claim.node and bool(claim.fields["claimed_at"] < leads.fields["until"])
+
+
+def _name(address: str) -> str:
+    return address.removeprefix(NODE_ADDRESS)
+
+
+@promise("a job for the leader ends under the epoch of its claim")
+def _ends_under_an_epoch(evidence: Evidence) -> Iterator[Broken]:
+    """What its own node writes of an attempt depends on that epoch. A rescuer or an operator needs none."""
+    for story in evidence.jobs.values() if evidence.certain else ():
+        for turn in story.turns.values() if story.address == LEADER_ADDRESS else ():
+            for change in turn.changes:
+                is_own = turn.claim is not None and change.node == turn.claim.node and not is_taken_away(change)
+                if is_own and turn.outcomes and "epoch" not in change.fields:
+                    yield Broken(f"job {story.id} for the leader ended under no epoch", (change,))
