@@ -131,9 +131,10 @@ class Claimer:
             return now + self._poll
         self.more = again = False
         self._begin_turn(now)
-        # Groups and what has no group take turns, too: neither can keep the other from the last free seats.
+        # Groups and what has no group take turns, too: neither can keep the other from the last free seats. While no
+        # group is known, a job without one does not wait for the look.
         claims = [self._claim_ungrouped, self._claim_grouped]
-        self._groups_come_first = not self._groups_come_first
+        self._groups_come_first = self._groups.are_known and not self._groups_come_first
         for claim in reversed(claims) if self._groups_come_first else claims:
             taken, all_of_it = await claim(wanted)
             wanted, again = wanted - taken, again or all_of_it
