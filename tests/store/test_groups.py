@@ -284,6 +284,24 @@ async def test_only_a_new_rate_counts_anew(store: Store) -> None:
     assert (await store.queues.take_turns(QUEUE, ("send",), 5, after(seconds=59))).taken == 1
 
 
+async def test_full_groups_that_get_jobs_take_nobody_s_turn(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, per_group=1)
+    for number in range(20):
+        await put_in(store, f"full {number}")
+    running = await take_grouped(store, node)
+    assert len(running) == 20
+    for number in range(20):
+        await put_in(store, f"full {number}")
+    (job_id,) = await put_in(store, "z")
+    (claim,) = await take_grouped(store, node, 2)
+    assert claim.id == job_id
+    assert await store.groups.next_ready([QUEUE]) is None
+    assert await settle(store, running[:1]) == [True]
+    (claim,) = await take_grouped(store, node, 2)
+    assert claim.group == running[0].group, "a job that ended leaves room"
+
+
 async def test_the_queues_in_which_jobs_of_groups_wait(store: Store) -> None:
     assert (await store.jobs.outlook()).set_apart == frozenset()
     await put(store, queue="plain")

@@ -137,9 +137,10 @@ class Claimer:
         self.more = again = False
         self._rated_until.clear()
         self._begin_turn(now)
-        # Groups and what has no group take turns, too: neither can keep the other from the last free seats.
+        # Groups and what has no group take turns, too: neither can keep the other from the last free seats. While no
+        # group is known, a job without one does not wait for the look.
         claims = [self._claim_ungrouped, self._claim_grouped]
-        self._groups_come_first = not self._groups_come_first
+        self._groups_come_first = self._groups.are_known and not self._groups_come_first
         for claim in reversed(claims) if self._groups_come_first else claims:
             taken, all_of_it = await claim(wanted)
             wanted, again = wanted - taken, again or all_of_it
@@ -260,7 +261,7 @@ class Claimer:
 
     def group_has_room(self) -> None:
         """A job of a group was settled: there may be room for another one of it."""
-        self._groups.expect()
+        self._groups.look_again()
         self.signal.set()
 
     def look_again(self) -> None:

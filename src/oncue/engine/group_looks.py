@@ -22,40 +22,38 @@ class GroupLooks:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._looked_at: datetime | None = None
-        self._are_known = False
+        self.are_known = False
+        """Whether the last look found a group that is ready, or will be."""
         self._patience = APART
         self.next_at: datetime | None = None
-        """When to look again: a group has its turn then, the last look came too soon, or the last claim too late."""
-
-    def expect(self) -> None:
-        """A job of a group has ended here: what waited for its room can be claimed at once."""
-        self._looked_at = None
+        """When to look again: the next group has its turn, a look came too soon, or a claim came too late."""
 
     def is_due(self, now: datetime, *, is_busy: bool) -> bool:
         looked_at = self._looked_at
-        if self._are_known or looked_at is None or looked_at > now:  # a look in the future: the clock was set back
+        if self.are_known or looked_at is None or looked_at > now:  # a look in the future: the clock was set back
             return True
         # A claimer that is told of something new must not go to sleep because it has just looked.
         self.next_at = looked_at + (APART_WHEN_BUSY if is_busy else APART)
         return now >= self.next_at
 
     def look_again(self) -> None:
-        """Something may have happened in a group: the next look is due at once."""
+        """Something may have happened in a group, such as the end of a job: the next look is due at once."""
         self._looked_at = None
 
     async def look(self, queues: Sequence[str], now: datetime) -> bool:
         """Whether a group may have its turn now."""
         self._looked_at = now
         found = await self._store.groups.wake(queues, WAKE_LIMIT, now)
-        self._are_known = found.wakeups > 0 or found.ready_at is not None
+        self.are_known = found.wakeups > 0 or found.ready_at is not None
         has_turn = found.wakeups > 0 or (found.ready_at is not None and found.ready_at <= now)
         self.next_at = None if has_turn else found.ready_at
         return has_turn
 
     def claimed(self, jobs: int, now: datetime) -> None:
-        """If a ready group gave nothing, another node may have had its row, and may have no seats for the rest of it.
+        """How much a claim has found. If it is nothing, another node may have had the rows of the groups that were
+        ready, and may have no seats for what is left in them.
 
-        Or its jobs are for other nodes, and it stays ready for as long as these are busy: so each time is later.
+        Or their jobs are for other nodes, and they stay ready for as long as these are busy: so each time is later.
         """
         if jobs:
             self._patience = APART

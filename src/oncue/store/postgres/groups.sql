@@ -6,21 +6,41 @@ select case when exists (select from oncue_group_wakeups) then timestamptz '1970
                 select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
                  order by g.ready_at limit 1) as first) end;
 
+-- name: _happened
+-- What was told of each group. One whose limit is reached is not ready because a job came: it would take the turn of
+-- others. The end of any job that runs in it is told too. `limit 1` makes the planner look each group up: else it would read
+-- all groups that there are.
+    select t.queue, t.name, t.has_job, coalesce(known.is_known, false) as is_known,
+           case when not t.has_job or most.jobs is null then false else (
+               select count(*) from (select from oncue_jobs j
+                                      where j.group_name is not null and j.state = 'running' and j.queue = t.queue
+                                        and j.group_name = t.name limit (select most.jobs)) as live) >= most.jobs end as is_full
+      from (select queue, name, bool_or(has_job) as has_job from told group by queue, name) as t
+      left join lateral (select true as is_known, k.running_limit from oncue_groups k
+                          where k.queue = t.queue and k.name = t.name limit 1) as known on true
+      left join oncue_queues q on q.name = t.queue
+     cross join lateral (select coalesce(known.running_limit, q.group_limit) as jobs) as most
+
+-- name: _woken
+    insert into oncue_groups as g (queue, name, ready_at, version)
+    select queue, name, case when not is_full then $1::timestamptz end, 1 from happened
+     where case when is_known then not is_full else has_job end
+     order by queue, name
+        on conflict (queue, name) do update
+       set version = g.version + 1,
+           ready_at = case when excluded.ready_at is null then g.ready_at
+                           else least(coalesce(g.ready_at, 'infinity'), greatest($1, g.rate_at, g.paused_until)) end
+
 -- name: wake_groups
 -- What has happened in groups since the last look: those in which a job can be claimed get a row, if they have none.
--- `limit 1` makes the planner look each of them up: else it would read all groups that there are.
 with told as (
     delete from oncue_group_wakeups
      where id = any(array(select id from oncue_group_wakeups order by id limit (select $2::int) for update skip locked))
     returning queue, name, has_job
+), happened as materialized (
+    {_happened}
 ), woken as (
-    insert into oncue_groups as g (queue, name, ready_at, version)
-    select queue, name, $1, 1 from told
-     where has_job or (select true from oncue_groups k where k.queue = told.queue and k.name = told.name limit 1)
-     group by queue, name order by queue, name
-        on conflict (queue, name) do update
-       set version = g.version + 1,
-           ready_at = least(coalesce(g.ready_at, 'infinity'), greatest($1, g.rate_at, g.paused_until))
+    {_woken}
 )
 select (select count(*) from told),
        (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
@@ -31,6 +51,77 @@ select (select count(*) from told),
 -- The same past the groups that another session holds.
 with picked as materialized (
     select id, queue, name, has_job from oncue_group_wakeups order by id limit (select $2::int) for update skip locked
+), free as materialized (
+    select g.queue, g.name from oncue_groups g where (g.queue, g.name) in (select queue, name from picked)
+       for no key update skip locked
+), told as (
+    delete from oncue_group_wakeups
+     where id = any(array(select p.id from picked p
+                           where not exists (select from oncue_groups g where g.queue = p.queue and g.name = p.name)
+                              or exists (select from free where free.queue = p.queue and free.name = p.name)))
+    returning queue, name, has_job
+), happened as materialized (
+    {_happened}
+), woken as (
+    {_woken}
+)
+select (select count(*) from told),
+       (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
+            select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
+             order by g.ready_at limit 1) as first);
+
+-- name: claim_grouped
+-- The groups that are ready take turns: those that have waited longest are locked, what runs in them is counted, and each
+-- gives its best. The count is of the statement's beginning and a row is locked later, so a group whose version has
+-- changed in between is left for the next claim: nothing else could have started a job of it.
+-- One job that is kept apart is taken by itself, if there is one in a group that is ready.
+with open (queue, room) as materialized (
+    {_open}
+), apart as materialized (
+    select j.id, j.queue, j.group_name, j.isolation from oncue_jobs j join open on open.queue = j.queue
+     where j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
+       and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $6::int > 0 end
+       and coalesce(open.room, 1) > 0
+       and exists (select from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5)
+     order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
+), turn as materialized (
+    (select apart.queue, g.name, g.ready_at, 1 as room, 1 as seen, held.*
+       from apart join oncue_groups g on g.queue = apart.queue and g.name = apart.group_name
+      cross join lateral ({_held}) as held)
+    union all
+    (select open.queue, next.name, next.ready_at, open.room, next.seen, next.running_limit, next.rate_count,
+            next.rate_seconds, next.paused_until, next.rate_at from open
+      cross join lateral (
+            select g.name, g.ready_at, head.seen, held.* from oncue_groups g
+             cross join lateral (
+                   select count(*) as seen from (
+                          select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                             and j.queue = g.queue and j.group_name = g.name and j.task = any($3::text[])
+                           limit 3) as best) as head
+             cross join lateral ({_held}) as held
+             where g.queue = open.queue and g.ready_at is not null and g.ready_at <= $5
+               -- One whose jobs are all for other nodes is theirs to look at.
+               and (head.seen > 0
+                    or not exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                                      and j.queue = g.queue and j.group_name = g.name))
+             order by g.ready_at, g.name
+             -- Of many groups each gives two: what a turn costs is the group's row.
+             limit (select least($4::int, open.room, greatest(64, $4::int / 2)))) as next
+      where not exists (select from apart)
+      order by next.ready_at, open.queue, next.name limit (select $4::int))
+), held as materialized (
+    select turn.queue, turn.name, turn.ready_at, turn.room, turn.seen, g.most, g.is_set, g.every, paced.burst,
+           greatest(turn.rate_at, $5 - paced.burst) as rate_at, count(*) over (partition by turn.queue) as groups
+      from turn
+      left join oncue_queues q on q.name = turn.queue
+     cross join lateral (
+           select coalesce(turn.running_limit, q.group_limit) as most,
+                  case when turn.rate_count is null then q.group_rate_seconds::float8 / q.group_rate_count
+                       else turn.rate_seconds::float8 / turn.rate_count end as every,
+                  turn.running_limit is not null or turn.rate_count is not null
+                  or coalesce(turn.paused_until > $5, false) as is_set) as g
+     -- A rate lets so much start at once as it would have let start in 40 ms.
+     cross join lateral (select make_interval(secs => floor(0.04 / g.every) * g.every) as burst) as paced
 ), free as materialized (
     select g.queue, g.name from oncue_groups g where (g.queue, g.name) in (select queue, name from picked)
        for no key update skip locked
@@ -53,6 +144,13 @@ select (select count(*) from told),
        (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
             select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
              order by g.ready_at limit 1) as first);
+
+-- name: _held
+-- The row of a group, locked, if it still has the version that the statement saw. Those that another claim holds are
+-- passed over before the limit counts: nodes that claim at once take different groups.
+select k.running_limit, k.rate_count, k.rate_seconds, k.paused_until, k.rate_at from oncue_groups k
+                     where k.queue = g.queue and k.name = g.name and k.version = g.version
+                       for no key update skip locked
 
 -- name: claim_grouped
 -- The groups that are ready take turns: those that have waited longest are locked, what runs in them is counted, and each

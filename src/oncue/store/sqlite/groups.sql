@@ -13,16 +13,25 @@ select min(first) from (
 select json_group_array(id) from (select id from oncue_group_wakeups order by id limit :limit);
 
 -- name: wake_groups
--- Those in which a job can be claimed get a row, if they have none.
+-- Those in which a job can be claimed get a row, if they have none. One whose limit is reached is not ready because a job
+-- came: it would take the turn of others. The end of any job that runs in it is told too.
 insert into oncue_groups (queue, name, ready_at, version)
-select queue, name, :now, 1 from oncue_group_wakeups w
- where id in (select value from json_each(:ids))
-   and (has_job or exists (select 1 from oncue_groups g where g.queue = w.queue and g.name = w.name))
- group by queue, name
+select queue, name, case when not is_full then :now end, 1 from (
+    select w.queue, w.name, w.has_job, g.queue is not null as is_known,
+           w.has_job and (select count(*) from oncue_jobs j indexed by oncue_jobs_group_running
+                           where j.state = 'running' and j.group_name is not null and j.queue = w.queue
+                             and j.group_name = w.name)
+                         >= coalesce(g.running_limit, q.group_limit, 9223372036854775807) as is_full
+      from (select queue, name, max(has_job) as has_job from oncue_group_wakeups
+             where id in (select value from json_each(:ids)) group by queue, name) as w
+      left join oncue_groups g on g.queue = w.queue and g.name = w.name
+      left join oncue_queues q on q.name = w.queue)
+ where case when is_known then not is_full else has_job end
     on conflict (queue, name) do update
    set version = version + 1,
-       ready_at = min(coalesce(ready_at, 9223372036854775807),
-                      max(:now, coalesce(rate_at, :now), coalesce(paused_until, :now)));
+       ready_at = case when excluded.ready_at is null then ready_at
+                       else min(coalesce(ready_at, 9223372036854775807),
+                                max(:now, coalesce(rate_at, :now), coalesce(paused_until, :now))) end;
 
 -- name: forget_wakeups
 delete from oncue_group_wakeups where id in (select value from json_each(:ids));
