@@ -133,7 +133,7 @@ def test_groups(oncue: Shell, shop: str) -> None:
     record = oncue("queues", "limit", "mail", "--group", "tenant:7", "--rate-per-group", "5/h", "--json").json
     assert record == {"name": "mail", "group": "tenant:7", "limit": 1, "rate": "5/h"}
     paused = oncue("queues", "pause", "mail", "--group", "a b", "--for", "10m")
-    assert "group a b of queue mail is paused, for 10m at most" in paused.out
+    assert "group a b of queue mail is paused for 10m: nothing of it starts before, unless you run" in paused.out
     assert "`oncue queues resume mail --group 'a b'`" in " ".join(paused.out.split())
     assert oncue("queues", "pause", "mail", "--group", "c", "--json").json == {
         "name": "mail", "group": "c", "paused": True,
