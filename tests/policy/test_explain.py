@@ -253,6 +253,11 @@ def test_a_job_for_a_node_that_is_absent() -> None:
     assert suggestion_of(told, "no_node_of_that_name") == (
         "start a worker of that name: `oncue worker --name beta --queues mail`"
     )
+    numbered = about_job(a_job(address="node:beta~2"), a_cluster(nodes=[a_node(named=True)]))
+    assert suggestion_of(numbered, "no_node_of_that_name") == (
+        "start another worker of the name beta: `oncue worker --name beta --queues mail`; it is called beta~2 if the "
+        "names before it are taken"
+    ), "no worker can be given a name with a number"
     nameless = about_job(a_job(address="node:alpha"))
     assert text_of(nameless, "no_node_of_that_name").endswith("no live node has that name: none has one.")
     assert about_job(a_job(address="node:beta"), DESERTED).codes[0] == "no_node_alive"

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from oncue.model import LEADER_ADDRESS, NODE_ADDRESS, Lease, Node
 from oncue.policy.explain.findings import Finding, counted, when
+from oncue.policy.names import MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +142,18 @@ def _nobody_there(queue: str, address: str, cluster: Cluster) -> list[Finding]:
     named = sorted(node.name for node in cluster.workers if node.named)
     alive = f"alive are {', '.join(named[:5])}{' and others' if len(named) > 5 else ''}" if named else "none has one"
     text = f"It may run only on {_place(address)}, and no live node has that name: {alive}."
-    start = f"start a worker of that name: `oncue worker --name {quote(name)} --queues {quote(queue)}`"
-    return [Finding("no_node_of_that_name", text, start)]
+    return [Finding("no_node_of_that_name", text, _start(name, queue))]
+
+
+def _start(name: str, queue: str) -> str:
+    """How to get a worker of a name. One with a number cannot be asked for: oncue gives it to a further worker."""
+    given, mark, _ = name.rpartition(MARK)
+    if not mark:
+        return f"start a worker of that name: `oncue worker --name {quote(name)} --queues {quote(queue)}`"
+    command = f"`oncue worker --name {quote(given)} --queues {quote(queue)}`"
+    return (
+        f"start another worker of the name {given}: {command}; it is called {name} if the names before it are taken"
+    )
 
 
 def _place(address: str) -> str:
