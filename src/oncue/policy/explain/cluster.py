@@ -151,9 +151,7 @@ def _start(name: str, queue: str) -> str:
     if not mark:
         return f"start a worker of that name: `oncue worker --name {quote(name)} --queues {quote(queue)}`"
     command = f"`oncue worker --name {quote(given)} --queues {quote(queue)}`"
-    return (
-        f"start another worker of the name {given}: {command}; it is called {name} if the names before it are taken"
-    )
+    return f"start another worker of the name {given}: {command}; it is called {name} if the names before it are taken"
 
 
 def _place(address: str) -> str:
