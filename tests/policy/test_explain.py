@@ -244,6 +244,13 @@ def test_a_job_for_a_node_that_is_there() -> None:
     assert "behind 2 others of queue mail for node:beta: 2 older" in text_of(behind, "behind")
 
 
+def test_a_job_for_a_node_that_does_not_know_its_task() -> None:
+    named = [a_node(named=True), a_node("beta", BETA, named=True, tasks=("other",))]
+    told = about_job(a_job(address="node:beta"), a_cluster(nodes=named))
+    assert told.codes == ["no_node_knows_task", "priority"]
+    assert text_of(told, "no_node_knows_task") == "It may run only on node beta, and beta does not know the task send."
+
+
 def test_a_job_for_a_node_that_is_absent() -> None:
     told = about_job(a_job(address="node:beta", deadline_at=after(hours=1)), a_cluster(nodes=[a_node(named=True)]))
     assert told.codes == ["no_node_of_that_name", "must_start", "priority"]

@@ -115,14 +115,8 @@ def _no_node(queue: str, task: str, cluster: Cluster, address: str | None) -> li
     if not workers:
         return [Finding("no_node_alive", "No worker is alive.", f"start one: `oncue worker --queues {queue}`")]
     if address is not None:
-        workers = cluster.at(address)
-        if not workers:
-            return _nobody_there(queue, address, cluster)
+        return _not_there(queue, task, cluster, address)
     serving = [node for node in workers if queue in node.queues]
-    if not serving and address is not None:
-        served = ", ".join(workers[0].queues)
-        text = f"It may run only on {_place(address)}, and {workers[0].name} serves only {served}, not queue {queue}."
-        return [Finding("no_node_serves_queue", text, f"let that worker serve it: `--queues {served},{queue}`")]
     if not serving:
         served = ", ".join(sorted({name for node in workers for name in node.queues}))
         text = f"No live node serves queue {queue}: {_live(workers)} only {served}."
@@ -131,6 +125,22 @@ def _no_node(queue: str, task: str, cluster: Cluster, address: str | None) -> li
         names = ", ".join(node.name for node in serving[:5])
         text = f"No live node that serves queue {queue} knows the task {task} ({names})."
         return [Finding("no_node_knows_task", text, "start a worker of the application that declares it")]
+    return []
+
+
+def _not_there(queue: str, task: str, cluster: Cluster, address: str) -> list[Finding]:
+    """Why the only node on which a job may run cannot run it. Others do not matter, whatever they serve and know."""
+    workers = cluster.at(address)
+    if not workers:
+        return _nobody_there(queue, address, cluster)
+    (node, *_), only = workers, f"It may run only on {_place(address)}"
+    if queue not in node.queues:
+        served = ", ".join(node.queues)
+        text = f"{only}, and {node.name} serves only {served}, not queue {queue}."
+        return [Finding("no_node_serves_queue", text, f"let that worker serve it: `--queues {served},{queue}`")]
+    if task not in node.tasks:
+        text = f"{only}, and {node.name} does not know the task {task}."
+        return [Finding("no_node_knows_task", text, "start that worker with the code that declares it")]
     return []
 
 
