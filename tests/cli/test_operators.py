@@ -125,6 +125,10 @@ def test_groups(oncue: Shell, shop: str) -> None:
         oncue("enqueue", "add", "a=1", "--queue", "mail", "--group", group)
     assert "tenant:7" in oncue("job", "2").out
     assert oncue("job", "2", "--json").json["group"] == "tenant:7"
+    of_seven = oncue("jobs", "--group", "tenant:7", "--status", "queued", "--queue", "mail", "--json").json
+    assert [job["id"] for job in of_seven] == [3, 2]
+    assert "tenant:7" in oncue("jobs", "--group", "tenant:7").out
+    assert oncue("jobs", "--group", "tenant:7", "--queue", "other").out == "No job matches.\n"
     limited = oncue("queues", "limit", "mail", "--per-group", "4", "--rate-per-group", "10/sec", "--rate", "600/min")
     assert (limited.out, limited.err) == ("queue mail: 4 per group, 600/min, 10/s per group\n", "")
     assert "4 per group, 600/min, 10/s per group" in " ".join(oncue("queues").out.split())
@@ -133,7 +137,7 @@ def test_groups(oncue: Shell, shop: str) -> None:
     record = oncue("queues", "limit", "mail", "--group", "tenant:7", "--rate-per-group", "5/h", "--json").json
     assert record == {"name": "mail", "group": "tenant:7", "limit": 1, "rate": "5/h"}
     paused = oncue("queues", "pause", "mail", "--group", "a b", "--for", "10m")
-    assert "group a b of queue mail is paused, for 10m at most" in paused.out
+    assert "group a b of queue mail is paused for 10m: nothing of it starts before, unless you run" in paused.out
     assert "`oncue queues resume mail --group 'a b'`" in " ".join(paused.out.split())
     assert oncue("queues", "pause", "mail", "--group", "c", "--json").json == {
         "name": "mail", "group": "c", "paused": True,

@@ -15,7 +15,8 @@ def test_without_a_worker_it_says_why(oncue: Shell, shop: str) -> None:
     assert (job["task"], job["status"], job["priority"]) == ("oncue.ping", "cancelled", 100)
     told = oncue("ping", "--address", "node:absent", "--timeout", "50ms", "--json")
     assert (told.code, told.json["status"], told.json["node"]) == (4, "queued", None)
-    assert told.json["explanation"]["findings"]
+    codes = [finding["code"] for finding in told.json["explanation"]["findings"]]
+    assert codes == ["no_node_alive"], "the deadline and the priority of its own job do not tell why no worker came"
 
 
 def test_what_it_cannot_ask_for_is_refused(oncue: Shell, shop: str) -> None:

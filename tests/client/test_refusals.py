@@ -76,6 +76,7 @@ def test_refusals_are_those_of_the_python_api(client: Client) -> None:
     assert refused(InvalidSchedule, client.schedules.backfill, "s", "now", "-1d").field == "start"
     refused(Conflict, client.schedules.create, "s", "@daily", "report")
     assert refused(InvalidJob, client.queues.limit, "mail", globally=0).field == "globally"
+    assert refused(InvalidJob, client.queues.pause, "mail", for_="10m").field == "for_"
     assert refused(InvalidJob, client.jobs.list, "failed").field == "states"
     missing = refused(ApiError, client.queues.get, "nowhere")
     assert (missing.status, missing.title) == (404, "There is no such thing")

@@ -61,7 +61,7 @@ async def test_a_job_of_a_group_that_has_ended_makes_a_look_due_at_once() -> Non
     await looks.look(("mail",), NOW)
     looks.look_again()
     assert looks.is_due(NOW + MOMENT, is_busy=True)
-    found.while_looking = looks.expect  # it ended while the look was on its way
+    found.while_looking = looks.look_again  # it ended while the look was on its way
     await looks.look(("mail",), NOW + MOMENT)
     assert looks.is_due(NOW + MOMENT, is_busy=True)
 

@@ -156,7 +156,7 @@ async def test_a_signal_that_makes_no_sense_is_a_failure(signal: Exception) -> N
         raise signal
 
     stage = Stage(work)
-    assert "does not say what to do" in (await failed(stage)).error
+    assert "what it asks for cannot be done" in (await failed(stage)).error
     assert stage.executor.busy == 0
 
 

@@ -244,6 +244,13 @@ def test_a_job_for_a_node_that_is_there() -> None:
     assert "behind 2 others of queue mail for node:beta: 2 older" in text_of(behind, "behind")
 
 
+def test_a_job_for_a_node_that_does_not_know_its_task() -> None:
+    named = [a_node(named=True), a_node("beta", BETA, named=True, tasks=("other",))]
+    told = about_job(a_job(address="node:beta"), a_cluster(nodes=named))
+    assert told.codes == ["no_node_knows_task", "priority"]
+    assert text_of(told, "no_node_knows_task") == "It may run only on node beta, and beta does not know the task send."
+
+
 def test_a_job_for_a_node_that_is_absent() -> None:
     told = about_job(a_job(address="node:beta", deadline_at=after(hours=1)), a_cluster(nodes=[a_node(named=True)]))
     assert told.codes == ["no_node_of_that_name", "must_start", "priority"]
@@ -253,6 +260,11 @@ def test_a_job_for_a_node_that_is_absent() -> None:
     assert suggestion_of(told, "no_node_of_that_name") == (
         "start a worker of that name: `oncue worker --name beta --queues mail`"
     )
+    numbered = about_job(a_job(address="node:beta~2"), a_cluster(nodes=[a_node(named=True)]))
+    assert suggestion_of(numbered, "no_node_of_that_name") == (
+        "start another worker of the name beta: `oncue worker --name beta --queues mail`; it is called beta~2 if the "
+        "names before it are taken"
+    ), "no worker can be given a name with a number"
     nameless = about_job(a_job(address="node:alpha"))
     assert text_of(nameless, "no_node_of_that_name").endswith("no live node has that name: none has one.")
     assert about_job(a_job(address="node:beta"), DESERTED).codes[0] == "no_node_alive"

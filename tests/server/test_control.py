@@ -103,6 +103,8 @@ async def test_what_cannot_be_set_for_a_group_names_the_field(api: Api) -> None:
     ):  # fmt: skip
         reply = await api("PUT" if verb == "limits" else "POST", f"{QUEUES}/mail/{verb}", body)
         assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, field), reply.text
+    both = await api("POST", f"{QUEUES}/mail/pause", {"group": "a", "for": "1m", "until": "2130-01-01T00:00:00Z"})
+    assert "for_" not in both.text, "requests spell it `for`"
     reply = await api("POST", "/api/admin/jobs", {"task": "boom", "group": "a\n"})
     assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "group")
     assert (await api("GET", f"{QUEUES}/a,b/groups")).status_code == 404

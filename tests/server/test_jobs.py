@@ -79,7 +79,10 @@ async def test_listing(api: Api) -> None:
     assert sorted(await ids("status=success,crawling&status=scheduled")) == sorted([first[0], running, *later])
     assert await ids("status=queued&limit=2") == await ids("status=queued&limit=2&offset=0")
     assert await ids("task=add&queue=default&limit=2&offset=1") == sorted(first, reverse=True)[1:3]
-    assert await ids("task=boom") == []
+    assert await ids("task=boom") == await ids("group=seven") == []
+    of_seven = await enqueued(api.app, 10, group="seven")
+    assert await ids("group=seven") == await ids("group=seven&status=queued&queue=default&task=add") == of_seven
+    assert await ids("group=seven&status=failed") == await ids("group=seven&key=nine") == []
     assert await ids("status=&limit=100&offset=0") == await ids("limit=100&offset=0"), "the contract's own words"
     for wrong in ("lost", "queued,", " "):
         reply = await api("GET", f"{JOBS}?status={wrong}")

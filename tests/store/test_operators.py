@@ -134,6 +134,15 @@ async def test_a_listing_is_filtered_by_everything_at_once(store: Store) -> None
     assert len(await ids(states=("queued", "running"))) == 4
     assert len(await ids(key="a")) == 2
     assert await ids(queue="nowhere") == []
+    (older, newer) = await put(store, 2, queue="mail", task="send", group="seven")
+    (elsewhere,) = await put(store, queue="web", task="send", keys=["c"], group="seven")
+    assert await ids(group="seven") == [elsewhere, newer, older]
+    assert await ids(group="seven", short=True, limit=1, offset=1) == await ids(
+        group="seven", before=newer + 1, limit=1
+    )
+    assert await ids(group="seven", queue="mail", states=("queued",), task="send", before=newer) == [older]
+    assert await ids(group="seven", key="c") == [elsewhere]
+    assert await ids(group="seven", states=("running",)) == await ids(group="eight") == []
 
 
 async def test_a_job_read_twice_is_the_same(store: Store) -> None:

@@ -148,6 +148,15 @@ def test_a_hundred_years_later_jobs_still_run(kit: Kit, work: Task[[int], int]) 
     assert kit.drain() == {"succeeded": 1}
 
 
+def test_a_ping_finds_no_worker_and_takes_no_real_time(kit: Kit, app: Oncue) -> None:
+    before = kit.clock.now()
+    told = app.wait(app.nodes.ping("mail", timeout="10m"))
+    assert (told.job.state, told.node) == ("queued", None)
+    assert timedelta(minutes=10) <= kit.clock.now() - before < timedelta(minutes=11)
+    assert asyncio.run(app.nodes.ping()).node is None
+    assert [job.state for job in kit.jobs()] == ["cancelled", "cancelled"]
+
+
 @pytest.mark.parametrize("module", ["oncue", "oncue.testing", "oncue.testing.plugin"])
 def test_importing_the_plugin_costs_next_to_nothing(module: str) -> None:
     """pytest imports it in every run of every project that has oncue installed."""

@@ -105,6 +105,10 @@ class Connector(Protocol):
         """Run an asynchronous verb from plain code."""
         ...
 
+    async def pause(self, seconds: float) -> None:
+        """Let time pass before the database is asked again."""
+        ...
+
     async def aclose(self) -> None:
         """Close the store of the running event loop."""
 
@@ -149,6 +153,9 @@ class DatabaseConnector:
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         return self._portal.wait(awaitable)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     async def follow(self, on: object, ids: Sequence[int]) -> None:
         raise NotImplementedError("jobs of a caller's transaction are written on its own connection")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -168,7 +167,7 @@ class Internals:
 
     async def pause_before_retry(self, seconds: float) -> None:
         """Wait before the database is asked again."""
-        await asyncio.sleep(seconds)
+        await self.connector.pause(seconds)
 
     # --- chance -------------------------------------------------------------------------------------------------
 

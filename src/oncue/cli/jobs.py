@@ -42,6 +42,7 @@ def list_jobs(
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="Only this queue.")] = None,
     task: Annotated[str | None, typer.Option("--task", "-t", help="Only this task.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Only this group of its queue.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")] = 50,
     before: Annotated[int | None, typer.Option("--before", metavar="ID", help="Older than this job.")] = None,
     offset: Annotated[int, typer.Option("--offset", min=0, max=LARGEST_OFFSET, help="Leave out so many.")] = 0,
@@ -60,8 +61,9 @@ def list_jobs(
 
     async def work() -> tuple[list[Job], datetime]:
         jobs = await found.jobs.list(
-            states, queue=queue, task=task, key=key, before=before, limit=limit, offset=offset, whole=whole
-        )
+            states, queue=queue, task=task, key=key, group=group, before=before, limit=limit, offset=offset,
+            whole=whole,
+        )  # fmt: skip
         return jobs, await found.now()
 
     jobs, now = ask(found, work)
@@ -70,16 +72,18 @@ def list_jobs(
     elif jobs:
         _show_jobs(jobs, now, full=len(jobs) == limit)
     else:
-        filtered = bool(states or queue or task or key or before or offset)
+        filtered = bool(states or queue or task or key or group or before or offset)
         output.show("No job matches." if filtered else "There are no jobs yet. `oncue enqueue TASK` makes one.")
 
 
 def _show_jobs(jobs: list[Job], now: datetime, *, full: bool) -> None:
-    columns = ("id", "task", "arguments", "queue", "status", "prio", "tries", "created", "next or last", "took")
-    table = output.table(*columns, right=("id", "prio", "tries", "took"))
+    for_whom = ("for",) if any(job.group or job.address for job in jobs) else ()
+    columns = ("status", "prio", "tries", "created", "next or last", "took")
+    table = output.table("id", "task", "arguments", "queue", *for_whom, *columns, right=("id", "prio", "tries", "took"))
     for job in jobs:
+        groups = [escape(job.group or job.address or "") for _ in for_whom]
         table.add_row(
-            str(job.id), escape(job.task), escape(_arguments(job)), escape(job.queue), _status(job),
+            str(job.id), escape(job.task), escape(_arguments(job)), escape(job.queue), *groups, _status(job),
             str(job.priority), str(job.attempt), output.when(job.created_at, now),
             output.when(_moment(job), now), output.took(job.duration),
         )  # fmt: skip

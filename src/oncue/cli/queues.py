@@ -177,8 +177,7 @@ def pause_queue(
     if as_json:
         output.show_json({**_named(name, group), "paused": True})
     else:
-        ends = "" if not end else f", for {for_} at most" if for_ is not None else f", until {until} at most"
-        output.show(f"{_called(name, group)} is paused{ends}: nothing of it starts until {_resuming(name, group)}")
+        output.show(f"{_called(name, group)} is paused{_ending(name, group, for_, until)}")
     _warn_unused(name, used)
 
 
@@ -194,6 +193,14 @@ def _end_of_pause(group: str | None, for_: str | None, until: str | None) -> dic
     if for_ is not None:
         return {"for_": values.duration(for_, "--for")}
     return {} if until is None else {"until": values.instant(until, "--until")}
+
+
+def _ending(name: str, group: str | None, for_: str | None, until: str | None) -> str:
+    """How a pause ends: by a command alone, or by itself and before that by the command."""
+    if for_ is None and until is None:
+        return f": nothing of it starts until {_resuming(name, group)}"
+    ends = f"until {until}" if for_ is None else f"for {for_}"
+    return f" {escape(ends)}: nothing of it starts before, unless you run {_resuming(name, group)}"
 
 
 def _named(name: str, group: str | None) -> dict[str, str]:

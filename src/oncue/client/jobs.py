@@ -109,6 +109,7 @@ def jobs(
     queue: str | None = None,
     task: str | None = None,
     key: str | None = None,
+    group: str | None = None,
     before: int | None = None,
     limit: int = 100,
     offset: int = 0,
@@ -121,8 +122,8 @@ def jobs(
     than `limit` if they are very large: `all_jobs` goes on by itself.
     """
     wanted = query(
-        status=_joined(states), queue=queue, task=task, key=key, before=before, limit=limit, offset=offset or None,
-        whole="true" if whole else None,
+        status=_joined(states), queue=queue, task=task, key=key, group=group, before=before, limit=limit,
+        offset=offset or None, whole="true" if whole else None,
     )  # fmt: skip
     return Request("GET", PREFIX, requests.rows(_job, "jobs"), wanted, about="job")
 
@@ -133,6 +134,7 @@ def all_jobs(
     queue: str | None = None,
     task: str | None = None,
     key: str | None = None,
+    group: str | None = None,
     before: int | None = None,
     page: int = 500,
     whole: bool = False,
@@ -142,7 +144,7 @@ def all_jobs(
     Large arguments, results and errors are left out (`shortened` says which) unless `whole`.
     """
     wanted = query(
-        status=_joined(states), queue=queue, task=task, key=key, before=before, limit=page,
+        status=_joined(states), queue=queue, task=task, key=key, group=group, before=before, limit=page,
         whole="true" if whole else None,
     )  # fmt: skip
     return Request("GET", PREFIX, requests.page(_job, "jobs"), wanted, about="job")

@@ -33,7 +33,7 @@ MISSING: dict[About, type[OncueError]] = {
 }  # fmt: skip
 NAMES = {
     "cron_expression": "expression", "from": "start", "to": "end", "global": "globally",
-    "Idempotency-Key": "idempotency_key",
+    "for": "for_", "Idempotency-Key": "idempotency_key",
 }  # fmt: skip
 """Fields that the arguments of our verbs call otherwise."""
 RULES = ("expression", "tz", "dst", "missed", "grace", "max_instances", "description", "enabled")

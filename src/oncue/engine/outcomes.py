@@ -61,7 +61,7 @@ def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome |
         try:
             return _decided(error, limits)
         except Exception as wrong:
-            return Failed(_both(error, "it does not say what to do", wrong, limits))
+            return Failed(_both(error, "what it asks for cannot be done", wrong, limits))
     text = described(error, limits)
     if isinstance(error, Exception):
         try:

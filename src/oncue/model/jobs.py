@@ -274,3 +274,4 @@ class JobFilter:
     offset: int = 0
     short: bool = False
     """Leave out what is large of arguments, results, errors and details: `Job.shortened` says what and how large."""
+    group: str | None = None

@@ -54,6 +54,10 @@ class Stage:
         refuse_inside_loop(awaitable)
         return at_once(awaitable, f"{ONLY_OURS}: this one waits for something else")
 
+    async def pause(self, seconds: float) -> None:
+        """What waits for a worker waits in the test's own time, and comes to an end."""
+        self.clock.advance(seconds)
+
     async def aclose(self) -> None:
         """The store outlives what the code under test closes: the test still wants to look at it."""
 

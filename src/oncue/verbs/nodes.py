@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.02
 SPARE_SECONDS = 5.0
 """How much longer than its caller waits a job of `ping` may wait, in case its caller is gone."""
+
+
+NOT_ABOUT_WORKERS = ("must_start", "priority")
+"""The deadline and the priority are those that `ping` has chosen: they do not tell why no worker came."""
 
 
 class Ping(NamedTuple):
@@ -53,9 +58,14 @@ class Nodes(NounVerbs):
         while not (job := await jobs.get(receipt.id)).finished and connection.now() < until:
             await self._app.pause_before_retry(LOOK_SECONDS)
         if not job.finished:
-            explanation = await jobs.explain(job.id)
+            explanation = _about_workers(await jobs.explain(job.id))
             await jobs.cancel(job.id, by=by)
             return Ping(job, None, None, explanation)
         took = None if job.finished_at is None else (job.finished_at - job.created_at).total_seconds()
         names = {node.id: node.name for node in await self.list()}
         return Ping(job, names.get(job.node_id, str(job.node_id)) if job.node_id else None, took, None)
+
+
+def _about_workers(explanation: Explanation) -> Explanation:
+    findings = [finding for finding in explanation.findings if finding.code not in NOT_ABOUT_WORKERS]
+    return replace(explanation, findings=findings)

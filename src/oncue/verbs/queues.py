@@ -147,7 +147,7 @@ def _paused(settings: GroupSettings, until: datetime | None) -> GroupSettings:
 def _checked_until(until: datetime | None, for_: Duration | None, now: datetime) -> datetime:
     """The end of a pause; PARKED if it has none."""
     if until is not None and for_ is not None:
-        raise InvalidJob("until", "give either `until` or `for_`, not both")
+        raise InvalidJob("until", "give either the end of the pause or its length, not both")
     if for_ is not None:
         return now + timedelta(seconds=checked_duration(for_, "for_"))
     if until is None:

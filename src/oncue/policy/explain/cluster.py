@@ -10,6 +10,7 @@ from uuid import UUID
 
 from oncue.model import LEADER_ADDRESS, NODE_ADDRESS, Lease, Node
 from oncue.policy.explain.findings import Finding, counted, when
+from oncue.policy.names import MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +115,8 @@ def _no_node(queue: str, task: str, cluster: Cluster, address: str | None) -> li
     if not workers:
         return [Finding("no_node_alive", "No worker is alive.", f"start one: `oncue worker --queues {queue}`")]
     if address is not None:
-        workers = cluster.at(address)
-        if not workers:
-            return _nobody_there(queue, address, cluster)
+        return _not_there(queue, task, cluster, address)
     serving = [node for node in workers if queue in node.queues]
-    if not serving and address is not None:
-        served = ", ".join(workers[0].queues)
-        text = f"It may run only on {_place(address)}, and {workers[0].name} serves only {served}, not queue {queue}."
-        return [Finding("no_node_serves_queue", text, f"let that worker serve it: `--queues {served},{queue}`")]
     if not serving:
         served = ", ".join(sorted({name for node in workers for name in node.queues}))
         text = f"No live node serves queue {queue}: {_live(workers)} only {served}."
@@ -133,6 +128,22 @@ def _no_node(queue: str, task: str, cluster: Cluster, address: str | None) -> li
     return []
 
 
+def _not_there(queue: str, task: str, cluster: Cluster, address: str) -> list[Finding]:
+    """Why the only node on which a job may run cannot run it. Others do not matter, whatever they serve and know."""
+    workers = cluster.at(address)
+    if not workers:
+        return _nobody_there(queue, address, cluster)
+    (node, *_), only = workers, f"It may run only on {_place(address)}"
+    if queue not in node.queues:
+        served = ", ".join(node.queues)
+        text = f"{only}, and {node.name} serves only {served}, not queue {queue}."
+        return [Finding("no_node_serves_queue", text, f"let that worker serve it: `--queues {served},{queue}`")]
+    if task not in node.tasks:
+        text = f"{only}, and {node.name} does not know the task {task}."
+        return [Finding("no_node_knows_task", text, "start that worker with the code that declares it")]
+    return []
+
+
 def _nobody_there(queue: str, address: str, cluster: Cluster) -> list[Finding]:
     """Why no node has the only address at which a job may run."""
     if address == LEADER_ADDRESS:
@@ -141,8 +152,16 @@ def _nobody_there(queue: str, address: str, cluster: Cluster) -> list[Finding]:
     named = sorted(node.name for node in cluster.workers if node.named)
     alive = f"alive are {', '.join(named[:5])}{' and others' if len(named) > 5 else ''}" if named else "none has one"
     text = f"It may run only on {_place(address)}, and no live node has that name: {alive}."
-    start = f"start a worker of that name: `oncue worker --name {quote(name)} --queues {quote(queue)}`"
-    return [Finding("no_node_of_that_name", text, start)]
+    return [Finding("no_node_of_that_name", text, _start(name, queue))]
+
+
+def _start(name: str, queue: str) -> str:
+    """How to get a worker of a name. One with a number cannot be asked for: oncue gives it to a further worker."""
+    given, mark, _ = name.rpartition(MARK)
+    if not mark:
+        return f"start a worker of that name: `oncue worker --name {quote(name)} --queues {quote(queue)}`"
+    command = f"`oncue worker --name {quote(given)} --queues {quote(queue)}`"
+    return f"start another worker of the name {given}: {command}; it is called {name} if the names before it are taken"
 
 
 def _place(address: str) -> str:

@@ -78,6 +78,7 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         queue: str | None = None,
         task: str | None = None,
         key: str | None = None,
+        group: str | None = None,
         limit: Limit = 100,
         offset: Offset = 0,
         before: Before = None,
@@ -85,8 +86,9 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
     ) -> Answer:
         """Newest first. Go on with `next`, which stays fast however far you go. A page ends early at 8 MB."""
         found = await app.jobs.list(
-            _states(status), queue=queue, task=task, key=key, before=before, limit=limit + 1, offset=offset, whole=False
-        )
+            _states(status), queue=queue, task=task, key=key, group=group, before=before, limit=limit + 1,
+            offset=offset, whole=False,
+        )  # fmt: skip
         if whole:
             found, limit = await _whole(app, found[: limit + 1], limit)
         return await pages.answer(request, "jobs", found, limit, job_record, before=lambda job: job.id)

@@ -121,7 +121,8 @@ class PostgresJobs:
                 rows = await self._db.fetch(name, wanted.task, wanted.key)
             case _:
                 sought = (states, wanted.queue, wanted.task, wanted.key, before, wanted.limit, wanted.offset)
-                rows = await self._db.fetch(name, *sought)
+                of_group = () if wanted.group is None else (wanted.group,)
+                rows = await self._db.fetch(name, *sought, *of_group)
         return [values.job(row) for row in rows]
 
     async def attempts(self, job_id: int) -> list[Attempt]:

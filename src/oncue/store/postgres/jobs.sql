@@ -128,6 +128,13 @@ select {job} from oncue_jobs
    and id < $5
  order by id desc limit $6 offset $7;
 
+-- name: jobs_of_group
+-- No index has the groups of finished jobs: this reads backwards from the newest.
+select {job} from oncue_jobs
+ where group_name = $8 and state = any($1::text[]) and ($2::text is null or queue = $2)
+   and ($3::text is null or task = $3) and ($4::text is null or key = $4) and id < $5
+ order by id desc limit $6 offset $7;
+
 -- name: attempts
 select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details
   from oncue_attempts where job_id = $1 order by claim_no;

@@ -118,6 +118,7 @@ class SqliteJobs:
             "queue": wanted.queue,
             "task": wanted.task,
             "key": wanted.key,
+            "group": wanted.group,
             "before": wanted.before or LARGEST_ID,
             "limit": wanted.limit,
             "offset": wanted.offset,

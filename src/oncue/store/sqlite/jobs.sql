@@ -122,6 +122,13 @@ select {job} from oncue_jobs
    and (:task is null or task = :task) and id < :before
  order by id desc limit :limit offset :offset;
 
+-- name: jobs_of_group
+-- No index has the groups of finished jobs: this reads backwards from the newest.
+select {job} from oncue_jobs
+ where group_name = :group and state in (select value from json_each(:states)) and (:queue is null or queue = :queue)
+   and (:task is null or task = :task) and (:key is null or key = :key) and id < :before
+ order by id desc limit :limit offset :offset;
+
 -- name: attempts
 select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details
   from oncue_attempts where job_id = :job_id order by claim_no;

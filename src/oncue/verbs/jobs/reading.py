@@ -38,6 +38,7 @@ class JobReading(NounVerbs):
         queue: str | None = None,
         task: str | None = None,
         key: str | None = None,
+        group: str | None = None,
         before: int | None = None,
         limit: int = 100,
         offset: int = 0,
@@ -52,7 +53,7 @@ class JobReading(NounVerbs):
         checked_before(before, "a job")
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= LARGEST_OFFSET:
             raise ValueError(f"offset: expected a whole number from 0 to {LARGEST_OFFSET:,}, not {offset!r}")
-        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset, not whole)
+        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset, not whole, group)
         return await (await self._connected()).store.jobs.find(wanted)
 
     async def attempts(self, job_id: int) -> Attempts:
