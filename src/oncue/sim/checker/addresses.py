@@ -8,32 +8,29 @@ from oncue.model import LEADER_ADDRESS, NODE_ADDRESS
 from oncue.sim.checker.evidence import Evidence, is_taken_away
 from oncue.sim.checker.leaders import LEADER
 from oncue.sim.checker.promises import Broken, promise
-from oncue.sim.history import Event
 
 
 @promise("a job with an address is claimed only there")
 def _claimed_there(evidence: Evidence) -> Iterator[Broken]:
-    """The name is leased to the node that claims, or it leads, by the instant of its claim."""
+    """The name is leased to the node that claims, or it leads, at the instant that its claim says.
+
+    A claim may arrive after the lead was given up, if no other node leads by then.
+    """
     names: dict[str, str] = {}
-    leads: Event | None = None
+    leader, until = "", 0
     for event in evidence.told("name", "lease.end", "hold", "hold.end", "claim") if evidence.certain else ():
         if event.kind == "name":
             names[event.fields["name"]] = event.node
         elif event.kind == "lease.end":
             names = {name: node for name, node in names.items() if node != event.node}
         elif event.kind == "hold":
-            leads = event if event.fields["name"] == LEADER else leads
+            leader, until = (event.node, event.fields["until"]) if event.fields["name"] == LEADER else (leader, until)
         elif event.kind == "hold.end":
-            is_over = leads is not None and leads.node == event.node and event.fields.get("name", LEADER) == LEADER
-            leads = None if is_over else leads
+            until = event.at if leader == event.node and event.fields.get("name", LEADER) == LEADER else until
         elif (address := evidence.jobs[event.fields["id"]].address) is not None:
-            there = _holds(leads, event) if address == LEADER_ADDRESS else names.get(_name(address)) == event.node
-            if not there:
+            leads = leader == event.node and event.fields["claimed_at"] < until
+            if not (leads if address == LEADER_ADDRESS else names.get(_name(address)) == event.node):
                 yield Broken(f"job {event.fields['id']} for {address} was claimed by {event.node}", (event,))
-
-
-def _holds(leads: Event | None, claim: Event) -> bool:
-    return leads is not None and leads.node == claim.node and bool(claim.fields["claimed_at"] < leads.fields["until"])
 
 
 def _name(address: str) -> str:
