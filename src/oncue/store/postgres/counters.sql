@@ -42,7 +42,7 @@ select queue, 'queued' as state, count(*), priority, isolation from (
     union all
     (select queue, priority, isolation from oncue_jobs where state = 'queued' and isolation > 0 limit $1)
     union all
-    (select queue, priority, 0 from oncue_jobs where {grouped} limit $1)) as waiting
+    (select queue, priority, 0 from oncue_jobs where {grouped} and state || '' = 'queued' limit $1)) as waiting
  group by queue, priority, isolation
 union all
 select queue, 'running', count(*), 0, 0 from (
