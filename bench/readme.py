@@ -146,7 +146,7 @@ ROWS = (
     ),
     Row(
         "a rate of 1,000 a second over four nodes: the worst second", "groups",
-        lambda found: f"{found['groups rate of a group, worst second']['value']:.2g} % off", says(""),
+        lambda found: f"{found['groups rate of a group, worst second']['value']:g} % off", says(""),
     ),
     Row(
         f"the slowest of the API's listings, filters and stats, beside {MILLIONS:.1f} million jobs",

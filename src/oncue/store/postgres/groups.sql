@@ -48,42 +48,61 @@ select (select count(*) from told),
              order by g.ready_at limit 1) as first);
 
 -- name: wake_groups_free
--- The same past the groups that another session holds.
-with picked as materialized (
-    select id, queue, name, has_job from oncue_group_wakeups order by id limit (select $2::int) for update skip locked
-), free as materialized (
-    select g.queue, g.name from oncue_groups g where (g.queue, g.name) in (select queue, name from picked)
-       for no key update skip locked
-), told as (
+-- The same past the groups that another session holds: what was told of them goes to the end, as one line for each, so that
+-- it is in nobody's way. The third column says how many these are.
+with told as (
     delete from oncue_group_wakeups
-     where id = any(array(select p.id from picked p
-                           where not exists (select from oncue_groups g where g.queue = p.queue and g.name = p.name)
-                              or exists (select from free where free.queue = p.queue and free.name = p.name)))
+     where id = any(array(select id from oncue_group_wakeups order by id limit (select $2::int) for update skip locked))
     returning queue, name, has_job
-), happened as materialized (
+), seen as materialized (
     {_happened}
+), known as materialized (
+    select seen.*, mine.is_free from seen
+      left join lateral (select true as is_free from oncue_groups g
+                          where g.queue = seen.queue and g.name = seen.name limit 1
+                            for no key update skip locked) as mine on true
+), kept as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select queue, name, has_job from known where is_known and is_free is null
+    returning id
+), happened as (
+    select * from known where not is_known or is_free
 ), woken as (
     {_woken}
 )
-select (select count(*) from told),
+select (select count(*) from happened),
        (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
             select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
-             order by g.ready_at limit 1) as first);
+             order by g.ready_at limit 1) as first),
+       (select count(*) from kept);
+
+-- name: _held
+-- The row of a group, locked, if it still has the version that the statement saw. Those that another claim holds are
+-- passed over before the limit counts: nodes that claim at once take different groups.
+select k.running_limit, k.rate_count, k.rate_seconds, k.paused_until, k.rate_at from oncue_groups k
+                     where k.queue = g.queue and k.name = g.name and k.version = g.version
+                       for no key update skip locked
 
 -- name: claim_grouped
 -- The groups that are ready take turns: those that have waited longest are locked, what runs in them is counted, and each
 -- gives its best. The count is of the statement's beginning and a row is locked later, so a group whose version has
 -- changed in between is left for the next claim: nothing else could have started a job of it.
--- One job that is kept apart is taken by itself, if there is one in a group that is ready.
+-- One job that is kept apart is taken by itself, if there is one in a group that is ready. It is one that no other session
+-- holds, nor its group: else it would keep all others waiting.
+-- `state || ''` is in the words of the index of groups, and of no other: with statistics from when few jobs waited, any
+-- index seems as good to the planner, and it would read all that waits in the queue, for each group. For the same reason
+-- jobs are asked for in the order of that index, even where only their number counts: if most of the table is one group,
+-- the planner would look for those of the others by reading all of it.
 with open (queue, room) as materialized (
     {_open}
 ), apart as materialized (
     select j.id, j.queue, j.group_name, j.isolation from oncue_jobs j join open on open.queue = j.queue
+      join oncue_groups g on g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5
      where j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
        and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $6::int > 0 end
        and coalesce(open.room, 1) > 0
-       and exists (select from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5)
      order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
+       for update of j skip locked for no key update of g skip locked
 ), turn as materialized (
     (select apart.queue, g.name, g.ready_at, 1 as room, 1 as seen, held.*
        from apart join oncue_groups g on g.queue = apart.queue and g.name = apart.group_name
@@ -95,15 +114,16 @@ with open (queue, room) as materialized (
             select g.name, g.ready_at, head.seen, held.* from oncue_groups g
              cross join lateral (
                    select count(*) as seen from (
-                          select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                          select from oncue_jobs j where j.state || '' = 'queued' and j.group_name is not null
                              and j.queue = g.queue and j.group_name = g.name and j.task = any($3::text[])
-                           limit 3) as best) as head
+                           order by j.priority desc, j.order_at, j.id limit 3) as best) as head
              cross join lateral ({_held}) as held
              where g.queue = open.queue and g.ready_at is not null and g.ready_at <= $5
                -- One whose jobs are all for other nodes is theirs to look at.
                and (head.seen > 0
-                    or not exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
-                                      and j.queue = g.queue and j.group_name = g.name))
+                    or (select true from oncue_jobs j where j.state || '' = 'queued' and j.group_name is not null
+                           and j.queue = g.queue and j.group_name = g.name
+                         order by j.priority desc, j.order_at, j.id limit 1) is null)
              order by g.ready_at, g.name
              -- Of many groups each gives two: what a turn costs is the group's row.
              limit (select least($4::int, open.room, greatest(64, $4::int / 2)))) as next
@@ -120,86 +140,6 @@ with open (queue, room) as materialized (
                        else turn.rate_seconds::float8 / turn.rate_count end as every,
                   turn.running_limit is not null or turn.rate_count is not null
                   or coalesce(turn.paused_until > $5, false) as is_set) as g
-     -- A rate lets so much start at once as it would have let start in 40 ms.
-     cross join lateral (select make_interval(secs => floor(0.04 / g.every) * g.every) as burst) as paced
-), free as materialized (
-    select g.queue, g.name from oncue_groups g where (g.queue, g.name) in (select queue, name from picked)
-       for no key update skip locked
-), told as (
-    delete from oncue_group_wakeups
-     where id = any(array(select p.id from picked p
-                           where not exists (select from oncue_groups g where g.queue = p.queue and g.name = p.name)
-                              or exists (select from free where free.queue = p.queue and free.name = p.name)))
-    returning queue, name, has_job
-), woken as (
-    insert into oncue_groups as g (queue, name, ready_at, version)
-    select queue, name, $1, 1 from told
-     where has_job or exists (select from free where free.queue = told.queue and free.name = told.name)
-     group by queue, name order by queue, name
-        on conflict (queue, name) do update
-       set version = g.version + 1,
-           ready_at = least(coalesce(g.ready_at, 'infinity'), greatest($1, g.rate_at, g.paused_until))
-)
-select (select count(*) from told),
-       (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
-            select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
-             order by g.ready_at limit 1) as first);
-
--- name: _held
--- The row of a group, locked, if it still has the version that the statement saw. Those that another claim holds are
--- passed over before the limit counts: nodes that claim at once take different groups.
-select k.running_limit, k.rate_count, k.rate_seconds, k.paused_until, k.rate_at from oncue_groups k
-                     where k.queue = g.queue and k.name = g.name and k.version = g.version
-                       for no key update skip locked
-
--- name: claim_grouped
--- The groups that are ready take turns: those that have waited longest are locked, what runs in them is counted, and each
--- gives its best. The count is of the statement's beginning and a row is locked later, so a group whose version has
--- changed in between is left for the next claim: nothing else could have started a job of it.
--- One job that is kept apart is taken by itself, if there is one in a group that is ready.
-with open (queue, room) as materialized (
-    {_open}
-), apart as materialized (
-    select j.id, j.queue, j.group_name, j.isolation from oncue_jobs j join open on open.queue = j.queue
-     where j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
-       and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $6::int > 0 end
-       and coalesce(open.room, 1) > 0
-       and exists (select from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5)
-     order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
-), turn as materialized (
-    (select apart.queue, g.name, g.version, g.ready_at, 1 as room, 1 as seen
-       from apart join oncue_groups g on g.queue = apart.queue and g.name = apart.group_name)
-    union all
-    (select open.queue, next.name, next.version, next.ready_at, open.room, next.seen from open
-      cross join lateral (
-            select g.name, g.version, g.ready_at, head.seen from oncue_groups g
-             cross join lateral (
-                   select count(*) as seen from (
-                          select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
-                             and j.queue = g.queue and j.group_name = g.name and j.task = any($3::text[])
-                           limit 3) as best) as head
-             where g.queue = open.queue and g.ready_at is not null and g.ready_at <= $5
-               -- One whose jobs are all for other nodes is theirs to look at.
-               and (head.seen > 0
-                    or not exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
-                                      and j.queue = g.queue and j.group_name = g.name))
-             order by g.ready_at, g.name
-             -- Of many groups each gives two: what a turn costs is the group's row.
-             limit (select least($4::int, open.room, greatest(64, $4::int / 2)))) as next
-      where not exists (select from apart)
-      order by next.ready_at, open.queue, next.name limit (select $4::int))
-), held as materialized (
-    select turn.queue, turn.name, turn.ready_at, turn.room, turn.seen, g.most, g.is_set, g.every, paced.burst,
-           greatest(g.rate_at, $5 - paced.burst) as rate_at, count(*) over (partition by turn.queue) as groups
-      from turn
-      left join oncue_queues q on q.name = turn.queue
-     cross join lateral (
-           select coalesce(k.running_limit, q.group_limit) as most, k.rate_at,
-                  case when k.rate_count is null then q.group_rate_seconds::float8 / q.group_rate_count
-                       else k.rate_seconds::float8 / k.rate_count end as every,
-                  k.running_limit is not null or k.rate_count is not null or coalesce(k.paused_until > $5, false) as is_set
-             from oncue_groups k where k.queue = turn.queue and k.name = turn.name and k.version = turn.version
-              for no key update skip locked) as g
      -- A rate lets so much start at once as it would have let start in 40 ms.
      cross join lateral (select make_interval(secs => floor(0.04 / g.every) * g.every) as burst) as paced
 ), free as materialized (
@@ -222,7 +162,7 @@ with open (queue, room) as materialized (
       from free
      cross join lateral unnest(array(
            select j.id from oncue_jobs j
-            where j.state = 'queued' and j.group_name is not null and j.queue = free.queue and j.group_name = free.name
+            where j.state || '' = 'queued' and j.group_name is not null and j.queue = free.queue and j.group_name = free.name
               and j.task = any($3::text[])
               and case when exists (select from apart) then j.id = (select id from apart) else j.isolation = 0 end
             order by j.priority desc, j.order_at, j.id limit (select greatest(free.share, 0)) for update skip locked))
@@ -244,8 +184,10 @@ with open (queue, room) as materialized (
            -- What was taken is queued still, as this statement sees it.
            free.seen > took.jobs or (
            select count(*) from (select from oncue_jobs j
-                                   where j.state = 'queued' and j.group_name is not null and j.queue = free.queue
-                                     and j.group_name = free.name limit (select took.jobs + 1)) as q) > took.jobs as has_more
+                                   where j.state || '' = 'queued' and j.group_name is not null and j.queue = free.queue
+                                     and j.group_name = free.name
+                                   order by j.priority desc, j.order_at, j.id limit (select took.jobs + 1)) as q
+           ) > took.jobs as has_more
       from free
       left join (select queue, name, count(*)::int as jobs from chosen group by queue, name) as taken
              on taken.queue = free.queue and taken.name = free.name
@@ -268,11 +210,11 @@ select {claim_out} from claimed order by priority desc, order_at, id;
 -- name: groups
 -- Those of which something waits are read off the head of each in the index: a step for each.
 with recursive waiting (name) as (
-    (select group_name from oncue_jobs where state = 'queued' and group_name is not null and queue = $1
+    (select group_name from oncue_jobs where state || '' = 'queued' and group_name is not null and queue = $1
         and ($3::text is null or group_name > $3) order by group_name limit 1)
     union all
     select next.name from waiting cross join lateral (
-           select j.group_name as name from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+           select j.group_name as name from oncue_jobs j where j.state || '' = 'queued' and j.group_name is not null
               and j.queue = $1 and j.group_name > waiting.name order by j.group_name limit 1) as next
 ), known (name) as (
     (select name from waiting limit (select $2::int))
@@ -292,8 +234,9 @@ with known (name) as (select $2::text)
 
 -- name: _group
 select k.name,
-       (select count(*) from (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
-                                 and j.queue = $1 and j.group_name = k.name limit 1000) as q),
+       (select count(*) from (select from oncue_jobs j where j.state || '' = 'queued' and j.group_name is not null
+                                 and j.queue = $1 and j.group_name = k.name
+                               order by j.priority desc, j.order_at, j.id limit 1000) as q),
        (select count(*) from oncue_jobs j where j.state = 'running' and j.group_name is not null
            and j.queue = $1 and j.group_name = k.name),
        coalesce(g.running_limit, q.group_limit),
@@ -311,8 +254,7 @@ select running_limit, rate_count, rate_seconds, paused_until from oncue_groups w
 -- name: set_group
 with changed as (
     update oncue_groups
-       set running_limit = $13, rate_count = $14, rate_seconds = $15, paused_until = $16::timestamptz,
-           rate_at = case when ($10::int, $11::int) is not distinct from ($14::int, $15::int) then rate_at end,
+       set running_limit = $13, rate_count = $14, rate_seconds = $15, paused_until = $16::timestamptz, rate_at = null,
            ready_at = greatest($1, $16::timestamptz), version = version + 1
      where queue = $7 and name = $8 and running_limit is not distinct from $9 and rate_count is not distinct from $10
        and rate_seconds is not distinct from $11 and paused_until is not distinct from $12

@@ -40,8 +40,9 @@ alter table oncue_queues add column rate_at timestamptz;
 
 -- Every write of a job asks each index whether the row belongs into it, in the order of its conditions: a job without a
 -- group is told by the first.
--- Claims read the best of a group off the head of this one.
+-- Claims read the best of a group off the head of this one. `state || ''` in the words of a statement leaves the planner no
+-- other index: with statistics from when few jobs waited it would read all that waits in a queue, for each group.
 create index oncue_jobs_grouped on oncue_jobs (queue, group_name, priority desc, order_at, id)
-    where group_name is not null and state = 'queued';
+    where group_name is not null and state || '' = 'queued';
 -- What runs of a group is counted here.
 create index oncue_jobs_group_running on oncue_jobs (queue, group_name) where group_name is not null and state = 'running';
