@@ -28,31 +28,37 @@ select (select count(*) from told),
              order by g.ready_at limit 1) as first);
 
 -- name: wake_groups_free
--- The same past the groups that another session holds.
-with picked as materialized (
-    select id, queue, name, has_job from oncue_group_wakeups order by id limit (select $2::int) for update skip locked
-), free as materialized (
-    select g.queue, g.name from oncue_groups g where (g.queue, g.name) in (select queue, name from picked)
-       for no key update skip locked
-), told as (
+-- The same past the groups that another session holds: what was told of them goes to the end, as one line for each, so that
+-- it is in nobody's way. The third column says how many these are.
+with told as (
     delete from oncue_group_wakeups
-     where id = any(array(select p.id from picked p
-                           where not exists (select from oncue_groups g where g.queue = p.queue and g.name = p.name)
-                              or exists (select from free where free.queue = p.queue and free.name = p.name)))
+     where id = any(array(select id from oncue_group_wakeups order by id limit (select $2::int) for update skip locked))
     returning queue, name, has_job
+), called as materialized (
+    select queue, name, bool_or(has_job) as has_job from told group by queue, name
+), known as materialized (
+    select called.queue, called.name, called.has_job, there.is_known, mine.is_free from called
+      left join lateral (select true as is_known from oncue_groups g
+                          where g.queue = called.queue and g.name = called.name limit 1) as there on true
+      left join lateral (select true as is_free from oncue_groups g
+                          where g.queue = called.queue and g.name = called.name limit 1
+                            for no key update skip locked) as mine on true
+), kept as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select queue, name, has_job from known where is_known and is_free is null
+    returning id
 ), woken as (
     insert into oncue_groups as g (queue, name, ready_at, version)
-    select queue, name, $1, 1 from told
-     where has_job or exists (select from free where free.queue = told.queue and free.name = told.name)
-     group by queue, name order by queue, name
+    select queue, name, $1, 1 from known where is_free or (is_known is null and has_job) order by queue, name
         on conflict (queue, name) do update
        set version = g.version + 1,
            ready_at = least(coalesce(g.ready_at, 'infinity'), greatest($1, g.rate_at, g.paused_until))
 )
-select (select count(*) from told),
+select (select count(*) from known where is_free or is_known is null),
        (select min(first.ready_at) from unnest($3::text[]) as wanted (queue) cross join lateral (
             select g.ready_at from oncue_groups g where g.queue = wanted.queue and g.ready_at is not null
-             order by g.ready_at limit 1) as first);
+             order by g.ready_at limit 1) as first),
+       (select count(*) from kept);
 
 -- name: claim_grouped
 -- The groups that are ready take turns: those that have waited longest are locked, what runs in them is counted, and each
