@@ -65,6 +65,8 @@ select (select count(*) from known where is_free or is_known is null),
 -- gives its best. The count is of the statement's beginning and a row is locked later, so a group whose version has
 -- changed in between is left for the next claim: nothing else could have started a job of it.
 -- One job that is kept apart is taken by itself, if there is one in a group that is ready.
+-- What is read of a group's jobs is asked for in the order of their index, even where only their number counts: if most of
+-- the table is one group, the planner would look for those of the others by reading all of it.
 with open (queue, room) as materialized (
     {_open}
 ), apart as materialized (
@@ -85,12 +87,13 @@ with open (queue, room) as materialized (
                    select count(*) as seen from (
                           select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
                              and j.queue = g.queue and j.group_name = g.name and j.task = any($3::text[])
-                           limit 3) as best) as head
+                           order by j.priority desc, j.order_at, j.id limit 3) as best) as head
              where g.queue = open.queue and g.ready_at is not null and g.ready_at <= $5
                -- One whose jobs are all for other nodes is theirs to look at.
                and (head.seen > 0
-                    or not exists (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
-                                      and j.queue = g.queue and j.group_name = g.name))
+                    or (select true from oncue_jobs j where j.state = 'queued' and j.group_name is not null
+                           and j.queue = g.queue and j.group_name = g.name
+                         order by j.priority desc, j.order_at, j.id limit 1) is null)
              order by g.ready_at, g.name
              -- Of many groups each gives two: what a turn costs is the group's row.
              limit (select least($4::int, open.room, greatest(64, $4::int / 2)))) as next
@@ -153,7 +156,9 @@ with open (queue, room) as materialized (
            free.seen > took.jobs or (
            select count(*) from (select from oncue_jobs j
                                    where j.state = 'queued' and j.group_name is not null and j.queue = free.queue
-                                     and j.group_name = free.name limit (select took.jobs + 1)) as q) > took.jobs as has_more
+                                     and j.group_name = free.name
+                                   order by j.priority desc, j.order_at, j.id limit (select took.jobs + 1)) as q
+           ) > took.jobs as has_more
       from free
       left join (select queue, name, count(*)::int as jobs from chosen group by queue, name) as taken
              on taken.queue = free.queue and taken.name = free.name
@@ -201,7 +206,8 @@ with known (name) as (select $2::text)
 -- name: _group
 select k.name,
        (select count(*) from (select from oncue_jobs j where j.state = 'queued' and j.group_name is not null
-                                 and j.queue = $1 and j.group_name = k.name limit 1000) as q),
+                                 and j.queue = $1 and j.group_name = k.name
+                               order by j.priority desc, j.order_at, j.id limit 1000) as q),
        (select count(*) from oncue_jobs j where j.state = 'running' and j.group_name is not null
            and j.queue = $1 and j.group_name = k.name),
        coalesce(g.running_limit, q.group_limit),
