@@ -593,6 +593,30 @@ async def test_what_is_told_of_a_locked_group_is_in_no_other_groups_way(store: P
     assert len(await store.groups.claim(node, ["mail"], ["send"], 50, NOW)) == 10
 
 
+async def test_new_limits_take_the_groups_in_the_order_of_the_looks(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any other order a look and a change of limits wait for each other, and PostgreSQL ends one of them."""
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 20.0)
+    store, other = PostgresStore(postgres_url), await asyncpg.connect(postgres_url)
+    await store.open()
+    try:
+        for name in ("z", "a"):
+            assert await store.groups.set("mail", name, GroupSettings(), GroupSettings(limit=5), NOW)
+        async with other.transaction():
+            await other.fetch("select from oncue_groups where name = 'a' for update")
+            change = asyncio.create_task(store.queues.set_limits("mail", Limits(), Limits(per_group=3), NOW))
+            waiting = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            while not await other.fetch(waiting):
+                await other.execute("select pg_stat_clear_snapshot()")
+                await asyncio.sleep(0.01)
+            assert await other.fetch("select from oncue_groups where name = 'z' for update nowait")
+        assert await change
+    finally:
+        await other.close()
+        await store.close()
+
+
 async def test_an_open_transaction_with_a_job_of_a_group_keeps_no_other_waiting(
     store: PostgresStore, postgres_url: str
 ) -> None:
