@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -556,6 +557,64 @@ async def test_a_locked_group_keeps_nothing_else_from_being_claimed(store: Postg
         assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == ["b"]
     await store.groups.wake(["mail"], 100, NOW)
     assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == ["a"]
+
+
+async def test_while_a_group_is_locked_only_the_first_look_waits_for_it(store: PostgresStore, held: Any) -> None:
+    """Each look had waited for the lock, and with it every claim of its worker."""
+    node = await enter(store)
+    assert await store.groups.set("mail", "a", GroupSettings(), GroupSettings(limit=5), NOW)
+    async with held("oncue_groups where name = 'a'"):
+        await put(store, queue="mail", group="a")
+        await store.groups.wake(["mail"], 100, NOW)
+        started = time.monotonic()
+        for group in ("b", "c", "d", "e"):
+            await put(store, queue="mail", group=group)
+            assert (await store.groups.wake(["mail"], 100, NOW)).wakeups == 1
+            assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == [group]
+        assert time.monotonic() - started < 4 * 0.1
+    await store.groups.wake(["mail"], 100, NOW)
+    assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == ["a"]
+    assert await query(store, "select count(*) from oncue_group_wakeups") == [(0,)]
+
+
+async def test_what_is_told_of_a_locked_group_is_in_no_other_groups_way(store: PostgresStore, held: Any) -> None:
+    """A look reads a number of wake-ups. If they were all of a group that is held, it found none of the others."""
+    node = await enter(store)
+    assert await store.groups.set("mail", "a", GroupSettings(), GroupSettings(limit=50), NOW)
+    async with held("oncue_groups where name = 'a'"):
+        for _ in range(10):
+            await put(store, queue="mail", group="a")
+        await put(store, queue="mail", group="b")
+        for _ in range(3):
+            await store.groups.wake(["mail"], 5, NOW)
+        assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == ["b"]
+    for _ in range(3):
+        await store.groups.wake(["mail"], 5, NOW)
+    assert len(await store.groups.claim(node, ["mail"], ["send"], 50, NOW)) == 10
+
+
+async def test_new_limits_take_the_groups_in_the_order_of_the_looks(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any other order a look and a change of limits wait for each other, and PostgreSQL ends one of them."""
+    monkeypatch.setattr(connections, "LOCK_SECONDS", 20.0)
+    store, other = PostgresStore(postgres_url), await asyncpg.connect(postgres_url)
+    await store.open()
+    try:
+        for name in ("z", "a"):
+            assert await store.groups.set("mail", name, GroupSettings(), GroupSettings(limit=5), NOW)
+        async with other.transaction():
+            await other.fetch("select from oncue_groups where name = 'a' for update")
+            change = asyncio.create_task(store.queues.set_limits("mail", Limits(), Limits(per_group=3), NOW))
+            waiting = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            while not await other.fetch(waiting):
+                await other.execute("select pg_stat_clear_snapshot()")
+                await asyncio.sleep(0.01)
+            assert await other.fetch("select from oncue_groups where name = 'z' for update nowait")
+        assert await change
+    finally:
+        await other.close()
+        await store.close()
 
 
 async def test_an_open_transaction_with_a_job_of_a_group_keeps_no_other_waiting(

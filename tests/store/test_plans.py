@@ -229,6 +229,42 @@ async def test_hot_statements_keep_their_plans_on_postgresql(postgres_url: str) 
     assert not found, "\n".join(found)
 
 
+# 100,000 jobs of one group, and no other.
+ONE_GROUP = f"""
+insert into oncue_jobs (task, queue, priority, state, args, options, enqueued_by, created_at, updated_at, order_at,
+                        visible_at, max_retries, group_name)
+select 'send', 'mail', 0, 'queued', '{{}}', '{OPTIONS}', 'tests', made, made, made, made, 3, 'big'
+  from (select timestamptz '2029-12-01' + n * interval '1 second' as made
+          from generate_series(1, 100000) as n) as numbered;
+insert into oncue_groups (queue, name, ready_at, version)
+values ('mail', 'big', null, 1), ('mail', 'small', '2029-12-01', 1);
+"""
+
+
+async def test_a_table_that_is_one_group_is_not_read_for_the_jobs_of_another(postgres_url: str) -> None:
+    """The planner took every job for one of the group that it was asked for, and the first ones for the nearest."""
+    connection = await asyncpg.connect(postgres_url)
+    asked = {
+        "claim_grouped": [NODE, ["mail", "web"], ["send"], 10, NOW, 0, [None, None], None],
+        "ages": [NOW, 20],
+        "groups": ["mail", 100, None],
+        "group": ["mail", "small"],
+        "count_ahead_in_group": ["mail", 0, NOW, 7, 10_000, "small"],
+    }
+    found = []
+    try:
+        await connection.execute(ONE_GROUP)
+        await connection.execute("analyze")
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            await connection.execute(f"set plan_cache_mode = {mode}")
+            for name, arguments in asked.items():
+                if wrong := trouble(await explained(connection, name, arguments), "oncue_jobs_grouped"):
+                    found.append(f"{name} with {mode}: {wrong}")
+    finally:
+        await connection.close()
+    assert not found, "\n".join(found)
+
+
 async def test_counting_what_waits_reads_no_finished_jobs(postgres_url: str) -> None:
     connection = await asyncpg.connect(postgres_url)
     found = []

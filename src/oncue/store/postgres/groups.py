@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from oncue.errors import RowLocked
 from oncue.model import Claim, Group, GroupSettings, GroupsLook, Note
 from oncue.store.postgres.database import Database
 from oncue.store.shared import group_of, group_settings, settings_row
@@ -14,10 +15,19 @@ from oncue.store.shared import group_of, group_settings, settings_row
 class PostgresGroups:
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._some_are_held = False
 
     async def wake(self, queues: Sequence[str], limit: int, now: datetime) -> GroupsLook:
-        (found,) = await self._db.fetch_past_locks("wake_groups", now, limit, queues)
-        return GroupsLook(*found)
+        """As long as another session holds a group of which something was told, no look waits for it again."""
+        if not self._some_are_held:
+            try:
+                (found,) = await self._db.fetch("wake_groups", now, limit, queues)
+                return GroupsLook(*found)
+            except RowLocked:
+                self._some_are_held = True
+        ((wakeups, ready_at, held),) = await self._db.fetch("wake_groups_free", now, limit, queues)
+        self._some_are_held = held > 0
+        return GroupsLook(wakeups, ready_at)
 
     async def next_ready(self, queues: Sequence[str]) -> datetime | None:
         ((ready_at,),) = await self._db.fetch("next_ready", queues)

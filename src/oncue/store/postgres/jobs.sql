@@ -633,14 +633,14 @@ select count(*) from (
     select from oncue_jobs
      where {grouped} and queue = $1 and group_name = $6
        and (priority > $2 or (priority = $2 and (order_at, id) < ($3, $4)))
-     limit (select $5::int)) as before;
+     order by priority desc, order_at, id limit (select $5::int)) as before;
 
 -- name: count_ahead_at_address
 select count(*) from (
     select from oncue_jobs
      where {addressed} and address = $6 and queue = $1
        and (priority > $2 or (priority = $2 and (order_at, id) < ($3, $4)))
-     limit (select $5::int)) as before;
+     order by priority desc, order_at, id limit (select $5::int)) as before;
 
 -- name: report_progress
 insert into oncue_progress as p (job_id, claim_no, fraction, note, told_at)
