@@ -72,18 +72,20 @@ select sampled_at, counts from oncue_sample;
 with recursive level (queue, priority) as (
     {_levels}
 ), grouped (queue) as (
-    (select queue from oncue_groups where ready_at is not null order by queue limit 1)
+    (select queue from oncue_groups where ready_at is not null order by queue, ready_at limit 1)
     union all
     select next.queue from grouped cross join lateral (
            select g.queue from oncue_groups g where g.ready_at is not null and g.queue > grouped.queue
-            order by g.queue limit 1) as next
+            order by g.queue, g.ready_at limit 1) as next
 ), waiting (queue, since) as (
     select grouped.queue, turn.ready_at from grouped
      cross join lateral (
          select g.name, g.ready_at from oncue_groups g
           where g.queue = grouped.queue and g.ready_at is not null and g.ready_at <= $1
           order by g.ready_at, g.name limit (select $2::int)) as turn
-     where exists (select from oncue_jobs where {grouped} and queue = grouped.queue and group_name = turn.name)
+     -- `limit 1` makes the planner look each of them up: else it would read all jobs of groups, once for each.
+     where (select true from oncue_jobs where state = 'queued' and group_name is not null and queue = grouped.queue
+               and group_name = turn.name limit 1)
     union all
     select level.queue, head.since from level
      cross join lateral (
