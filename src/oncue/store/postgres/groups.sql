@@ -58,16 +58,18 @@ select (select count(*) from told),
 -- The groups that are ready take turns: those that have waited longest are locked, what runs in them is counted, and each
 -- gives its best. The count is of the statement's beginning and a row is locked later, so a group whose version has
 -- changed in between is left for the next claim: nothing else could have started a job of it.
--- One job that is kept apart is taken by itself, if there is one in a group that is ready.
+-- One job that is kept apart is taken by itself, if there is one in a group that is ready. It is one that no other session
+-- holds, nor its group: else it would keep all others waiting.
 with open (queue, room) as materialized (
     {_open}
 ), apart as materialized (
     select j.id, j.queue, j.group_name, j.isolation from oncue_jobs j join open on open.queue = j.queue
+      join oncue_groups g on g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5
      where j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
        and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $6::int > 0 end
        and coalesce(open.room, 1) > 0
-       and exists (select from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5)
      order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
+       for update of j skip locked for no key update of g skip locked
 ), turn as materialized (
     (select apart.queue, g.name, g.version, g.ready_at, 1 as room, 1 as seen
        from apart join oncue_groups g on g.queue = apart.queue and g.name = apart.group_name)
