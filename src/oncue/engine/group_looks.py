@@ -25,7 +25,7 @@ class GroupLooks:
         self._are_known = False
         self._patience = APART
         self.next_at: datetime | None = None
-        """When to look again: the next group has its turn, a look that was asked for came too soon, or a claim too late."""
+        """When to look again: the next group has its turn, a look that was asked for came too soon, or a claim did."""
 
     def expect(self) -> None:
         """A job of a group has ended here: what waited for its room can be claimed at once."""
@@ -53,7 +53,7 @@ class GroupLooks:
         return has_turn
 
     def claimed(self, jobs: int, now: datetime) -> None:
-        """A group was ready and gave nothing: another node may have had its row, and may have no seats for what is left.
+        """A group was ready and gave nothing: another node may have had its row, and may have no seats for the rest.
 
         Or its jobs are for other nodes, and it stays ready for as long as these are busy: so each time is later.
         """
