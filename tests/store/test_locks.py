@@ -582,6 +582,24 @@ async def test_a_job_that_is_kept_apart_and_held_keeps_no_group_waiting(
     assert [claim.id for claim in await store.groups.claim(node, *where, few=1, alone=after(days=1))] == [apart]
 
 
+async def test_limits_of_a_queue_and_wake_ups_of_its_groups_do_not_wait_for_each_other(
+    postgres_store: PostgresStore, held: Any
+) -> None:
+    """Both write many groups: both in the order of their names."""
+    store = postgres_store  # which waits for a lock for longer than it takes to find two that wait for each other
+    for group in ("z", "m", "a"):  # as they lie in the table
+        assert await store.groups.set("mail", group, GroupSettings(), GroupSettings(limit=5), NOW)
+    for group in ("a", "z"):
+        await put(store, queue="mail", group=group)
+    async with held("oncue_groups where name = 'm'"):
+        limiting = asyncio.create_task(store.queues.set_limits("mail", Limits(), Limits(per_group=3), NOW))
+        await asyncio.sleep(0.1)
+        waking = asyncio.create_task(store.groups.wake(["mail"], 100, NOW))
+        await asyncio.sleep(0.1)
+    assert await limiting
+    assert (await waking).wakeups == 2
+
+
 async def test_an_open_transaction_with_a_job_of_a_group_keeps_no_other_waiting(
     store: PostgresStore, postgres_url: str
 ) -> None:

@@ -32,13 +32,18 @@ with took as (
      where (q.global_limit, q.node_limit, q.group_limit, q.rate_count, q.rate_seconds, q.group_rate_count,
             q.group_rate_seconds) is not distinct from ($8::int, $9::int, $10::int, $11::int, $12::int, $13::int, $14::int)
     returning name
+), asleep as materialized (
+    -- In the order in which wake-ups write them, so that none of the two waits for the other.
+    select g.queue, g.name from oncue_groups g join took on took.name = g.queue
+     where ($10::int, $13::int, $14::int) is distinct from ($17::int, $20::int, $21::int)
+     order by g.queue, g.name for no key update of g
 ), woken as (
     -- What has waited for room, or for a rate that holds no more, is looked at again.
     update oncue_groups g
        set version = g.version + 1, ready_at = greatest($1, g.paused_until),
            rate_at = case when ($13::int, $14::int) is distinct from ($20::int, $21::int) and g.rate_count is null
                           then null else g.rate_at end
-      from took where g.queue = took.name and ($10::int, $13::int, $14::int) is distinct from ($17::int, $20::int, $21::int)
+      from asleep where g.queue = asleep.queue and g.name = asleep.name
 ), noted as ({_note})
 select from took;
 
