@@ -559,6 +559,27 @@ async def test_a_locked_group_keeps_nothing_else_from_being_claimed(store: Postg
     assert [claim.group for claim in await store.groups.claim(node, ["mail"], ["send"], 10, NOW)] == ["a"]
 
 
+async def test_one_look_at_groups_waits_for_a_locked_one_and_the_next_do_not(
+    store: PostgresStore, held: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim of other jobs comes after each look: it would wait every time, for as long as the lock is there."""
+    asked, fetch = [], store.database.fetch
+
+    async def counted(statement: str, *parameters: Any) -> Any:
+        asked.append(statement)
+        return await fetch(statement, *parameters)
+
+    assert await store.groups.set("mail", "a", GroupSettings(), GroupSettings(limit=5), NOW)
+    await put(store, queue="mail", group="a")
+    monkeypatch.setattr(store.database, "fetch", counted)
+    async with held("oncue_groups where name = 'a'"):
+        for seconds in range(4):
+            assert (await store.groups.wake(["mail"], 100, after(seconds=seconds))).wakeups == 0
+    assert asked == ["wake_groups", *["wake_groups_free"] * 4]
+    assert (await store.groups.wake(["mail"], 100, after(seconds=11))).wakeups == 1
+    assert asked[-1] == "wake_groups"
+
+
 @pytest.mark.parametrize("deaths", [2, 3], ids=["in a cohort", "alone"])
 @pytest.mark.parametrize(
     "rows", ["oncue_jobs where crashes > 0", "oncue_groups where name = 'a'"], ids=["job", "group"]

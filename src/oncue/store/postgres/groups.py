@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from oncue.errors import RowLocked
 from oncue.model import Claim, Group, GroupSettings, GroupsLook, Note
 from oncue.store.postgres.database import Database
 from oncue.store.shared import group_of, group_settings, settings_row
+
+PAST_LOCKS = timedelta(seconds=10)
+"""For so long looks pass over the groups that another session holds, once a look had to wait for one."""
 
 
 class PostgresGroups:
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._locked_at: datetime | None = None
 
     async def wake(self, queues: Sequence[str], limit: int, now: datetime) -> GroupsLook:
-        (found,) = await self._db.fetch_past_locks("wake_groups", now, limit, queues)
+        if self._locked_at is not None and abs(now - self._locked_at) < PAST_LOCKS:
+            (found,) = await self._db.fetch("wake_groups_free", now, limit, queues)
+            return GroupsLook(*found)
+        try:
+            (found,) = await self._db.fetch("wake_groups", now, limit, queues)
+        except RowLocked:
+            # What has happened in the locked group is told of until the lock is gone: not every look is to wait for it.
+            self._locked_at = now
+            (found,) = await self._db.fetch("wake_groups_free", now, limit, queues)
         return GroupsLook(*found)
 
     async def next_ready(self, queues: Sequence[str]) -> datetime | None:
