@@ -8,7 +8,7 @@ from oncue.cli.root import cli
 
 pytest_plugins = ["pytester"]
 
-# pytester forgets the modules that are first imported inside of a test. The shell's would then be there twice, and tests
+# pytester forgets the modules that are first imported inside a test. The shell's would then be there twice, and tests
 # that come later would not know the errors of the second as those of the first.
 cli()
 
