@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from oncue import Oncue, UnknownTask
+from oncue.verbs.jobs import Jobs
 from tests.app.conftest import MakeApp
 
 
@@ -38,6 +40,18 @@ async def test_a_queue_that_nobody_serves(app: Oncue) -> None:
     assert (told.node, told.seconds) == (None, None)
     assert told.explanation is not None
     assert (await app.jobs.get(told.job.id)).state == "cancelled", "nothing is left behind"
+
+
+async def test_a_ping_that_ends_at_the_last_moment_has_ended(app: Oncue, monkeypatch: pytest.MonkeyPatch) -> None:
+    explain = Jobs.explain
+
+    async def slowly(jobs: Jobs, ref: int) -> Any:
+        await app.jobs.set_status(ref, "succeeded")
+        return await explain(jobs, ref)
+
+    monkeypatch.setattr(Jobs, "explain", slowly)
+    told = await app.nodes.ping("mail", timeout=0.02)
+    assert (told.job.state, told.explanation) == ("succeeded", None)
 
 
 def test_the_names_of_such_tasks_are_reserved(app: Oncue) -> None:

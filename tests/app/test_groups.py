@@ -50,6 +50,9 @@ async def test_a_name_that_no_group_can_have_is_refused(app: Oncue, send: Task[[
     for change in (app.queues.limit, app.queues.pause, app.queues.resume):
         with pytest.raises(InvalidJob, match=expected):
             await change("mail", group=wrong)
+    if wrong:  # from the beginning
+        with pytest.raises(InvalidJob, match=expected.replace("group", "after")):
+            await app.queues.groups("mail", after=wrong)
 
 
 async def test_limits_of_a_queue_and_its_groups(app: Oncue) -> None:
@@ -159,8 +162,8 @@ async def test_every_change_of_a_group_is_in_the_audit_log(app: Oncue) -> None:
     assert actions == [
         ("ann", "queue.limits"), ("ann", "group.limits"), ("ben", "group.pause"), ("ben", "group.resume"),
     ]  # fmt: skip
-    assert of_queue.after == {"per_group": 4, "rate": "9/s"}
+    assert (of_queue.before, of_queue.after) == ({"per_group": None, "rate": None}, {"per_group": 4, "rate": "9/s"})
     assert of_group.before == {"group": "a", "per_group": None, "rate_per_group": None}
     assert of_group.after == {"group": "a", "per_group": 2, "rate_per_group": "5/s"}
-    assert paused.after == {"group": "a", "paused_until": "resumed"}
-    assert resumed.after == {"group": "a", "paused_until": None}
+    assert paused.after == resumed.before == {"group": "a", "paused_until": "resumed"}
+    assert paused.before == resumed.after == {"group": "a", "paused_until": None}

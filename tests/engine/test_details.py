@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from oncue.engine import details
 from oncue.engine.details import LARGEST_DETAILS, merged
 
 
@@ -67,3 +69,17 @@ def test_too_many_of_them_leave_nothing_but_a_mark() -> None:
     found = told({f"field {number}": number for number in range(1000)})
     assert list(found) == ["left_out"]
     assert "more than the 4096 that are kept" in found["left_out"]
+
+
+@pytest.mark.parametrize("fields", [700, 5000])
+def test_thousands_of_them_are_measured_once(monkeypatch: pytest.MonkeyPatch, fields: int) -> None:
+    """They may come from somebody else, and the worker's event loop stands still meanwhile."""
+    dumped, calls = details._dumped, Counter[str]()
+
+    def counted(value: Any) -> str:
+        calls["all"] += 1
+        return dumped(value)
+
+    monkeypatch.setattr(details, "_dumped", counted)
+    assert list(told({f"field {number}": "x" * 40 for number in range(fields)})) == ["left_out"]
+    assert calls["all"] < 4 * fields

@@ -51,6 +51,13 @@ async def test_the_tables_of_another_application_take_nothing(api: Api) -> None:
 
 
 @pytest.mark.contract("QUE-3")
+async def test_a_node_with_the_longest_name_can_be_addressed(api: Api) -> None:
+    address = f"node:{'x' * 128}"
+    reply = await api("POST", JOBS, {**ADD, "address": address})
+    assert reply.status_code == 201, reply.text
+    assert (await api.app.jobs.get(reply.json()["id"])).address == address
+
+
 async def test_a_tasks_own_key_holds(api: Api) -> None:
     crawl = {"task": "crawl", "args": {"subreddit_id": 7}}
     first = (await api("POST", JOBS, crawl)).json()

@@ -95,3 +95,33 @@ async def test_a_look_reads_no_finished_jobs_and_only_heads(postgres_url: str) -
                 assert read < 1000, "30 lanes of 10,000 jobs"
     finally:
         await connection.close()
+
+
+async def test_a_look_at_many_groups_reads_a_job_of_each_head(postgres_url: str) -> None:
+    """One caller may have made them all: the sampler must not read what waits in them."""
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        fill = FILL.replace("200000", "20000").replace("isolation, ", "isolation, group_name, ")
+        await connection.execute(
+            fill.replace("case when state = 'running' then '", "n::text, case when state = 'running' then '")
+        )
+        await connection.execute(
+            "insert into oncue_groups (queue, name, ready_at, version) "
+            "select queue, group_name, $1, 1 from oncue_jobs where state = 'queued' and isolation = 0",
+            before(minutes=1),
+        )
+        for analysed in (False, True):
+            if analysed:
+                await connection.execute("analyze")
+            for mode in ("force_custom_plan", "force_generic_plan"):
+                await connection.execute(f"set plan_cache_mode = {mode}")
+                plan = await explained(connection, "ages", [NOW, 20], "analyze,")
+                assert trouble(plan, "oncue_jobs_grouped and oncue_groups_ready") is None
+                read = sum(
+                    (part["Actual Rows"] + part.get("Rows Removed by Filter", 0)) * part["Actual Loops"]
+                    for part in nodes(plan)
+                    if part.get("Index Name") in ("oncue_jobs_grouped", "oncue_jobs_set_apart")
+                )
+                assert read < 200, "20 groups of each of three queues, of 4,000"
+    finally:
+        await connection.close()

@@ -35,6 +35,7 @@ from oncue.store.postgres import connections, inserting
 from tests.middleman import CHUNK, End, Middleman
 from tests.store.scene import (
     BROKEN,
+    CRASHED,
     NOW,
     a_batch,
     a_node,
@@ -615,6 +616,29 @@ async def test_new_limits_take_the_groups_in_the_order_of_the_looks(
     finally:
         await other.close()
         await store.close()
+
+
+@pytest.mark.parametrize("deaths", [2, 3], ids=["in a cohort", "alone"])
+@pytest.mark.parametrize(
+    "rows", ["oncue_jobs where crashes > 0", "oncue_groups where name = 'a'"], ids=["job", "group"]
+)
+async def test_a_job_that_is_kept_apart_and_held_keeps_no_group_waiting(
+    store: PostgresStore, held: Any, rows: str, deaths: int
+) -> None:
+    """A claim takes one such job by itself, so it must not choose one that it cannot have."""
+    node, where = await enter(store), (["mail"], ["send"], 10, NOW)
+    (apart,) = await put(store, queue="mail", group="a")
+    for _ in range(deaths):
+        await store.groups.wake(["mail"], 100, NOW)
+        claims = await store.groups.claim(node, *where, few=1, alone=after(days=1))
+        assert await settle(store, claims, CRASHED) == [True]
+    await put(store, queue="mail", group="b")
+    await store.groups.wake(["mail"], 100, NOW)
+    async with held(rows):
+        claims = await store.groups.claim(node, *where, few=1, alone=after(days=1))
+        assert [claim.group for claim in claims] == ["b"]
+    await store.groups.wake(["mail"], 100, NOW)
+    assert [claim.id for claim in await store.groups.claim(node, *where, few=1, alone=after(days=1))] == [apart]
 
 
 async def test_an_open_transaction_with_a_job_of_a_group_keeps_no_other_waiting(

@@ -448,3 +448,16 @@ async def test_the_latest_slots_are_found_without_a_look_at_the_others(postgres_
             assert (plan["Actual Rows"], max(read)) == (10, 10), mode
     finally:
         await connection.close()
+
+
+async def test_groups_in_turn_are_read_off_their_index_on_sqlite(sqlite_store: SqliteStore) -> None:
+    """A claim holds the file's only lock for writing: it must not sort all groups that are ready."""
+
+    def plan(connection: sqlite3.Connection) -> list[str]:
+        asked = dict.fromkeys(re.findall(r":(\w+)", sql_files.load("sqlite")["groups_in_turn"]))
+        rows = connection.execute(f"explain query plan {sql_files.load('sqlite')['groups_in_turn']}", asked)
+        return [row[3] for row in rows]
+
+    found = await sqlite_store.database.write(plan)
+    assert any("USING INDEX oncue_groups_ready (queue=?" in step for step in found), found
+    assert not any("TEMP B-TREE" in step for step in found), found

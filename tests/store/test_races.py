@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from random import Random
 from threading import Barrier
 from typing import TypeVar
 from uuid import uuid4
 
 import pytest
 
-from oncue.model import Decided, JobFilter, Revised, Schedule, Step
+from oncue.model import Claim, Decided, GroupSettings, JobFilter, Limits, Released, Revised, Schedule, Step
 from oncue.policy import lifecycle
 from oncue.store import Store, connect
 from oncue.store.contract import LEADER
@@ -598,3 +599,36 @@ async def test_of_a_renewal_and_a_take_over_exactly_one_wins(store: Store, make_
         assert taken is not None
         assert renewed == (taken.holder == old)
         assert taken.epoch == lease.epoch + (not renewed)
+
+
+async def test_no_group_gets_over_its_limit_or_is_left_behind_under_contention(make_store: MakeStore) -> None:
+    """Several nodes claim, end, release and enqueue jobs of the same groups at once, while their settings change."""
+    stores, groups = [await make_store() for _ in range(4)], [f"g{number}" for number in range(8)]
+    assert await stores[0].queues.set_limits("mail", Limits(), Limits(per_group=2), NOW)
+    most, done, left = 0, Counter[str](), [4 * 15 * len(groups)]
+
+    async def work(number: int, store: Store) -> None:
+        nonlocal most
+        dice, node, mine = Random(number), await enter(store, f"node-{number}"), list[Claim]()
+        for group in groups:
+            await put(store, 15, queue="mail", group=group)
+        while left[0] > 0 or mine:
+            await store.groups.wake(["mail"], dice.choice((1, 10, 1000)), NOW)
+            mine += await store.groups.claim(node, ["mail"], ["send"], dice.choice((1, 5, 50)), NOW)
+            most = max([most, *(group.running for group in await store.groups.all("mail", 100))])
+            dice.shuffle(mine)
+            ending, mine = mine[: len(mine) // 2 + 1], mine[len(mine) // 2 + 1 :]
+            again = len(ending) // 4 if left[0] > 100 else 0
+            await settle(store, ending[:again], Released())
+            await settle(store, ending[again:])
+            left[0] -= len(ending[again:])
+            done.update(claim.group or "" for claim in ending[again:])
+            if dice.random() < 0.1:
+                name, limit = dice.choice(groups), dice.choice((None, 2))
+                known = await store.groups.settings("mail", name)
+                await store.groups.set("mail", name, known, GroupSettings(limit=limit), NOW)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work(number, store) for number, store in enumerate(stores)))
+    assert most == 2
+    assert done == dict.fromkeys(groups, 60)

@@ -14,6 +14,8 @@ LARGEST_DETAILS = 4096
 """So many bytes of JSON are kept of one attempt."""
 SHORTEST_CUT = 64
 """A text of fewer bytes is left out rather than cut."""
+MOST_NAMES = LARGEST_DETAILS // 5
+"""More of them do not fit, whatever is cut: `"":0,` is the shortest."""
 
 
 def merged(told: str | None, more: Mapping[str, Any]) -> str:
@@ -39,16 +41,25 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _fitted(details: dict[str, Any]) -> str:
-    """The largest values are cut or left out until the rest fits."""
-    while (size := _size(details)) > LARGEST_DETAILS:
-        name = max(details, key=lambda name: _size(details[name]))
-        own = _size(details[name])
-        room, mark = LARGEST_DETAILS - (size - own), f"… ({own} bytes)"
+    """The largest values are cut or left out until the rest fits.
+
+    Each is measured once: there may be thousands of them, and the worker stands still meanwhile.
+    """
+    size = left = _size(details)
+    if size <= LARGEST_DETAILS:
+        return _dumped(details)
+    sizes = {name: _size(value) for name, value in details.items()} if len(details) <= MOST_NAMES else {}
+    while left > LARGEST_DETAILS:
+        name = max(sizes, key=sizes.__getitem__, default="")
+        own = sizes.get(name, 0)
+        room, mark = LARGEST_DETAILS - (left - own), f"… ({own} bytes)"
         if own <= _size(mark):
             return _dumped({"left_out": f"{size} bytes, more than the {LARGEST_DETAILS} that are kept"})
         text = details[name]
         cut = _cut(text, room - _size(mark)) if isinstance(text, str) and room >= SHORTEST_CUT else ""
         details[name] = cut + mark
+        sizes[name] = _size(details[name])
+        left += sizes[name] - own
     return _dumped(details)
 
 

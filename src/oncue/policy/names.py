@@ -6,6 +6,7 @@ from oncue.errors import InvalidJob
 from oncue.model import LEADER_ADDRESS, NODE_ADDRESS
 
 LONGEST_NODE_NAME = 128
+LONGEST_ADDRESS = len(NODE_ADDRESS) + LONGEST_NODE_NAME
 MARK = "~"
 """Stands between the name of a node and its number, so that no given name may have it."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncue.application.builtin import PING
+from oncue.errors import Conflict
 from oncue.model import DEFAULT_QUEUE, MAX_PRIORITY, Job, Node
 from oncue.policy.durations import Duration, seconds
 from oncue.verbs.base import NounVerbs
@@ -59,8 +61,10 @@ class Nodes(NounVerbs):
             await self._app.pause_before_retry(LOOK_SECONDS)
         if not job.finished:
             explanation = _about_workers(await jobs.explain(job.id))
-            await jobs.cancel(job.id, by=by)
-            return Ping(job, None, None, explanation)
+            with suppress(Conflict):  # it has ended at the last moment
+                await jobs.cancel(job.id, by=by)
+                return Ping(job, None, None, explanation)
+            job = await jobs.get(job.id)
         took = None if job.finished_at is None else (job.finished_at - job.created_at).total_seconds()
         names = {node.id: node.name for node in await self.list()}
         return Ping(job, names.get(job.node_id, str(job.node_id)) if job.node_id else None, took, None)

@@ -33,7 +33,8 @@ class Queues(NounVerbs):
     async def groups(self, queue: str, *, after: str | None = None, limit: int = 1000) -> builtins.list[Group]:
         """The groups of a queue of which something waits or runs, or for which something is set, by name. `after` is
         the name to go on from."""
-        queue, limit, connected = checked_queue(queue), checked_length(limit), await self._connected()
+        queue, limit = checked_queue(queue), checked_length(limit)
+        after, connected = checked_name(after, "after") if after else None, await self._connected()
         found, now = await connected.store.groups.all(queue, limit, after=after), connected.now()
         return [_without_past_pause(group, now) for group in found]
 

@@ -72,11 +72,11 @@ select sampled_at, counts from oncue_sample;
 with recursive level (queue, priority) as (
     {_levels}
 ), grouped (queue) as (
-    (select queue from oncue_groups where ready_at is not null order by queue limit 1)
+    (select queue from oncue_groups where ready_at is not null order by queue, ready_at limit 1)
     union all
     select next.queue from grouped cross join lateral (
            select g.queue from oncue_groups g where g.ready_at is not null and g.queue > grouped.queue
-            order by g.queue limit 1) as next
+            order by g.queue, g.ready_at limit 1) as next
 ), waiting (queue, since) as (
     select grouped.queue, turn.ready_at from grouped
      cross join lateral (

@@ -124,9 +124,7 @@ class SqliteGroups:
     ) -> list[int]:
         """Take the best of the groups whose turn it is, and say when they are ready again; the jobs that were taken."""
         apart = connection.execute(self._db.sql["grouped_apart"], parameters).fetchone()
-        only = {"only": None} if apart is None else {"queues": json.dumps([apart[1]]), "only": apart[2]}
-        rows = connection.execute(self._db.sql["groups_in_turn"], {**parameters, **only}).fetchall()
-        turns, now = _first_of_each_queue([_Turn(*row) for row in rows], rooms), parameters["now"]
+        turns, now = _first_of_each_queue(self._turns(connection, parameters, apart), rooms), parameters["now"]
         counts = Counter(turn.queue for turn in turns)
         shares = [turn.room(ceil(min(limit, rooms.get(turn.queue, limit)) / counts[turn.queue]), now) for turn in turns]
         if apart is None:
@@ -145,6 +143,20 @@ class SqliteGroups:
         for statement in ("keep_groups", "forget_groups"):
             connection.execute(self._db.sql[statement], {"groups": json.dumps(after)})
         return ids
+
+    def _turns(
+        self, connection: sqlite3.Connection, parameters: dict[str, Any], apart: Sequence[Any] | None
+    ) -> list[_Turn]:
+        """The groups that have waited longest, of all queues; or that of a job that is kept apart."""
+        if apart is not None:
+            queues, only = [apart[1]], apart[2]
+        else:
+            queues, only = rows_of(connection, self._db.sql["open_with_groups"], parameters), None
+        found: list[_Turn] = []
+        for queue in queues:
+            asked = {**parameters, "queue": queue, "only": only}
+            found += (_Turn(*row) for row in connection.execute(self._db.sql["groups_in_turn"], asked))
+        return sorted(found, key=lambda turn: (turn.ready_at, turn.queue, turn.name))[: parameters["limit"]]
 
     def _best(
         self, connection: sqlite3.Connection, turns: list[_Turn], shares: list[int], parameters: dict[str, Any]

@@ -52,19 +52,26 @@ select j.id, j.queue, j.group_name
    and exists (select 1 from oncue_groups g where g.queue = j.queue and g.name = j.group_name and g.ready_at <= :now)
  order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1;
 
+-- name: open_with_groups
+-- The queues that are open to this node and have a group that is ready.
+select json_group_array(wanted.value) from json_each(:queues) as wanted
+ where {_open}
+   and exists (select 1 from oncue_groups indexed by oncue_groups_ready
+                where queue = wanted.value and ready_at is not null and ready_at <= :now);
+
 -- name: groups_in_turn
--- The groups that have waited longest: what runs in them, and what holds for them. Those whose jobs are all for other
--- nodes are theirs to look at.
+-- The groups of a queue that have waited longest: what runs in them, and what holds for them. Those whose jobs are all for
+-- other nodes are theirs to look at. Of one queue, so that they are read off the index: of several, all that are ready
+-- would be read and sorted.
 select g.queue, g.name, g.ready_at, g.rate_at, coalesce(g.running_limit, q.group_limit),
        case when g.rate_count is null then 1e6 * q.group_rate_seconds / q.group_rate_count
             else 1e6 * g.rate_seconds / g.rate_count end,
        g.running_limit is not null or g.rate_count is not null or coalesce(g.paused_until > :now, 0),
        (select count(*) from oncue_jobs j indexed by oncue_jobs_group_running
          where j.state = 'running' and j.group_name is not null and j.queue = g.queue and j.group_name = g.name)
-  from json_each(:queues) as wanted
-  join oncue_groups g indexed by oncue_groups_ready on g.queue = wanted.value
+  from oncue_groups g indexed by oncue_groups_ready
   left join oncue_queues q on q.name = g.queue
- where {_open} and g.ready_at is not null and g.ready_at <= :now
+ where g.queue = :queue and g.ready_at is not null and g.ready_at <= :now
    and (:only is null or g.name = :only)
    and (exists (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
                  where j.state = 'queued' and j.group_name is not null and j.queue = g.queue and j.group_name = g.name
@@ -72,7 +79,7 @@ select g.queue, g.name, g.ready_at, g.rate_at, coalesce(g.running_limit, q.group
         or not exists (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
                         where j.state = 'queued' and j.group_name is not null and j.queue = g.queue
                           and j.group_name = g.name))
- order by g.ready_at, g.queue, g.name limit :limit;
+ order by g.ready_at, g.name limit :limit;
 
 -- name: best_of_groups
 -- The best of each group.

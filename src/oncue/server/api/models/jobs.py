@@ -10,6 +10,7 @@ from pydantic import ConfigDict, FailFast, Field, PlainValidator, StrictInt, Str
 
 from oncue.model import Stats
 from oncue.policy.checks import LONGEST_KEY, LONGEST_NAME, MOST_RETRIES
+from oncue.policy.names import LONGEST_ADDRESS
 from oncue.records.documents import rules
 from oncue.records.jobs import HandledRecord, JobRecord
 from oncue.server.api.models.base import (
@@ -49,7 +50,7 @@ class Enqueue(Body):
         description="Whom it is for, such as tenant:7. The groups of a queue take turns.",
     )  # fmt: skip
     address: StrictStr | None = Field(
-        None, min_length=1, max_length=LONGEST_NAME, description="Where alone it may run: node:NAME or role:leader."
+        None, min_length=1, max_length=LONGEST_ADDRESS, description="Where alone it may run: node:NAME or role:leader."
     )
     deadline: DurationValue | None = Field(None, description="The job is skipped if it cannot start within this time.")
     max_retries: Annotated[StrictInt, Field(ge=0, le=MOST_RETRIES), WHOLE] | None = None
