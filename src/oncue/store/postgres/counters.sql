@@ -84,7 +84,8 @@ with recursive level (queue, priority) as (
           where g.queue = grouped.queue and g.ready_at is not null and g.ready_at <= $1
           order by g.ready_at, g.name limit (select $2::int)) as turn
      -- In the order of their index: if most of the table is one group, `exists` would look for others by reading all of it.
-     where (select true from oncue_jobs where {grouped} and queue = grouped.queue and group_name = turn.name
+     where (select true from oncue_jobs
+             where {grouped} and state || '' = 'queued' and queue = grouped.queue and group_name = turn.name
              order by priority desc, order_at, id limit 1)
     union all
     select level.queue, head.since from level

@@ -254,7 +254,8 @@ select running_limit, rate_count, rate_seconds, paused_until from oncue_groups w
 -- name: set_group
 with changed as (
     update oncue_groups
-       set running_limit = $13, rate_count = $14, rate_seconds = $15, paused_until = $16::timestamptz, rate_at = null,
+       set running_limit = $13, rate_count = $14, rate_seconds = $15, paused_until = $16::timestamptz,
+           rate_at = case when ($10::int, $11::int) is not distinct from ($14::int, $15::int) then rate_at end,
            ready_at = greatest($1, $16::timestamptz), version = version + 1
      where queue = $7 and name = $8 and running_limit is not distinct from $9 and rate_count is not distinct from $10
        and rate_seconds is not distinct from $11 and paused_until is not distinct from $12

@@ -631,7 +631,7 @@ select count(*) from (
 -- name: count_ahead_in_group
 select count(*) from (
     select from oncue_jobs
-     where {grouped} and queue = $1 and group_name = $6
+     where {grouped} and state || '' = 'queued' and queue = $1 and group_name = $6
        and (priority > $2 or (priority = $2 and (order_at, id) < ($3, $4)))
      order by priority desc, order_at, id limit (select $5::int)) as before;
 
