@@ -44,6 +44,16 @@ async def test_while_there_are_no_groups_looks_are_apart_and_none_is_left_out() 
     assert looks.next_at == NOW + APART_WHEN_BUSY
 
 
+async def test_a_look_lets_the_jobs_begin_that_were_just_claimed() -> None:
+    looks = looks_at(Found(NOTHING))
+    await looks.look(("mail",), NOW)
+    later = NOW + APART * 2
+    assert not looks.is_due(later, is_busy=False, has_claimed=True)
+    assert looks.next_at == later + APART
+    assert looks.is_due(later + APART, is_busy=False)
+    assert looks.is_due(NOW + APART_WHEN_BUSY, is_busy=False, has_claimed=True)
+
+
 async def test_while_there_are_groups_every_claim_looks() -> None:
     later = NOW + timedelta(seconds=3)
     looks = looks_at(Found(GroupsLook(0, later), GroupsLook(0, NOW), GroupsLook(2, None)))
@@ -74,7 +84,7 @@ async def test_a_claim_that_found_nothing_is_repeated_later_and_later() -> None:
         looks.claimed(0, NOW)
         assert looks.next_at is not None
         waits.append((looks.next_at - NOW) / APART)
-    assert waits == [1, 2, 4, 8, 16, 32, 50, 50]
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 128]
     looks.claimed(3, NOW)
     looks.claimed(0, NOW)
     assert looks.next_at == NOW + APART

@@ -118,6 +118,7 @@ class Claimer:
         self._rated_until: dict[str, datetime | None] = {}
         self._groups = GroupLooks(store)
         self._groups_come_first = True
+        self._has_claimed = False
         self.more = True
         """Whether the last claim found all that it asked for: then a free seat is worth another."""
 
@@ -134,7 +135,7 @@ class Claimer:
         if wanted <= 0 or self._in_flight.closed or not self._alive():
             self.more = True  # whatever woke us up is still to be looked at
             return now + self._poll
-        self.more = again = False
+        self.more = again = self._has_claimed = False
         self._rated_until.clear()
         self._begin_turn(now)
         # Groups and what has no group take turns, too: neither can keep the other from the last free seats. While no
@@ -144,6 +145,7 @@ class Claimer:
         for claim in reversed(claims) if self._groups_come_first else claims:
             taken, all_of_it = await claim(wanted)
             wanted, again = wanted - taken, again or all_of_it
+            self._has_claimed |= taken > 0
         self._end_turn(now)
         self.more |= again
         self._is_flowing = again
@@ -176,7 +178,8 @@ class Claimer:
 
     async def _claim_grouped(self, wanted: int) -> tuple[int, bool]:
         is_busy = wanted <= 0
-        if not self._groups.is_due(self._clock.now(), is_busy=is_busy or self._is_flowing):
+        is_flowing, has_claimed = is_busy or self._is_flowing, self._has_claimed
+        if not self._groups.is_due(self._clock.now(), is_busy=is_flowing, has_claimed=has_claimed):
             return 0, False
         has_turn = await self._groups.look(self._queues, self._clock.now())
         if not has_turn or is_busy:

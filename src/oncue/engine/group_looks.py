@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from oncue.store.contract import Store
 
 WAKE_LIMIT = 1000
-APART, APART_WHEN_BUSY = timedelta(milliseconds=20), timedelta(milliseconds=100)
+APART, APART_WHEN_BUSY = timedelta(milliseconds=5), timedelta(milliseconds=100)
 """How long to wait for the next look while no group is known: with seats to spare, and without."""
 LONGEST = timedelta(seconds=1)
 
@@ -28,13 +28,15 @@ class GroupLooks:
         self.next_at: datetime | None = None
         """When to look again: the next group has its turn, a look came too soon, or a claim came too late."""
 
-    def is_due(self, now: datetime, *, is_busy: bool) -> bool:
+    def is_due(self, now: datetime, *, is_busy: bool, has_claimed: bool = False) -> bool:
+        """Whether to look now. With jobs that were claimed a moment ago a look can wait until these have begun."""
         looked_at = self._looked_at
         if self.are_known or looked_at is None or looked_at > now:  # a look in the future: the clock was set back
             return True
         # A claimer that is told of something new must not go to sleep because it has just looked.
-        self.next_at = looked_at + (APART_WHEN_BUSY if is_busy else APART)
-        return now >= self.next_at
+        due_at = looked_at + (APART_WHEN_BUSY if is_busy or has_claimed else APART)
+        self.next_at = min(due_at, now + APART) if has_claimed and not is_busy else due_at
+        return now >= due_at
 
     def look_again(self) -> None:
         """Something may have happened in a group, such as the end of a job: the next look is due at once."""
