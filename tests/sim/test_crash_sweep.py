@@ -29,7 +29,8 @@ def a_cluster() -> World:
 
 
 def a_cluster_on_terms() -> World:
-    """Ends that depend on an instant and on the leader, details, and jobs that follow; some of these share a key."""
+    """Ends that depend on an instant and on the leader, details, jobs that follow, of which some share a key, and jobs
+    for the leader and for one node."""
     world = World(1, concurrency=2)
     world.boot("victim")
     world.boot("witness")
@@ -38,6 +39,8 @@ def a_cluster_on_terms() -> World:
     late = Act(seconds=1.5, before=1.0, follows=1, follows_late=2, follows_key="late")
     world.submit(world.batch([[led, Act(led=True, follows=1)], [in_time], [late]], options=STEPS))
     world.submit(world.batch([[Act(seconds=2.0, led=True, details=True)]], options=ONCE, max_retries=0))
+    world.submit(world.batch([[Act("snooze", 0.3), Act(seconds=0.4)]], options=STEPS, address="role:leader"))
+    world.submit(world.batch([[Act(seconds=0.4)]], options=STEPS, address="node:victim", deadline=10.0))
     return world
 
 
