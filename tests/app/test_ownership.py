@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import asyncpg
@@ -145,9 +146,9 @@ async def test_a_callers_connection_is_checked_too(make: Make, database_url: str
     orders, blog = make("orders"), make("blog")
     await started(orders)
     if database_url.startswith("sqlite"):
-        with sqlite3.connect(path_of(database_url)) as connection, pytest.raises(WrongApplication):
-            declare(blog).using(on=connection).enqueue(1)
-        with sqlite3.connect(path_of(database_url)) as connection:
+        with closing(sqlite3.connect(path_of(database_url))) as connection:
+            with pytest.raises(WrongApplication):
+                declare(blog).using(on=connection).enqueue(1)
             assert declare(orders).using(on=connection).enqueue(1).created
         return
     other = await asyncpg.connect(database_url)
