@@ -371,6 +371,32 @@ async def test_no_condition_of_an_index_builds_a_table_for_each_row(sqlite_store
     assert (await sqlite_store.database.write(steps)).count("OpenEphemeral") <= 2
 
 
+async def test_plans_from_when_no_group_was_there_do_not_read_all_of_many(postgres_url: str) -> None:
+    """A worker asks while the tables are empty, and PostgreSQL keeps the plans of what it asks often."""
+    read = "select sum(seq_tup_read) from pg_stat_user_tables where relname in ('oncue_jobs', 'oncue_groups')"
+    store, connection = PostgresStore(postgres_url, size=1), await asyncpg.connect(postgres_url)
+    await store.open()
+    try:
+        await connection.execute("vacuum analyze oncue_jobs, oncue_groups")
+        before_it = int(await connection.fetchval(read))
+        await store.nodes.register(replace(a_node(), id=NODE))
+        where = (["mail"], ["send"], 200, NOW)
+        for _ in range(8):
+            await store.groups.wake(["mail"], 1000, NOW)
+            await store.groups.claim(NODE, *where)
+        await store.jobs.enqueue([a_batch(queue="mail", group=f"tenant {number}") for number in range(4000)])
+        claimed = 0
+        while claimed < 4000:
+            await store.groups.wake(["mail"], 1000, NOW)
+            claimed += len(await store.groups.claim(NODE, *where))
+    finally:
+        await store.close()  # then the server counts what its session has read
+    try:
+        assert int(await connection.fetchval(read)) - before_it < 50 * 4000
+    finally:
+        await connection.close()
+
+
 async def pages(connection: asyncpg.Connection) -> int:
     """How many pages a claim of 100 touches to find its jobs."""
     transaction = connection.transaction()

@@ -53,6 +53,15 @@ class Database:
         async with self.connections.use() as connection:
             return await connection.fetch(self.sql[statement], *parameters)
 
+    async def fetch_by_size(self, statement: str, size: int, *parameters: Any) -> list[asyncpg.Record]:
+        """Ask by a plan of its own for each order of magnitude of `size`, which is how much there was to do so far.
+
+        PostgreSQL keeps the plan of a prepared statement until the tables are analysed. A plan that was made while they
+        were empty reads them whole, for each group, once there are many.
+        """
+        async with self.connections.use() as connection:
+            return await connection.fetch(f"-- {len(str(size))}\n{self.sql[statement]}", *parameters)
+
     async def fetch_past_locks(self, statement: str, *parameters: Any) -> list[asyncpg.Record]:
         """Ask by the plain statement. If a lock is in its way for too long, by the one that passes over locked rows."""
         try:

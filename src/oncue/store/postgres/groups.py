@@ -16,18 +16,24 @@ class PostgresGroups:
     def __init__(self, database: Database) -> None:
         self._db = database
         self._some_are_held = False
+        self._seen = 0
+        """How much has happened in groups so far."""
 
     async def wake(self, queues: Sequence[str], limit: int, now: datetime) -> GroupsLook:
         """As long as another session holds a group of which something was told, no look waits for it again."""
         if not self._some_are_held:
             try:
-                (found,) = await self._db.fetch("wake_groups", now, limit, queues)
-                return GroupsLook(*found)
+                (found,) = await self._db.fetch_by_size("wake_groups", self._seen, now, limit, queues)
+                return self._noted(GroupsLook(*found))
             except RowLocked:
                 self._some_are_held = True
-        ((wakeups, ready_at, held),) = await self._db.fetch("wake_groups_free", now, limit, queues)
+        ((wakeups, ready_at, held),) = await self._db.fetch_by_size("wake_groups_free", self._seen, now, limit, queues)
         self._some_are_held = held > 0
-        return GroupsLook(wakeups, ready_at)
+        return self._noted(GroupsLook(wakeups, ready_at))
+
+    def _noted(self, found: GroupsLook) -> GroupsLook:
+        self._seen += found.wakeups
+        return found
 
     async def next_ready(self, queues: Sequence[str]) -> datetime | None:
         ((ready_at,),) = await self._db.fetch("next_ready", queues)
@@ -47,9 +53,11 @@ class PostgresGroups:
         rooms: Mapping[str, int] | None = None,
     ) -> list[Claim]:
         known = rooms or {}
-        rows = await self._db.fetch(
-            "claim_grouped", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone
+        most = [known.get(queue) for queue in queues]
+        rows = await self._db.fetch_by_size(
+            "claim_grouped", self._seen, node, queues, tasks, limit, now, few, most, alone
         )
+        self._seen += len(rows)
         return [Claim(*row) for row in rows]
 
     async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
