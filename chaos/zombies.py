@@ -27,6 +27,8 @@ OF_LEADERS = tuple(Point(verb, side) for verb in ("decide", "renew") for side in
 OF_CLIENTS = tuple(Point("enqueue", side) for side in ("before", "after"))
 KINDS = {"renew": "lead renewal", "decide": "slot decision", "apply": "settle"}
 REACH_SECONDS = 10.0
+ON_ITS_WAY_SECONDS = 0.2
+"""What a process had sent before it was stopped is written while its lease is good: until then it is not looked at."""
 REJECTED = "a zombie's late writes are rejected"
 
 
@@ -78,6 +80,7 @@ def rise(stage: Stage, wanted: list[Zombie]) -> list[Point]:
     """Stop them, wait until others have taken over, and let them go on. Where they stood still, those that did."""
     nodes = stage.node_ids()
     zombies = stopped(stage, wanted)
+    stage.wait(ON_ITS_WAY_SECONDS)
     stage.outcome.done["zombies that were not to be had"] += len(wanted) - len(zombies)
     for zombie in zombies:
         zombie.node = nodes.get(zombie.process.name)
