@@ -641,6 +641,29 @@ async def test_a_job_that_is_kept_apart_and_held_keeps_no_group_waiting(
     assert [claim.id for claim in await store.groups.claim(node, *where, few=1, alone=after(days=1))] == [apart]
 
 
+async def test_a_full_group_that_a_claim_forgets_while_a_job_comes_wakes_up_again(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    node, where = await enter(store), (["mail"], ["send"], 10, NOW)
+    assert await store.queues.set_limits("mail", Limits(), Limits(per_group=1), NOW)
+    await put(store, queue="mail", group="a")
+    await store.groups.wake(["mail"], 100, NOW)
+    running = await store.groups.claim(node, *where)
+    (waits,) = await put(store, queue="mail", group="a")
+    other = await asyncpg.connect(postgres_url)
+    try:
+        await other.execute("insert into oncue_groups (queue, name, version) values ('mail', 'a', 1)")
+        async with other.transaction():
+            await other.execute("delete from oncue_groups")  # as a claim does that saw nothing more of it
+            await store.groups.wake(["mail"], 100, NOW)
+    finally:
+        await other.close()
+    await store.groups.wake(["mail"], 100, NOW)
+    assert await settle(store, running) == [True]
+    await store.groups.wake(["mail"], 100, NOW)
+    assert [claim.id for claim in await store.groups.claim(node, *where)] == [waits]
+
+
 async def test_an_open_transaction_with_a_job_of_a_group_keeps_no_other_waiting(
     store: PostgresStore, postgres_url: str
 ) -> None:

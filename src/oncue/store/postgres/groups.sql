@@ -22,9 +22,10 @@ select case when exists (select from oncue_group_wakeups) then timestamptz '1970
      cross join lateral (select coalesce(known.running_limit, q.group_limit) as jobs) as most
 
 -- name: _woken
+-- A full group is written to as well: a claim that has not seen the new job may be forgetting the row at this moment.
     insert into oncue_groups as g (queue, name, ready_at, version)
     select queue, name, case when not is_full then $1::timestamptz end, 1 from happened
-     where case when is_known then not is_full else has_job end
+     where is_known or has_job
      order by queue, name
         on conflict (queue, name) do update
        set version = g.version + 1,
