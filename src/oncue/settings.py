@@ -116,7 +116,7 @@ class Settings:
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
     start_timeout: Annotated[float, Before(_seconds_or_none_at_all)] = 60.0
-    buffer: int = Field(2000, ge=0, le=100_000)
+    buffer: int = Field(4000, ge=0, le=100_000)
     max_runtime: Annotated[Seconds | None, Before(_unlimited)] = 3600.0
     retention: Seconds = 7 * 86400.0
     ledger_retention: Seconds = 400 * 86400.0

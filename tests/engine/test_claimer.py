@@ -152,7 +152,7 @@ def test_the_most_urgent_job_comes_first_whatever_it_runs_in() -> None:
 
 def test_what_short_jobs_need_is_held_ready_between_two_bursts_of_them() -> None:
     """A batch ends in a few milliseconds, and the next is on its way: a window without ends is no sign of long jobs."""
-    throughput, start, window = Throughput(2000), datetime(2026, 1, 1, tzinfo=UTC), timedelta(milliseconds=12)
+    throughput, start, window = Throughput(2000), datetime(2026, 1, 1, tzinfo=UTC), timedelta(milliseconds=24)
     targets = [throughput.target(ended, start + number * window) for number, ended in enumerate([0, 1000, 1000, 2000])]
     assert targets[0] == 0
     assert min(targets[1:]) > 1000

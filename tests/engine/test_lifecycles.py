@@ -293,7 +293,7 @@ def test_outcomes_are_kept_while_the_database_is_away() -> None:
     member.wire.down = True
     world.run(15.0)
     assert {world.job(job).state for job in jobs} == {"running"}
-    assert len(member.worker.in_flight.ended) == 3
+    assert len(member.worker.in_flight.unwritten) == 3
     member.wire.down = False
     world.run(2.5)
     assert {world.job(job).state for job in jobs} == {"succeeded"}

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from oncue.engine.settler import Settler
 from oncue.errors import StoreRefused, StoreUnavailable
 from oncue.model import Change
 from oncue.policy.options import Options
 from oncue.sim.driver import finish
 from oncue.sim.script import Act
-from oncue.sim.world import World
+from oncue.sim.world import PACE, World
 from oncue.store.contract import LEADER
 from oncue.store.sqlite.jobs import SqliteJobs
+
+LARGE_BATCHES = dataclasses.replace(PACE, settle_batch=1000)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, error: type[StoreRefused], state: str, times: int = 10**9) -> list[int]:
@@ -49,7 +53,7 @@ def test_a_refused_outcome_fails_its_own_job_only(monkeypatch: pytest.MonkeyPatc
 
 def test_an_unreachable_database_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = refuse(monkeypatch, StoreUnavailable, "skipped", times=3)
-    world = World(1)
+    world = World(1, pace=LARGE_BATCHES)
     world.boot("alone")
     world.run(0.1)
     jobs = [world.enqueue(Act("skip", seconds=1.0)) for _ in range(3)]
@@ -201,3 +205,29 @@ def test_without_a_database_ids_wait_as_outcomes_do() -> None:
     world.run(3.0)
     assert world.job(job).state == "succeeded"
     assert followers(world, job) == 1
+
+
+def test_what_one_batch_does_not_hold_is_written_by_the_second_settler_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More jobs end at once than a batch holds: both settlers have a write on its way."""
+    real, writing, at_once = Settler._settle, set[str](), 0
+
+    async def settle(self: Settler, *batch: Any, **options: Any) -> Any:
+        nonlocal at_once
+        writing.add(self.name)
+        at_once = max(at_once, len(writing))
+        try:
+            return await real(self, *batch, **options)
+        finally:
+            writing.discard(self.name)
+
+    monkeypatch.setattr(Settler, "_settle", settle)
+    world = World(1, concurrency=8, latency=0.05, pace=dataclasses.replace(PACE, settle_batch=2))
+    member = world.boot("alone")
+    world.run(0.1)
+    jobs = [world.enqueue(Act(seconds=1.0)) for _ in range(8)]
+    world.run(5.0)
+    assert [world.job(job).state for job in jobs] == ["succeeded"] * 8
+    assert at_once == 2
+    assert (member.worker.in_flight.unwritten, member.worker.in_flight.claims) == ([], {})

@@ -10,7 +10,7 @@ counts = st.integers(0, 10_000)
 
 def test_short_jobs_fill_the_buffer_and_long_ones_need_none() -> None:
     assert buffer_target(ended=10_000, elapsed=1.0, ceiling=500) == 500
-    assert buffer_target(ended=2_000, elapsed=1.0, ceiling=500) == 100
+    assert buffer_target(ended=2_000, elapsed=1.0, ceiling=500) == 200
     assert buffer_target(ended=1, elapsed=60.0, ceiling=500) == 0
     assert buffer_target(ended=5, elapsed=0.0, ceiling=500) == 0
 

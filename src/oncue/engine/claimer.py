@@ -21,7 +21,8 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 PROMOTE_LIMIT = 1000
-CLAIM_LIMIT = 1000
+CLAIM_LIMIT = 2000
+LIMITED = prefetch.AHEAD_IN_LIMITED_SECONDS
 LOOKS_APART = timedelta(seconds=0.1)
 """How often to look for what has become due while claims find all that they ask for: a look lets a batch wait."""
 WINDOWS = 5
@@ -40,8 +41,11 @@ class Throughput:
     that ends no more jobs in it than it has seats has long jobs.
     """
 
-    def __init__(self, most: int, window: float = prefetch.AHEAD_SECONDS / 5) -> None:
+    def __init__(
+        self, most: int, window: float = prefetch.AHEAD_SECONDS / 5, ahead: float = prefetch.AHEAD_SECONDS
+    ) -> None:
         self._most = most
+        self._ahead_seconds = ahead
         self._window = window
         self._measured: deque[tuple[datetime, int]] = deque(maxlen=WINDOWS)
         self._target = 0
@@ -60,7 +64,11 @@ class Throughput:
 
     def _ahead(self, ends: int, elapsed: timedelta, seats: int) -> int:
         took = elapsed.total_seconds()
-        return prefetch.buffer_target(ends, took, self._most) if ends * self._window / took > seats else 0
+        return (
+            prefetch.buffer_target(ends, took, self._most, self._ahead_seconds)
+            if ends * self._window / took > seats
+            else 0
+        )
 
 
 class Claimer:
@@ -240,7 +248,7 @@ class Claimer:
     def _room(self, queue: str, most: int, now: datetime) -> int:
         """How many jobs to claim from a limited queue: it has a buffer of its own."""
         in_hand = self._executor.running_in(queue) + self._executor.held_in(queue)
-        throughput = self._throughputs.setdefault(queue, Throughput(self._buffer, prefetch.AHEAD_SECONDS))
+        throughput = self._throughputs.setdefault(queue, Throughput(self._buffer, LIMITED, LIMITED))
         return (
             prefetch.shortage(most, in_hand, throughput.target(self._taken[queue] - in_hand, now, most)) if most else 0
         )

@@ -16,12 +16,16 @@ from oncue.policy.suspicion import ALONE, isolation_of
 
 
 class InFlight:
-    def __init__(self) -> None:
+    def __init__(self, batch: int) -> None:
+        """`batch`: how many outcomes one write holds."""
+        self._batch = batch
         self.claims: dict[tuple[int, int], Claim] = {}
         """By job and claim number: a node may claim a job again before it has settled its last claim of it."""
         self.refused: set[tuple[int, int]] = set()
         """Claims whose outcomes the database refuses. They have ended; their maximum runtime ends them there too."""
         self.ended: list[Ended] = []
+        self._taken: dict[str, list[Ended]] = {}
+        """What each settler is writing. It keeps it until the database has answered."""
         self.locked: list[Ended] = []
         """Outcomes that cannot be written yet: another session holds the rows."""
         self.isolated: Counter[int] = Counter()
@@ -29,6 +33,7 @@ class InFlight:
         self.closed_since: datetime | None = None
         """When the job was claimed that had this node for itself and was settled last: now others have their turn."""
         self.has_ended = Signal()
+        self.has_whole_batch = Signal()
         self.isolation_changed = Signal()
         self.left_group = Signal()
         """A job of a group was settled: there may be room for another one of it."""
@@ -56,7 +61,27 @@ class InFlight:
         """Whether nothing else begins here: there is a job that must run alone."""
         return self.isolated[ALONE] > 0
 
+    @property
+    def unwritten(self) -> list[Ended]:
+        """The outcomes that the database has not answered for, but for those whose rows are locked."""
+        return [*(ended for batch in self._taken.values() for ended in batch), *self.ended]
+
+    def take(self, settler: str, limit: int, *, at_least: int) -> list[Ended]:
+        """The next outcomes for a settler to write: the same as before, if it could not write those."""
+        batch = self._taken.get(settler)
+        if batch is None and len(self.ended) >= at_least:
+            batch = self._taken[settler] = self.ended[:limit]
+            del self.ended[:limit]
+        return batch or []
+
+    def settled(self, settler: str, locked: list[Ended]) -> None:
+        """The database has answered for what a settler took, all but what is locked."""
+        del self._taken[settler]
+        self.locked += locked
+
     def end(self, ended: Ended) -> None:
         if not self.ended:
             self.has_ended.set()
         self.ended.append(ended)
+        if len(self.ended) == self._batch:
+            self.has_whole_batch.set()

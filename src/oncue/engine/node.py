@@ -75,7 +75,8 @@ class Pace:
     lease: float = 15.0
     beat: float = 4.0
     reconcile: float = 1.0
-    buffer: int = 2000
+    buffer: int = 4000
+    settle_batch: int = 1000
     drain: float = 30.0
     schedules: float = 30.0
     retention: float = 7 * 86400.0
@@ -110,7 +111,7 @@ class WorkerNode:
         in_processes: Collection[str] = (),
     ) -> None:
         self.node = node
-        self.in_flight = InFlight()
+        self.in_flight = InFlight(pace.settle_batch)
         self.starts = RecordedStarts(store, clock, lambda: self.executor.running, poll=pace.poll)
         self.executor = make_executor(self._ended, self.starts)
         self.membership = Membership(
@@ -140,7 +141,13 @@ class WorkerNode:
             life=self.life, epoch=lambda: self.leadership.epoch, addresses=self.addresses,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
-        self.settler = Settler(store, node.id, self.executor, self.in_flight, clock, dice, telemetry, idle=60.0)
+        self.settler, self.second_settler = (
+            Settler(
+                store, node.id, self.executor, self.in_flight, clock, dice, telemetry,
+                idle=60.0, limit=pace.settle_batch, second=second,
+            )
+            for second in (False, True)
+        )  # fmt: skip
         self.reconciler = Reconciler(
             store, node.id, self.executor, self.in_flight, self.claimer, clock, dice, telemetry,
             interval=pace.reconcile, patience=pace.lease / 2,
@@ -163,7 +170,8 @@ class WorkerNode:
         self.backfilling.released.listen(self.claimer.signal.set)
         self.heartbeat: list[Service] = [self.membership, self.recovery, self.exclusivity, self.naming]
         self.hot_path: list[Service] = [
-            self.seating, self.claimer, self.starts, self.executor, self.settler, self.reconciler,
+            self.seating, self.claimer, self.starts, self.executor, self.settler, self.second_settler,
+            self.reconciler,
         ]  # fmt: skip
         self.upkeep: list[Service] = [
             Rescue(store, dice, telemetry, self.membership, interval=pace.lease / 3, grace=pace.lease),
@@ -297,9 +305,10 @@ class WorkerProcess:
             await self._node.leadership.resign()
 
     def _report_unwritten(self) -> None:
-        in_flight, trouble = self._node.in_flight, self._node.settler.trouble
+        in_flight = self._node.in_flight
+        trouble = self._node.settler.trouble or self._node.second_settler.trouble
         for unwritten, why in (
-            (in_flight.ended, str(trouble or "the database was not asked in time")),
+            (in_flight.unwritten, str(trouble or "the database was not asked in time")),
             (in_flight.locked, "another session holds a lock on their rows"),
         ):
             if unwritten:
@@ -309,7 +318,7 @@ class WorkerProcess:
     async def _settled(self) -> None:
         flushed, in_flight = asyncio.Event(), self._node.in_flight
         in_flight.flushed.listen(flushed.set)
-        while in_flight.ended or in_flight.locked:
+        while in_flight.unwritten or in_flight.locked:
             flushed.clear()
             await flushed.wait()
 

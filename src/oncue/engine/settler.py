@@ -1,4 +1,8 @@
-"""Writes the outcomes of attempts, in batches. While one write is on its way, the next batch gathers by itself."""
+"""Writes the outcomes of attempts, in batches. While one write is on its way, the next batch gathers by itself.
+
+A node has two settlers. The second one takes only whole batches: while outcomes come that fast, it makes its batch
+ready while the database is busy with the first one's.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,6 @@ from oncue.policy.lifecycle import Ended, settle
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
-SETTLE_LIMIT = 1000
 LONGEST_REFUSAL = 2000
 LOCKED_PAUSE = timedelta(seconds=0.5)
 """How long a row that another session holds is left alone."""
@@ -31,8 +34,6 @@ _log = logging.getLogger("oncue.job")
 
 
 class Settler:
-    name = "settler"
-
     def __init__(
         self,
         store: Store,
@@ -44,8 +45,12 @@ class Settler:
         telemetry: Telemetry,
         *,
         idle: float,
+        limit: int,
+        second: bool = False,
     ) -> None:
-        self.signal = in_flight.has_ended
+        """`limit`: how many outcomes one write holds."""
+        self.name = "second_settler" if second else "settler"
+        self.signal = in_flight.has_whole_batch if second else in_flight.has_ended
         self._store = store
         self._node = node
         self._executor = executor
@@ -54,35 +59,38 @@ class Settler:
         self._dice = dice
         self._telemetry = telemetry
         self._idle = timedelta(seconds=idle)
+        self._limit = limit
+        self._is_second = second
         self._in_doubt: set[tuple[int, int]] = set()
         self._tried_locked_at: datetime | None = None
         self.trouble: StoreError | None = None
         """What kept the last batch from being written, if anything did."""
 
     async def tick(self, now: datetime) -> datetime:
-        batch = self._in_flight.ended[:SETTLE_LIMIT]
+        batch = self._in_flight.take(self.name, self._limit, at_least=self._limit if self._is_second else 1)
         if batch:
-            size = len(batch)
             if any(ended.terms is not None for ended in batch):
-                batch = self._in_flight.ended[:size] = await self._numbered(batch)
-            self._in_flight.locked += await self._settle(batch, now)
-            del self._in_flight.ended[:size]
-        if self._in_flight.locked and self._may_try_locked(now):
+                batch[:] = await self._numbered(batch)
+            locked = await self._settle(list(batch), now)
+            self._in_flight.settled(self.name, locked)
+        if self._in_flight.locked and not self._is_second and self._may_try_locked(now):
             await self._settle_locked(now)
-        if not self._in_flight.ended and not self._in_flight.locked:
+        if not self._in_flight.unwritten and not self._in_flight.locked:
             self._in_flight.flushed.set()
-        if self._in_flight.ended:
+        if len(self._in_flight.ended) >= (self._limit if self._is_second else 1):
             return now
         return now + (LOCKED_PAUSE if self._in_flight.locked else self._idle)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        return now if self._in_flight.ended or self._in_flight.locked else None
+        return now if self._in_flight.unwritten or self._in_flight.locked else None
 
     async def _settle_locked(self, now: datetime) -> None:
         """Try those again that were locked, and wait for none of them: they must not hold up the others."""
         self._tried_locked_at = now
-        batch, rest = self._in_flight.locked[:SETTLE_LIMIT], self._in_flight.locked[SETTLE_LIMIT:]
-        self._in_flight.locked = rest + await self._settle(batch, now, past_locks=True)
+        batch = self._in_flight.locked[: self._limit]
+        size, locked = len(batch), await self._settle(batch, now, past_locks=True)
+        self._in_flight.locked[:size] = []
+        self._in_flight.locked += locked
 
     def _may_try_locked(self, now: datetime) -> bool:
         tried_at = self._tried_locked_at

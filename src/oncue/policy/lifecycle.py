@@ -103,8 +103,9 @@ def expire(job: Job, now: datetime) -> Change | None:
 
 def settle(ended: Ended, dice: Random) -> Change:
     """The one write that an outcome leads to."""
-    change = _SETTLERS[type(ended.outcome)](ended, ended.outcome, dice)
-    return change if ended.terms is None else _on_terms(change, ended, ended.terms, dice)
+    outcome, terms = ended.outcome, ended.terms
+    change = _SETTLERS[type(outcome)](ended, outcome, dice)
+    return change if terms is None else _on_terms(change, ended, terms, dice)
 
 
 def following(asked: FollowUp, ended_at: datetime) -> Batch:
@@ -334,7 +335,7 @@ def _finished(
         claim.claim_no,
         state,
         reason,
-        state if started_at is not None else None,
+        None if started_at is None else state,
         claim.visible_at,
         claim.retry_count,
         claim.attempt + (started_at is not None),

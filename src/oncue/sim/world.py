@@ -45,7 +45,7 @@ from oncue.sim.wire import Hurried, LateDelivery, OperationLog, Wire
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
-PACE = Pace(poll=0.5, lease=3.0, beat=1.0, reconcile=0.75, buffer=100)
+PACE = Pace(poll=0.5, lease=3.0, beat=1.0, reconcile=0.75, buffer=100, settle_batch=2)
 OPERATOR = "operator"
 WORLD = "world"
 RESTART = 2.0
@@ -238,7 +238,7 @@ class World:
         member = self.members[name]
         if not member.alive or member.paused:
             return
-        member.freeze_all_but("membership", "exclusivity", "timekeeper", "executor", "settler")
+        member.freeze_all_but("membership", "exclusivity", "timekeeper", "executor", "settler", "second_settler")
         member.executor.release_waiting("shutdown")
         member.executor.release_running("shutdown")
         self.driver.later_on(member, timedelta(seconds=within), lambda: self._leave(member))

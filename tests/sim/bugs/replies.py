@@ -73,7 +73,7 @@ def outcome_dropped(patch: Patch) -> None:
             locked: list[Ended] = await settle(self, batch, now, **options)
             return locked
         except StoreUnavailable:
-            del self._in_flight.ended[: len(batch)]
+            self._in_flight.settled(self.name, [])
             self._in_flight.remove([ended.claim for ended in batch])
             raise
 

@@ -39,10 +39,10 @@ from oncue.store.shared import (
     ROW,
     Endings,
     endings,
-    is_plain,
     listing,
     note_columns,
     note_row,
+    plain_columns,
 )
 
 MANY_ROWS = 10_000
@@ -214,8 +214,9 @@ class PostgresJobs:
         latest: datetime,
     ) -> list[Applied] | None:
         """What became of each change. None: all were written as they stand."""
-        if not (notes or past_locks) and (columns := _plain_columns(changes)) is not None:
-            ((took,),) = await self._db.fetch("apply_plain", now, *columns)
+        plain = None if notes or past_locks else plain_columns(changes)
+        if plain is not None and len(set(plain[0])) == len(changes):  # it wants ids that ascend strictly
+            ((took,),) = await self._db.fetch("apply_plain", now, *plain)
             return None if len(took) == len(changes) else [number in took for number in range(1, len(changes) + 1)]
         made, name = endings(changes, latest), "apply_free" if past_locks else "apply"
         columns = change_columns(made)
@@ -324,15 +325,6 @@ class PostgresJobs:
             await self._db.fetch_past_locks(
                 "report_progress", *(list(column) for column in zip(*progress, strict=True))
             )
-
-
-def _plain_columns(changes: Sequence[Change]) -> list[Any] | None:
-    """The arrays of `apply_plain`, if that will do. It wants ids that ascend strictly."""
-    ids = [change.id for change in changes]
-    if not all(map(is_plain, changes)) or len(set(ids)) != len(ids):
-        return None
-    fences = [change.claim_no for change in changes]
-    return [ids, fences, [c.started_at for c in changes], [c.ended_at for c in changes]]
 
 
 def change_columns(made: Endings) -> list[Any]:

@@ -36,9 +36,9 @@ from oncue.store.shared import (
     NAMED_FOR,
     Endings,
     endings,
-    is_plain,
     listing,
     loaded,
+    plain_columns,
     recorded_receipt,
     sizes,
 )
@@ -295,8 +295,8 @@ class SqliteJobs:
         if not changes:
             return []
 
-        if all(map(is_plain, changes)) and not notes:
-            plain = values.plain_changes(changes, now)
+        if not notes and (columns := plain_columns(changes)) is not None:
+            plain = values.plain_changes(columns, now)
             with contextlib.suppress(_Fenced):
                 await self._db.write(lambda connection: self._apply_plain(connection, plain, len(changes)))
                 return [True] * len(changes)

@@ -107,13 +107,11 @@ def _change_row(change: Change) -> list[Any]:
     return row
 
 
-def plain_changes(changes: Sequence[Change], now: datetime) -> dict[str, Any]:
-    """What is written of plain successes."""
-    rows = [
-        (change.id, change.claim_no, micros_or_none(change.started_at), micros_or_none(change.ended_at))
-        for change in changes
-    ]
-    return {"changes": json.dumps(rows), "now": micros(now)}
+def plain_changes(columns: Sequence[tuple[Any, ...]], now: datetime) -> dict[str, Any]:
+    """What is written of plain successes, from their ids, fences, begins and ends."""
+    ids, fences, begins, ends = columns
+    rows = zip(ids, fences, map(micros_or_none, begins), map(micros_or_none, ends), strict=True)
+    return {"changes": json.dumps(list(rows)), "now": micros(now)}
 
 
 class _Instants(dict[int | None, Any]):
