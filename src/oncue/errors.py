@@ -42,6 +42,26 @@ class InvalidSchedule(OncueError, ValueError):
         self.position = position
 
 
+class InvalidWebhook(OncueError, ValueError):
+    """A webhook was refused: `field` names what is wrong. The message never repeats a secret or a header's value."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class UnusableSecret(ConfigError):
+    """A webhook refers to a variable of the environment that is missing, or whose value cannot be used."""
+
+    def __init__(self, variable: str, message: str) -> None:
+        super().__init__(f"{variable}: {message}")
+        self.variable = variable
+
+
+class WebhookVerificationError(OncueError):
+    """A request is not a genuine, fresh delivery: refuse it. The message says why."""
+
+
 class UnknownTask(OncueError, LookupError):
     """No task of this name is declared in the application."""
 
@@ -60,6 +80,10 @@ class Conflict(OncueError):
 
 class ScheduleNotFound(OncueError, LookupError):
     """There is no such schedule."""
+
+
+class WebhookNotFound(OncueError, LookupError):
+    """There is no such webhook."""
 
 
 class TokenNotFound(OncueError, LookupError):
