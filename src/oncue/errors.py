@@ -42,6 +42,14 @@ class InvalidSchedule(OncueError, ValueError):
         self.position = position
 
 
+class InvalidWebhook(OncueError, ValueError):
+    """A webhook was refused: `field` names what is wrong."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
 class UnknownTask(OncueError, LookupError):
     """No task of this name is declared in the application."""
 

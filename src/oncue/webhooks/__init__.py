@@ -1,0 +1,1 @@
+"""Webhooks: signed deliveries over HTTP."""
