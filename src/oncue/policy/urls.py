@@ -18,8 +18,8 @@ LONGEST_URL = 2_048
 LONGEST_HOST = 253
 PORTS = {"http": 80, "https": 443}
 
-_URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE)
-_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::(.*))?")
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.ASCII)
+_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([^:]*))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _TO_ESCAPE = re.compile(r"[^!-~]|[\"<>^`{|}]")

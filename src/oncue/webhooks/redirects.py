@@ -12,6 +12,7 @@ A redirect comes from a stranger, so that each next URL is checked as at save an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urljoin
 
@@ -22,6 +23,7 @@ from oncue.webhooks.transport import NotSent, Request
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 HARMLESS = frozenset({"accept", "accept-encoding", "accept-language", "content-language", "content-type", "user-agent"})
 OF_A_BODY = frozenset({"content-type", "content-language", "content-encoding"})
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII)
 
 
 def next_hop(asked: Request, status: int, location: str | None) -> Request | None:
@@ -47,7 +49,9 @@ def _absolute(base: str, location: str) -> str:
     # `urljoin` leaves line breaks out and takes a tab for nothing: such a text must not get that far.
     if not location.isprintable() or " " in location or "\\" in location:
         raise InvalidWebhook("url", "it has spaces, backslashes or invisible characters")
-    return urljoin(base, location.partition("#")[0])
+    target = location.partition("#")[0]
+    # With a scheme it is complete: `urljoin` would take "http:host" for a path of this server, browsers for a host.
+    return target if _SCHEME.match(target) else urljoin(base, target)
 
 
 def _without_body(headers: Mapping[str, str]) -> dict[str, str]:
