@@ -34,12 +34,20 @@ class Server:
         self.accepted = 0
         self.open = 0
         self.got: list[Got] = []
+        self.asked = asyncio.Event()
+        self._closed = asyncio.Event()
 
     def url(self, path: str = "/", host: str = "127.0.0.1", scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
 
     def allowed(self, *more: str) -> Allowed:
         return Allowed.parse([f"127.0.0.1:{self.port}", *more])
+
+    async def open_at_most(self, count: int) -> None:
+        """Wait until so many connections are left."""
+        while self.open > count:
+            self._closed.clear()
+            await self._closed.wait()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -51,12 +59,14 @@ class Server:
             while True:
                 got = await read_request(reader)
                 self.got.append(got)
+                self.asked.set()
                 await self._reply(got, writer)
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             self.open -= 1
+            self._closed.set()
             self._tasks.discard(task)
             writer.transport.abort()
 

@@ -43,7 +43,7 @@ from oncue import __version__
 from oncue.errors import InvalidWebhook
 from oncue.observe.visible import visible
 from oncue.policy.urls import checked_parts
-from oncue.webhooks.connections import LINE_BYTES, GuardedConnector, Refused
+from oncue.webhooks.connections import BODY_BYTES, LINE_BYTES, GuardedConnector, Refused
 from oncue.webhooks.egress import HOW_TO_ALLOW, Allowed
 from oncue.webhooks.name_lookups import Lookup, system_lookup
 from oncue.webhooks.redirects import next_hop
@@ -53,10 +53,8 @@ from oncue.webhooks.transport import KEPT_HEADERS, NotSent, Request, Response
 CONNECT_TIMEOUT = 10.0
 HEADER_TIMEOUT = 30.0
 REMEMBER_NAMES = 10.0
-MOST_READ = 64 * 1024
 EXCERPT = 1_024
 LONGEST_KEPT_HEADER = 2_048
-BUFFER = 16 * 1024
 LARGE_BODY = 1024 * 1024
 
 OURS = frozenset({
@@ -138,7 +136,7 @@ class AiohttpTransport:
             response_class=_Answer,
             trust_env=False,
             auto_decompress=False,
-            read_bufsize=BUFFER,
+            read_bufsize=BODY_BYTES,  # more is never read, so that reading need not pause
             max_line_size=LINE_BYTES,
             max_field_size=LINE_BYTES,
         )
@@ -201,7 +199,7 @@ async def _excerpt(answer: _Answer) -> tuple[str, bool]:
     """The beginning of the body, and whether there is more. It is read to its end, so that the connection is kept."""
     content, kept, size, whole = answer.content, b"", 0, False
     try:
-        while not (whole := content.at_eof()) and size <= MOST_READ:
+        while not (whole := content.at_eof()) and size <= BODY_BYTES:
             part = await content.readany()
             size += len(part)
             kept += part[: EXCERPT - len(kept)]
@@ -250,12 +248,10 @@ def _not_sent(origin: str, error: Exception, timeout: float) -> NotSent:
             return NotSent("network", f"{origin}: {_reason(error.os_error)}")
         case OSError():
             return NotSent("network", f"{origin}: {_reason(error)}")
-        case ClientError() | RuntimeError():
-            return NotSent("network", f"{origin}: no connection ({type(error).__name__})")
         case ValueError():  # aiohttp found what the checks at save did not
             return NotSent("invalid", f"{origin}: method or headers hold characters that HTTP does not have")
         case _:
-            return NotSent("invalid", f"{origin}: the request cannot be sent ({type(error).__name__})")
+            return NotSent("network", f"{origin}: the request was not sent ({type(error).__name__})")
 
 
 def _reason(error: OSError) -> str:

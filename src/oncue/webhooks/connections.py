@@ -12,7 +12,14 @@ import socket
 from functools import partial
 from typing import Any
 
-from aiohttp import AddrInfoType, ClientRequest, ClientTimeout, SocketTimeoutError, TCPConnector
+from aiohttp import (
+    AddrInfoType,
+    ClientPayloadError,
+    ClientRequest,
+    ClientTimeout,
+    SocketTimeoutError,
+    TCPConnector,
+)
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
@@ -30,6 +37,9 @@ TRIM_AFTER = 1.0
 """Seconds. A connection is idle for a moment between two deliveries: trimmed at once, few would be used twice."""
 
 HEADER_BYTES = 32 * 1024
+BODY_BYTES = 64 * 1024
+FRAMING_BYTES = 4 * 1024
+"""For the marks of a body's chunks. A body of one-byte chunks is six times as long, and takes long to put together."""
 LINE_BYTES = 8_190
 MOST_INTERIM = 8
 """How many 1xx responses may come before the response."""
@@ -123,13 +133,13 @@ class BoundedProtocol(ResponseHandler):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._header_bytes = self._interim = 0
+        self._header_bytes = self._body_bytes = self._interim = 0
         self._answer: StreamReader | None = None
         self._header_timer: asyncio.TimerHandle | None = None
 
     def set_response_params(self, *, read_timeout: float | None = None, **params: Any) -> None:
         """A request begins. The time-out (`sock_read`) is here for the whole header, not for each read."""
-        self._header_bytes = self._interim = 0
+        self._header_bytes = self._body_bytes = self._interim = 0
         self._answer = None
         if read_timeout is not None:
             self._header_timer = self._loop.call_later(read_timeout, self._header_is_late)
@@ -169,6 +179,12 @@ class BoundedProtocol(ResponseHandler):
         elif data and self._answer.is_eof():
             self._cut()  # more than the response: it belongs to no request
             return
+        else:
+            self._body_bytes += len(data)
+            if self._body_bytes > min(BODY_BYTES, self._answer.total_bytes) + FRAMING_BYTES:
+                self._answer.set_exception(ClientPayloadError("the body is too long"))
+                self._cut()
+                return
         super().data_received(data)
 
     def _header_is_late(self) -> None:
