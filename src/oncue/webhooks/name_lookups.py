@@ -1,0 +1,102 @@
+"""Names become addresses in threads of their own, so that a name server that hangs holds up nobody else.
+
+Each lookup has a daemon thread: one that hangs delays neither the end of the process nor, as one of a pool's few, other
+work. Their number is bounded. A name whose last lookup was slow waits for one of a few threads for slow names, so that
+many dead names cannot take all the room of the healthy ones. How long a delivery waits is bounded by its own time-out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+Lookup = Callable[[str, int], Sequence[str]]
+"""The addresses of a host, found in a thread; the port is the one that will be dialled."""
+
+MOST_LOOKUPS = 32
+MOST_SLOW_LOOKUPS = 8
+SLOW = 5.0
+MOST_SLOW_NAMES = 10_000
+MOST_ADDRESSES = 4
+"""Of each family: a name may have thousands, and each one that does not answer costs time."""
+
+
+def system_lookup(host: str, port: int) -> list[str]:
+    flags = socket.AI_ADDRCONFIG
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return [str(address[0]) for _, _, _, _, address in found]
+
+
+class NameLookups(AbstractResolver):
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._room = asyncio.Semaphore(MOST_LOOKUPS)
+        self._room_for_slow = asyncio.Semaphore(MOST_SLOW_LOOKUPS)
+        self._slow: dict[str, None] = {}
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        room = self._room_for_slow if host in self._slow else self._room
+        await room.acquire()
+        began = loop.time()
+        found: asyncio.Future[Sequence[str]] = loop.create_future()
+
+        def ended(addresses: Sequence[str] | None, error: BaseException | None) -> None:
+            room.release()
+            self._note(host, loop.time() - began)
+            if found.cancelled():
+                return
+            if error is not None:
+                found.set_exception(error if isinstance(error, OSError) else OSError(f"lookup failed: {error}"))
+            else:
+                found.set_result(addresses or ())
+
+        def look() -> None:
+            outcome: tuple[Sequence[str] | None, BaseException | None]
+            try:
+                outcome = self._lookup(host, port), None
+            except Exception as error:
+                outcome = None, error
+            with suppress(RuntimeError):  # the loop may have been closed meanwhile
+                loop.call_soon_threadsafe(ended, *outcome)
+
+        threading.Thread(target=look, name="oncue-lookup", daemon=True).start()
+        return _answered(host, port, await found)
+
+    async def close(self) -> None:
+        """Lookups that still run end by themselves, unheard."""
+
+    def _note(self, host: str, seconds: float) -> None:
+        self._slow.pop(host, None)
+        if seconds >= SLOW:
+            self._slow[host] = None
+        if len(self._slow) > MOST_SLOW_NAMES:
+            del self._slow[next(iter(self._slow))]
+
+
+def _answered(host: str, port: int, addresses: Sequence[str]) -> list[ResolveResult]:
+    families: dict[int, list[str]] = {socket.AF_INET6: [], socket.AF_INET: []}
+    for address in dict.fromkeys(addresses):
+        families[socket.AF_INET6 if ":" in address else socket.AF_INET].append(address)
+    kept = {address for of_family in families.values() for address in of_family[:MOST_ADDRESSES]}
+    if not kept:
+        raise OSError(None, "the name has no address")
+    return [
+        ResolveResult(
+            hostname=host,
+            host=address,
+            port=port,
+            family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+            proto=socket.IPPROTO_TCP,
+            flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+        )
+        for address in dict.fromkeys(addresses)
+        if address in kept
+    ]
