@@ -71,7 +71,7 @@ select printf('%08x-%04x-8%03x-%04x-%012x', j.created_at / 65536000, j.created_a
   from oncue_jobs j
   left join oncue_schedules s on s.id = j.schedule_id
   left join oncue_webhooks w on w.name = j.group_name
- where j.queue = 'webhooks' and j.task = 'oncue.deliver' and j.state = 'running'
+ where j.queue = 'webhooks' and j.task = 'oncue.deliver' and j.state = 'running' and j.group_name is not null
 union all
 select printf('%08x-%04x-8%03x-%04x-%012x', j.created_at / 65536000, j.created_at / 1000 & 65535, j.created_at % 1000,
               j.id >> 48 | 32768, j.id & 281474976710655),
