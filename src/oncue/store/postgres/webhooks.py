@@ -37,7 +37,7 @@ class PostgresWebhooks:
         return await self._db.noted(statement, now, note, webhook.name, version, *fields, *(options or (None, None)))
 
     async def orphans(self, before: datetime, after: int, limit: int) -> list[Orphan]:
-        return [Orphan(*row) for row in await self._db.fetch("orphans", before, after, limit, WEBHOOKS_QUEUE)]
+        return [Orphan(*row) for row in await self._db.fetch_anew("orphans", before, after, limit, WEBHOOKS_QUEUE)]
 
     async def re_emit(self, ids: Sequence[int], now: datetime) -> list[int]:
         found = [row[0] for row in await self._db.fetch("re_emit", ids)]

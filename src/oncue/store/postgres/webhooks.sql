@@ -42,6 +42,7 @@ with took as (
 -- name: orphans
 -- Groups of which something is queued are read off the head of each in the index: a step for each, however much waits in
 -- it. Those that have no turn to come, of which nothing was told, and that have room, are the ones that no claim looks at.
+-- `task || ''` keeps the planner from the index of all deliveries.
 with recursive waiting (name) as (
     (select group_name from oncue_jobs where state || '' = 'queued' and group_name is not null and queue = $4
       order by group_name limit 1)
@@ -68,18 +69,20 @@ with recursive waiting (name) as (
     select best.* from silent cross join lateral (
            select j.id, j.created_at, j.group_name, j.schedule_id, j.scheduled_for, j.visible_at from oncue_jobs j
             where j.state || '' = 'queued' and j.group_name is not null and j.queue = $4 and j.group_name = silent.name
-              and j.task = 'oncue.deliver' and j.visible_at < $1 and j.id > $2
+              and j.task || '' = 'oncue.deliver' and j.visible_at < $1 and j.id > $2
             order by j.priority desc, j.order_at, j.id limit (select $3::int)) as best
      order by best.id limit (select $3::int)
 )
-select f.id, f.created_at, f.group_name, f.schedule_id, s.created_at, f.scheduled_for, f.visible_at
-  from found f left join oncue_schedules s on s.id = f.schedule_id
- order by f.id;
+select f.id, f.created_at, f.group_name, f.schedule_id,
+       (select s.created_at from oncue_schedules s where s.id = f.schedule_id), f.scheduled_for, f.visible_at
+  from found f order by f.id;
 
 -- name: re_emit
-with found as materialized (
-    select id, queue, group_name from oncue_jobs
-     where id = any($1::bigint[]) and state || '' = 'queued' and group_name is not null and task = 'oncue.deliver'
+-- By their ids, and only then by the rest: in one condition, that has the words of other indexes.
+with named as materialized (
+    select id, queue, group_name, state, task from oncue_jobs where id = any($1::bigint[])
+), found as materialized (
+    select id, queue, group_name from named where state = 'queued' and group_name is not null and task = 'oncue.deliver'
 ), woken as (
     insert into oncue_group_wakeups (queue, name, has_job) select distinct queue, group_name, true from found
 )
