@@ -63,9 +63,11 @@ from oncue.model.schedules import (
     Step,
     Verdict,
 )
+from oncue.model.webhooks import DELIVER, WEBHOOKS_QUEUE, Orphan, Webhook
 
 __all__ = [
     "DEFAULT_QUEUE",
+    "DELIVER",
     "KINDS",
     "LEADER_ADDRESS",
     "LIVE_LIMIT",
@@ -78,6 +80,7 @@ __all__ = [
     "TERMINAL",
     "UNFINISHED",
     "WAITING",
+    "WEBHOOKS_QUEUE",
     "Age",
     "Applied",
     "Attempt",
@@ -110,6 +113,7 @@ __all__ = [
     "Node",
     "NodeSeats",
     "Note",
+    "Orphan",
     "Outcome",
     "Outlook",
     "Owner",
@@ -138,6 +142,7 @@ __all__ = [
     "ToldDetails",
     "Turns",
     "Verdict",
+    "Webhook",
     "cut_off",
     "known",
 ]

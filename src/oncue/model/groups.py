@@ -26,6 +26,8 @@ class GroupSettings:
     limit: int | None = None
     rate: Rate | None = None
     paused_until: datetime | None = None
+    trips: int = 0
+    """How often in a row its circuit breaker has opened; 0: it is closed. Only `groups.trip` sets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Group:
     """None: it is open. The year 9999: until it is resumed."""
     has_settings: bool
     """Whether the limit, the rate or the pause was set for this group alone."""
+    trips: int = 0
+    """How often in a row its circuit breaker has opened; 0: it is closed. While it is open, one job runs at a time."""
 
 
 class Turns(NamedTuple):

@@ -51,6 +51,8 @@ class Schedule:
     deleted_at: datetime | None
     key: str | None = None
     """The key that its jobs share, by its task's own key: while another unfinished job has it, no slot fires."""
+    group: str | None = None
+    """The group of its queue that its jobs belong to: of a schedule whose target is a webhook, the webhook."""
 
 
 class Declaration(NamedTuple):

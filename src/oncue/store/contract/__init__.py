@@ -24,6 +24,7 @@ from oncue.store.contract.jobs import Jobs
 from oncue.store.contract.nodes import Leases, Nodes
 from oncue.store.contract.queues import Counters, Groups, Queues
 from oncue.store.contract.schedules import Schedules, Slots
+from oncue.store.contract.webhooks import Webhooks
 
 __all__ = ["EXCLUSIVE", "LEADER", "NOUNS", "Store", "Wake"]
 
@@ -36,6 +37,7 @@ NOUNS = (
     "counters",
     "schedules",
     "slots",
+    "webhooks",
     "nodes",
     "leases",
     "tokens",
@@ -67,6 +69,9 @@ class Store(Protocol):
 
     @property
     def slots(self) -> Slots: ...
+
+    @property
+    def webhooks(self) -> Webhooks: ...
 
     @property
     def nodes(self) -> Nodes: ...

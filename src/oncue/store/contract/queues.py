@@ -39,6 +39,10 @@ class Queues(Protocol):
         """Set the limits of a queue that still has those that are known."""
         ...
 
+    async def default_limits(self, queue: str, limits: Limits, now: datetime) -> bool:
+        """Set the limits of a queue for which nothing was ever set."""
+        ...
+
     async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
         """Pause a queue that is not paused."""
         ...
@@ -137,7 +141,29 @@ class Groups(Protocol):
         *,
         note: Note | None = None,
     ) -> bool:
-        """Set what is to hold for one group alone, if that is still what is known. A new rate counts anew."""
+        """Set what is to hold for one group alone, if that is still what is known. A new rate counts anew.
+
+        `trips` is neither compared nor set.
+        """
+        ...
+
+    async def trip(
+        self,
+        queue: str,
+        group: str,
+        known_trips: int,
+        trips: int,
+        paused_until: datetime | None,
+        now: datetime,
+        *,
+        known_until: datetime | None = None,
+    ) -> bool:
+        """Open the circuit breaker of a group until an instant, or close it (`trips` 0, `paused_until` None), if it
+        has still tripped as often as is known.
+
+        While `trips` is over 0, the group's limit counts as 1. A later pause of an operator's stays: opening does not
+        shorten it, and closing ends only the pause `known_until`, which is what the breaker itself had set.
+        """
         ...
 
 

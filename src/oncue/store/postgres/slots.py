@@ -133,10 +133,9 @@ class PostgresSlots:
 
     async def _released(self, rows: Sequence[asyncpg.Record], now: datetime, limit: int) -> int:
         schedules, versions = (list(column) for column in zip(*rows, strict=True))
-        async with self._db.use() as connection:
-            status = await connection.execute(self._db.sql["release_parked"], now, schedules, versions, limit)
+        ((released,),) = await self._db.fetch("release_parked", now, schedules, versions, limit)
         self._db.notifications.send()
-        return int(status.split()[-1])
+        return int(released)
 
     async def rerun(
         self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
