@@ -27,13 +27,15 @@ class Authority:
         both.write_text(signed.read_text() + key.read_text())
         return both
 
-    def server_context(self, issued: Path, clients_of: Authority | None = None) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(issued)
-        if clients_of is not None:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(clients_of.certificate)
-        return context
+
+def server_context(folder: Path, certificate: str, clients_of: str | None = None) -> ssl.SSLContext:
+    """Of a server that shows this certificate and, if told so, asks its clients for one of that authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / certificate)
+    if clients_of is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(folder / clients_of)
+    return context
 
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from oncue.webhooks.connections import BoundedProtocol, GuardedConnector
+from oncue.webhooks.connections import BoundedResponses, GuardedConnector
 from oncue.webhooks.egress import Allowed
 from tests.webhooks.bombs import ANSWERED, BOMBS, TIMEOUT, explode
 from tests.webhooks.servers import serving
@@ -39,5 +39,5 @@ async def test_aiohttp_takes_the_protocol_that_bounds_responses() -> None:
     """The one place where a private name of aiohttp is used: this fails when the name changes."""
     connector = GuardedConnector(Allowed.parse(["127.0.0.1"]), lambda host, port: ["127.0.0.1"], 10.0)
     assert isinstance(connector._factory, partial)
-    assert connector._factory.func is BoundedProtocol
+    assert connector._factory.func is BoundedResponses
     await connector.close()

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from oncue.webhooks import aiohttp_transport, connections
+from oncue.webhooks import aiohttp_transport, connections, name_lookups
 from oncue.webhooks.aiohttp_transport import AiohttpTransport
 from oncue.webhooks.egress import Allowed
 from oncue.webhooks.transport import NotSent, Request, Response
 from tests.ports import free_port
-from tests.webhooks.certificates import Authority
+from tests.webhooks.certificates import Authority, server_context
 from tests.webhooks.servers import Got, Reply, Server, answering, post, sending, serving
 
 LOCAL = Allowed.parse(["127.0.0.0/8", "::1"])
@@ -214,8 +215,7 @@ class TestFailures:
         async with AiohttpTransport(LOCAL) as transport:
             error = await failure(transport, post(f"http://127.0.0.1:{port}/secret"))
         assert error.kind == "network"
-        assert error.message.startswith(f"http://127.0.0.1:{port}: ")
-        assert "refused" in error.message.lower() or "Connect call failed" in error.message
+        assert error.message == f"http://127.0.0.1:{port}: Connection refused"
 
     async def test_the_server_hangs_up(self) -> None:
         error = await failure_of(sending(then_close=True))
@@ -250,7 +250,7 @@ class TestFailures:
 
     async def test_a_name_that_does_not_resolve(self) -> None:
         def lookup(host: str, port: int) -> Sequence[str]:
-            raise OSError(-2, "Name or service not known")
+            raise socket.gaierror(-2, "Name or service not known")
 
         async with AiohttpTransport(LOCAL, lookup=lookup) as transport:
             error = await failure(transport, post("https://shop.example/secret"))
@@ -409,21 +409,10 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return folder
 
 
-def context(folder: Path, certificate: str, clients: bool = False):  # type: ignore[no-untyped-def]
-    import ssl
-
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(folder / certificate)
-    if clients:
-        made.verify_mode = ssl.CERT_REQUIRED
-        made.load_verify_locations(folder / "ours.pem")
-    return made
-
-
 class TestTls:
     async def test_a_private_authority_is_trusted_by_those_who_name_it(self, tls: Path) -> None:
         async with (
-            serving(answering(), tls=context(tls, "server.both.pem")) as server,
+            serving(answering(), tls=server_context(tls, "server.both.pem")) as server,
             AiohttpTransport(LOCAL, tls) as transport,
         ):
             url = server.url("/secret", scheme="https")
@@ -439,7 +428,7 @@ class TestTls:
 
     async def test_a_certificate_for_another_name(self, tls: Path) -> None:
         async with (
-            serving(answering(), tls=context(tls, "elsewhere.both.pem")) as server,
+            serving(answering(), tls=server_context(tls, "elsewhere.both.pem")) as server,
             AiohttpTransport(LOCAL, tls, lookup=lambda host, port: ["127.0.0.1"]) as transport,
         ):
             error = await failure(transport, post(server.url(host="hooks.example", scheme="https"), ca="ours.pem"))
@@ -450,7 +439,7 @@ class TestTls:
 
     async def test_a_client_certificate_is_shown_by_its_webhook_alone(self, tls: Path) -> None:
         async with (
-            serving(answering(), tls=context(tls, "server.both.pem", clients=True)) as server,
+            serving(answering(), tls=server_context(tls, "server.both.pem", "ours.pem")) as server,
             AiohttpTransport(LOCAL, tls) as transport,
         ):
             url = server.url(scheme="https")
@@ -463,7 +452,7 @@ class TestTls:
             assert len(server.got) == 2
 
     async def test_a_client_certificate_stays_at_its_origin(self, tls: Path) -> None:
-        asks = context(tls, "server.both.pem", clients=True)
+        asks = server_context(tls, "server.both.pem", "ours.pem")
         async with serving(answering(), tls=asks) as there:
             away = answering("307 Go", {"Location": there.url(scheme="https")})
             async with serving(away, tls=asks) as here, AiohttpTransport(LOCAL, tls) as transport:
@@ -475,7 +464,7 @@ class TestTls:
         async with serving(answering()) as plain:
             away = answering("307 Go", {"Location": plain.url("/secret")})
             async with (
-                serving(away, tls=context(tls, "server.both.pem")) as server,
+                serving(away, tls=server_context(tls, "server.both.pem")) as server,
                 AiohttpTransport(LOCAL, tls) as transport,
             ):
                 request = post(server.url(scheme="https"), ca="ours.pem", redirects=5)
@@ -488,7 +477,7 @@ class TestTls:
         current = tmp_path / "current.pem"
         current.write_bytes((tls / "strange.pem").read_bytes())
         async with (
-            serving(answering(), tls=context(tls, "server.both.pem")) as server,
+            serving(answering(), tls=server_context(tls, "server.both.pem")) as server,
             AiohttpTransport(LOCAL, tmp_path) as transport,
         ):
             request = post(server.url(scheme="https"), ca="current.pem")
@@ -637,10 +626,7 @@ class TestLookups:
 
     @pytest.mark.contract("HOOK-5")
     async def test_names_known_to_be_slow_have_few_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from oncue.webhooks import name_lookups
-
         monkeypatch.setattr(name_lookups, "SLOW", 0.05)
-        answer_now = threading.Event()
         running = most = 0
         lock = threading.Lock()
 
@@ -649,7 +635,7 @@ class TestLookups:
             with lock:
                 running += 1
                 most = max(most, running)
-            answer_now.wait(0.1 if most < 40 else 30)
+            time.sleep(0.1)
             with lock:
                 running -= 1
             return ["127.0.0.1"]
@@ -663,12 +649,10 @@ class TestLookups:
         assert most <= name_lookups.MOST_SLOW_LOOKUPS
 
     async def test_of_thousands_of_addresses_few_are_tried(self) -> None:
-        from oncue.webhooks.name_lookups import NameLookups
-
         many = [f"10.0.{number // 250}.{number % 250}" for number in range(5_000)] + [
             f"fd00::{n:x}" for n in range(5_000)
         ]
-        found = await NameLookups(lambda host, port: many).resolve("shop.example", 443)
+        found = await name_lookups.NameLookups(lambda host, port: many).resolve("shop.example", 443)
         assert [entry["host"] for entry in found] == [*many[:4], *many[5_000:5_004]]
 
     def test_a_lookup_that_hangs_does_not_hold_up_the_end_of_the_process(self) -> None:
@@ -694,6 +678,4 @@ asyncio.run(main())
 
     async def test_the_system_resolves_names_too(self) -> None:
         async with serving(answering(), "127.0.0.1") as server, AiohttpTransport(LOCAL) as transport:
-            with contextlib.suppress(OSError):
-                response = await transport.send(post(server.url(host="localhost")))
-                assert response.status == 200
+            assert (await transport.send(post(server.url(host="localhost")))).status == 200

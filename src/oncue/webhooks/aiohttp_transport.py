@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import socket
 import ssl
 from codecs import getincrementaldecoder
 from functools import lru_cache
@@ -258,4 +260,6 @@ def _reason(error: OSError) -> str:
     """What the system said; of TLS, the reason without the place in OpenSSL's code."""
     if isinstance(error, ssl.SSLError):
         return f"TLS: {(error.reason or 'handshake failed').replace('_', ' ').lower()}"
+    if error.errno is not None and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)  # asyncio's own text names the address instead
     return visible(error.strerror or str(error) or type(error).__name__)[:200]

@@ -124,7 +124,7 @@ class GuardedConnector(TCPConnector):
         await super().close(abort_ssl=abort_ssl)
 
 
-class BoundedProtocol(ResponseHandler):
+class BoundedResponses(ResponseHandler):
     """One response to each request, and a header of bounded size.
 
     aiohttp parses all that one read brings. A stranger may send thousands of small responses in it, or a megabyte of
@@ -220,4 +220,4 @@ class BoundedProtocol(ResponseHandler):
 
 def _set_protocol(connector: TCPConnector) -> None:
     """aiohttp has no public way to name the protocol. `test_bombs.py` fails if this one no longer works."""
-    connector._factory = partial(BoundedProtocol, loop=asyncio.get_running_loop())  # type: ignore[assignment]
+    connector._factory = partial(BoundedResponses, loop=asyncio.get_running_loop())  # type: ignore[assignment]
