@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import cached_property
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from oncue.application.builtin import builtin_tasks
 from oncue.application.internals import Internals
 from oncue.application.naming import place_of
-from oncue.model import DEFAULT_QUEUE, Delivery, Missed
+from oncue.model import DEFAULT_QUEUE, DELIVER, Delivery, Missed, Receipt
+from oncue.policy.retry import Ladder
+from oncue.policy.webhooks import DEFAULT_LADDER
 from oncue.settings import Settings
-from oncue.task import UNSET, RetryRule, Task, _Unset
+from oncue.task import UNSET, Call, RetryRule, Task, _Unset
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from oncue.application.lifespans import Lifespan, Opens
+    from oncue.application.webhooks import DeclaredWebhook
     from oncue.engine.node import WorkerNode
     from oncue.policy.durations import Duration
     from oncue.policy.retry import Policy
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from oncue.verbs.queues import Queues
     from oncue.verbs.schedules import Schedules
     from oncue.verbs.tokens import Tokens
+    from oncue.verbs.webhooks import Webhooks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -119,6 +123,45 @@ class Oncue:
         """
         return self.internals.lifespans.declare(function)
 
+    def webhook(
+        self,
+        name: str,
+        *,
+        url: str,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        body: str | None = None,
+        timeout: Duration = 30.0,
+        secrets: str | Sequence[str] = (),
+        retry: Ladder = DEFAULT_LADDER,
+        redirects: int = 0,
+        ca: str | None = None,
+        certificate: str | None = None,
+        description: str = "",
+        schedule: Rule | None = None,
+        missed: Missed = "latest",
+        grace: Duration = "1d",
+        max_instances: int = 100,
+    ) -> DeclaredWebhook:
+        """Declare a webhook: a URL that deliveries are sent to, by hand (`.deliver(payload)`) or on a schedule.
+
+        `body` is a template; `retry` says how long to wait before each further attempt; `secrets` sign
+        every request (`whsec_…`, or `env:ONCUE_SECRET_…`, which the worker reads from its environment). `ca` and
+        `certificate` are names of files in the directory ONCUE_WEBHOOKS_TLS_DIR. Deliveries of one schedule may
+        overlap, since one that is tried again does not hold up the next: `max_instances=1` forbids it.
+        """
+        from oncue.application.webhooks import DeclaredWebhook
+
+        fields = {
+            "name": name, "url": url, "method": method, "headers": {} if headers is None else headers,
+            "content_type": content_type, "body": body, "timeout": timeout, "secrets": secrets, "retry": retry,
+            "redirects": redirects, "ca": ca, "certificate": certificate, "description": description,
+        }  # fmt: skip
+        webhook = DeclaredWebhook(self, fields, schedule, missed, grace, max_instances)
+        self.internals.declare_webhook(webhook)
+        return webhook
+
     @property
     def tasks(self) -> Mapping[str, Task[Any, Any]]:
         """The declared tasks by their names."""
@@ -127,6 +170,64 @@ class Oncue:
     def find(self, name: str) -> Task[Any, Any]:
         """A declared task by its name. Raises UnknownTask."""
         return self.internals.find(name)
+
+    # --- deliveries to a bare URL -------------------------------------------------------------------------------
+
+    def deliver(
+        self,
+        url: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        enqueued_by: str = "system",
+        on: object | None = None,
+        **fields: Any,
+    ) -> Receipt:
+        """Enqueue a delivery to a URL that no webhook stands for. In async code use `adeliver`.
+
+        `fields` are those of `webhook` that say how it is sent. With `on=session` it becomes part of the caller's own
+        transaction. A job shows its arguments, so secrets and headers are references (`env:ONCUE_SECRET_…`).
+        """
+        call, arguments = self._delivery(url, payload, fields, key, delay, at, priority, enqueued_by, on)
+        return call.enqueue(**arguments)
+
+    async def adeliver(
+        self,
+        url: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        enqueued_by: str = "system",
+        on: object | None = None,
+        **fields: Any,
+    ) -> Receipt:
+        call, arguments = self._delivery(url, payload, fields, key, delay, at, priority, enqueued_by, on)
+        return await call.aenqueue(**arguments)
+
+    def _delivery(
+        self,
+        url: str,
+        payload: Any,
+        fields: Mapping[str, Any],
+        key: str | None,
+        delay: Duration | None,
+        at: datetime | None,
+        priority: int | None,
+        enqueued_by: str,
+        on: object | None,
+    ) -> tuple[Call[Any], dict[str, Any]]:
+        from oncue.application.webhooks import bare_call
+
+        options = {
+            "key": key, "delay": delay, "at": at, "priority": priority, "enqueued_by": enqueued_by, "on": on
+        }  # fmt: skip
+        return bare_call(self.internals.builtin[DELIVER], url, payload, fields, options)
 
     # --- the nouns: their verbs are loaded by the first use, since every command would wait for all of them -----
 
@@ -147,6 +248,12 @@ class Oncue:
         from oncue.verbs.schedules import Schedules
 
         return Schedules(self.internals)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        from oncue.verbs.webhooks import Webhooks
+
+        return Webhooks(self.internals)
 
     @cached_property
     def nodes(self) -> Nodes:

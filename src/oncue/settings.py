@@ -16,7 +16,7 @@ from oncue import fields
 from oncue.errors import ConfigError
 from oncue.fields import Before
 from oncue.fields import field as Field
-from oncue.model import MAX_PRIORITY
+from oncue.model import DEFAULT_QUEUE, MAX_PRIORITY, WEBHOOKS_QUEUE
 from oncue.policy.aging import Rules
 from oncue.policy.checks import checked_name
 from oncue.policy.durations import seconds
@@ -50,6 +50,15 @@ def _names(value: Any) -> Any:
     if names in ((), []):
         raise ValueError("expected the names of queues, separated by commas")
     return names
+
+
+def _networks(value: Any) -> Any:
+    items = tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+    if items:
+        from oncue.webhooks.egress import Allowed
+
+        Allowed.parse(items)
+    return items
 
 
 def _schema(value: Any) -> str:
@@ -100,7 +109,7 @@ class Settings:
     name: Annotated[str, Before(_name)] | None = None
     env: Literal["development", "production"] = "development"
     app: str | None = None
-    queues: Annotated[tuple[str, ...], Before(_names)] = ("default",)
+    queues: Annotated[tuple[str, ...], Before(_names)] = (DEFAULT_QUEUE, WEBHOOKS_QUEUE)
     concurrency: int = Field(64, ge=1, le=10_000)
     processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1000)
     node_name: Annotated[str | None, Before(_node_name)] = None
@@ -129,6 +138,10 @@ class Settings:
     max_error_bytes: int = Field(8 * 1024, ge=256)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
+    webhooks_allow: Annotated[tuple[str, ...], Before(_networks)] = ()
+    webhooks_tls_dir: str | None = None
+    webhooks_per_endpoint: int = Field(10, ge=1, le=10_000)
+    webhooks_breaker: int = Field(5, ge=0, le=1000)
     pg_connections: int = Field(6, ge=2, le=100)
     pg_prepare: bool = True
     pg_listen: bool = True

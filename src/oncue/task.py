@@ -242,6 +242,8 @@ class Call(Generic[P]):
 
     chosen: frozenset[str] = frozenset()
     """The options that `using` named; the rest are the task's own. The test kit compares these."""
+    carried: tuple[str, float | None] | None = None
+    """The options of its jobs as they are stored, and their maximum runtime, if these are not its task's."""
 
     def __init__(
         self,

@@ -260,7 +260,7 @@ class Enqueueing:
     # --- what jobs carry ----------------------------------------------------------------------------------------
 
     def _batch(self, call: Call[Any], ids: list[int], args: list[str], keys: list[Any] | None, now: datetime) -> Batch:
-        options, max_runtime = self._app.resolved(call.task)
+        options, max_runtime = call.carried or self._app.resolved(call.task)
         if call.at is not None and call.at - now > FURTHEST:
             raise InvalidJob("at", "expected an instant within the next hundred years")
         visible_at = max(call.at or now + timedelta(seconds=call.delay or 0.0), now)
@@ -288,7 +288,16 @@ class Enqueueing:
 def _terms(call: Call[Any]) -> tuple[Any, ...]:
     """What the jobs of one batch have in common."""
     place, timing = (call.queue, call.group, call.address), (call.delay, call.at, call.deadline)
-    return (call.task.name, *place, *timing, call.priority, call.max_retries, call.enqueued_by, call.has_key)
+    return (
+        call.task.name,
+        *place,
+        *timing,
+        call.priority,
+        call.max_retries,
+        call.enqueued_by,
+        call.has_key,
+        call.carried,
+    )
 
 
 def _dumped(task: Task[Any, Any], row: Row, number: int, limit: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,10 @@ from oncue.task import Task
 from oncue.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from oncue.application.webhooks import DeclaredWebhook
     from oncue.policy.aging import Rules
+    from oncue.webhooks.delivery import Deliveries
+    from oncue.webhooks.transport import Transport
 
 T = TypeVar("T")
 
@@ -47,8 +51,11 @@ class Internals:
         self._place = place
         self.tasks: dict[str, Task[Any, Any]] = {}
         """What the application declares."""
+        self.webhooks: dict[str, DeclaredWebhook] = {}
+        """The webhooks that it declares."""
         self._builtin = builtin
         self.lifespans = Lifespans()
+        self.lifespans.declare(self._deliveries_lifespan)
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
         self.connector: Connector = DatabaseConnector(self.make_store)
@@ -98,7 +105,25 @@ class Internals:
             raise ValueError(f"name: expected one that does not begin with {PREFIX}, as oncue's own do: {task.name!r}")
         if task.name in self.tasks:
             raise ValueError(f"name: a task {task.name!r} is declared already; give one of them another name=")
+        if task.schedule is not None and task.name in self._scheduled_webhooks():
+            raise ValueError(f"name: a webhook {task.name!r} has a schedule of that name; give one another name")
         self.tasks[task.name] = self.handlers[task.name] = task
+
+    def declare_webhook(self, webhook: DeclaredWebhook) -> None:
+        if webhook.name in self.webhooks:
+            raise ValueError(f"name: a webhook {webhook.name!r} is declared already")
+        task = self.tasks.get(webhook.name)
+        if webhook.schedule is not None and task is not None and task.schedule is not None:
+            raise ValueError(f"name: the task {webhook.name!r} has a schedule of that name; give one another name")
+        self.webhooks[webhook.name] = webhook
+
+    def _scheduled_webhooks(self) -> list[str]:
+        return [name for name, webhook in self.webhooks.items() if webhook.schedule is not None]
+
+    @property
+    def scheduled(self) -> list[str]:
+        """The names of the schedules that the code declares."""
+        return [*(name for name, task in self.tasks.items() if task.schedule is not None), *self._scheduled_webhooks()]
 
     @cached_property
     def builtin(self) -> Mapping[str, Task[Any, Any]]:
@@ -129,6 +154,33 @@ class Internals:
             options = task.options(self.settings.max_runtime)
             self._options[task.name] = (options.stored(), options.max_runtime)
         return self._options[task.name]
+
+    # --- deliveries ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        from oncue.webhooks.delivery import Deliveries
+
+        return Deliveries(
+            self.connected, self.make_transport, os.environ, self.telemetry,
+            lambda: self.settings.webhooks_breaker, lambda: self.settings.webhooks_per_endpoint,
+        )  # fmt: skip
+
+    def make_transport(self) -> Transport:
+        """The way out for deliveries. The simulator and the test kit have others."""
+        from oncue.webhooks.aiohttp_transport import AiohttpTransport
+        from oncue.webhooks.egress import Allowed
+
+        directory = self.settings.webhooks_tls_dir
+        return AiohttpTransport(
+            Allowed.parse(self.settings.webhooks_allow), None if directory is None else Path(directory)
+        )
+
+    async def _deliveries_lifespan(self) -> AsyncIterator[None]:
+        """What deliveries open by the way is closed with the worker."""
+        yield
+        if "deliveries" in self.__dict__:
+            await self.deliveries.close()
 
     # --- connecting ---------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from oncue.engine.messages import Setup
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.starting import Patience
 from oncue.engine.timekeeper import Timekeeper
-from oncue.model import Node
+from oncue.model import WEBHOOKS_QUEUE, Node
 from oncue.observe import logs
 from oncue.store.contract import Store
 from oncue.verbs.schedules.declaring import Declaring
@@ -80,7 +80,8 @@ async def _working(
     process = WorkerProcess(node, main, clock, app.telemetry, pace)
     async with app.lifespans.opened(), _started(process, heartbeat):
         _log.info("node %s is working on %s", node.naming.shown, ", ".join(node.node.queues))
-        elsewhere = sorted({task.queue for task in app.tasks.values()}.difference(node.node.queues))
+        used = {task.queue for task in app.tasks.values()} | ({WEBHOOKS_QUEUE} if app.webhooks else set())
+        elsewhere = sorted(used.difference(node.node.queues))
         if elsewhere:
             _log.warning("the application's tasks also use %s, which this worker does not serve", ", ".join(elsewhere))
         try:
@@ -136,7 +137,7 @@ def new_node(app: Internals, now: datetime, address: str | None) -> Node:
         started_at=now,
         beat_at=now,
         expires_at=now,
-        schedules=tuple(sorted(task.name for task in app.tasks.values() if task.schedule is not None)),
+        schedules=tuple(sorted(app.scheduled)),
         process_start=identity.process_start(),
         exclusive=settings.exclusive,
     )

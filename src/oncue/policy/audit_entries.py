@@ -96,6 +96,13 @@ def _terms(schedule: Schedule | None) -> dict[str, Any] | None:
     return {**terms, "args": json.loads(schedule.args), "options": json.loads(schedule.options)}
 
 
+def of_webhook(action: str, by: str, name: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Note:
+    """A change of a webhook, from what may be shown of it: all of it if it is made or deleted, else what differs."""
+    if before is not None and after is not None:
+        before, after = _different(before, after)
+    return Note(by, action, f"webhook:{name}", before, after)
+
+
 def of_slots(action: str, by: str, schedule: Schedule, after: Mapping[str, Any]) -> Note:
     """Slots that were decided by hand."""
     return Note(by, action, f"schedule:{schedule.name}", None, dict(after))

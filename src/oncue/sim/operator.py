@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from oncue.application.webhooks import DeclaredWebhook
 from oncue.policy.aging import Rules
 from oncue.policy.options import Options
 from oncue.policy.retry import Exponential
+from oncue.settings import Settings
 from oncue.sim.wire import Delay
 from oncue.store.contract import Store
 from oncue.task import Task
@@ -28,6 +30,10 @@ class Operator:
         self.store = store
         self.now = now
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.webhooks: dict[str, DeclaredWebhook] = {}
+        self.builtin: Mapping[str, Task[Any, Any]] = {}
+        self.scheduled: list[str] = []
+        self.settings = Settings()
         self.telemetry = Telemetry()
         self.aging = Rules()
         self.jobs, self.queues, self.schedules = Jobs(self), Queues(self), Schedules(self)

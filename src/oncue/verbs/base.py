@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from oncue.application.connecting import Connected
+from oncue.application.webhooks import DeclaredWebhook
 from oncue.errors import Conflict, StoreUnavailable
 from oncue.model import LONGEST_LISTING
 from oncue.policy.aging import Rules
+from oncue.settings import Settings
 from oncue.task import Task
 from oncue.telemetry import Telemetry
 
@@ -24,7 +26,19 @@ class VerbsApplication(Protocol):
     """What the verbs ask of the application that they belong to."""
 
     tasks: dict[str, Task[Any, Any]]
+    webhooks: dict[str, DeclaredWebhook]
     telemetry: Telemetry
+
+    @property
+    def builtin(self) -> Mapping[str, Task[Any, Any]]: ...
+
+    @property
+    def scheduled(self) -> list[str]:
+        """The names of the schedules that the code declares."""
+        ...
+
+    @property
+    def settings(self) -> Settings: ...
 
     @property
     def name(self) -> str: ...

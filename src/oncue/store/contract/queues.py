@@ -166,6 +166,10 @@ class Groups(Protocol):
         """
         ...
 
+    async def tripped(self, queue: str, groups: Sequence[str]) -> dict[str, tuple[int, datetime | None]]:
+        """Those of these groups whose circuit breaker is open: how often it has tripped, and the end of its pause."""
+        ...
+
 
 class Counters(Protocol):
     async def count(self, limit: int) -> list[Count]:

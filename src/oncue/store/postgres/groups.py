@@ -100,3 +100,6 @@ class PostgresGroups:
         if took and not trips:
             self._db.notifications.send()  # what was held back may go
         return bool(took)
+
+    async def tripped(self, queue: str, groups: Sequence[str]) -> dict[str, tuple[int, datetime | None]]:
+        return {name: (trips, until) for name, trips, until in await self._db.fetch("tripped", queue, groups)}

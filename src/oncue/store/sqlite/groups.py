@@ -210,6 +210,10 @@ class SqliteGroups:
         trip = {"queue": queue, "name": group, "known_trips": known_trips, "trips": trips, **micros}
         return await self._db.execute("trip", **trip) > 0
 
+    async def tripped(self, queue: str, groups: Sequence[str]) -> dict[str, tuple[int, datetime | None]]:
+        rows = await self._db.rows("tripped", queue=queue, groups=json.dumps(list(groups)))
+        return {name: (trips, values.instant_or_none(until)) for name, trips, until in rows}
+
 
 def _group(queue: str, row: Sequence[Any]) -> Group:
     rated_until, paused_until = map(values.instant_or_none, row[6:8])

@@ -163,6 +163,10 @@ select :queue, :name, :trips, :paused_until, max(:now, coalesce(:paused_until, :
        ready_at = max(:now, coalesce(rate_at, :now), coalesce({_tripped_until}, :now))
  where trips = :known_trips;
 
+-- name: tripped
+select name, trips, paused_until from oncue_groups
+ where queue = :queue and name in (select value from json_each(:groups)) and trips > 0;
+
 -- name: _tripped_until
 case when :trips > 0 then max(:paused_until, coalesce(paused_until, :paused_until))
             when paused_until is not :known_until then paused_until end

@@ -10,12 +10,13 @@ from typing import Any
 
 from oncue.application.connecting import Connected
 from oncue.errors import Conflict
-from oncue.model import Schedule
+from oncue.model import DELIVER, Schedule
 from oncue.policy import schedules as policy
 from oncue.policy.triggers import Rule
-from oncue.task import Task
+from oncue.task import Declared, Task
 from oncue.verbs.base import compare_and_set
-from oncue.verbs.schedules.editing import Editing, changed, created_or_revived, written
+from oncue.verbs.schedules.editing import Editing, changed, created_or_revived, delivering, written
+from oncue.verbs.webhooks import Webhooks
 
 PAGE = 1000
 
@@ -31,15 +32,34 @@ class Declaring(Editing):
         A worker does this when it starts. With `only`, schedules of other rules are left for later.
         """
         connected = connected or await self._connected()
-        declared = [task for task in self._app.tasks.values() if task.schedule is not None and only(task.schedule.rule)]
-        for task in declared:
+        await Webhooks(self._app).declare_all(connected)
+        for wanted in self._declared(only):
             try:
-                await self._declare(connected, task)
+                await self._declare(connected, wanted)
             except Conflict as error:  # one schedule that cannot be declared does not keep a worker from working
-                log.error("schedule %s cannot be declared: %s", task.name, error)
-                self._app.telemetry.emit("schedule.error", {}, schedule=task.name, error=error)
+                log.error("schedule %s cannot be declared: %s", wanted.name, error)
+                self._app.telemetry.emit("schedule.error", {}, schedule=wanted.name, error=error)
         await self._rekey(connected)
         await self.disable_undeclared(connected)
+
+    def _declared(self, only: Callable[[Rule], bool]) -> list[Schedule]:
+        """The schedules that the code declares: of tasks, and of webhooks."""
+        wanted = [
+            self._of_code(task.name, task, {}, task.schedule)
+            for task in self._app.tasks.values()
+            if task.schedule is not None and only(task.schedule.rule)
+        ]
+        deliver = self._app.find(DELIVER)
+        for webhook in self._app.webhooks.values():
+            if webhook.schedule is not None and only(webhook.schedule.rule):
+                made = self._of_code(webhook.name, deliver, {"webhook": webhook.name}, webhook.schedule)
+                wanted.append(delivering(made, webhook.name, webhook.carried))
+        return wanted
+
+    def _of_code(self, name: str, task: Task[Any, Any], args: dict[str, Any], declared: Declared) -> Schedule:
+        rule, missed, grace, max_instances, description = declared
+        wanted = self._wanted(name, rule, task, args, description, None, None, missed, grace, max_instances)
+        return dataclasses.replace(wanted, declared_by=self._app.name)
 
     async def _rekey(self, connected: Connected) -> None:
         """Give the schedules that were made at run time the keys that their tasks declare by now."""
@@ -76,7 +96,7 @@ class Declaring(Editing):
         again.
         """
         connected = connected or await self._connected()
-        ours = {task.name for task in self._app.tasks.values() if task.schedule is not None}
+        ours = set(self._app.scheduled)
         stored = [
             one.name for one in await connected.store.schedules.declared() if one.enabled and one.name not in ours
         ]
@@ -90,12 +110,7 @@ class Declaring(Editing):
             if name not in living:
                 await self._disable(connected, name)
 
-    async def _declare(self, connected: Connected, task: Task[Any, Any]) -> None:
-        assert task.schedule is not None
-        rule, missed, grace, max_instances, description = task.schedule
-        wanted = self._wanted(task.name, rule, task, {}, description, None, None, missed, grace, max_instances)
-        wanted = dataclasses.replace(wanted, declared_by=self._app.name)
-
+    async def _declare(self, connected: Connected, wanted: Schedule) -> None:
         async def declare() -> bool | None:
             current, now = await connected.store.schedules.get(wanted.name), connected.now()
             allowed = wanted if current is None else _as_operators_left_it(current, wanted)
@@ -105,7 +120,7 @@ class Declaring(Editing):
             if not await written(connected, change, now):
                 return None
             if change.revision is not None:
-                log.info("schedule %s: %s, revision %d", wanted.name, rule.expression, change.revision.revision)
+                log.info("schedule %s: %s, revision %d", wanted.name, wanted.expression, change.revision.revision)
             return True
 
         await compare_and_set(f"schedule {wanted.name!r}", declare)

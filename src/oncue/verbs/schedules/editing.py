@@ -10,7 +10,7 @@ from typing import Any
 
 from oncue.application.connecting import Connected
 from oncue.errors import Conflict, InvalidSchedule, StoreRefused
-from oncue.model import Missed, Note, Revised, Schedule
+from oncue.model import DELIVER, Missed, Note, Revised, Schedule
 from oncue.policy import audit_entries, triggers
 from oncue.policy import schedules as policy
 from oncue.policy.checks import (
@@ -24,11 +24,13 @@ from oncue.policy.checks import (
     checked_retries,
     checked_schedule_name,
 )
+from oncue.policy.deliveries import Carried
 from oncue.policy.durations import Duration
 from oncue.policy.triggers import TICK, DstPolicy, Rule
 from oncue.task import Task
 from oncue.verbs.base import compare_and_set
 from oncue.verbs.schedules.reading import ScheduleReading
+from oncue.verbs.webhooks import Webhooks, carried_of
 
 CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
 LONGEST_DESCRIPTION = 1000
@@ -40,9 +42,10 @@ class Editing(ScheduleReading):
         self,
         name: str,
         rule: Rule | str,
-        task: Task[Any, Any] | str,
+        task: Task[Any, Any] | str | None = None,
         args: Mapping[str, Any] | None = None,
         *,
+        webhook: str | None = None,
         description: str = "",
         queue: str | None = None,
         priority: int | None = None,
@@ -53,11 +56,18 @@ class Editing(ScheduleReading):
         enabled: bool = True,
         created_by: str = "system",
     ) -> Schedule:
-        """Make a schedule. Its first slot is the first one after now. Raises Conflict if the name is taken."""
+        """Make a schedule of a task, or one that delivers to a webhook. Its first slot is the first one after now.
+
+        Raises Conflict if the name is taken.
+        """
+        target, arguments = self._target_of(task, webhook, _checked_args({} if args is None else args))
         wanted = self._wanted(
-            checked_schedule_name(name), _rule(rule), self._target(task), _checked_args({} if args is None else args),
+            checked_schedule_name(name), _rule(rule), target, arguments,
             description, queue, priority, missed, grace, max_instances, max_retries,
         )  # fmt: skip
+        if webhook is not None:
+            found = await Webhooks(self._app).get(webhook)
+            wanted = delivering(wanted, found.name, carried_of(found))
         if not _checked_enabled(enabled):
             wanted = dataclasses.replace(wanted, enabled=False, reason=policy.BY_HAND)
         connected = await self._connected()
@@ -116,6 +126,9 @@ class Editing(ScheduleReading):
                 current.max_retries if max_retries is None and task is None else max_retries,
             )
             kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
+            if current.group is not None:  # it delivers to a webhook: that says what its deliveries carry
+                _refuse_another_target(task)
+                kept |= {name: getattr(current, name) for name in ("group", "options", "max_retries", "max_runtime")}
             edited = dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
             return edited if enabled is None else _toggled(edited, enabled)
 
@@ -163,6 +176,20 @@ class Editing(ScheduleReading):
 
         return await compare_and_set(f"schedule {name!r}", change)
 
+    def _target_of(
+        self, task: Task[Any, Any] | str | None, webhook: str | None, args: dict[str, Any]
+    ) -> tuple[Task[Any, Any], dict[str, Any]]:
+        """What a schedule runs, and with which arguments."""
+        if (task is None) == (webhook is None):
+            raise InvalidSchedule("task", "expected a task or a webhook, one of the two")
+        if webhook is None:
+            assert task is not None
+            return self._target(task), args
+        unknown = args.keys() - {"payload"}
+        if unknown:
+            raise InvalidSchedule("args", f"expected only the payload of a webhook, not {min(unknown)!r:.100}")
+        return self._app.find(DELIVER), {"webhook": webhook, **args}
+
     def _target(self, task: Task[Any, Any] | str) -> Task[Any, Any]:
         if not isinstance(task, Task | str):
             raise InvalidSchedule("task", f"expected a task or the name of one, not {task!r}")
@@ -188,6 +215,13 @@ class Editing(ScheduleReading):
             horizon=None, created_by="", created_at=_LONG_AGO, updated_at=_LONG_AGO, deleted_at=None,
             key=None if task.own_key is None else task.own_key.of_slots(stored),
         )  # fmt: skip
+
+
+def delivering(schedule: Schedule, webhook: str, told: Carried) -> Schedule:
+    """The same schedule with a webhook as its target: what its deliveries carry, and their endpoint."""
+    return dataclasses.replace(
+        schedule, group=webhook, options=told.options, max_retries=told.max_retries, max_runtime=told.max_runtime
+    )
 
 
 def _toggled(current: Schedule, enabled: bool) -> Schedule:
@@ -263,6 +297,11 @@ def _changed_rule(current: Schedule, rule: Rule | str | None, tz: str | None, ds
     given = rule if isinstance(rule, Rule) else stays if rule is None else dataclasses.replace(stays, expression=rule)
     wanted = dataclasses.replace(given, tz=given.tz if tz is None else tz, dst=given.dst if dst is None else dst)
     return stays if wanted == stays else _rule(wanted)
+
+
+def _refuse_another_target(task: Task[Any, Any] | str | None) -> None:
+    if task is not None and task != DELIVER:
+        raise InvalidSchedule("task", "expected none: its target is a webhook; make another schedule for the task")
 
 
 def _refuse_code(schedule: Schedule) -> None:

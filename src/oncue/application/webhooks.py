@@ -1,0 +1,121 @@
+"""Webhooks that code declares, and how deliveries are enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from oncue.errors import InvalidWebhook
+from oncue.model import DELIVER, Missed, Receipt
+from oncue.policy.checks import checked_grace, checked_max_instances, checked_missed
+from oncue.policy.content_types import JSON_TYPE
+from oncue.policy.deliveries import Carried, Form, carried
+from oncue.policy.durations import Duration
+from oncue.policy.headers import HIDDEN
+from oncue.policy.secrets import is_reference
+from oncue.policy.templates import has_body
+from oncue.policy.urls import origin
+from oncue.policy.webhooks import DEFAULT_LADDER, DEFAULT_TIMEOUT, checked_fields
+from oncue.task import Call, Declared, Task
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+    from oncue.policy.triggers import Rule
+
+FIELDS: dict[str, Any] = {
+    "description": "", "method": "POST", "headers": {}, "content_type": JSON_TYPE, "body": None,
+    "timeout": DEFAULT_TIMEOUT, "secrets": (), "retry": DEFAULT_LADDER, "redirects": 0, "ca": None,
+    "certificate": None,
+}  # fmt: skip
+"""What a webhook has beside its name and URL, and what that is if nobody says."""
+
+
+class DeclaredWebhook:
+    """A webhook that code declares: `orders = app.webhook("orders", url=…)`, then `orders.deliver(payload)`."""
+
+    def __init__(
+        self,
+        app: Oncue,
+        fields: Mapping[str, Any],
+        rule: Rule | None,
+        missed: Missed,
+        grace: Duration,
+        max_instances: int,
+    ) -> None:
+        self._app = app
+        self.fields = checked_fields({**FIELDS, **fields})
+        self.name: str = self.fields["name"]
+        self.carried = carried_by(self.fields)
+        self.schedule = (
+            None if rule is None else _declared(rule, missed, grace, max_instances, self.fields["description"])
+        )
+
+    def __repr__(self) -> str:
+        return f"<webhook {self.name}>"
+
+    def deliver(self, payload: Any = None, **options: Any) -> Receipt:
+        """Enqueue a delivery. In async code use `adeliver`.
+
+        Options are `key`, `delay`, `at`, `priority`, `enqueued_by` and `on`, as in `Task.using`: `on=session` writes it
+        in the caller's own transaction.
+        """
+        return self._call(options).enqueue(webhook=self.name, payload=payload)
+
+    async def adeliver(self, payload: Any = None, **options: Any) -> Receipt:
+        return await self._call(options).aenqueue(webhook=self.name, payload=payload)
+
+    def _call(self, options: Mapping[str, Any]) -> Call[Any]:
+        return call_of(self._app.internals.builtin[DELIVER], self.name, self.carried, options)
+
+
+def carried_by(fields: Mapping[str, Any]) -> Carried:
+    """What deliveries of a webhook with these fields carry."""
+    return carried(Form(fields["method"], fields["content_type"], fields["body"]), fields["retry"])
+
+
+def call_of(task: Task[Any, Any], group: str, told: Carried, options: Mapping[str, Any]) -> Call[Any]:
+    """A call whose jobs are deliveries to one endpoint."""
+    unknown = set(options) - {"key", "delay", "at", "priority", "enqueued_by", "on"}
+    if unknown:
+        raise TypeError(f"deliver() has no option {min(unknown)!r}")
+    call = task.using(**options, group=group, max_retries=told.max_retries)
+    call.carried = (told.options, told.max_runtime)
+    return call
+
+
+def bare_call(
+    task: Task[Any, Any], url: str, payload: Any, fields: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Call[Any], dict[str, Any]]:
+    """The call and the arguments of a delivery to a URL that no webhook stands for."""
+    checked = checked_fields({**FIELDS, **fields, "url": url})
+    _refuse_stored_secrets(checked)
+    if payload is not None and not has_body(checked["method"], checked["body"]):
+        raise InvalidWebhook("payload", f"expected none: a {checked['method']} has no body")
+    arguments: dict[str, Any] = {"url": checked["url"], "payload": payload}
+    for name in ("headers", "secrets", "timeout", "redirects", "ca", "certificate"):
+        value = list(checked[name]) if name == "secrets" else checked[name]
+        if checked[name] != FIELDS[name]:
+            arguments[name] = value
+    return call_of(task, origin(checked["url"]), carried_by(checked), options), arguments
+
+
+def _refuse_stored_secrets(fields: Mapping[str, Any]) -> None:
+    """Arguments of jobs are shown to everybody who may look at jobs."""
+    from oncue.webhooks.secrets import redacted
+
+    if any(not is_reference(secret) for secret in fields["secrets"]):
+        raise InvalidWebhook("secrets", "expected references (env:ONCUE_SECRET_ORDERS): a job shows its arguments")
+    for name, value in redacted(fields["headers"]).items():
+        if value == HIDDEN:
+            expected = "a reference such as env:ONCUE_SECRET_TOKEN: a job shows its arguments; or make it a webhook"
+            raise InvalidWebhook("headers", f"{name}: expected {expected}")
+
+
+def _declared(rule: Rule, missed: Missed, grace: Duration, max_instances: int, description: str) -> Declared:
+    from oncue.policy.triggers import Rule
+
+    if not isinstance(rule, Rule):
+        raise InvalidWebhook("schedule", f'expected cron("*/5 * * * *"), not {rule!r:.100}')
+    return Declared(
+        rule, checked_missed(missed), checked_grace(grace), checked_max_instances(max_instances), description
+    )

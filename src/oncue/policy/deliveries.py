@@ -1,0 +1,57 @@
+"""What a delivery carries from its enqueue on, whatever becomes of its webhook: its ladder and its request's form."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from oncue.policy.content_types import JSON_TYPE
+from oncue.policy.options import Options
+from oncue.policy.retry import Ladder, from_stored
+
+LONGEST_ATTEMPT = 75.0
+"""Seconds after which an attempt is cut off. Its own time-out is at most 60; the rest is for the database."""
+
+
+class Form(NamedTuple):
+    """How the request of a delivery is made."""
+
+    method: str = "POST"
+    content_type: str = JSON_TYPE
+    body: str | None = None
+    """The template of its body."""
+
+
+class Carried(NamedTuple):
+    """What the jobs of deliveries have in common, as it is stored."""
+
+    options: str
+    max_retries: int
+    max_runtime: float
+
+
+def carried(form: Form, ladder: Ladder) -> Carried:
+    options = Options(timeout=LONGEST_ATTEMPT, max_runtime=LONGEST_ATTEMPT, retry=ladder)
+    told: dict[str, Any] = json.loads(options.stored())
+    differs = {name: value for name, value in form._asdict().items() if value != getattr(DEFAULT_FORM, name)}
+    if differs:
+        told["webhook"] = differs
+    return Carried(json.dumps(told, separators=(",", ":")), len(ladder.steps), LONGEST_ATTEMPT)
+
+
+@lru_cache(maxsize=4096)
+def form_of(options: str) -> Form:
+    """The form that a delivery was enqueued with."""
+    return Form(**json.loads(options).get("webhook", {}))
+
+
+@lru_cache(maxsize=1024)
+def ladder_of(stored: str) -> Ladder:
+    """The ladder of a webhook, from its row."""
+    found = from_stored(json.loads(stored))
+    assert isinstance(found, Ladder)
+    return found
+
+
+DEFAULT_FORM = Form()

@@ -1,0 +1,205 @@
+"""One attempt of a delivery: find its webhook, make the request, sign it, send it, and say what came of it.
+
+What is read at each attempt (URL, headers, secrets, time-out, redirects, TLS files) is read here; what was fixed when
+the delivery was made (body, method, content type, ladder) stands in its job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from oncue.engine.context import JobContext, current
+from oncue.errors import Fail, Retry, Skip, StoreError, UnusableSecret
+from oncue.model import Claim, Limits, Webhook
+from oncue.policy import breaker, http
+from oncue.policy.deliveries import form_of
+from oncue.policy.templates import DeliveryFacts, rendered
+from oncue.telemetry import Telemetry
+from oncue.webhooks.lookups import Connected, Found, Lookups
+from oncue.webhooks.secrets import resolved_headers, resolved_secrets
+from oncue.webhooks.signing import sign
+from oncue.webhooks.transport import NotSent, Request, Response, Transport
+
+DELETED, DISABLED, UNKNOWN = "webhook_deleted", "webhook_disabled", "webhook_unknown"
+EXCERPT_IN_ERROR = 200
+
+_log = logging.getLogger("oncue.webhooks")
+
+
+class Target(NamedTuple):
+    """Where an attempt goes, and how: of a webhook as it is now, or of a bare URL as it was asked for."""
+
+    url: str
+    headers: Mapping[str, str]
+    secrets: tuple[str, ...]
+    timeout: float
+    redirects: int
+    ca: str | None
+    certificate: str | None
+
+
+class Deliveries:
+    """The deliveries of one process."""
+
+    def __init__(
+        self,
+        connected: Callable[[], Awaitable[Connected]],
+        make_transport: Callable[[], Transport],
+        environ: Mapping[str, str],
+        telemetry: Telemetry,
+        threshold: Callable[[], int],
+        share: Callable[[], int],
+    ) -> None:
+        """`threshold`: so many failures in a row open the circuit breaker of an endpoint; 0 turns it off. `share`: how
+        many deliveries to one endpoint run at once, unless an operator says otherwise."""
+        self._connected = connected
+        self._make_transport = make_transport
+        self._environ = environ
+        self._telemetry = telemetry
+        self._threshold = threshold
+        self._share = share
+        self._transport: Transport | None = None
+        self._lookups = Lookups(connected)
+        self._failures: dict[str, int] = {}
+        """Of each endpoint, in a row, in this process."""
+
+    async def attempt(self, webhook: str | None, payload: Any, bare: Target | None) -> None:
+        """Deliver the job that runs here, to its webhook or to a bare URL. Returns once it is delivered; raises what
+        else is to become of the job."""
+        running = current.get()
+        claim, job, connected = running.claim, JobContext(running), await self._connected()
+        if self._transport is None:
+            await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
+        found = await self._lookups.find(webhook, claim.group or "")
+        target = _target_of(webhook, found.webhook, claim) if webhook is not None else bare
+        assert target is not None
+        request = self._request(target, webhook, payload, claim, connected.now())
+        try:
+            response = await self._sent(request)
+        except NotSent as error:
+            job.details(failed=error.kind)
+            self._tell(claim, webhook, error.kind, 0.0)
+            await self._judge(connected, claim, found, breaker.evidence_of_not_sent(error.kind))
+            raise _no_answer(error) from None
+        job.details(**_told(response))
+        self._tell(claim, webhook, http.outcome(response.status), response.seconds)
+        await self._judge(connected, claim, found, breaker.evidence_of_status(response.status))
+        _raise_unless_delivered(response, connected.now())
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    async def _sent(self, request: Request) -> Response:
+        return await self._opened().send(request)
+
+    def _opened(self) -> Transport:
+        if self._transport is None:
+            self._transport = self._make_transport()
+        return self._transport
+
+    def _request(self, target: Target, webhook: str | None, payload: Any, claim: Claim, now: datetime) -> Request:
+        """The request of this attempt. Raises Fail or Retry if it cannot be made."""
+        form, uid = form_of(claim.options), str(claim.uid)
+        facts = DeliveryFacts(uid, webhook, claim.scheduled_for, claim.created_at, payload)
+        try:
+            body = rendered(form.method, form.content_type, form.body, facts)
+            headers = resolved_headers(target.headers, self._environ)
+            secrets = resolved_secrets(target.secrets, self._environ)
+        except UnusableSecret as error:
+            raise Retry(str(error)) from None  # another worker may have the variable
+        except ValueError as error:
+            raise Fail(f"the request cannot be made: {error}") from None
+        if body is not None:
+            headers["Content-Type"] = form.content_type
+        headers |= sign(secrets, uid, now, body or b"")
+        return Request(
+            form.method, target.url, headers, body, target.timeout, target.redirects, target.ca, target.certificate
+        )
+
+    def _tell(self, claim: Claim, webhook: str | None, outcome: str, seconds: float) -> None:
+        if self._telemetry.wants("delivery"):
+            self._telemetry.emit("delivery", {"seconds": seconds}, claim=claim, webhook=webhook, outcome=outcome)
+
+    async def _judge(self, connected: Connected, claim: Claim, found: Found, evidence: breaker.Evidence | None) -> None:
+        """Open or close the circuit breaker of an endpoint, if this attempt gives a reason to."""
+        threshold, group = self._threshold(), claim.group or ""
+        if not threshold and not found.trips:
+            return
+        known = breaker.Circuit(found.trips, self._failures.get(group, 0))
+        circuit, transition = breaker.after(known, evidence, connected.now(), threshold)
+        if circuit.failures:
+            self._failures[group] = circuit.failures
+        else:
+            self._failures.pop(group, None)
+        if transition is None:
+            return
+        try:
+            took = await connected.store.groups.trip(
+                claim.queue, group, *transition, connected.now(), known_until=found.paused_until
+            )
+        except StoreError as error:  # what came of the delivery counts, and the next one judges again
+            _log.warning("the circuit breaker of %s could not be written: %s", group, error)
+            return
+        if took:
+            _log_transition(group, transition)
+            self._telemetry.emit("breaker", {"trips": transition.trips}, group=group)
+
+
+def _target_of(name: str, webhook: Webhook | None, claim: Claim) -> Target:
+    """Where a delivery of a webhook goes now. Raises Retry, Fail or Skip if it goes nowhere."""
+    if webhook is None:  # the worker that declares it may not have started yet
+        raise Retry(f"{UNKNOWN}: there is no webhook {name!r}")
+    if webhook.deleted or (webhook.deleted_at is not None and claim.created_at <= webhook.deleted_at):
+        raise Fail(f"{DELETED}: the webhook {name!r} was deleted")
+    if not webhook.enabled:
+        raise Skip(DISABLED)
+    return Target(
+        webhook.url, webhook.headers, webhook.secrets, webhook.timeout, webhook.redirects, webhook.ca,
+        webhook.certificate,
+    )  # fmt: skip
+
+
+def _told(response: Response) -> dict[str, Any]:
+    """What is kept of a response with its attempt."""
+    told: dict[str, Any] = {"status": response.status, "ms": round(response.seconds * 1000)}
+    if response.address is not None:
+        told["address"] = response.address
+    if response.redirects:
+        told["redirects"] = response.redirects
+    if response.excerpt:
+        told["excerpt"] = response.excerpt
+    if response.truncated:
+        told["truncated"] = True
+    return told
+
+
+def _no_answer(error: NotSent) -> Exception:
+    """A refused address and an unusable URL stay so; what failed on the way may pass."""
+    return Fail(error.message) if error.kind in ("refused", "invalid") else Retry(error.message)
+
+
+def _raise_unless_delivered(response: Response, now: datetime) -> None:
+    outcome = http.outcome(response.status)
+    if outcome == "delivered":
+        return
+    error = f"HTTP {response.status}"
+    if response.excerpt:
+        error += f": {response.excerpt[:EXCERPT_IN_ERROR]}"
+    if outcome == "failed":
+        raise Fail(error)
+    raise Retry(error, after=http.retry_after(response.headers, now), at_least=True)
+
+
+def _log_transition(group: str, transition: breaker.Transition) -> None:
+    if transition.paused_until is None:
+        _log.info("the circuit breaker of %s is closed: it answers again", group)
+    else:
+        _log.warning(
+            "the circuit breaker of %s is open until %s (trip %d): deliveries to it wait",
+            group, transition.paused_until.isoformat(timespec="seconds"), transition.trips,
+        )  # fmt: skip
