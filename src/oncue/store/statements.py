@@ -48,9 +48,12 @@ NODE_COLUMNS = (
 SCHEDULE_FIELDS = (
     "name, description, task, args, queue, priority, expression, tz, dst, missed, grace, max_instances, enabled, "
     "options, max_retries, max_runtime, deadline, declared_by, reason, revision, started_at, version, cursor, "
-    "next_run_at, last_run_at, horizon, created_by, created_at, updated_at, deleted_at, key"
+    "next_run_at, last_run_at, horizon, created_by, created_at, updated_at, deleted_at, key, "
+    "group"
 )
 SCHEDULE_COLUMNS = f"id, {SCHEDULE_FIELDS}"
+_SCHEDULE_WRITTEN = SCHEDULE_FIELDS.removesuffix("group") + "group_name"
+_SCHEDULE_SOURCE = f'id, {_SCHEDULE_WRITTEN} as "group"'
 REVISION_COLUMNS = (
     "schedule_id, revision, started_at, task, args, queue, priority, expression, tz, dst, missed, grace, "
     "max_instances, enabled, reason, changed_by"
@@ -64,6 +67,11 @@ SLOT_COLUMNS = (
 LIMIT_COLUMNS = "global_limit, node_limit, group_limit, rate_count, rate_seconds, group_rate_count, group_rate_seconds"
 TOKEN_COLUMNS = "id, name, digest, scopes, created_by, created_at, expires_at, revoked_at, last_used_at"
 AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
+WEBHOOK_FIELDS = (
+    "description, url, method, headers, content_type, body, timeout, secrets, retry, redirects, ca, certificate, "
+    "enabled, reason, declared_by, created_by, created_at, updated_at, deleted_at, deleted"
+)
+WEBHOOK_COLUMNS = f"id, name, version, {WEBHOOK_FIELDS}"
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
 CLAIMABLE = "state = 'queued' and isolation = 0 and group_name is null and address is null"
 """What any claim may take: the words of the index that has it."""
@@ -85,10 +93,12 @@ _COLUMNS = {
     "{claim}": CLAIM_SOURCE,
     "{claim_out}": CLAIM_COLUMNS,
     "{node}": NODE_COLUMNS,
-    "{schedule}": SCHEDULE_COLUMNS,
-    "{schedule_fields}": SCHEDULE_FIELDS,
+    "{schedule}": _SCHEDULE_SOURCE,
+    "{schedule_fields}": _SCHEDULE_WRITTEN,
     "{revision}": REVISION_COLUMNS,
     "{slot}": SLOT_COLUMNS,
+    "{webhook}": WEBHOOK_COLUMNS,
+    "{webhook_fields}": WEBHOOK_FIELDS,
     "{lease}": LEASE_COLUMNS,
     "{limits}": LIMIT_COLUMNS,
     "{token}": TOKEN_COLUMNS,

@@ -31,15 +31,18 @@ with moved as (
        and ($3::bigint is null or exists (select from oncue_leases
                                            where name = 'leader' and holder = $2 and epoch = $3))
     returning id, cursor, revision, task, args, queue, priority, options, max_retries, max_runtime, deadline, grace,
-              ($8::bigint[])[width_bucket(id, $4::bigint[])] as job_id
+              group_name, ($8::bigint[])[width_bucket(id, $4::bigint[])] as job_id
 ), decided as (
     insert into oncue_slots (schedule_id, scheduled_for, verdict, job_id, revision, decided_at, decided_by, epoch)
     select id, cursor, 'fired', job_id, revision, $1, $2, $3 from moved
 ), made as (
     insert into oncue_jobs ({new_job})
     select job_id, args, null, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1,
-           $1 + deadline, $9, null, id, cursor, cursor + grace, null, null
+           $1 + deadline, $9, null, id, cursor, cursor + grace, group_name, null
       from moved
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select distinct queue, group_name, true from moved where group_name is not null
 )
 select coalesce(array_agg(id), '{}') from moved;
 
@@ -79,11 +82,16 @@ won (ids) as (
     insert into oncue_jobs ({new_job})
     select d.job_id, s.args, s.key, s.task, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
            $1, $19, $1 + s.deadline, $9, null, d.schedule_id, d.scheduled_for,
-           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, null, null
+           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, s.group_name, null
       from decided d
-     cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace, key
+     cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace, key,
+                                group_name
                            from oncue_schedules where id = d.schedule_id offset 0) as s
      where d.job_id is not null
+    returning queue, group_name, state
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select distinct queue, group_name, true from made where group_name is not null and state = 'queued'
 )
 
 -- name: decide
@@ -165,25 +173,31 @@ with held as (
                              for no key update skip locked))
        and version = ($3::bigint[])[width_bucket(id, $2::bigint[])]
     returning id, max_instances
+), released as (
+    update oncue_jobs
+       set state = 'queued', visible_at = $1, updated_at = $1, deadline_at = deadline_at + ($1 - created_at)
+     where state || '' = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00' and id = any(array(
+               select parked.id from held as s
+                cross join lateral (
+                    select j.id from oncue_jobs j
+                     where j.schedule_id = s.id and j.state = 'scheduled'
+                       and j.visible_at = timestamptz '9999-01-01 00:00:00+00'
+                     order by j.scheduled_for
+                     limit greatest(0, s.max_instances - (
+                               select count(*) from (
+                                   select from oncue_jobs u
+                                    where u.schedule_id = s.id
+                                      and u.state in ('scheduled', 'queued', 'running', 'retrying')
+                                      and u.visible_at < timestamptz '9999-01-01 00:00:00+00'
+                                    limit s.max_instances) as busy))
+                       for no key update skip locked) as parked
+                limit $4))
+    returning queue, group_name
+), woken as (
+    insert into oncue_group_wakeups (queue, name, has_job)
+    select distinct queue, group_name, true from released where group_name is not null
 )
-update oncue_jobs
-   set state = 'queued', visible_at = $1, updated_at = $1, deadline_at = deadline_at + ($1 - created_at)
- where state || '' = 'scheduled' and visible_at = timestamptz '9999-01-01 00:00:00+00' and id = any(array(
-           select parked.id from held as s
-            cross join lateral (
-                select j.id from oncue_jobs j
-                 where j.schedule_id = s.id and j.state = 'scheduled'
-                   and j.visible_at = timestamptz '9999-01-01 00:00:00+00'
-                 order by j.scheduled_for
-                 limit greatest(0, s.max_instances - (
-                           select count(*) from (
-                               select from oncue_jobs u
-                                where u.schedule_id = s.id
-                                  and u.state in ('scheduled', 'queued', 'running', 'retrying')
-                                  and u.visible_at < timestamptz '9999-01-01 00:00:00+00'
-                                limit s.max_instances) as busy))
-                   for no key update skip locked) as parked
-            limit $4));
+select count(*) from released;
 
 -- name: repeat
 with held as (

@@ -16,7 +16,8 @@ select {schedule} from oncue_schedules where declared_by is not null and deleted
 insert into oncue_schedules ({schedule_fields})
 values (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
         :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
-        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key)
+        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key,
+        :group)
     on conflict (name) do nothing;
 
 -- name: change_schedule
@@ -24,7 +25,8 @@ update oncue_schedules
    set ({schedule_fields}) =
        (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
         :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
-        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key)
+        :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key,
+        :group)
  where id = :id and version = :expected;
 
 -- name: add_revision

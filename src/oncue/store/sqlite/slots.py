@@ -100,7 +100,10 @@ class SqliteSlots:
             self._db.sql["move"], {**moves, "steps": json.dumps([_move_row(s) for s in steps if s.schedule_id in won])}
         )
         connection.execute(self._db.sql["decide"], {**common, "decided": json.dumps(rows)})
-        connection.execute(self._db.sql["make_jobs"], {**common, "decided": json.dumps([r for r in rows if r[4]])})
+        fired = {**common, "decided": json.dumps([row for row in rows if row[4]])}
+        connection.execute(self._db.sql["make_jobs"], fired)
+        if connection.execute(self._db.sql["any_grouped_schedule"]).fetchone()[0]:
+            connection.execute(self._db.sql["wake_decided"], fired)
         return won
 
     async def unfinished(self, schedule_id: int, limit: int) -> list[int]:
@@ -118,6 +121,7 @@ class SqliteSlots:
             for schedule in schedules:
                 parameters = {"schedule_id": schedule, "now": values.micros(now), "limit": limit - released}
                 released += connection.execute(self._db.sql["release_parked"], parameters).rowcount
+                connection.execute(self._db.sql["wake_released"], parameters)
             return released
 
         return await self._db.write(work)

@@ -53,11 +53,19 @@ select d.value ->> 0, d.value ->> 1, d.value ->> 2, d.value ->> 3, d.value ->> 4
 insert into oncue_jobs ({new_job})
 select t.job_id, s.args, s.key, s.task, s.queue, s.priority, :state, s.options, s.max_retries, s.max_runtime, :now, :now,
        :now, :visible_at, :now + s.deadline, :by, null, s.id, t.scheduled_for,
-       case when t.verdict = 'fired' then t.scheduled_for + s.grace end, null, null
+       case when t.verdict = 'fired' then t.scheduled_for + s.grace end, s.group_name, null
   from json_each(:decided) as d
   join oncue_slots t on t.schedule_id = d.value ->> 0 and t.subject = '' and t.scheduled_for = d.value ->> 1
                     and t.job_id = d.value ->> 4
   join oncue_schedules s on s.id = t.schedule_id;
+
+-- name: any_grouped_schedule
+select exists (select 1 from oncue_schedules indexed by oncue_schedules_group where group_name is not null);
+
+-- name: wake_decided
+insert into oncue_group_wakeups (queue, name, has_job)
+select distinct queue, group_name, 1 from oncue_jobs
+ where id in (select value ->> 4 from json_each(:decided)) and group_name is not null and state = 'queued';
 
 -- name: unfinished
 select id from oncue_jobs indexed by oncue_jobs_schedule
@@ -97,6 +105,12 @@ update oncue_jobs
                          select count(*) from oncue_jobs indexed by oncue_jobs_schedule
                           where schedule_id = :schedule_id and state in ('scheduled', 'queued', 'running', 'retrying')
                             and visible_at < 253370764800000000))));
+
+-- name: wake_released
+insert into oncue_group_wakeups (queue, name, has_job)
+select distinct queue, group_name, 1 from oncue_jobs indexed by oncue_jobs_schedule
+ where schedule_id = :schedule_id and visible_at = :now and state = 'queued' and group_name is not null
+   and state in ('scheduled', 'queued', 'running', 'retrying');
 
 -- name: hold_version
 update oncue_schedules set version = version + 1 where id = :id and version = :version;
