@@ -418,3 +418,109 @@ async def test_turns_that_come_back_after_their_time_are_lost(store: Store) -> N
     assert (await take_turns(store, 1, now=after(seconds=5))).taken == 1
     await store.queues.return_turns(QUEUE, 1, after(milliseconds=100))
     assert await take_turns(store, 1, now=after(seconds=5)) == Turns(0, after(milliseconds=5100))
+
+
+# --- the circuit breaker of a group ---------------------------------------------------------------------------------
+
+
+async def trip(store: Store, known: int, trips: int, until: datetime | None, **more: Any) -> bool:
+    return await store.groups.trip(QUEUE, "a", known, trips, until, more.pop("now", NOW), **more)
+
+
+async def test_an_open_breaker_holds_jobs_back_and_then_lets_one_run_at_a_time(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, per_group=5)
+    await put_in(store, "a", 9)
+    await put_in(store, "b", 1)
+    assert await trip(store, 0, 1, after(minutes=1))
+    assert groups_of(await take_grouped(store, node)) == {"b": 1}
+    (probe,) = await take_grouped(store, node, now=after(minutes=1))
+    assert await take_grouped(store, node, now=after(minutes=2)) == []
+    await put_in(store, "a")
+    assert await take_grouped(store, node, now=after(minutes=2)) == [], "a new job makes no room"
+    await settle(store, [probe], at=after(minutes=2))
+    (probe,) = await take_grouped(store, node, now=after(minutes=2))
+    assert await trip(store, 1, 0, None, known_until=after(minutes=1), now=after(minutes=2))
+    assert len(await take_grouped(store, node, now=after(minutes=2))) == 4
+
+
+async def test_jobs_that_ran_when_the_breaker_opened_count(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a", 5)
+    first, second = await take_grouped(store, node, 2)
+    assert await trip(store, 0, 1, after(minutes=1))
+    await settle(store, [first])
+    assert await take_grouped(store, node, now=after(minutes=1)) == []
+    await settle(store, [second])
+    assert len(await take_grouped(store, node, now=after(minutes=1))) == 1
+
+
+async def test_a_trip_counts_if_the_breaker_is_still_as_it_was_known(store: Store) -> None:
+    assert not await trip(store, 1, 2, after(minutes=9)), "it is closed"
+    assert not await trip(store, 0, 0, None)
+    assert await store.groups.all(QUEUE, 100) == []
+    assert await trip(store, 0, 1, after(minutes=1))
+    assert not await trip(store, 0, 1, after(minutes=9)), "another node was first"
+    assert await trip(store, 1, 2, after(minutes=2))
+    settings, group = await store.groups.settings(QUEUE, "a"), await store.groups.get(QUEUE, "a")
+    assert settings == GroupSettings(paused_until=after(minutes=2), trips=2)
+    assert (group.trips, group.limit, group.paused_until) == (2, 1, after(minutes=2))
+    outcomes = await asyncio.gather(*(trip(store, 2, 3, after(minutes=3)) for _ in range(5)))
+    assert sorted(outcomes) == [False] * 4 + [True]
+    assert await trip(store, 3, 0, None, known_until=after(minutes=3))
+    assert await store.groups.settings(QUEUE, "a") == GroupSettings()
+
+
+async def test_an_operators_pause_is_neither_shortened_nor_ended_by_the_breaker(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a", 3)
+    for theirs in (after(hours=1), PARKED):
+        await set_group(store, "a", paused_until=theirs)
+        assert await trip(store, 0, 1, after(minutes=1))
+        assert (await store.groups.settings(QUEUE, "a")).paused_until == theirs
+        assert await trip(store, 1, 0, None, known_until=after(minutes=1), now=after(minutes=1))
+        assert await store.groups.settings(QUEUE, "a") == GroupSettings(paused_until=theirs)
+        assert await take_grouped(store, node, now=after(minutes=59)) == []
+    await set_group(store, "a", paused_until=after(seconds=1))
+    assert await trip(store, 0, 1, after(minutes=1))
+    assert (await store.groups.settings(QUEUE, "a")).paused_until == after(minutes=1), "theirs is over before"
+    assert await trip(store, 1, 0, None, known_until=after(minutes=1))
+    assert len(await take_grouped(store, node)) == 3
+
+
+async def test_an_operator_who_sets_a_group_leaves_its_breaker_as_it_is(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a", 5)
+    assert await trip(store, 0, 2, after(hours=1))
+    known = await store.groups.settings(QUEUE, "a")
+    assert await store.groups.set(QUEUE, "a", known, GroupSettings(limit=3), NOW)
+    assert await store.groups.settings(QUEUE, "a") == GroupSettings(limit=3, trips=2)
+    assert len(await take_grouped(store, node)) == 1, "the pause was lifted, and the next one is a probe"
+    assert await trip(store, 2, 0, None)
+    assert len(await take_grouped(store, node)) == 2
+    assert (await store.groups.get(QUEUE, "a")).limit == 3
+
+
+async def test_an_idle_group_is_not_forgotten_while_its_breaker_is_open(store: Store) -> None:
+    node = await enter(store)
+    await put_in(store, "a")
+    assert await trip(store, 0, 1, after(minutes=1))
+    (probe,) = await take_grouped(store, node, now=after(minutes=1))
+    await settle(store, [probe], at=after(minutes=1))
+    for minutes in (2, 3, 4):
+        assert await take_grouped(store, node, now=after(minutes=minutes)) == []
+    assert [(group.name, group.trips) for group in await store.groups.all(QUEUE, 100)] == [("a", 1)]
+    assert await trip(store, 1, 0, None, known_until=after(minutes=1), now=after(minutes=5))
+    assert await take_grouped(store, node, now=after(minutes=5)) == []
+    assert await store.groups.all(QUEUE, 100) == []
+
+
+async def test_a_breaker_beside_a_rate_keeps_to_both(store: Store) -> None:
+    node = await enter(store)
+    await set_limits(store, rate_per_group=Rate(1, 60))
+    await put_in(store, "a", 3)
+    (first,) = await take_grouped(store, node)
+    await settle(store, [first], BROKEN)
+    assert await trip(store, 0, 1, after(seconds=10))
+    assert await take_grouped(store, node, now=after(seconds=10)) == []
+    assert len(await take_grouped(store, node, now=after(seconds=60))) == 1

@@ -10,7 +10,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
     claim.invoke, .ok, .fail, .unknown, and the same for apply, decide, revise, rerun, request_cancel, prioritize,
-    pause, resume, set_limits and set op
+    pause, resume, set_limits, default_limits, set, trip, write and re_emit
+                                      op
     job                               id, task, queue, group, address, key, options, max_retries, args, state, priority,
                                       order_at, visible_at, deadline_at, of a slot's job start_by: a written row, of
                                       its arguments a checksum; parked: it may be due at any time; schedule, retry_of:
@@ -30,7 +31,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     pause, resume                     queue: it hands out nothing from here on, or is open again
     limits                            queue, per_group, rate, rate_per_group: they hold from here on; a rate is a number
                                       of jobs and one of seconds
-    group                             queue, group, limit, rate, paused_until: they hold for this group from here on
+    group                             queue, group, limit, rate, paused_until: they hold for this group from here on;
+                                      trips: its circuit breaker is open, and one of its jobs runs at a time
     turns                             queue, turns: a node took so many turns of a rate, or (less than 0) gave them back
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
@@ -332,6 +334,7 @@ def group_event(queue: str, group: str, settings: GroupSettings) -> dict[str, An
         "limit": settings.limit,
         "rate": settings.rate,
         "paused_until": micros_or_none(settings.paused_until),
+        **({"trips": settings.trips} if settings.trips else {}),
     }
 
 

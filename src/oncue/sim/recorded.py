@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 from uuid import UUID
@@ -201,11 +202,24 @@ class Recorded(Layer):
         if took:
             self._add("limits", **limits_event(queue, limits))
 
+    async def _note_queues_default_limits(self, took: bool, queue: str, limits: Limits, *_: Any) -> None:
+        if took:
+            self._add("limits", **limits_event(queue, limits))
+
     async def _note_groups_set(
         self, took: bool, queue: str, group: str, known: GroupSettings, settings: GroupSettings, *_: Any, **__: Any
     ) -> None:
         if took:
-            self._add("group", **group_event(queue, group, settings))
+            stored = await self._store.groups.settings(queue, group)
+            self._add("group", **group_event(queue, group, replace(settings, trips=stored.trips)))
+
+    async def _note_groups_trip(
+        self, took: bool, queue: str, group: str, known_trips: int, trips: int, *_: Any, **__: Any
+    ) -> None:
+        """Until when it holds jobs back depends on the pause that stood: it is read in the instant of the commit."""
+        if took:
+            stored = await self._store.groups.settings(queue, group)
+            self._add("group", **group_event(queue, group, replace(stored, trips=trips)))
 
     async def _note_queues_take_turns(self, turns: Turns, queue: str, *_: Any, **__: Any) -> None:
         if turns.taken:

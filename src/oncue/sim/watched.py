@@ -20,7 +20,7 @@ FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
 _ATTEMPTS = "select job_id, claim_no from oncue_attempts order by job_id, claim_no"
 _DETAILS = "select job_id, claim_no, details from oncue_attempts"
-_GROUPS = "select queue, name, running_limit, rate_count, rate_seconds, paused_until from oncue_groups"
+_GROUPS = "select queue, name, running_limit, rate_count, rate_seconds, paused_until, trips from oncue_groups"
 _WAKEUPS = "select count(*) from oncue_group_wakeups"
 _NAMES = "select name from oncue_schedules order by name"
 _LEASE_ENDS = "select id, expires_at from oncue_nodes where lost_at is null"
@@ -75,8 +75,9 @@ class WatchedStore(SqliteStore):
                 "limit": limit,
                 "rate": None if count is None else (count, seconds),
                 "paused_until": paused_until,
+                "trips": trips,
             }
-            for queue, name, limit, count, seconds, paused_until in rows
+            for queue, name, limit, count, seconds, paused_until, trips in rows
         }
 
     async def unread_wakeups(self) -> int:

@@ -22,8 +22,8 @@ When: TypeAlias = Literal["before", "after"]
 OPERATIONS = frozenset(
     {
         *("jobs.claim", "jobs.apply", "jobs.prioritize", "jobs.request_cancel", "queues.pause", "queues.resume"),
-        *("queues.set_limits", "groups.claim", "groups.set"),
-        *("schedules.revise", "slots.decide", "slots.rerun"),
+        *("queues.set_limits", "queues.default_limits", "groups.claim", "groups.set", "groups.trip"),
+        *("schedules.revise", "slots.decide", "slots.rerun", "webhooks.write", "webhooks.re_emit"),
     }
 )
 """The calls that decide something. An enqueue is one too, but it may take its client several calls."""

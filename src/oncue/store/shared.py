@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
@@ -30,9 +30,10 @@ from oncue.model import (
     Receipt,
     Sample,
     Step,
+    Webhook,
     known,
 )
-from oncue.store.statements import SHORTENED
+from oncue.store.statements import SHORTENED, WEBHOOK_FIELDS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -108,18 +109,30 @@ def text_or_none(rate: Rate | None) -> str | None:
 
 
 def group_of(queue: str, row: Sequence[Any]) -> Group:
-    name, queued, running, limit, rate_count, rate_seconds, rated_until, paused_until, has_settings = row
+    name, queued, running, limit, rate_count, rate_seconds, rated_until, paused_until, has_settings, trips = row
     told = text_or_none(rate(rate_count, rate_seconds))
-    return Group(queue, name, queued, running, limit, told, rated_until, paused_until, bool(has_settings))
+    return Group(queue, name, queued, running, limit, told, rated_until, paused_until, bool(has_settings), trips)
 
 
 def group_settings(row: Sequence[Any]) -> GroupSettings:
-    limit, rate_count, rate_seconds, paused_until = row
-    return GroupSettings(limit, rate(rate_count, rate_seconds), paused_until)
+    limit, rate_count, rate_seconds, paused_until, trips = row
+    return GroupSettings(limit, rate(rate_count, rate_seconds), paused_until, trips)
 
 
 def settings_row(settings: GroupSettings) -> tuple[Any, ...]:
     return (settings.limit, *(settings.rate or (None, None)), settings.paused_until)
+
+
+def webhook_of(columns: Mapping[str, Any]) -> Webhook:
+    """A webhook from the columns of its row, of which the instants and truth values are ours already."""
+    parsed = {"headers": json.loads(columns["headers"]), "secrets": tuple(json.loads(columns["secrets"]))}
+    return Webhook(**{**columns, **parsed})
+
+
+def webhook_fields(webhook: Webhook) -> dict[str, Any]:
+    """What is written of a webhook beside its name and its version, in the order of the statements."""
+    fields = {name: getattr(webhook, name) for name in WEBHOOK_FIELDS.split(", ")}
+    return {**fields, "headers": json.dumps(dict(webhook.headers)), "secrets": json.dumps(webhook.secrets)}
 
 
 async def in_thread_if_many(rows: int, make: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

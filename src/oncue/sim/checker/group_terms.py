@@ -59,7 +59,9 @@ class GroupTerms:
             self.running[self.key(event)].discard(told["id"])
 
     def limit(self, key: Key) -> int | None:
-        """How many jobs of a group may run at once."""
+        """How many jobs of a group may run at once: while its circuit breaker is open, one."""
+        if self.groups.get(key, {}).get("trips"):
+            return 1
         own: int | None = self.groups.get(key, {}).get("limit")
         return self.queues.get(key[0], {}).get("per_group") if own is None else own
 

@@ -239,7 +239,7 @@ def _forgotten(evidence: Evidence) -> Iterator[Broken]:
             yield Broken(
                 f"the group {key[1]} has other settings in the end: {there}", () if event is None else (event,)
             )
-        elif row is not None and there == NOTHING:
+        elif row is not None and there == NOTHING and not row.get("trips"):
             yield Broken(f"the group {key[1]} is idle and not forgotten")
     if evidence.final.wakeups:
         yield Broken(f"{evidence.final.wakeups} notes of what happened in groups were never read")

@@ -84,3 +84,19 @@ class PostgresGroups:
         took = await self._db.noted("set_group", now, note, queue, group, *rows)
         self._db.notifications.send()
         return took
+
+    async def trip(
+        self,
+        queue: str,
+        group: str,
+        known_trips: int,
+        trips: int,
+        paused_until: datetime | None,
+        now: datetime,
+        *,
+        known_until: datetime | None = None,
+    ) -> bool:
+        took = await self._db.fetch("trip", queue, group, known_trips, trips, paused_until, now, known_until)
+        if took and not trips:
+            self._db.notifications.send()  # what was held back may go
+        return bool(took)

@@ -9,17 +9,18 @@ select case when exists (select from oncue_group_wakeups) then timestamptz '1970
 -- name: _happened
 -- What was told of each group. One whose limit is reached is not ready because a job came: it would take the turn of
 -- others. The end of any job that runs in it is told too. `limit 1` makes the planner look each group up: else it would read
--- all groups that there are.
+-- all groups that there are. While its circuit breaker is open, a group has room for one.
     select t.queue, t.name, t.has_job, coalesce(known.is_known, false) as is_known,
            case when not t.has_job or most.jobs is null then false else (
                select count(*) from (select from oncue_jobs j
                                       where j.group_name is not null and j.state = 'running' and j.queue = t.queue
                                         and j.group_name = t.name limit (select most.jobs)) as live) >= most.jobs end as is_full
       from (select queue, name, bool_or(has_job) as has_job from told group by queue, name) as t
-      left join lateral (select true as is_known, k.running_limit from oncue_groups k
+      left join lateral (select true as is_known, k.running_limit, k.trips from oncue_groups k
                           where k.queue = t.queue and k.name = t.name limit 1) as known on true
       left join oncue_queues q on q.name = t.queue
-     cross join lateral (select coalesce(known.running_limit, q.group_limit) as jobs) as most
+     cross join lateral (select case when known.trips > 0 then 1
+                                     else coalesce(known.running_limit, q.group_limit) end as jobs) as most
 
 -- name: _woken
 -- A full group is written to as well: a claim that has not seen the new job may be forgetting the row at this moment.
@@ -80,7 +81,7 @@ select (select count(*) from happened),
 -- name: _held
 -- The row of a group, locked, if it still has the version that the statement saw. Those that another claim holds are
 -- passed over before the limit counts: nodes that claim at once take different groups.
-select k.running_limit, k.rate_count, k.rate_seconds, k.paused_until, k.rate_at from oncue_groups k
+select k.running_limit, k.rate_count, k.rate_seconds, k.paused_until, k.rate_at, k.trips from oncue_groups k
                      where k.queue = g.queue and k.name = g.name and k.version = g.version
                        for no key update skip locked
 
@@ -110,7 +111,7 @@ with open (queue, room) as materialized (
       cross join lateral ({_held}) as held)
     union all
     (select open.queue, next.name, next.ready_at, open.room, next.seen, next.running_limit, next.rate_count,
-            next.rate_seconds, next.paused_until, next.rate_at from open
+            next.rate_seconds, next.paused_until, next.rate_at, next.trips from open
       cross join lateral (
             select g.name, g.ready_at, head.seen, held.* from oncue_groups g
              cross join lateral (
@@ -136,10 +137,10 @@ with open (queue, room) as materialized (
       from turn
       left join oncue_queues q on q.name = turn.queue
      cross join lateral (
-           select coalesce(turn.running_limit, q.group_limit) as most,
+           select case when turn.trips > 0 then 1 else coalesce(turn.running_limit, q.group_limit) end as most,
                   case when turn.rate_count is null then q.group_rate_seconds::float8 / q.group_rate_count
                        else turn.rate_seconds::float8 / turn.rate_count end as every,
-                  turn.running_limit is not null or turn.rate_count is not null
+                  turn.running_limit is not null or turn.rate_count is not null or turn.trips > 0
                   or coalesce(turn.paused_until > $5, false) as is_set) as g
      -- A rate lets so much start at once as it would have let start in 40 ms.
      cross join lateral (select make_interval(secs => floor(0.04 / g.every) * g.every) as burst) as paced
@@ -240,17 +241,39 @@ select k.name,
                                order by j.priority desc, j.order_at, j.id limit 1000) as q),
        (select count(*) from oncue_jobs j where j.state = 'running' and j.group_name is not null
            and j.queue = $1 and j.group_name = k.name),
-       coalesce(g.running_limit, q.group_limit),
+       case when g.trips > 0 then 1 else coalesce(g.running_limit, q.group_limit) end,
        case when g.rate_count is null then q.group_rate_count else g.rate_count end,
        case when g.rate_count is null then q.group_rate_seconds else g.rate_seconds end,
        g.rate_at, g.paused_until,
-       g.running_limit is not null or g.rate_count is not null or g.paused_until is not null
+       g.running_limit is not null or g.rate_count is not null or g.paused_until is not null, coalesce(g.trips, 0)
   from known k
   left join oncue_groups g on g.queue = $1 and g.name = k.name
   left join oncue_queues q on q.name = $1
 
 -- name: group_settings
-select running_limit, rate_count, rate_seconds, paused_until from oncue_groups where queue = $1 and name = $2;
+select running_limit, rate_count, rate_seconds, paused_until, trips from oncue_groups where queue = $1 and name = $2;
+
+-- name: trip
+-- The circuit breaker of a group: $4 is the new number of its trips, $5 the instant up to which it holds its jobs back.
+-- Closing ($4 is 0) ends the pause that the breaker had set ($7) and no other.
+with changed as (
+    update oncue_groups
+       set trips = $4, version = version + 1, paused_until = {_tripped_until},
+           ready_at = greatest($6::timestamptz, rate_at, {_tripped_until})
+     where queue = $1 and name = $2 and trips = $3::int
+    returning name
+), made as (
+    insert into oncue_groups (queue, name, trips, paused_until, ready_at, version)
+    select $1, $2, $4, $5, greatest($6, $5), 1
+     where $3 = 0 and $4 > 0 and not exists (select from oncue_groups where queue = $1 and name = $2)
+        on conflict do nothing
+    returning name
+)
+select name from changed union all select name from made;
+
+-- name: _tripped_until
+case when $4::int > 0 then greatest(paused_until, $5::timestamptz)
+                               when paused_until is distinct from $7::timestamptz then paused_until end
 
 -- name: set_group
 with changed as (

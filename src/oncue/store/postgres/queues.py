@@ -48,6 +48,9 @@ class PostgresQueues:
         self._db.notifications.send()
         return took
 
+    async def default_limits(self, queue: str, limits: Limits, now: datetime) -> bool:
+        return bool(await self._db.fetch("default_limits", queue, *limits_row(limits)))
+
     async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
         return await self._db.noted("pause", now, note, queue)
 

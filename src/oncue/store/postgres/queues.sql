@@ -47,6 +47,10 @@ with took as (
 ), noted as ({_note})
 select from took;
 
+-- name: default_limits
+insert into oncue_queues (name, {limits}, version) values ($1, $2, $3, $4, $5, $6, $7, $8, 1) on conflict do nothing
+returning name;
+
 -- name: seating
 select q.name, {limits}, q.version,
        -- Each part in the words of its index: asked for as one they would be looked for in the whole table.

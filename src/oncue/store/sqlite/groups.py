@@ -175,7 +175,10 @@ class SqliteGroups:
 
     async def settings(self, queue: str, group: str) -> GroupSettings:
         rows = await self._db.rows("group_settings", queue=queue, name=group)
-        return group_settings((*rows[0][:3], values.instant_or_none(rows[0][3]))) if rows else GroupSettings()
+        if not rows:
+            return GroupSettings()
+        *terms, paused_until, trips = rows[0]
+        return group_settings((*terms, values.instant_or_none(paused_until), trips))
 
     async def set(
         self,
@@ -191,10 +194,26 @@ class SqliteGroups:
             "set_group", now, note, queue=queue, name=group, **_columns(settings), **_columns(known, "known_")
         )
 
+    async def trip(
+        self,
+        queue: str,
+        group: str,
+        known_trips: int,
+        trips: int,
+        paused_until: datetime | None,
+        now: datetime,
+        *,
+        known_until: datetime | None = None,
+    ) -> bool:
+        instants = {"paused_until": paused_until, "known_until": known_until, "now": now}
+        micros = {name: values.micros_or_none(instant) for name, instant in instants.items()}
+        trip = {"queue": queue, "name": group, "known_trips": known_trips, "trips": trips, **micros}
+        return await self._db.execute("trip", **trip) > 0
+
 
 def _group(queue: str, row: Sequence[Any]) -> Group:
     rated_until, paused_until = map(values.instant_or_none, row[6:8])
-    return group_of(queue, (*row[:6], rated_until, paused_until, row[8]))
+    return group_of(queue, (*row[:6], rated_until, paused_until, *row[8:]))
 
 
 def _first_of_each_queue(turns: list[_Turn], rooms: Mapping[str, int]) -> list[_Turn]:

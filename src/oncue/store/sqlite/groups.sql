@@ -14,14 +14,16 @@ select json_group_array(id) from (select id from oncue_group_wakeups order by id
 
 -- name: wake_groups
 -- Those in which a job can be claimed get a row, if they have none. One whose limit is reached is not ready because a job
--- came: it would take the turn of others. The end of any job that runs in it is told too.
+-- came: it would take the turn of others. The end of any job that runs in it is told too. While its circuit breaker is
+-- open, a group has room for one.
 insert into oncue_groups (queue, name, ready_at, version)
 select queue, name, case when not is_full then :now end, 1 from (
     select w.queue, w.name, w.has_job, g.queue is not null as is_known,
            w.has_job and (select count(*) from oncue_jobs j indexed by oncue_jobs_group_running
                            where j.state = 'running' and j.group_name is not null and j.queue = w.queue
                              and j.group_name = w.name)
-                         >= coalesce(g.running_limit, q.group_limit, 9223372036854775807) as is_full
+                         >= case when g.trips > 0 then 1
+                                 else coalesce(g.running_limit, q.group_limit, 9223372036854775807) end as is_full
       from (select queue, name, max(has_job) as has_job from oncue_group_wakeups
              where id in (select value from json_each(:ids)) group by queue, name) as w
       left join oncue_groups g on g.queue = w.queue and g.name = w.name
@@ -63,10 +65,11 @@ select json_group_array(wanted.value) from json_each(:queues) as wanted
 -- The groups of a queue that have waited longest: what runs in them, and what holds for them. Those whose jobs are all for
 -- other nodes are theirs to look at. Of one queue, so that they are read off the index: of several, all that are ready
 -- would be read and sorted.
-select g.queue, g.name, g.ready_at, g.rate_at, coalesce(g.running_limit, q.group_limit),
+select g.queue, g.name, g.ready_at, g.rate_at,
+       case when g.trips > 0 then 1 else coalesce(g.running_limit, q.group_limit) end,
        case when g.rate_count is null then 1e6 * q.group_rate_seconds / q.group_rate_count
             else 1e6 * g.rate_seconds / g.rate_count end,
-       g.running_limit is not null or g.rate_count is not null or coalesce(g.paused_until > :now, 0),
+       g.running_limit is not null or g.rate_count is not null or g.trips > 0 or coalesce(g.paused_until > :now, 0),
        (select count(*) from oncue_jobs j indexed by oncue_jobs_group_running
          where j.state = 'running' and j.group_name is not null and j.queue = g.queue and j.group_name = g.name)
   from oncue_groups g indexed by oncue_groups_ready
@@ -138,17 +141,31 @@ select k.name,
                                  and j.group_name = k.name limit 1000)),
        (select count(*) from oncue_jobs j indexed by oncue_jobs_group_running
          where j.state = 'running' and j.group_name is not null and j.queue = :queue and j.group_name = k.name),
-       coalesce(g.running_limit, q.group_limit),
+       case when g.trips > 0 then 1 else coalesce(g.running_limit, q.group_limit) end,
        case when g.rate_count is null then q.group_rate_count else g.rate_count end,
        case when g.rate_count is null then q.group_rate_seconds else g.rate_seconds end,
        g.rate_at, g.paused_until,
-       g.running_limit is not null or g.rate_count is not null or g.paused_until is not null
+       g.running_limit is not null or g.rate_count is not null or g.paused_until is not null, coalesce(g.trips, 0)
   from known k
   left join oncue_groups g on g.queue = :queue and g.name = k.name
   left join oncue_queues q on q.name = :queue
 
 -- name: group_settings
-select running_limit, rate_count, rate_seconds, paused_until from oncue_groups where queue = :queue and name = :name;
+select running_limit, rate_count, rate_seconds, paused_until, trips from oncue_groups where queue = :queue and name = :name;
+
+-- name: trip
+-- The circuit breaker of a group. Closing (:trips is 0) ends the pause that the breaker had set (:known_until) and no other.
+insert into oncue_groups (queue, name, trips, paused_until, ready_at, version)
+select :queue, :name, :trips, :paused_until, max(:now, coalesce(:paused_until, :now)), 1
+ where (:known_trips = 0 and :trips > 0) or exists (select 1 from oncue_groups where queue = :queue and name = :name)
+    on conflict (queue, name) do update
+   set trips = excluded.trips, version = version + 1, paused_until = {_tripped_until},
+       ready_at = max(:now, coalesce(rate_at, :now), coalesce({_tripped_until}, :now))
+ where trips = :known_trips;
+
+-- name: _tripped_until
+case when :trips > 0 then max(:paused_until, coalesce(paused_until, :paused_until))
+            when paused_until is not :known_until then paused_until end
 
 -- name: set_group
 insert into oncue_groups (queue, name, running_limit, rate_count, rate_seconds, paused_until, ready_at, version)

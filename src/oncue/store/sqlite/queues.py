@@ -48,10 +48,7 @@ class SqliteQueues:
     async def set_limits(
         self, queue: str, known: Limits, limits: Limits, now: datetime, *, note: Note | None = None
     ) -> bool:
-        names = statements.LIMIT_COLUMNS.split(", ")
-        wanted = dict(zip(names, limits_row(limits), strict=True))
-        before = dict(zip((f"known_{name}" for name in names), limits_row(known), strict=True))
-        parameters = {"queue": queue, "now": values.micros(now), **wanted, **before}
+        parameters = {"queue": queue, "now": values.micros(now), **_columns(limits), **_columns(known, "known_")}
 
         def work(connection: sqlite3.Connection) -> bool:
             took = connection.execute(self._db.sql["set_limits"], parameters).rowcount > 0
@@ -61,6 +58,9 @@ class SqliteQueues:
             return took
 
         return await self._db.write(work)
+
+    async def default_limits(self, queue: str, limits: Limits, now: datetime) -> bool:
+        return await self._db.execute("default_limits", queue=queue, **_columns(limits)) > 0
 
     async def pause(self, queue: str, now: datetime, *, note: Note | None = None) -> bool:
         return await self._db.noted("pause", now, note, queue=queue, now=values.micros(now))
@@ -124,3 +124,8 @@ class SqliteQueues:
             return True
 
         return await self._db.write(work)
+
+
+def _columns(limits: Limits, prefix: str = "") -> dict[str, int | None]:
+    names = (prefix + name for name in statements.LIMIT_COLUMNS.split(", "))
+    return dict(zip(names, limits_row(limits), strict=True))

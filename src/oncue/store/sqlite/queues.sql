@@ -32,6 +32,12 @@ values (:queue, :global_limit, :node_limit, :group_limit, :rate_count, :rate_sec
    and rate_count is :known_rate_count and rate_seconds is :known_rate_seconds
    and group_rate_count is :known_group_rate_count and group_rate_seconds is :known_group_rate_seconds;
 
+-- name: default_limits
+insert into oncue_queues (name, {limits}, version)
+values (:queue, :global_limit, :node_limit, :group_limit, :rate_count, :rate_seconds, :group_rate_count,
+        :group_rate_seconds, 1)
+    on conflict do nothing;
+
 -- name: wake_queue
 -- What has waited for room, or for a rate that holds no more, is looked at again.
 update oncue_groups

@@ -96,7 +96,7 @@ class GroupRecord(Group):
     __pydantic_config__: ClassVar[dict[str, Any]] = rules(
         {
             "queue": "mail", "name": "tenant:7", "queued": 12, "running": 4, "limit": 4, "rate": "10/s",
-            "rated_until": None, "paused_until": None, "has_settings": False,
+            "rated_until": None, "paused_until": None, "has_settings": False, "trips": 0,
         }
     )  # fmt: skip
 
