@@ -123,6 +123,8 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "touch": ("oncue_jobs_pkey", [ids, NOW, "send"]),
         "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, instants, instants]),
         "standing": ("oncue_jobs_key", ["send", [str(number) for number in ids]]),
+        "re_emit": ("oncue_jobs_pkey", [ids]),
+        "orphans": ("oncue_jobs_grouped", [NOW, 0, batch, "mail"]),
     }
 
 
@@ -156,6 +158,37 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "prune_slots": ("oncue_slots_old and oncue_schedules_pkey", [before(days=400), batch]),
         "repeat": ("oncue_jobs_pkey", [NOW, None, None, None, None, None, 1, "failed", 1, 2, 7, 1, "x"]),
         "retries_of": ("oncue_jobs_retry_of and oncue_jobs_pkey", [7]),
+        "change_webhook": (
+            "oncue_schedules_group and oncue_schedules_pkey",
+            [
+                NOW,
+                *[None] * 5,
+                "orders",
+                1,
+                "",
+                "",
+                "",
+                "{}",
+                "",
+                None,
+                30,
+                "[]",
+                "",
+                0,
+                None,
+                None,
+                True,
+                None,
+                None,
+                "x",
+                NOW,
+                NOW,
+                None,
+                False,
+                "{}",
+                3,
+            ],
+        ),
         "acquire": ("", ["leader", NODE, "x", NOW, NOW, "exclusive"]),
         "renew": ("", ["leader", NODE, 1, NOW, NOW, "exclusive"]),
     }
@@ -250,10 +283,12 @@ async def test_a_table_that_is_one_group_is_not_read_for_the_jobs_of_another(pos
         "groups": ["mail", 100, None],
         "group": ["mail", "small"],
         "count_ahead_in_group": ["mail", 0, NOW, 7, 10_000, "small"],
+        "orphans": [NOW, 0, 100, "mail"],
     }
     found = []
     try:
         await connection.execute(ONE_GROUP)
+        await connection.execute(FILL_LEDGER.partition(";")[0])
         await connection.execute("analyze")
         for mode in ("force_custom_plan", "force_generic_plan"):
             await connection.execute(f"set plan_cache_mode = {mode}")
@@ -313,6 +348,10 @@ SQLITE_INDEXES = {
     "retries_of": "oncue_jobs_retry_of",
     "slots": "oncue_slots_ranges",
     "latest_slots": "(schedule_id=? AND subject=?)",
+    "wake_released": "oncue_jobs_schedule",
+    "retell_schedules": "oncue_schedules_group",
+    "orphans": "oncue_jobs_grouped",
+    "orphans_of_group": "oncue_jobs_grouped",
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.

@@ -33,6 +33,7 @@ class Database:
         self.connections = Connections(dsn, size, prepare=prepare, timeout=self.patience)
         self.notifications = Notifications(self.connections, statements.channel(schema), listen=listen)
         self.sql = statements.load(DIALECT, schema)
+        self._anew = 0
 
     async def open(self) -> None:
         statements.check_version(DIALECT, await self.version(), self.schema)
@@ -61,6 +62,13 @@ class Database:
         """
         async with self.connections.use() as connection:
             return await connection.fetch(f"-- {len(str(size))}\n{self.sql[statement]}", *parameters)
+
+    async def fetch_anew(self, statement: str, *parameters: Any) -> list[asyncpg.Record]:
+        """Ask by a plan that is made for this call. For what is asked rarely and reads much, so that no plan is kept
+        from when there was little."""
+        self._anew += 1
+        async with self.connections.use() as connection:
+            return await connection.fetch(f"-- {self._anew}\n{self.sql[statement]}", *parameters)
 
     async def fetch_past_locks(self, statement: str, *parameters: Any) -> list[asyncpg.Record]:
         """Ask by the plain statement. If a lock is in its way for too long, by the one that passes over locked rows."""

@@ -18,6 +18,7 @@ from oncue.store.postgres.requests import PostgresRequests
 from oncue.store.postgres.schedules import PostgresSchedules
 from oncue.store.postgres.slots import PostgresSlots
 from oncue.store.postgres.tokens import PostgresTokens
+from oncue.store.postgres.webhooks import PostgresWebhooks
 from oncue.store.statements import DEFAULT_SCHEMA
 
 
@@ -42,6 +43,7 @@ class PostgresStore:
         self.groups = PostgresGroups(self.database)
         self.schedules = PostgresSchedules(self.database)
         self.slots = PostgresSlots(self.database)
+        self.webhooks = PostgresWebhooks(self.database)
         self.nodes = PostgresNodes(self.database)
         self.leases = PostgresLeases(self.database)
         self.tokens = PostgresTokens(self.database)

@@ -20,6 +20,7 @@ from oncue.store.sqlite.requests import SqliteRequests
 from oncue.store.sqlite.schedules import SqliteSchedules
 from oncue.store.sqlite.slots import SqliteSlots
 from oncue.store.sqlite.tokens import SqliteTokens
+from oncue.store.sqlite.webhooks import SqliteWebhooks
 
 
 class SqliteStore:
@@ -44,6 +45,7 @@ class SqliteStore:
         self.groups = SqliteGroups(self.database)
         self.schedules = SqliteSchedules(self.database)
         self.slots = SqliteSlots(self.database, self.jobs)
+        self.webhooks = SqliteWebhooks(self.database)
         self.nodes = SqliteNodes(self.database)
         self.leases = SqliteLeases(self.database)
         self.tokens = SqliteTokens(self.database)
