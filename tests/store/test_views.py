@@ -39,6 +39,7 @@ COLUMNS = (
     "error_message",
 )
 AT_MOST_ONCE = Options(delivery="at_most_once").stored()
+VIEWS = ["job_runs", "executions", "delivery_attempts"]
 RUNS = f"select {', '.join(COLUMNS)} from job_runs order by job_name, scheduled_for"
 
 
@@ -47,7 +48,12 @@ def viewed(store: Store, runner: Any) -> Any:
     """A store with its views; they are gone after the test."""
     assert runner.run(store.create_views()) == list(sql_files.views(store.dialect))
     yield store
-    runner.run(query(store, "drop view if exists job_runs"))
+    runner.run(drop_views(store))
+
+
+async def drop_views(store: Store) -> None:
+    for name in VIEWS:
+        await query(store, f"drop view if exists {name}")
 
 
 def read(value: Any) -> Any:
@@ -205,7 +211,7 @@ async def test_making_the_views_again_changes_nothing(viewed: Store) -> None:
     await ended(viewed, schedule, at(1), Succeeded())
     once = await runs(viewed)
     for _ in range(2):
-        assert await viewed.create_views() == ["job_runs"]
+        assert await viewed.create_views() == VIEWS
     assert await runs(viewed) == once
 
 
@@ -228,8 +234,8 @@ async def test_what_is_not_ours_is_refused_clearly_and_left_alone(
         assert await query(store, "select * from job_runs") == rows
     finally:
         await query(store, f"drop {foreign.split()[0]} job_runs")
-    assert await store.create_views() == ["job_runs"]
-    await query(store, "drop view job_runs")
+    assert await store.create_views() == VIEWS
+    await drop_views(store)
 
 
 async def test_what_operators_built_on_a_view_outlives_its_renewal(
@@ -240,12 +246,13 @@ async def test_what_operators_built_on_a_view_outlives_its_renewal(
     try:
         await connection.execute("create view late_runs as select * from job_runs where status = 'skipped_timeout'")
         await connection.execute("grant select on job_runs to pg_monitor")
-        assert await postgres_store.create_views() == ["job_runs"]
+        assert await postgres_store.create_views() == VIEWS
         assert await connection.fetchval("select has_table_privilege('pg_monitor', 'job_runs', 'select')")
         assert await connection.fetch("select * from late_runs") == []
     finally:
-        await connection.execute("drop view if exists late_runs; drop view job_runs")
+        await connection.execute("drop view if exists late_runs")
         await connection.close()
+        await drop_views(postgres_store)
 
 
 # Half of the runs are in the ledger, the jobs of the others are still there, among as many plain jobs.
@@ -321,8 +328,8 @@ async def test_runs_are_found_through_an_index_on_postgresql(postgres_store: Pos
         (found,) = await connection.fetch("select count(*) from job_runs where status = 'failed'")
         assert found[0] == 60
     finally:
-        await connection.execute("drop view job_runs")
         await connection.close()
+        await drop_views(postgres_store)
 
 
 @pytest.mark.contract("SLOT-6")
