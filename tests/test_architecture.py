@@ -213,10 +213,12 @@ def test_the_public_names_are_these() -> None:
 
 APPLICATION = [
     "aclose",
+    "adeliver",
     "asgi",
     "audit_log",
     "close",
     "configure",
+    "deliver",
     "find",
     "internals",
     "jobs",
@@ -232,6 +234,8 @@ APPLICATION = [
     "tasks",
     "tokens",
     "wait",
+    "webhook",
+    "webhooks",
     "worker",
 ]
 
@@ -261,10 +265,11 @@ def test_a_constant_has_one_value(path: Path) -> None:
 
 
 NAMED_IN_SEVERAL_LAYERS = {
-    "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens",  # a noun's verbs: the application, store and client
+    "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens", "Webhooks",  # a noun's verbs: the application, store and client
     "Backfilled", "Readiness",  # as the process has it, and as the client reads it
     "Clock",  # the test kit's is a clock
     "Database",  # one for each dialect
+    "Request",  # what the client sends, and what a delivery sends
     "Span", "Terms", "Trigger",  # a body of the API has the name of what it describes
 }  # fmt: skip
 

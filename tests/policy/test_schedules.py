@@ -23,7 +23,7 @@ OTHER: dict[str, Any] = {
     "task": "another", "args": '{"a":1}', "queue": "slow", "priority": 7, "expression": "@hourly",
     "tz": "Europe/Berlin", "dst": "all", "missed": "each", "grace": 5.0, "max_instances": 3, "enabled": False,
     "reason": "because", "description": "words", "options": '{"timeout":3}', "max_retries": 9, "max_runtime": 1.0,
-    "deadline": 2.0, "declared_by": "app", "name": "another", "key": "the-same",
+    "deadline": 2.0, "declared_by": "app", "name": "another", "key": "the-same", "group": "others",
 }  # fmt: skip
 """Another value for everything that somebody may change."""
 

@@ -144,7 +144,7 @@ async def test_the_status_of_an_execution(viewed: Store, outcome: Outcome, statu
     assert await statuses(viewed) == [status]
 
 
-@pytest.mark.contract("HOOK-16", "HOOK-2")
+@pytest.mark.contract("HOOK-16")
 async def test_attempts_are_told_one_by_one_and_keep_their_names(viewed: Store) -> None:
     node = await enter(viewed, expires_at=after(days=9))
     (job_id,) = await deliveries(viewed, max_retries=1, created_at=NOW)

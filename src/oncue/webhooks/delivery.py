@@ -18,7 +18,7 @@ from oncue.policy import breaker, http
 from oncue.policy.deliveries import form_of
 from oncue.policy.templates import DeliveryFacts, rendered
 from oncue.telemetry import Telemetry
-from oncue.webhooks.lookups import Connected, Found, Lookups
+from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
 from oncue.webhooks.secrets import resolved_headers, resolved_secrets
 from oncue.webhooks.signing import sign
 from oncue.webhooks.transport import NotSent, Request, Response, Transport
@@ -46,7 +46,7 @@ class Deliveries:
 
     def __init__(
         self,
-        connected: Callable[[], Awaitable[Connected]],
+        connected: Callable[[], Awaitable[OpenStore]],
         make_transport: Callable[[], Transport],
         environ: Mapping[str, str],
         telemetry: Telemetry,
@@ -125,7 +125,9 @@ class Deliveries:
         if self._telemetry.wants("delivery"):
             self._telemetry.emit("delivery", {"seconds": seconds}, claim=claim, webhook=webhook, outcome=outcome)
 
-    async def _judge(self, connected: Connected, claim: Claim, found: Found, evidence: breaker.Evidence | None) -> None:
+    async def _judge(
+        self, connected: OpenStore, claim: Claim, found: EndpointNow, evidence: breaker.Evidence | None
+    ) -> None:
         """Open or close the circuit breaker of an endpoint, if this attempt gives a reason to."""
         threshold, group = self._threshold(), claim.group or ""
         if not threshold and not found.trips:

@@ -14,13 +14,13 @@ from oncue.model import WEBHOOKS_QUEUE, Webhook
 from oncue.store.contract import Store
 
 
-class Connected(Protocol):
+class OpenStore(Protocol):
     store: Store
 
     def now(self) -> datetime: ...
 
 
-class Found(NamedTuple):
+class EndpointNow(NamedTuple):
     webhook: Webhook | None
     trips: int = 0
     """How often the breaker of the endpoint has opened in a row; 0: it is closed."""
@@ -28,15 +28,15 @@ class Found(NamedTuple):
 
 
 class Lookups:
-    def __init__(self, connected: Callable[[], Awaitable[Connected]]) -> None:
+    def __init__(self, connected: Callable[[], Awaitable[OpenStore]]) -> None:
         self._connected = connected
-        self._wanted: list[tuple[str | None, str, asyncio.Future[Found]]] = []
+        self._wanted: list[tuple[str | None, str, asyncio.Future[EndpointNow]]] = []
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def find(self, webhook: str | None, group: str) -> Found:
+    async def find(self, webhook: str | None, group: str) -> EndpointNow:
         """The webhook of this name, if there is one, and the breaker of its endpoint."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Found] = loop.create_future()
+        answer: asyncio.Future[EndpointNow] = loop.create_future()
         self._wanted.append((webhook, group, answer))
         if len(self._wanted) == 1:
             loop.call_soon(self._begin)  # whoever begins until then is asked for too
@@ -62,4 +62,4 @@ class Lookups:
         for name, group, answer in wanted:
             if not answer.done():
                 webhook = None if name is None else webhooks.get(name)
-                answer.set_result(Found(webhook, *tripped.get(group, ())))
+                answer.set_result(EndpointNow(webhook, *tripped.get(group, ())))

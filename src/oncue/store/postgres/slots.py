@@ -74,11 +74,11 @@ class PostgresSlots:
         locked: set[int] = set()
         try:
             if past_locks:
-                won, locked = await _untangled(lambda: self._decided_past_locks(ordered, author, by, entry))
+                won, locked = await untangled(lambda: self._decided_past_locks(ordered, author, by, entry))
             elif not parked and not notes and all(map(is_plain_step, ordered)):
-                won = await _untangled(lambda: self._decided_plainly(ordered, author, by))
+                won = await untangled(lambda: self._decided_plainly(ordered, author, by))
             else:
-                won = await _untangled(lambda: self._decided(ordered, author, by, entry, by_schedule))
+                won = await untangled(lambda: self._decided(ordered, author, by, entry, by_schedule))
         except RowLocked:
             if notes:
                 raise
@@ -129,7 +129,7 @@ class PostgresSlots:
 
     async def release_parked(self, now: datetime, limit: int) -> int:
         rows = await self._db.fetch("with_room", limit)
-        return await _untangled(lambda: self._released(rows, now, limit)) if rows else 0
+        return await untangled(lambda: self._released(rows, now, limit)) if rows else 0
 
     async def _released(self, rows: Sequence[asyncpg.Record], now: datetime, limit: int) -> int:
         schedules, versions = (list(column) for column in zip(*rows, strict=True))
@@ -172,10 +172,10 @@ class PostgresSlots:
                 status = await connection.execute(self._db.sql["prune_slots"], before, limit)
             return int(status.split()[-1])
 
-        return await _untangled(pruned)
+        return await untangled(pruned)
 
 
-async def _untangled(work: Callable[[], Awaitable[T]]) -> T:
+async def untangled(work: Callable[[], Awaitable[T]]) -> T:
     """Begin again what was undone: one of two batches that waited for each other, or one whose key was just taken."""
     taken = 0
     while True:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from oncue.model import WEBHOOKS_QUEUE, Note, Orphan, Webhook
 from oncue.store.postgres.database import Database
+from oncue.store.postgres.slots import untangled
 from oncue.store.shared import webhook_fields, webhook_of
 
 
@@ -33,8 +34,9 @@ class PostgresWebhooks:
         note: Note | None = None,
     ) -> bool:
         statement = "change_webhook" if version else "create_webhook"
-        fields = webhook_fields(webhook).values()
-        return await self._db.noted(statement, now, note, webhook.name, version, *fields, *(options or (None, None)))
+        fields = (webhook.name, version, *webhook_fields(webhook).values(), *(options or (None, None)))
+        # The leader, which decides slots of the same schedules, may hold them in another order.
+        return await untangled(lambda: self._db.noted(statement, now, note, *fields))
 
     async def orphans(self, before: datetime, after: int, limit: int) -> list[Orphan]:
         return [Orphan(*row) for row in await self._db.fetch_anew("orphans", before, after, limit, WEBHOOKS_QUEUE)]
