@@ -95,7 +95,7 @@ class Webhooks(NounVerbs):
             current, now = await self._stored(connected, checked["name"]), connected.now()
             if current is not None and not current.deleted:
                 raise Conflict(f"there is a webhook {name!r} already")
-            made = _with_fields(_new(checked, now, by), checked)
+            made = webhook_of(checked, now, by)
             return await self._written(connected, current, made, now, CREATE, by)
 
         return await compare_and_set(f"webhook {name!r}", create)
@@ -165,7 +165,7 @@ class Webhooks(NounVerbs):
 
         async def declare() -> bool | None:
             current, now = await self._stored(connected, declared.name), connected.now()
-            made = _with_fields(_new(declared.fields, now, by), declared.fields)
+            made = webhook_of(declared.fields, now, by)
             if current is not None and not current.deleted:
                 if current.declared_by is None:
                     raise Conflict(
@@ -266,6 +266,11 @@ def carried_of(webhook: Webhook) -> Carried:
     """What deliveries carry that are made now."""
     fields = {"method": webhook.method, "content_type": webhook.content_type, "body": webhook.body}
     return carried_by({**fields, "retry": ladder_of(webhook.retry)})
+
+
+def webhook_of(fields: Mapping[str, Any], now: datetime, by: str) -> Webhook:
+    """A webhook that is not stored yet, of fields that were checked."""
+    return _with_fields(_new(fields, now, by), fields)
 
 
 def _new(fields: Mapping[str, Any], now: datetime, by: str) -> Webhook:
