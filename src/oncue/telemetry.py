@@ -40,6 +40,8 @@ EVENTS: dict[str, str] = {
     "queue.depth": "a sample of what waits: depth (of all queues); depths (by queue, then by priority)",
     "survey": "what a look at the whole database found: survey",
     "in_flight": "attempts running in this process: in_flight, buffered, concurrency; node",
+    "delivery": "a request was answered, or was not: seconds; claim, webhook, outcome",
+    "breaker": "the circuit breaker of an endpoint opened or closed: trips (0: closed); group",
     "age": "waiting jobs gained priority: jobs",
     "prune": "finished jobs were deleted: jobs",
     "tick.error": "a service's step failed and will be repeated: service, error",
