@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from oncue.engine.context import JobContext, current
-from oncue.errors import Fail, Retry, Skip, StoreError, UnusableSecret
+from oncue.errors import Fail, Postpone, Retry, Skip, StoreError, UnusableSecret
 from oncue.model import Claim, Limits, Webhook
 from oncue.policy import breaker, http
 from oncue.policy.deliveries import form_of
@@ -74,6 +74,7 @@ class Deliveries:
         if self._transport is None:
             await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
         found = await self._lookups.find(webhook, claim.group or "")
+        _wait_for_breaker(claim, found, connected.now())
         target = _target_of(webhook, found.webhook, claim) if webhook is not None else bare
         assert target is not None
         request = self._request(target, webhook, payload, claim, connected.now())
@@ -150,6 +151,13 @@ class Deliveries:
         if took:
             _log_transition(group, transition)
             self._telemetry.emit("breaker", {"trips": transition.trips}, group=group)
+
+
+def _wait_for_breaker(claim: Claim, found: EndpointNow, now: datetime) -> None:
+    """The breaker may have opened, or an operator have paused the endpoint, after this delivery was claimed."""
+    if found.trips and found.paused_until is not None and found.paused_until > now:
+        wait = min((found.paused_until - now).total_seconds(), breaker.LONGEST_COOL_DOWN)
+        raise Postpone(wait, f"the circuit breaker of {claim.group} is open")
 
 
 def _target_of(name: str, webhook: Webhook | None, claim: Claim) -> Target:
