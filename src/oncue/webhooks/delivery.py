@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from oncue.engine.context import JobContext, current
-from oncue.errors import Fail, Retry, Skip, StoreError, UnusableSecret
+from oncue.errors import Fail, Postpone, Retry, Skip, StoreError, UnusableSecret
 from oncue.model import Claim, Limits, Webhook
 from oncue.policy import breaker, http
 from oncue.policy.deliveries import Form, form_of
@@ -25,6 +25,8 @@ from oncue.webhooks.transport import NotSent, Request, Response, Transport
 
 DELETED, DISABLED, UNKNOWN = "webhook_deleted", "webhook_disabled", "webhook_unknown"
 EXCERPT_IN_ERROR = 200
+DATABASE_PAUSE = 2.0
+"""Seconds until a delivery is tried again whose attempt could not ask the database."""
 
 _log = logging.getLogger("oncue.webhooks")
 
@@ -70,10 +72,12 @@ class Deliveries:
         """Deliver the job that runs here, to its webhook or to a bare URL. Returns once it is delivered; raises what
         else is to become of the job."""
         running = current.get()
-        claim, job, connected = running.claim, JobContext(running), await self._connected()
-        if self._transport is None:
-            await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
-        found = await self._lookups.find(webhook, claim.group or "")
+        claim, job = running.claim, JobContext(running)
+        try:
+            connected, found = await self._looked_up(webhook, claim)
+        except StoreError as error:  # nothing was sent, and the endpoint has no part in it: it costs no retry
+            raise Postpone(DATABASE_PAUSE, f"the database could not be asked: {error}") from None
+        _wait_for_breaker(claim, found, connected.now())
         target = _target_now(webhook, found.webhook, claim) if webhook is not None else bare
         assert target is not None
         request = self._request(target, webhook, payload, claim, connected.now())
@@ -88,6 +92,13 @@ class Deliveries:
         self._tell(claim, webhook, http.outcome(response.status), response.seconds)
         await self._judge(connected, claim, found, breaker.evidence_of_status(response.status))
         _raise_unless_delivered(response, connected.now())
+
+    async def _looked_up(self, webhook: str | None, claim: Claim) -> tuple[OpenStore, EndpointNow]:
+        """What stands about its endpoint as this attempt begins. Raises StoreError."""
+        connected = await self._connected()
+        if self._transport is None:
+            await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
+        return connected, await self._lookups.find(webhook, claim.group or "")
 
     async def close(self) -> None:
         if self._transport is not None:
@@ -141,6 +152,13 @@ class Deliveries:
         if took:
             _log_transition(group, transition)
             self._telemetry.emit("breaker", {"trips": transition.trips}, group=group)
+
+
+def _wait_for_breaker(claim: Claim, found: EndpointNow, now: datetime) -> None:
+    """The breaker may have opened, or an operator have paused the endpoint, after this delivery was claimed."""
+    if found.trips and found.paused_until is not None and found.paused_until > now:
+        wait = min((found.paused_until - now).total_seconds(), breaker.LONGEST_COOL_DOWN)
+        raise Postpone(wait, f"the circuit breaker of {claim.group} is open")
 
 
 def request_of(target: Target, form: Form, facts: DeliveryFacts, environ: Mapping[str, str], now: datetime) -> Request:
