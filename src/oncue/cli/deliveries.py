@@ -6,17 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
-from oncue.app import Oncue
 from oncue.cli import output, values, webhook_options
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.webhook_options import Headers, Method, Payload, PayloadFile, Secrets
-from oncue.errors import JobNotFound
 from oncue.model import DELIVER, STATES, WEBHOOKS_QUEUE, Attempt, Job, Receipt, State
 from oncue.policy.urls import origin
 from oncue.records.documents import Document
@@ -123,7 +120,7 @@ def list_executions(
         )
         if not jobs and endpoint is not None and endpoint == name:
             await found.webhooks.get(name)  # of a deleted one what was delivered is shown
-        return jobs, await schedule_names(found, jobs), await found.now()
+        return jobs, await found.webhooks.schedules_of(jobs), await found.now()
 
     jobs, names, now = ask(found, work)
     if as_json:
@@ -142,14 +139,6 @@ def _states(status: str) -> tuple[State, ...]:
     if status not in STATUSES:
         raise typer.BadParameter(f"expected one of {', '.join(STATUSES)}, not {status!r}", param_hint="--status")
     return tuple(state for state in STATES if execution_status(state) == status)
-
-
-async def schedule_names(app: Oncue, jobs: Sequence[Job]) -> dict[int, str]:
-    """The schedules that made these deliveries."""
-    schedules = (await app.internals.connected()).store.schedules
-    wanted = {job.schedule_id for job in jobs if job.schedule_id is not None}
-    found = [await schedules.by_id(schedule_id) for schedule_id in sorted(wanted)]
-    return {schedule.id: schedule.name for schedule in found if schedule is not None}
 
 
 def record(job: Job, names: Mapping[int, str]) -> Document:
@@ -192,9 +181,8 @@ def show_execution(
     wanted, found = values.reference(uid), find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Job, list[Attempt], dict[int, str], datetime]:
-        job = await execution(found, wanted)
-        attempts = await found.jobs.attempts(job.id)
-        return job, list(attempts), await schedule_names(found, [job]), await found.now()
+        job, attempts = await found.webhooks.execution(wanted)
+        return job, attempts, await found.webhooks.schedules_of([job]), await found.now()
 
     job, attempts, names, now = ask(found, work)
     schedule = None if job.schedule_id is None else names.get(job.schedule_id)
@@ -206,14 +194,6 @@ def show_execution(
         output.show(_attempts_table(attempts, now))
     else:
         output.show(f"No attempt has started. `oncue explain {job.id}` says why.")
-
-
-async def execution(app: Oncue, ref: int | UUID) -> Job:
-    """The job of a delivery. Raises JobNotFound for any other job too."""
-    job = await app.jobs.get(ref)
-    if job.task != DELIVER:
-        raise JobNotFound(f"job {ref} is not the delivery of a webhook: `oncue job {job.id}` shows it")
-    return job
 
 
 def _lines(job: Job, schedule: str | None, now: datetime) -> list[tuple[str, Any]]:
@@ -262,9 +242,9 @@ def retry_execution(
     wanted, found = values.reference(uid), find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Job, dict[int, str]]:
-        old = await execution(found, wanted)
+        old, _ = await found.webhooks.execution(wanted)
         job = await found.jobs.retry(old.id, by=actor())
-        return job, await schedule_names(found, [job])
+        return job, await found.webhooks.schedules_of([job])
 
     job, names = ask(found, work)
     if as_json:

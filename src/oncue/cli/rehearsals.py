@@ -320,8 +320,9 @@ def _why(
     parts = [f"{reason}: again in {_span(wait)}", f"step {number + 1} of {len(ladder)} is {_span(ladder[number])}"]
     asked = http.retry_after({name.lower(): value for name, value in answer.headers.items()}, now)
     if asked is not None:
-        capped = ", capped" if asked == http.LONGEST_RETRY_AFTER else ""
-        parts.append(f"Retry-After asks for {_span(asked)}{capped}; the longer one counts")
+        is_capped = asked == http.LONGEST_RETRY_AFTER and answer.headers["Retry-After"].strip() != f"{asked:g}"
+        wanted = f"more than {_span(asked)}, and is capped there" if is_capped else _span(asked)
+        parts.append(f"Retry-After asks for {wanted}; the longer one counts")
     elif "Retry-After" in answer.headers:
         parts.append("Retry-After cannot be read")
     if opened:

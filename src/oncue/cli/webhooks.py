@@ -145,7 +145,7 @@ def show_webhook(
     async def work() -> tuple[_Seen, list[Job], dict[int, str], datetime]:
         seen = await _seen(found, await found.webhooks.get(name))
         jobs = await found.webhooks.executions(name, limit=SHOWN_EXECUTIONS)
-        return seen, jobs, await deliveries.schedule_names(found, jobs), await found.now()
+        return seen, jobs, await found.webhooks.schedules_of(jobs), await found.now()
 
     seen, jobs, names, now = ask(found, work)
     if as_json:
