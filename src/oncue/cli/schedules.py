@@ -90,7 +90,7 @@ def list_schedules(
 
 async def _unmade(app: Oncue) -> list[str]:
     """The schedules that the code declares and that no worker has told the database about."""
-    declared = sorted(task.name for task in app.tasks.values() if task.schedule is not None)
+    declared = sorted(app.internals.scheduled)
     return [name for name in declared if not await _is_there(app, name)]
 
 

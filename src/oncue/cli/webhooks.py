@@ -107,7 +107,7 @@ def _show_list(seen: Sequence[_Seen], now: datetime, *, full: bool) -> None:
     for one in seen:
         webhook = one.webhook
         table.add_row(
-            escape(webhook.name), webhook.method, escape(webhook.url), _state(one, now), _ladder(webhook),
+            escape(webhook.name), escape(webhook.method), escape(webhook.url), _state(one, now), _ladder(webhook),
             "at run time" if webhook.declared_by is None else "in code", output.when(webhook.updated_at, now),
         )  # fmt: skip
     output.show(table)
