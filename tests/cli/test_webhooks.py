@@ -257,6 +257,18 @@ def test_a_schedule_delivers_to_a_webhook(oncue: Shell, hooks: str) -> None:
     assert oncue("webhooks", "delete", "orders").code == 1, "the schedule has it as its target"
 
 
+def test_a_schedule_that_delivers_is_edited_without_an_application(oncue: Shell, sqlite_hooks: str) -> None:
+    oncue(*SIMPLE)
+    oncue("schedules", "add", "hourly", "@hourly", "--webhook", "orders")
+    edited = oncue("schedules", "edit", "hourly", 'payload={"a": 2}', "--expression", "@daily", "--json")
+    assert edited.code == 0, edited.err
+    assert (edited.json["args"], edited.json["cron_expression"]) == (
+        {"webhook": "orders", "payload": {"a": 2}},
+        "@daily",
+    )
+    assert oncue("schedules", "edit", "hourly", "--task", "note").code == 2, "that needs an application"
+
+
 @pytest.mark.parametrize(
     ("typed", "code"),
     [

@@ -310,7 +310,7 @@ def edit_schedule(
     schema: SchemaOption = None,
 ) -> None:
     """Change what is given; the rest stays. The edit starts from now: earlier slots are not fired again."""
-    found = find(app, needs_tasks=True, database_url=database_url, schema=schema)
+    found = find(app, needs_tasks=task is not None, database_url=database_url, schema=schema)
     typed = arguments.named(pairs, args)
     keeps_args = not pairs and args is None
 
