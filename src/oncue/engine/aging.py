@@ -1,7 +1,7 @@
 """Raises what has waited for long, so that nothing starves.
 
-A round goes through the levels of priority from the highest down. What it raises moves up, into a level that it has left
-behind, so that no job is looked at twice however many there are.
+A round goes through the levels of priority from the highest down. What it raises moves up, into a level that it has
+left behind, so that no job is looked at twice however many there are.
 """
 
 from __future__ import annotations
