@@ -159,6 +159,12 @@ def test_the_circuit_breaker_holds_the_next_attempt_back(oncue: Shell, monkeypat
     assert at(oncue("webhooks", "rehearse", "long", "--json")) == [0, 10, 20, 30, 40, 50, 60]
 
 
+@pytest.mark.usefixtures("sqlite_hooks")
+def test_a_ladder_of_years_is_climbed_in_a_moment(oncue: Shell) -> None:
+    oncue("webhooks", "create", "patient", "--url", "https://shop.example/", "--retry", "3650d,3650d")
+    assert at(oncue("webhooks", "rehearse", "patient", "--json")) == [0, 3650 * 86400, 2 * 3650 * 86400]
+
+
 @pytest.mark.usefixtures("declared")
 def test_what_is_no_answer_is_refused(oncue: Shell) -> None:
     for wrong in ("", "99", "600", "late", "500,,200", ",".join(["500"] * 101)):

@@ -158,6 +158,7 @@ def test_secrets_and_bodies_come_from_elsewhere(
     made = oncue(*SIMPLE, "--secret", "-", "--body-file", "body.json", "--json").json
     assert stored_secrets(sqlite_hooks) == (NEWER, SECRET)
     assert made["body"] == '{"order": {{payload.order}}}'
+    assert oncue("webhooks", "create", "other", "--url", URL, "--secret", "-").code == 2, "there is nothing more"
     assert "history" in " ".join(oncue("webhooks", "create", "--help").out.split())
 
 

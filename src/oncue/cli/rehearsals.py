@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -29,11 +29,13 @@ from oncue.webhooks.transport import NotSent, Request, Response, Transport
 
 if TYPE_CHECKING:
     from oncue.model import Attempt, Job
-    from oncue.testing import Answer, Kit
+    from oncue.testing import EndpointAnswer, Kit
 
 SHOWN_BODY = 4096
 REHEARSED_URL = "https://endpoint.invalid/"
 MOST_STATUSES = 100
+LONGEST_PAUSE = 3600.0
+"""Seconds that a circuit breaker keeps an endpoint waiting for at most, and more."""
 WORDS = ("timeout", "network", "refused")
 
 
@@ -180,7 +182,7 @@ def _show_answer(answer: Response | NotSent) -> None:
 # --- all attempts, in virtual time ----------------------------------------------------------------------------------
 
 
-class Step(NamedTuple):
+class RehearsedAttempt(NamedTuple):
     """One attempt of a rehearsal."""
 
     attempt: int
@@ -238,10 +240,10 @@ def rehearse(
     output.show(f"The execution ends as {_styled(ended['status'] or '')} after {count}.")
 
 
-def _answers(status: str, retry_after: str | None) -> list[Answer]:
-    from oncue.testing import Answer
+def _answers(status: str, retry_after: str | None) -> list[EndpointAnswer]:
+    from oncue.testing import EndpointAnswer
 
-    found: list[Answer] = []
+    found: list[EndpointAnswer] = []
     for word in status.split(","):
         text = word.strip().lower()
         is_status = text.isascii() and text.isdecimal() and 100 <= int(text) <= 599
@@ -250,13 +252,13 @@ def _answers(status: str, retry_after: str | None) -> list[Answer]:
             raise typer.BadParameter(f"expected {expected}, not {word!r:.40}", param_hint="--status")
         asks = retry_after is not None and is_status and http.outcome(int(text)) == "retry"
         headers = {"Retry-After": retry_after} if asks and retry_after is not None else {}
-        found.append(Answer(int(text) if is_status else text, headers))  # type: ignore[arg-type]
+        found.append(EndpointAnswer(int(text) if is_status else text, headers))  # type: ignore[arg-type]
     if len(found) > MOST_STATUSES:
         raise typer.BadParameter(f"expected at most {MOST_STATUSES} answers", param_hint="--status")
     return found
 
 
-def _rehearsed(app: Oncue, webhook: Webhook, answers: Sequence[Answer]) -> tuple[list[Step], Job]:
+def _rehearsed(app: Oncue, webhook: Webhook, answers: Sequence[EndpointAnswer]) -> tuple[list[RehearsedAttempt], Job]:
     """Let the engine deliver to this webhook, on a store in memory and by a clock that jumps."""
     from oncue.testing import use
 
@@ -269,49 +271,64 @@ def _rehearsed(app: Oncue, webhook: Webhook, answers: Sequence[Answer]) -> tuple
     )  # fmt: skip
     trips: list[datetime] = []
     with use(stage) as kit:
-        stage.internals.telemetry.subscribe(lambda *_: trips.append(kit.clock.now()), "breaker")
+
+        def judged(_: str, measurements: Mapping[str, float], __: Mapping[str, Any]) -> None:
+            if measurements["trips"]:
+                trips.append(kit.clock.now())
+
+        stage.internals.telemetry.subscribe(judged, "breaker")
         kit.webhooks.answer(endpoint, *answers, *[answers[-1]] * (len(ladder.steps) + 1))
         receipt = endpoint.deliver()
         kit.drain()
         while not (job := kit.job(receipt)).finished:
-            kit.elapse("1d")
+            kit.elapse(max((job.visible_at - kit.clock.now()).total_seconds(), LONGEST_PAUSE))
         attempts = list(stage.wait(stage.jobs.attempts(job.id)))
         return _steps(kit, attempts, job, ladder.steps, trips), job
 
 
 def _steps(
     kit: Kit, attempts: Sequence[Attempt], job: Job, ladder: Sequence[float], trips: Sequence[datetime]
-) -> list[Step]:
+) -> list[RehearsedAttempt]:
     """What happened, in words. The instants are those of the engine."""
-    steps: list[Step] = []
+    steps: list[RehearsedAttempt] = []
     first, answered = attempts[0].started_at, _last_answers(kit, attempts)
     for number, attempt in enumerate(attempts):
         answer, ended = answered[number], attempt.finished_at or attempt.started_at
         following = attempts[number + 1].started_at if number + 1 < len(attempts) else None
         wait = None if following is None else (following - ended).total_seconds()
         decision = "retry" if wait is not None else "delivered" if job.state == "succeeded" else "failed"
-        opened = attempt.started_at <= trips[-1] <= ended if trips and following is None else ended in trips
+        opened = any(attempt.started_at <= trip <= ended for trip in trips)
         why = _why(answer, decision, wait, ladder, number, ended, opened)
-        steps.append(Step(number + 1, (attempt.started_at - first).total_seconds(), _got(answer), decision, why, wait))
+        steps.append(
+            RehearsedAttempt(
+                number + 1, (attempt.started_at - first).total_seconds(), _got(answer), decision, why, wait
+            )
+        )
     return steps
 
 
-def _last_answers(kit: Kit, attempts: Sequence[Attempt]) -> list[Answer]:
+def _last_answers(kit: Kit, attempts: Sequence[Attempt]) -> list[EndpointAnswer]:
     """What each attempt got in the end: redirects that were followed are not it."""
-    found: list[Answer] = []
+    found: list[EndpointAnswer] = []
     for attempt in attempts:
         ended = attempt.finished_at or attempt.started_at
         found.append([sent.answer for sent in kit.webhooks.sent if attempt.started_at <= sent.at <= ended][-1])
     return found
 
 
-def _got(answer: Answer) -> str:
+def _got(answer: EndpointAnswer) -> str:
     asked = answer.headers.get("Retry-After")
     return str(answer.status) + ("" if asked is None else f", Retry-After: {asked}")
 
 
 def _why(
-    answer: Answer, decision: str, wait: float | None, ladder: Sequence[float], number: int, now: datetime, opened: bool
+    answer: EndpointAnswer,
+    decision: str,
+    wait: float | None,
+    ladder: Sequence[float],
+    number: int,
+    now: datetime,
+    opened: bool,
 ) -> str:
     reason = _reason(answer)
     if wait is None:
@@ -330,13 +347,13 @@ def _why(
     return "; ".join(parts)
 
 
-def _may_pass(answer: Answer) -> bool:
+def _may_pass(answer: EndpointAnswer) -> bool:
     if isinstance(answer.status, int):
         return http.outcome(answer.status) == "retry"
     return answer.status in ("timeout", "network")
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: EndpointAnswer) -> str:
     match answer.status:
         case "timeout" | "network":
             return f"{'no answer in time' if answer.status == 'timeout' else 'no connection'} may pass"

@@ -71,7 +71,10 @@ def secrets(texts: Sequence[str]) -> list[str]:
     """The signing secrets. `-` stands for all lines of the standard input."""
     found: list[str] = []
     for text in texts:
-        found += sys.stdin.read().split() if text == STDIN else [text.strip()]
+        read = sys.stdin.read().split() if text == STDIN else [text.strip()]
+        if not read:  # a webhook that is not signed by mistake is worse than a complaint
+            raise typer.BadParameter("expected a secret on the standard input, which is empty", param_hint="--secret")
+        found += read
     return found
 
 
