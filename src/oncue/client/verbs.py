@@ -128,13 +128,13 @@ class Webhooks(Noun[C]):
     change = Verb(on_webhooks.change_webhook)
     toggle = Verb(on_webhooks.toggle_webhook)
     delete = Verb(on_webhooks.delete_webhook)
-    pause = Verb(on_webhooks.pause)
-    resume = Verb(on_webhooks.resume)
+    pause = Verb(on_webhooks.pause_webhook)
+    resume = Verb(on_webhooks.resume_webhook)
     deliver = Verb(on_webhooks.deliver)
     executions = Verb(on_webhooks.executions)
     all_executions = Listing(on_webhooks.all_executions)
     execution = Verb(on_webhooks.execution)
-    retry = Verb(on_webhooks.retry)
+    retry = Verb(on_webhooks.retry_execution)
 
 
 class Nodes(Noun[C]):
@@ -154,7 +154,7 @@ class AuditLog(Noun[C]):
 
 
 class Verbs:
-    """What a client can do: enqueue, deliver, ask how the process is, and the verbs of each noun, as `Oncue` has them."""
+    """What a client can do: enqueue, deliver, ask how the process is, and the verbs of each noun, as `Oncue` has it."""
 
     enqueue = Verb(on_jobs.enqueue)
     enqueue_many = Verb(on_jobs.enqueue_many)

@@ -110,13 +110,13 @@ def delete_webhook(name: str) -> Request[None]:
     return Request("DELETE", _path(name), lambda _: None, about="webhook", gone_is_done=True)
 
 
-def pause(name: str, *, until: datetime | None = None, for_: Duration | None = None) -> Request[WebhookDetail]:
+def pause_webhook(name: str, *, until: datetime | None = None, for_: Duration | None = None) -> Request[WebhookDetail]:
     """No more deliveries to a webhook start: until an instant, for so long, or until it is resumed."""
     body = requests.body(given({"until": moment(until), "for": seconds(for_)}))
     return Request("POST", f"{_path(name)}/pause", _shown, body=body, about="webhook")
 
 
-def resume(name: str) -> Request[WebhookDetail]:
+def resume_webhook(name: str) -> Request[WebhookDetail]:
     """Deliveries to a webhook start again."""
     return Request("POST", f"{_path(name)}/resume", _shown, about="webhook")
 
@@ -196,7 +196,7 @@ def execution(ref: int | UUID) -> Request[ExecutionDetail]:
     return Request("GET", f"{EXECUTIONS}/{segment(ref)}", reading.record(ExecutionDetail), about="job")
 
 
-def retry(ref: int | UUID) -> Request[ExecutionRecord]:
+def retry_execution(ref: int | UUID) -> Request[ExecutionRecord]:
     """Repeat a delivery that has ended, by a new one, with `retry_of`. Raises Conflict if it has not ended."""
     return Request("POST", f"{EXECUTIONS}/{segment(ref)}/retry", _execution, about="job")
 
