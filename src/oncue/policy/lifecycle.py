@@ -306,6 +306,8 @@ def _released(ended: Ended, outcome: Released, dice: Random) -> Change:
 
 
 def _snoozed(ended: Ended, outcome: Snoozed, dice: Random) -> Change:
+    if not outcome.begun:
+        ended = ended._replace(started_at=None, details=None)
     return _again(ended, "scheduled", "snoozed", outcome.delay, error=outcome.reason or None, crashes=0)
 
 

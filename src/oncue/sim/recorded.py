@@ -26,6 +26,7 @@ from oncue.model import (
     Step,
     ToldDetails,
     Turns,
+    Webhook,
 )
 from oncue.sim.history import (
     History,
@@ -42,6 +43,7 @@ from oncue.sim.history import (
     slot_event,
     step_event,
     terms_event,
+    webhook_event,
 )
 from oncue.store.contract import NOUNS, Store
 
@@ -221,6 +223,12 @@ class Recorded(Layer):
         if took:
             stored = await self._store.groups.settings(queue, group)
             self._add("group", **group_event(queue, group, replace(stored, trips=trips)))
+
+    async def _note_webhooks_write(
+        self, took: bool, webhook: Webhook, version: int, now: object, *, options: Any = None, **_: Any
+    ) -> None:
+        if took:
+            self._add("webhook", **webhook_event(webhook, version + 1, options))
 
     async def _note_queues_take_turns(self, turns: Turns, queue: str, *_: Any, **__: Any) -> None:
         if turns.taken:
