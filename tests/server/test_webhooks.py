@@ -34,8 +34,9 @@ ORDERS = {
 class Scripted:
     """A way out that gives these answers, one after the other; the last one again and again."""
 
-    def __init__(self, answers: Sequence[int | NotSent]) -> None:
+    def __init__(self, answers: Sequence[int | NotSent], echo: str = "") -> None:
         self._answers = list(answers)
+        self._echo = echo
         self.sent: list[Request] = []
 
     async def send(self, request: Request) -> Response:
@@ -43,14 +44,14 @@ class Scripted:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, NotSent):
             raise answer
-        return Response(answer, {}, f"said {answer}", answer == 200, 0.034, "198.51.100.7", 0)
+        return Response(answer, {}, f"said {answer}{self._echo}", answer == 200, 0.034, "198.51.100.7", 0)
 
     async def close(self) -> None: ...
 
 
-async def delivered(app: Oncue, *ids: int, answers: Sequence[int | NotSent] = (200,)) -> Scripted:
+async def delivered(app: Oncue, *ids: int, answers: Sequence[int | NotSent] = (200,), echo: str = "") -> Scripted:
     """Have a worker send these deliveries to their end."""
-    transport, watcher = Scripted(answers), Watcher(app)
+    transport, watcher = Scripted(answers, echo), Watcher(app)
     app.override({"queues": "default,webhooks"})
     with app.internals.delivering_through(transport):
         async with app.worker():
@@ -228,6 +229,23 @@ async def test_no_answer_and_nothing_that_is_kept_tells_a_secret(api: Api, caplo
     for text in (*texts, kept.answer or "", caplog.text):
         assert not [secret for secret in HIDDEN if secret in text]
     assert '"env:ONCUE_SECRET_NEW"' in texts[2], "a reference is no secret"
+
+
+@pytest.mark.contract("HOOK-19")
+async def test_an_endpoint_that_sends_back_what_it_got_tells_no_secret(
+    make_api: MakeApi, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = make_api(sqlite_url)
+    await made(api, headers={"Authorization": PASSWORD, "X-Stage": "test"})
+    number = (await sent(api))["id"]
+    with caplog.at_level(logging.DEBUG):
+        echo = f" to {{Authorization: {PASSWORD}}}; in this test t0p-s3cret is no good"
+        await delivered(api.app, number, answers=[401], echo=echo)
+    for path in (f"{SENT}/{number}", SENT, f"{JOBS}/{number}"):
+        text = (await api("GET", path)).text
+        assert "t0p-s3cret" not in text
+        assert "said 401 to {Authorization: (hidden)}; in this test (hidden) is no good" in text
+    assert "t0p-s3cret" not in caplog.text
 
 
 # --- deliveries -----------------------------------------------------------------------------------------------------
