@@ -18,6 +18,7 @@ from oncue.policy import breaker, http
 from oncue.policy.deliveries import Form, form_of
 from oncue.policy.templates import DeliveryFacts, rendered
 from oncue.telemetry import Telemetry
+from oncue.webhooks.echoes import without_echo
 from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
 from oncue.webhooks.secrets import resolved_headers, resolved_secrets
 from oncue.webhooks.signing import sign
@@ -82,7 +83,7 @@ class Deliveries:
         assert target is not None
         request = self._request(target, webhook, payload, claim, connected.now())
         try:
-            response = await self._sent(request)
+            response = without_echo(await self._sent(request), target.headers, request.headers)
         except NotSent as error:
             job.details(failed=error.kind)
             self._tell(claim, webhook, error.kind, 0.0)
