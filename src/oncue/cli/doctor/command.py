@@ -10,7 +10,8 @@ import typer
 
 from oncue.app import Oncue
 from oncue.cli import failures, output
-from oncue.cli.doctor.checks import Check, examine
+from oncue.cli.doctor.checks import examine
+from oncue.cli.doctor.findings import Check
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find, imported
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import ConfigError
