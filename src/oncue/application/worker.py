@@ -80,7 +80,7 @@ async def _working(
     )
     process = WorkerProcess(node, main, clock, app.telemetry, pace)
     analytics = counting(app.settings.redis_url, app.telemetry, clock)
-    async with analytics, app.lifespans.opened(), _started(process, heartbeat):
+    async with analytics, app.lifespans.opened(), app.delivering(), _started(process, heartbeat):
         _log.info("node %s is working on %s", node.naming.shown, ", ".join(node.node.queues))
         used = {task.queue for task in app.tasks.values()} | ({WEBHOOKS_QUEUE} if app.webhooks else set())
         elsewhere = sorted(used.difference(node.node.queues))

@@ -124,7 +124,9 @@ def _schedules(world: World, dice: Random) -> None:
 
 def _crashes_in_posts(dice: Random, names: list[str]) -> list[Fault]:
     return [
-        CrashInPost(dice.uniform(1, DISTURBED), dice.choice(names), dice.choice(("before", "after")), dice.choice((1, 6)))
+        CrashInPost(
+            dice.uniform(1, DISTURBED), dice.choice(names), dice.choice(("before", "after")), dice.choice((1, 6))
+        )
         for _ in range(dice.choice((0, 0, 1, 3)))
     ]
 

@@ -38,9 +38,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(before)
 
-    def call_soon(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._later(timedelta(0), lambda: self._run(handle))
         return handle
@@ -73,9 +71,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(
-        self, coro: Any, *, name: str | None = None, context: Context | None = None
-    ) -> asyncio.Task[Any]:
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def get_debug(self) -> bool:

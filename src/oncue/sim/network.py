@@ -88,8 +88,6 @@ class Endpoint:
                 return Reply(200, seconds)
 
 
-
-
 Later: TypeAlias = Callable[[timedelta, Callable[[], None]], Forget]
 
 
@@ -179,9 +177,7 @@ class ScriptedTransport:
         network, webhook_id = self._network, request.headers["webhook-id"]
         reply = endpoint.reply(webhook_id, self._now(), network.dice)
         headers, asked = self._asked(reply)
-        self._history.add(
-            RECEIVER, "request", webhook_id=webhook_id, url=request.url, status=reply.status, **asked
-        )
+        self._history.add(RECEIVER, "request", webhook_id=webhook_id, url=request.url, status=reply.status, **asked)
         if reply.status is None:
             return
         back = timedelta(seconds=reply.seconds) + network.trip()
