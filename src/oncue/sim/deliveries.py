@@ -217,7 +217,7 @@ def in_peace(world: World, dice: Random) -> None:
     for _ in range(6):
         world.after(dice.uniform(0, 5), lambda: deliver(world, dice))
     world.run(8.0)
-    world.run_until(world.drained, WITHIN)
+    world.run_until(world.drained, WITHIN, look=60.0)
     world.run(2.0)
 
 

@@ -36,9 +36,10 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     webhook                           name, version, url, enabled, deleted, deleted_at, options: it is so from here on;
                                       options are what deliveries carry that are made from here on
     post                              id, claim_no, webhook_id, url, method, body: an attempt of a delivery sends this
-    request                           webhook_id, url, status: an endpoint got it, and answers (null: it never does);
-                                      seconds, until: so long it wants to be left alone
+    request                           id, claim_no, webhook_id, url, status: an endpoint got it, and answers (null: it
+                                      never does); seconds, until: so long it wants to be left alone
     answer                            id, claim_no, status or failed: what the attempt heard
+    breaker                           threshold: so many failures in a row open the breaker of an endpoint (0: none do)
     turns                             queue, turns: a node took so many turns of a rate, or (less than 0) gave them back
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate

@@ -173,15 +173,16 @@ class ScriptedTransport:
         if endpoint.is_refusing(now):
             self._later(network.trip(), lambda: _fail(answer, "connection refused"))
             return
-        self._at(now + network.trip(), lambda: self._arrive(endpoint, request, answer))
+        self._at(now + network.trip(), lambda: self._arrive(endpoint, claim, request, answer))
 
-    def _arrive(self, endpoint: Endpoint, request: Request, answer: asyncio.Future[Response]) -> None:
+    def _arrive(
+        self, endpoint: Endpoint, claim: Claim, request: Request, answer: asyncio.Future[Response]
+    ) -> None:
         network, webhook_id = self._network, request.headers["webhook-id"]
         reply = endpoint.reply(webhook_id, self._now(), network.dice)
         headers, asked = self._asked(reply)
-        self._history.add(
-            RECEIVER, "request", webhook_id=webhook_id, url=request.url, status=reply.status, **asked
-        )
+        told = {"id": claim.id, "claim_no": claim.claim_no, "webhook_id": webhook_id, "url": request.url}
+        self._history.add(RECEIVER, "request", **told, status=reply.status, **asked)
         if reply.status is None:
             return
         back = timedelta(seconds=reply.seconds) + network.trip()

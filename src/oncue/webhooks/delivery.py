@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from oncue.engine.context import JobContext, current
-from oncue.errors import Fail, Retry, Skip, StoreError, UnusableSecret
+from oncue.errors import Fail, Retry, Skip, Snooze, StoreError, UnusableSecret
 from oncue.model import Claim, Limits, Webhook
 from oncue.policy import breaker, http
 from oncue.policy.deliveries import form_of
@@ -25,6 +25,7 @@ from oncue.webhooks.transport import NotSent, Request, Response, Transport
 
 DELETED, DISABLED, UNKNOWN = "webhook_deleted", "webhook_disabled", "webhook_unknown"
 EXCERPT_IN_ERROR = 200
+ASK_AGAIN_SECONDS = 5.0
 
 _log = logging.getLogger("oncue.webhooks")
 
@@ -71,9 +72,7 @@ class Deliveries:
         else is to become of the job."""
         running = current.get()
         claim, job, connected = running.claim, JobContext(running), await self._connected()
-        if self._transport is None:
-            await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
-        found = await self._lookups.find(webhook, claim.group or "")
+        found = await self._looked_up(connected, claim, webhook)
         target = _target_of(webhook, found.webhook, claim) if webhook is not None else bare
         assert target is not None
         request = self._request(target, webhook, payload, claim, connected.now())
@@ -93,6 +92,16 @@ class Deliveries:
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
+
+    async def _looked_up(self, connected: OpenStore, claim: Claim, webhook: str | None) -> EndpointNow:
+        """What is stored of the endpoint now. Without the database nothing is sent, and no attempt is charged."""
+        try:
+            if self._transport is None:
+                share = Limits(per_group=self._share())
+                await connected.store.queues.default_limits(claim.queue, share, connected.now())
+            return await self._lookups.find(webhook, claim.group or "")
+        except StoreError as error:
+            raise Snooze(ASK_AGAIN_SECONDS, f"the database could not be asked: {error}") from None
 
     async def _sent(self, request: Request) -> Response:
         return await self._opened().send(request)
