@@ -265,7 +265,7 @@ def test_a_constant_has_one_value(path: Path) -> None:
 
 
 NAMED_IN_SEVERAL_LAYERS = {
-    "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens", "Webhooks",  # a noun, in application, store and client
+    "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens", "Webhooks",  # a noun: application, store and client
     "Backfilled", "Readiness",  # as the process has it, and as the client reads it
     "Clock",  # the test kit's is a clock
     "Database",  # one for each dialect

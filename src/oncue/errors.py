@@ -205,6 +205,10 @@ class Snooze(HandlerDecision):
         self.after = after
 
 
+class Postpone(Snooze):
+    """Not even begun: come back later, as if this attempt had never started. For the tasks that oncue brings."""
+
+
 class Skip(HandlerDecision):
     """There is nothing to do: end the job as skipped."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from oncue.engine.context import current_job
 from oncue.engine.outcomes import SizeLimits
-from oncue.errors import Cancel, Fail, Retry, Skip, Snooze
+from oncue.errors import Cancel, Fail, Postpone, Retry, Skip, Snooze
 from oncue.model import Cancelled, Failed, Skipped, Snoozed, Succeeded
 from tests.engine.stage import Stage
 
@@ -131,6 +131,7 @@ async def test_arguments_that_do_not_fit_are_a_failure() -> None:
         (Retry(after=NOVEMBER), Failed("retry requested", until=NOVEMBER)),
         (Fail("no such card"), Failed("no such card", final=True)),
         (Snooze("10m"), Snoozed(600.0)),
+        (Postpone("10m"), Snoozed(600.0, begun=False)),
         (Snooze(timedelta(seconds=5), "not yet"), Snoozed(5.0, "not yet")),
         (Skip("nothing new"), Skipped("nothing new")),
         (Cancel("pointless"), Cancelled("pointless")),

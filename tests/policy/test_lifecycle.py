@@ -163,6 +163,12 @@ def test_a_snoozed_job_comes_back_after_its_delay_and_others_at_once() -> None:
     assert settled(Released()).visible_at == settled(Lost()).visible_at == ENDED
 
 
+def test_a_postponed_job_comes_back_without_an_attempt() -> None:
+    change = settled(Snoozed(30.0, begun=False))
+    assert (change.state, change.outcome, change.attempt, change.started_at) == ("scheduled", None, 2, None)
+    assert change.visible_at == ENDED + timedelta(seconds=30)
+
+
 def test_an_at_most_once_job_that_never_started_is_simply_given_back() -> None:
     change = settled(Released(), started=False, delivery="at_most_once")
     assert (change.state, change.outcome) == ("queued", None)

@@ -59,6 +59,7 @@ class Internals:
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
         self.connector: Connector = DatabaseConnector(self.make_store)
+        self._transport: Transport | None = None
         self._declared = declared
         self._settings = settings
         if settings is not None and any(value is not None for value in declared.values()):
@@ -168,6 +169,8 @@ class Internals:
 
     def make_transport(self) -> Transport:
         """The way out for deliveries. The simulator and the test kit have others."""
+        if self._transport is not None:
+            return self._transport
         from oncue.webhooks.aiohttp_transport import AiohttpTransport
         from oncue.webhooks.egress import Allowed
 
@@ -175,6 +178,18 @@ class Internals:
         return AiohttpTransport(
             Allowed.parse(self.settings.webhooks_allow), None if directory is None else Path(directory)
         )
+
+    @contextmanager
+    def delivering_through(self, transport: Transport) -> Iterator[None]:
+        """Send deliveries another way inside the `with` block: the test kit's. Nothing is known of any endpoint yet."""
+        usual, self._transport = self.__dict__.pop("deliveries", None), transport
+        try:
+            yield
+        finally:
+            self._transport = None
+            self.__dict__.pop("deliveries", None)
+            if usual is not None:
+                self.__dict__["deliveries"] = usual
 
     async def _deliveries_lifespan(self) -> AsyncIterator[None]:
         """What deliveries open by the way is closed with the worker."""

@@ -83,7 +83,8 @@ def _decided(decision: errors.HandlerDecision, limits: SizeLimits) -> Outcome:
     if isinstance(decision, errors.Fail):
         return Failed(bounded(decision.reason, limits.error), final=True)
     if isinstance(decision, errors.Snooze):
-        return Snoozed(seconds(decision.after, "after"), bounded(decision.reason, limits.error))
+        begun = not isinstance(decision, errors.Postpone)
+        return Snoozed(seconds(decision.after, "after"), bounded(decision.reason, limits.error), begun)
     if isinstance(decision, errors.Skip):
         return Skipped(bounded(decision.reason, 200))
     if isinstance(decision, errors.Cancel):

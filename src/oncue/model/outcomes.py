@@ -57,6 +57,8 @@ class Snoozed:
 
     delay: float
     reason: str = ""
+    begun: bool = True
+    """False: nothing was done yet, so that no attempt is counted."""
 
 
 @dataclass(frozen=True, slots=True)

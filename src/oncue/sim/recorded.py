@@ -168,13 +168,14 @@ class Recorded(Layer):
                 self._add("details", id=job_id, claim_no=number, details=details)
 
     async def _note_slots_rerun(
-        self, took: bool, schedule: Schedule, job: Job, again: Change | int, *_: Any, **__: Any
+        self, took: bool, schedule: Schedule | None, job: Job, again: Change | int, *_: Any, **__: Any
     ) -> None:
-        """An operator runs a slot again: the job itself, or another one in its place. It may be that others did."""
+        """An operator runs a slot or a delivery again: the job itself, or another one in its place. It may be that
+        others did."""
         if took and not isinstance(again, int):
             self._add("change", **change_event(again, took))
         elif took and (made := await self._store.jobs.get(cast(int, again))) is not None:
-            self._add("job", **row_event(made), schedule=schedule.id, retry_of=job.id)
+            self._add("job", **row_event(made), schedule=None if schedule is None else schedule.id, retry_of=job.id)
 
     async def _note_jobs_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:
         if took:
