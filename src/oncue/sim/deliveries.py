@@ -111,7 +111,8 @@ def template(dice: Random) -> str | None:
     """A body that no other webhook has at the same time; or what is sent if nothing is said."""
     if dice.random() < 0.2:
         return None
-    return f'{{"template": {dice.randrange(TEMPLATES)}, "id": {{{{ id }}}}, "payload": {{{{ payload }}}}}}'
+    told = '"id": {{ id }}, "made": {{ created_at }}, "payload": {{ payload }}'
+    return f'{{"template": {dice.randrange(TEMPLATES)}, {told}}}'
 
 
 def _schedules(world: World, dice: Random) -> None:

@@ -18,7 +18,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
                                       it runs another job's slot again
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested, claimed_at
     start                             id, claim_no, crashes
-    outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended
+    outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended; begun
+                                      (false): it counts as none, it had done nothing yet
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate,
                                       as it was written; details; where it depends on more: ending (null, late or
                                       released), before, leader, epoch; where jobs may follow: brings (the ids that
@@ -363,7 +364,9 @@ def start_event(claim: Claim) -> dict[str, Any]:
 
 
 def outcome_event(claim: Claim, outcome: Any, details: str | None = None) -> dict[str, Any]:
-    told = {} if details is None else {"details": details}
+    told: dict[str, Any] = {} if details is None else {"details": details}
+    if not getattr(outcome, "begun", True):
+        told["begun"] = False
     return {
         **told,
         "id": claim.id,

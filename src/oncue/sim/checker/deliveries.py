@@ -200,15 +200,17 @@ def _expected(answer: Event) -> tuple[str, bool]:
 @promise("only what was sent is charged")
 def _charged(evidence: Evidence) -> Iterator[Broken]:
     """An attempt that failed has sent its request, unless its webhook or itself is not fit for one. What is held back
-    by a breaker, a pause or the database costs no attempt."""
+    by a breaker, a pause or the database costs no attempt, and has sent nothing."""
     for delivery in _deliveries(evidence):
         for turn in delivery.story.turns.values():
-            settled = _settled(turn)
+            settled, posts = _settled(turn), delivery.sent.get(turn.number, _Sent()).posts
+            if posts and not all(one.fields.get("begun", True) for one in turn.outcomes):
+                yield Broken(f"an attempt of delivery {delivery.id} counts as none, and was sent", (*posts,))
             failed = [one for one in turn.outcomes if one.fields["outcome"] in ("Failed", "TimedOut")]
             if settled is None or not failed or settled.node != failed[0].node or is_by_hand(settled):
                 continue
             is_fit = not str(settled.fields["error"]).startswith(NOTHING_TO_SEND)
-            if is_fit and not delivery.sent.get(turn.number, _Sent()).posts:
+            if is_fit and not posts:
                 yield Broken(f"an attempt of delivery {delivery.id} failed and had sent nothing", (failed[0], settled))
 
 
