@@ -27,6 +27,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def __init__(self, later: Later, monotonic: Callable[[], float]) -> None:
         self._later = later
         self._monotonic = monotonic
+        self._running: dict[asyncio.Task[Any], Any] = {}
+        """The tasks that have not ended, and their coroutines: those of a dead process stay here too."""
+
+    def close(self) -> None:
+        """Throw away what has not ended."""
+        for coroutine in list(self._running.values()):
+            coroutine.close()
+        self._running.clear()
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -76,7 +84,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_task(
         self, coro: Any, *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._running[task] = coro
+        task.add_done_callback(self._running.pop)
+        return task
 
     def get_debug(self) -> bool:
         return False
