@@ -1,7 +1,8 @@
-"""Random deliveries to endpoints of all manners, to webhooks that are edited meanwhile, under random faults; then peace."""
+"""Random deliveries to webhooks that are edited, with endpoints of all manners, under random faults; then peace."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -99,9 +100,7 @@ def simulate_outages(seed: int) -> tuple[World, list[Violation]]:
     """Endpoints that fail for a while, with breakers, and nothing else that is wrong."""
     dice = Random(f"outages {seed}")
     network = Network(Random(f"network {seed}"), threshold=3)
-    world = World(
-        seed, crew=CREW, concurrency=8, latency=dice.choice((0.0, 0.3)), elide=True, network=network
-    )
+    world = World(seed, crew=CREW, concurrency=8, latency=dice.choice((0.0, 0.3)), elide=True, network=network)
     world.history.add(WORLD, "breaker", threshold=network.threshold)
     for name in ("node0", "node1"):
         world.boot(name)
@@ -146,13 +145,18 @@ def _schedules(world: World, dice: Random) -> None:
     for webhook in finish(world.store.webhooks.page()):
         if dice.random() < 0.4:
             rule = dice.choice(("@every 2s", "@every 5s", "*/3 * * * * *"))
-            terms = {"missed": dice.choice(("latest", "each", "none")), "max_instances": dice.choice((1, 50))}
+            terms: dict[str, Any] = {
+                "missed": dice.choice(("latest", "each", "none")),
+                "max_instances": dice.choice((1, 50)),
+            }
             finish(world.operator.schedules.create(f"to {webhook.name}", rule, webhook=webhook.name, **terms))
 
 
 def _crashes_in_posts(dice: Random, names: list[str]) -> list[Fault]:
     return [
-        CrashInPost(dice.uniform(1, DISTURBED), dice.choice(names), dice.choice(("before", "after")), dice.choice((1, 6)))
+        CrashInPost(
+            dice.uniform(1, DISTURBED), dice.choice(names), dice.choice(("before", "after")), dice.choice((1, 6))
+        )
         for _ in range(dice.choice((0, 0, 1, 3)))
     ]
 
@@ -219,10 +223,8 @@ def _meddle(world: World, dice: Random) -> None:
 
 async def _deleted(world: World, name: str, anew: dict[str, Any] | None, dice: Random) -> None:
     """An operator deletes a webhook and its schedule; perhaps another one of the same name is made."""
-    try:
+    with contextlib.suppress(OncueError):  # there may be none
         await world.colleague.schedules.delete(f"to {name}")
-    except OncueError:
-        pass  # there is none
     await world.colleague.hooks.delete(name)
     if anew is not None:
         made = dict(anew)

@@ -1,7 +1,7 @@
 """The event loop of a simulated process: what runs soon or later is an event of the timeline, under virtual time.
 
-Handlers that are coroutines run on it as they are, with the tasks, futures and time-outs of asyncio. A crash takes along
-what was to run, a pause puts it off.
+Handlers that are coroutines run on it as they are, with the tasks, futures and time-outs of asyncio. A crash takes what
+was to run along, a pause puts it off.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(before)
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._later(timedelta(0), lambda: self._run(handle))
         return handle
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = _Timer(self.time() + delay, callback, args, self, context)
         handle.forget = self._later(timedelta(seconds=max(delay, 0.0)), lambda: self._run(handle))
         return handle
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_later(when - self.time(), callback, *args, context=context)
@@ -81,9 +81,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 
-    def create_task(
-        self, coro: Any, *, name: str | None = None, context: Context | None = None
-    ) -> asyncio.Task[Any]:
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         self._running[task] = coro
         task.add_done_callback(self._running.pop)

@@ -88,8 +88,6 @@ class Endpoint:
                 return Reply(200, seconds)
 
 
-
-
 Later: TypeAlias = Callable[[timedelta, Callable[[], None]], Forget]
 
 
@@ -175,9 +173,7 @@ class ScriptedTransport:
             return
         self._at(now + network.trip(), lambda: self._arrive(endpoint, claim, request, answer))
 
-    def _arrive(
-        self, endpoint: Endpoint, claim: Claim, request: Request, answer: asyncio.Future[Response]
-    ) -> None:
+    def _arrive(self, endpoint: Endpoint, claim: Claim, request: Request, answer: asyncio.Future[Response]) -> None:
         network, webhook_id = self._network, request.headers["webhook-id"]
         reply = endpoint.reply(webhook_id, self._now(), network.dice)
         headers, asked = self._asked(reply)
@@ -190,7 +186,7 @@ class ScriptedTransport:
             self._later(back, lambda: _fail(answer, "connection reset"))
         else:
             response = Response(reply.status, headers, "", False, 0.0, ADDRESS, 0)
-            self._later(back, lambda: answer.done() or answer.set_result(response))
+            self._later(back, lambda: _succeed(answer, response))
 
     def _asked(self, reply: Reply) -> tuple[dict[str, str], dict[str, Any]]:
         """The header of an endpoint that wants to be left alone, and what the history has of it."""
@@ -200,6 +196,11 @@ class ScriptedTransport:
             return {"retry-after": f"{reply.asks:.0f}"}, {"seconds": float(f"{reply.asks:.0f}")}
         instant = (self._history.clock.now() + timedelta(seconds=reply.asks)).replace(microsecond=0)
         return {"retry-after": format_datetime(instant, usegmt=True)}, {"until": micros(instant)}
+
+
+def _succeed(answer: asyncio.Future[Response], response: Response) -> None:
+    if not answer.done():
+        answer.set_result(response)
 
 
 def _fail(answer: asyncio.Future[Response], message: str) -> None:

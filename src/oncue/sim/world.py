@@ -178,7 +178,7 @@ class World:
             in_loop = StoreInLoop(wire.as_store(), crashed).as_store()
             transport = ScriptedTransport(network, label, self.history, self.clock.now, self.at, later, crashed)
             handlers = delivery_handlers(in_loop, clock, transport, telemetry, network)
-            self._loops.append(loop := VirtualLoop(later, clock.monotonic))
+            self._loops.append(loop := VirtualLoop(later, clock.monotonic))  # type: ignore[abstract]
             return HandlersExecutor(
                 loop, handlers, clock, self.history, label, telemetry,
                 self._concurrency, ended, may_start=lambda: worker.may_start(), starts=starts,

@@ -61,7 +61,9 @@ def _stays_open(evidence: Evidence) -> Iterator[Broken]:
     threshold = _threshold(evidence)
     for probe in _probes(evidence) if threshold else ():
         if probe.evidence == "down" and probe.is_unchanged:
-            yield Broken(f"a probe of {probe.group} failed, and the next one may go at once", (probe.answer, probe.settled))
+            yield Broken(
+                f"a probe of {probe.group} failed, and the next one may go at once", (probe.answer, probe.settled)
+            )
 
 
 def _is_told(evidence: Evidence) -> bool:

@@ -128,7 +128,8 @@ def _spaced(evidence: Evidence) -> Iterator[Broken]:
 def _step(delivery: _Delivery, settled: Event) -> float:
     """The step of the ladder after an attempt that failed."""
     steps = delivery.ladder.steps
-    return steps[min(max(settled.fields["retry_count"] - 1, 0), len(steps) - 1)]
+    used: int = settled.fields["retry_count"] - 1
+    return steps[min(max(used, 0), len(steps) - 1)]
 
 
 def _wait(delivery: _Delivery, turn: Turn, settled: Event) -> float:
@@ -166,7 +167,7 @@ def _nothing_after_the_end(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("what is delivered was answered with 2xx")
 def _delivered(evidence: Evidence) -> Iterator[Broken]:
-    """Before a delivery counts as delivered its endpoint has answered a request of it so, unless an operator says it."""
+    """Before a delivery counts as delivered its endpoint has answered a request of it so. An operator may say it too."""
     for delivery in _deliveries(evidence):
         for change in delivery.story.changes:
             if change.fields["state"] != "succeeded" or is_by_hand(change):
@@ -308,7 +309,7 @@ def _where(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("a deleted or disabled webhook is sent nothing")
 def _off(evidence: Evidence) -> Iterator[Broken]:
-    """Nor is one that was made anew sent what belongs to the deleted one. What an attempt had read is not read again."""
+    """Nor is one that was made anew sent what belongs to the deleted one. An attempt reads that once, as it begins."""
     rows = {job.id: job for job in evidence.final.jobs}
     for delivery, post, versions in _at_posts(evidence):
         row = rows.get(delivery.id)
@@ -322,5 +323,3 @@ def _takes(version: Event, made: int | None) -> bool:
     told = version.fields
     is_older = made is not None and told["deleted_at"] is not None and made <= told["deleted_at"]
     return bool(told["enabled"]) and not told["deleted"] and not is_older
-
-
