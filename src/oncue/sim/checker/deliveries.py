@@ -167,7 +167,7 @@ def _nothing_after_the_end(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("what is delivered was answered with 2xx")
 def _delivered(evidence: Evidence) -> Iterator[Broken]:
-    """Before a delivery counts as delivered its endpoint has answered a request of it so. An operator may say it too."""
+    """Before a delivery counts as delivered its endpoint has answered a request so. An operator may say it too."""
     for delivery in _deliveries(evidence):
         for change in delivery.story.changes:
             if change.fields["state"] != "succeeded" or is_by_hand(change):
