@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -55,7 +55,6 @@ class Internals:
         """The webhooks that it declares."""
         self._builtin = builtin
         self.lifespans = Lifespans()
-        self.lifespans.declare(self._deliveries_lifespan)
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
         self.connector: Connector = DatabaseConnector(self.make_store)
@@ -191,11 +190,14 @@ class Internals:
             if usual is not None:
                 self.__dict__["deliveries"] = usual
 
-    async def _deliveries_lifespan(self) -> AsyncIterator[None]:
-        """What deliveries open by the way is closed with the worker."""
-        yield
-        if "deliveries" in self.__dict__:
-            await self.deliveries.close()
+    @asynccontextmanager
+    async def delivering(self) -> AsyncIterator[None]:
+        """What deliveries open inside the `async with` block is closed at its end."""
+        try:
+            yield
+        finally:
+            if "deliveries" in self.__dict__:
+                await self.deliveries.close()
 
     # --- connecting ---------------------------------------------------------------------------------------------
 
