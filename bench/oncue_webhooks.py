@@ -1,15 +1,21 @@
-"""Webhooks of a receiver on this machine, and a worker of them as a measured child: `deliver URL PORT ENDPOINTS TOTAL`."""
+"""Webhooks of a receiver on this machine, and workers of them as measured children.
+
+`deliver URL PORT ENDPOINTS TOTAL` works until so much is settled, `work URL CONCURRENCY WARM` until it is told to stop.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bench import child, timing
+from bench import child, database, timing
+from bench.crew import Child
 from oncue import Oncue
 from oncue.application.webhooks import call_of
 from oncue.cli.process import switch_threads_often
@@ -27,6 +33,18 @@ HEADERS = {
 """Of the same names and lengths as those of a delivery."""
 
 
+@contextlib.contextmanager
+def receiving() -> Iterator[tuple[int, Child]]:
+    """A receiver, and the port that it listens on."""
+    port = database.free_port()
+    receiver = Child("bench.receiver", "serve", port)
+    try:
+        receiver.wait_ready()
+        yield port, receiver
+    finally:
+        receiver.stop()
+
+
 def healthy_url(port: int, number: int) -> str:
     return f"http://127.0.0.1:{port}/ok/{number}"
 
@@ -35,17 +53,29 @@ def name_of(number: int) -> str:
     return f"endpoint-{number}"
 
 
-def make_app(url: str, port: int, endpoints: int, **settings: Any) -> Oncue:
-    app = Oncue(settings=Settings(database_url=url, webhooks_allow=("127.0.0.0/8",), **settings))
+def bare_app(url: str, **settings: Any) -> Oncue:
+    return Oncue(settings=Settings(database_url=url, webhooks_allow=("127.0.0.0/8",), **settings))
+
+
+async def migrate(dsn: str) -> None:
+    app = bare_app(dsn)
+    store = app.internals.make_store()
+    await store.migrate()
+    await store.close()
+    await app.aclose()
+
+
+def make_app(url: str, port: int, endpoints: int) -> Oncue:
+    app = bare_app(url)
     for number in range(endpoints):
         app.webhook(name_of(number), url=healthy_url(port, number), secrets=SECRET)
     return app
 
 
-async def enqueue(app: Oncue, endpoints: int, each: int) -> None:
-    """So many deliveries for each endpoint, in one call for each."""
+async def enqueue(app: Oncue, names: Iterable[str], each: int) -> None:
+    """So many deliveries for each webhook, in one call for each."""
     deliver = app.internals.builtin[DELIVER]
-    for name in map(name_of, range(endpoints)):
+    for name in names:
         call = call_of(deliver, name, app.internals.webhooks[name].carried, {})
         await call.aenqueue_many([{"webhook": name, "payload": PAYLOAD}] * each)
 
@@ -77,6 +107,30 @@ async def deliver(url: str, port: int, endpoints: int, total: int) -> None:
     await app.aclose()
 
 
+async def work(url: str, concurrency: int, warm_seconds: float) -> None:
+    """Deliver what there is; the growth of the process is counted from so many seconds after its start."""
+    switch_threads_often()
+    app, stop = bare_app(url, concurrency=concurrency), asyncio.Event()
+    loop, warm_mb = asyncio.get_running_loop(), 0.0
+
+    def warm() -> None:
+        nonlocal warm_mb
+        warm_mb = child.rss_mb()
+
+    loop.add_reader(sys.stdin, stop.set)
+    async with app.worker():
+        child.announce()
+        loop.call_later(warm_seconds, warm)
+        await stop.wait()
+        child.answer(warm_mb=warm_mb or child.rss_mb(), last_mb=child.rss_mb(), cpu=time.process_time())
+    await app.aclose()
+
+
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
-    child.dispatch({"deliver": lambda url, *numbers: timing.run(deliver(url, *map(int, numbers)))})
+    child.dispatch(
+        {
+            "deliver": lambda url, *numbers: timing.run(deliver(url, *map(int, numbers))),
+            "work": lambda url, seats, warm: timing.run(work(url, int(seats), float(warm))),
+        }
+    )
