@@ -12,11 +12,14 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import asyncpg
 
 from bench import child, database, timing
 from bench.crew import Child
-from oncue import Oncue
+from oncue import Oncue, cron
 from oncue.application.webhooks import call_of
 from oncue.cli.process import switch_threads_often
 from oncue.model import DELIVER
@@ -78,6 +81,50 @@ async def enqueue(app: Oncue, names: Iterable[str], each: int) -> None:
     for name in names:
         call = call_of(deliver, name, app.internals.webhooks[name].carried, {})
         await call.aenqueue_many([{"webhook": name, "payload": PAYLOAD}] * each)
+
+
+# Copies of one webhook and of the schedule that has it as its target, by SQL, for speed. Of each second of the period
+# as many schedules have a slot.
+COPY_WEBHOOKS = """
+insert into oncue_webhooks (name, description, url, method, headers, content_type, body, timeout, secrets, retry,
+                            redirects, ca, certificate, enabled, reason, declared_by, version, created_by, created_at,
+                            updated_at, deleted_at, deleted)
+select 'hook-' || n, description, url || n, method, headers, content_type, body, timeout, secrets, retry, redirects, ca,
+       certificate, enabled, reason, declared_by, version, created_by, created_at, updated_at, deleted_at, deleted
+  from oncue_webhooks, generate_series(1, $1::int) as n where name = 'template'
+"""
+COPY_SCHEDULES = """
+insert into oncue_schedules (name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
+                             max_instances, enabled, options, max_retries, max_runtime, revision, started_at, version,
+                             cursor, next_run_at, created_by, created_at, updated_at, group_name)
+select 'hook-' || n, description, task, json_build_object('webhook', 'hook-' || n), queue, priority, expression, tz, dst,
+       missed, grace, max_instances, enabled, options, max_retries, max_runtime, 1, began, 1, began,
+       began + make_interval(secs => $2::int), created_by, created_at, updated_at, 'hook-' || n
+  from oncue_schedules, generate_series(1, $1::int) as n
+ cross join lateral (select $3::timestamptz + make_interval(secs => n % $2::int - $2::int) as began) as t
+ where name = 'template'
+"""
+
+
+def fill_schedules(dsn: str, port: int, webhooks: int, period: int, begin: float) -> float:
+    """Webhooks with a schedule each; the first slot, which is so many seconds away, as Unix time."""
+    first = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=begin)
+    timing.run(_fill_schedules(dsn, port, webhooks, period, first))
+    database.calm(dsn)
+    return first.timestamp()
+
+
+async def _fill_schedules(dsn: str, port: int, webhooks: int, period: int, first: datetime) -> None:
+    await migrate(dsn)
+    app = bare_app(dsn)
+    await app.webhooks.create("template", url=f"http://127.0.0.1:{port}/ok/", secrets=SECRET)
+    await app.schedules.create("template", cron(f"@every {period}s"), webhook="template")
+    connection = await asyncpg.connect(dsn, command_timeout=None)
+    await connection.execute(COPY_WEBHOOKS, webhooks)
+    await connection.execute(COPY_SCHEDULES, webhooks, period, first)
+    await connection.execute("delete from oncue_schedules where name = 'template'")
+    await connection.close()
+    await app.aclose()
 
 
 class Delivered:
