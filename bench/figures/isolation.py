@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from bench import database, timing
 from bench.crew import Child
 from bench.figures.context import Bench
-from bench.oncue_webhooks import SECRET, bare_app, enqueue, healthy_url, migrate, receiving
+from bench.oncue_webhooks import SECRET, bare_app, calm_without_jobs, enqueue, healthy_url, migrate, receiving
 from bench.verdict import Figure, at_most
 from oncue import Oncue
 
@@ -53,7 +53,7 @@ def _p99(dsn: str, endpoints: int, seconds: float, bad: bool, backlog: int) -> f
     """Milliseconds within which 99 of 100 deliveries to healthy endpoints were at the receiver."""
     with receiving() as (port, receiver):
         timing.run(_prepare(dsn, port, endpoints, backlog))
-        database.calm(dsn)
+        (database.calm if backlog else calm_without_jobs)(dsn)
         worker = Child("bench.oncue_webhooks", "work", dsn, SEATS, seconds)
         try:
             worker.wait_ready()
