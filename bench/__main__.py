@@ -30,6 +30,7 @@ from bench.figures import (
     sim_repeat,
     slots_per_second,
     tick_scaling,
+    webhooks,
 )
 from bench.figures.context import Bench
 from bench.oncue_side import NotReady
@@ -49,6 +50,7 @@ FIGURES: dict[str, ModuleType] = {
     "tick_scaling": tick_scaling,
     "global_limit": global_limit,
     "groups": groups,
+    "webhooks": webhooks,
     "api_listing": api_listing,
     "checker": checker,
     "sim_days": sim_days,

@@ -39,6 +39,7 @@ class Settings:
     grouped_rows: int = 1_000_000
     limited_groups: int = 1_000
     paced_seconds: int = 8
+    deliveries: int = 30_000
     kept_jobs: int = 2_000_000
     open_jobs: int = 100_000
     few_kept_jobs: int = 1_000
@@ -62,6 +63,7 @@ QUICK = {
     "limited_jobs": 15_000,
     "grouped_rows": 100_000,
     "paced_seconds": 4,
+    "deliveries": 10_000,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,
     "checked_days": 4,
@@ -90,6 +92,7 @@ TINY = Settings(
     grouped_rows=1_000,
     limited_groups=10,
     paced_seconds=1,
+    deliveries=200,
     kept_jobs=300,
     open_jobs=100,
     few_kept_jobs=100,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Fail,
         InvalidJob,
         InvalidSchedule,
+        InvalidWebhook,
         JobNotFound,
         NotAllowed,
         OncueError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnknownTask,
         Unreachable,
+        WebhookNotFound,
         WrongApplication,
     )
     from oncue.model import Job, Receipt
@@ -56,6 +58,7 @@ __all__ = [
     "Fail",
     "InvalidJob",
     "InvalidSchedule",
+    "InvalidWebhook",
     "Job",
     "JobContext",
     "JobNotFound",
@@ -76,6 +79,7 @@ __all__ = [
     "Task",
     "UnknownTask",
     "Unreachable",
+    "WebhookNotFound",
     "WrongApplication",
     "cron",
     "current_job",

@@ -14,8 +14,7 @@ from oncue.application.builtin import builtin_tasks
 from oncue.application.internals import Internals
 from oncue.application.naming import place_of
 from oncue.model import DEFAULT_QUEUE, DELIVER, Delivery, Missed, Receipt
-from oncue.policy.retry import Ladder
-from oncue.policy.webhooks import DEFAULT_LADDER
+from oncue.policy.retry import DEFAULT_LADDER, Ladder
 from oncue.settings import Settings
 from oncue.task import UNSET, Call, RetryRule, Task, _Unset
 

@@ -21,10 +21,11 @@ from oncue.policy.aging import Rules
 from oncue.policy.checks import checked_name
 from oncue.policy.durations import seconds
 from oncue.policy.names import checked_node_name
-from oncue.store.addresses import checked_schema
+from oncue.store.addresses import checked_schema, hidden
 
 if TYPE_CHECKING:
     from oncue.engine.node import Pace
+    from oncue.engine.orphans import OrphanRules
     from oncue.engine.outcomes import SizeLimits
 
 DEFAULT_DATABASE = "sqlite:///oncue.db"
@@ -59,6 +60,12 @@ def _networks(value: Any) -> Any:
 
         Allowed.parse(items)
     return items
+
+
+def _redis_url(value: Any) -> Any:
+    if isinstance(value, str) and not value.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("expected an address such as redis://host:6379/0")
+    return value
 
 
 def _schema(value: Any) -> str:
@@ -142,6 +149,11 @@ class Settings:
     webhooks_tls_dir: str | None = None
     webhooks_per_endpoint: int = Field(10, ge=1, le=10_000)
     webhooks_breaker: int = Field(5, ge=0, le=1000)
+    reconcile_enabled: bool = True
+    reconcile_interval: Seconds = 300.0
+    reconcile_threshold: Seconds = 600.0
+    reconcile_batch_size: int = Field(100, ge=1, le=10_000)
+    redis_url: Annotated[str, Before(_redis_url)] | None = None
     pg_connections: int = Field(6, ge=2, le=100)
     pg_prepare: bool = True
     pg_listen: bool = True
@@ -188,6 +200,14 @@ class Settings:
         return Rules(self.aging_interval, self.aging_after, self.aging_gain)
 
     @property
+    def orphans(self) -> OrphanRules:
+        from oncue.engine.orphans import OrphanRules
+
+        return OrphanRules(
+            self.reconcile_enabled, self.reconcile_interval, self.reconcile_threshold, self.reconcile_batch_size
+        )
+
+    @property
     def pace(self) -> Pace:
         from oncue.engine.node import Pace
 
@@ -204,6 +224,7 @@ class Settings:
             ledger_retention=self.ledger_retention,
             maintenance=self.maintenance_interval,
             aging=self.aging,
+            orphans=self.orphans,
         )
 
     @property
@@ -293,7 +314,7 @@ def _complaint(problem: SettingProblem, origins: Mapping[str, str]) -> str:
     """Which field, what it expects, and what it got, unless the message has that already."""
     got = f", not {problem.value!r}"
     told = problem.value is None or got in problem.message
-    return f"{origins.get(problem.field, problem.field)}: {problem.message}{'' if told else got}"
+    return hidden(f"{origins.get(problem.field, problem.field)}: {problem.message}{'' if told else got}")
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:

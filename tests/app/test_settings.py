@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oncue import ConfigError, Oncue
+from oncue.engine.orphans import OrphanRules
 from oncue.policy.aging import Rules
 from oncue.settings import Settings, load
 from oncue.store import connect
@@ -56,6 +57,9 @@ def test_each_source_wins_over_the_next_and_is_remembered(tmp_path: Path) -> Non
         ("ONCUE_AGING_AFTER", "2h", "aging_after", 7200.0),
         ("ONCUE_AGING_GAIN", "0", "aging_gain", 0),
         ("ONCUE_MAINTENANCE_INTERVAL", "5m", "maintenance_interval", 300.0),
+        ("ONCUE_RECONCILE_ENABLED", "false", "reconcile_enabled", False),
+        ("ONCUE_RECONCILE_BATCH_SIZE", "7", "reconcile_batch_size", 7),
+        ("ONCUE_REDIS_URL", "redis://cache:6379/1", "redis_url", "redis://cache:6379/1"),
     ],
 )
 def test_the_environment_is_read_under_its_own_and_the_bare_names(
@@ -191,3 +195,19 @@ def test_the_services_keep_the_pace_that_is_set(tmp_path: Path) -> None:
     pace = load(environment=environment, folder=tmp_path).pace
     assert (pace.poll, pace.schedules, pace.maintenance) == (5.0, 60.0, 300.0)
     assert pace.aging == Rules(every=60.0, after=7200.0, gain=20)
+
+
+@pytest.mark.contract("HOOK-11")
+def test_the_reconciler_of_deliveries_has_the_origins_pace_unless_it_is_set(tmp_path: Path) -> None:
+    assert load(environment={}, folder=tmp_path).pace.orphans == OrphanRules(True, 300.0, 600.0, 100)
+    environment = {
+        "ONCUE_RECONCILE_ENABLED": "0", "ONCUE_RECONCILE_INTERVAL": "1m", "ONCUE_RECONCILE_THRESHOLD": "15m",
+        "ONCUE_RECONCILE_BATCH_SIZE": "10",
+    }  # fmt: skip
+    assert load(environment=environment, folder=tmp_path).pace.orphans == OrphanRules(False, 60.0, 900.0, 10)
+
+
+def test_a_complaint_hides_the_password_of_an_address(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ONCUE_REDIS_URL: expected an address such as redis:") as caught:
+        load(environment={"ONCUE_REDIS_URL": "http://me:hunter2@cache:6379"}, folder=tmp_path)
+    assert "hunter2" not in str(caught.value)

@@ -120,7 +120,7 @@ async def test_nodes_and_leader(api: Api) -> None:
         await asyncio.wait_for(elected.wait(), 60)
         (shown,) = (await api.get("/api/admin/nodes"))["nodes"]
         assert (shown["id"], shown["alive"], shown["holds"]) == (str(node.node.id), True, ["leader"])
-        assert set(shown["tasks"]) == {"add", "boom", "crawl", "report", "oncue.ping"}
+        assert set(shown["tasks"]) == {"add", "boom", "crawl", "report", "oncue.deliver", "oncue.ping"}
         leader = await api.get("/api/admin/leader")
         assert (leader["name"], leader["id"], leader["epoch"]) == (node.node.name, str(node.node.id), 1)
     assert (await api.get("/api/admin/leader"))["none_since"] is not None

@@ -81,7 +81,7 @@ class Connection:
         return self._owner[1]
 
     async def ids(self, count: int) -> list[int]:
-        """Numbers for new jobs. Whoever needs many fetches them in ever larger blocks, ahead of need."""
+        """Numbers for new jobs. A caller that needs many fetches them in ever larger blocks, ahead of need."""
         while (taken := self.spare_ids(count)) is None:
             missing = count - len(self._spare_ids)
             self._spare_ids += await self.store.jobs.reserve(max(missing, self._block))
@@ -191,7 +191,7 @@ class DatabaseConnector:
     async def _lasting(self, loop: asyncio.AbstractEventLoop, store: Store) -> AsyncGenerator[None, None]:
         """A loop that ends in good order, as `asyncio.run` ends it, closes its open generators first: this one too.
 
-        Whoever calls `asyncio.run` again and again would otherwise leave threads or sockets behind each time.
+        A program that calls `asyncio.run` again and again would otherwise leave threads or sockets behind each time.
         """
         try:
             yield

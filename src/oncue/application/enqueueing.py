@@ -130,8 +130,8 @@ class Enqueueing:
     ) -> list[Receipt]:
         """Write the jobs of several calls, all or none. The caller has asked `refuse_bypass` about their tasks.
 
-        Whoever has reserved `ids` for them, and remembers since when, may repeat this `in_doubt`: each job is written
-        once.
+        A caller that has reserved `ids` for them, and remembers since when, may repeat this `in_doubt`: each job is
+        written once.
         """
         connection = await self._app.connected()
         await self._check_owner(connection)

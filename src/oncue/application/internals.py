@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -55,10 +55,10 @@ class Internals:
         """The webhooks that it declares."""
         self._builtin = builtin
         self.lifespans = Lifespans()
-        self.lifespans.declare(self._deliveries_lifespan)
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
         self.connector: Connector = DatabaseConnector(self.make_store)
+        self._transport: Transport | None = None
         self._declared = declared
         self._settings = settings
         if settings is not None and any(value is not None for value in declared.values()):
@@ -168,6 +168,8 @@ class Internals:
 
     def make_transport(self) -> Transport:
         """The way out for deliveries. The simulator and the test kit have others."""
+        if self._transport is not None:
+            return self._transport
         from oncue.webhooks.aiohttp_transport import AiohttpTransport
         from oncue.webhooks.egress import Allowed
 
@@ -176,11 +178,26 @@ class Internals:
             Allowed.parse(self.settings.webhooks_allow), None if directory is None else Path(directory)
         )
 
-    async def _deliveries_lifespan(self) -> AsyncIterator[None]:
-        """What deliveries open by the way is closed with the worker."""
-        yield
-        if "deliveries" in self.__dict__:
-            await self.deliveries.close()
+    @contextmanager
+    def delivering_through(self, transport: Transport) -> Iterator[None]:
+        """Send deliveries another way inside the `with` block: the test kit's. Nothing is known of any endpoint yet."""
+        usual, self._transport = self.__dict__.pop("deliveries", None), transport
+        try:
+            yield
+        finally:
+            self._transport = None
+            self.__dict__.pop("deliveries", None)
+            if usual is not None:
+                self.__dict__["deliveries"] = usual
+
+    @asynccontextmanager
+    async def delivering(self) -> AsyncIterator[None]:
+        """What deliveries open inside the `async with` block is closed at its end."""
+        try:
+            yield
+        finally:
+            if "deliveries" in self.__dict__:
+                await self.deliveries.close()
 
     # --- connecting ---------------------------------------------------------------------------------------------
 

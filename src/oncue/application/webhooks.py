@@ -12,10 +12,11 @@ from oncue.policy.content_types import JSON_TYPE
 from oncue.policy.deliveries import Carried, Form, carried
 from oncue.policy.durations import Duration
 from oncue.policy.headers import HIDDEN
+from oncue.policy.retry import DEFAULT_LADDER
 from oncue.policy.secrets import is_reference
 from oncue.policy.templates import has_body
 from oncue.policy.urls import origin
-from oncue.policy.webhooks import DEFAULT_LADDER, DEFAULT_TIMEOUT, checked_fields
+from oncue.policy.webhooks import DEFAULT_TIMEOUT, checked_fields
 from oncue.task import Call, Declared, Task
 
 if TYPE_CHECKING:

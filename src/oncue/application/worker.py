@@ -78,7 +78,7 @@ async def _working(
         Declarations(lambda: Declaring(app).disable_undeclared(Connection(main, clock)), interval=2 * pace.lease)
     )
     process = WorkerProcess(node, main, clock, app.telemetry, pace)
-    async with app.lifespans.opened(), _started(process, heartbeat):
+    async with app.lifespans.opened(), app.delivering(), _started(process, heartbeat):
         _log.info("node %s is working on %s", node.naming.shown, ", ".join(node.node.queues))
         used = {task.queue for task in app.tasks.values()} | ({WEBHOOKS_QUEUE} if app.webhooks else set())
         elsewhere = sorted(used.difference(node.node.queues))

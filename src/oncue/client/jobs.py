@@ -166,7 +166,7 @@ def cancel(ref: int | UUID) -> Request[JobRecord]:
 def retry(ref: int | UUID) -> Request[JobRecord]:
     """Start a finished job over, with its whole budget of retries. Raises Conflict if it is not finished.
 
-    The run of an at-most-once slot stays as it is: what is returned is a new job, with `retry_of`.
+    The run of an at-most-once slot and a delivery stay as they are: what is returned is a new job, with `retry_of`.
     """
     return Request("POST", f"{PREFIX}/{segment(ref)}/retry", _job, about="job")
 

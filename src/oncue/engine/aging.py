@@ -1,7 +1,7 @@
 """Raises what has waited for long, so that nothing starves.
 
-A round goes through the lanes from the highest priority down. What it raises moves up, into a lane that it has left
-behind, so that no job is looked at twice however many there are.
+A round goes through the levels of priority from the highest down. What it raises moves up, into a level that it has
+left behind, so that no job is looked at twice however many there are.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Aging:
         self._store = store
         self._telemetry = telemetry
         self._rules = rules
-        self._lanes: list[PriorityLevel] = []
+        self._levels: list[PriorityLevel] = []
 
     async def tick(self, now: datetime) -> datetime:
         """One bounded step of a round: some of a lane, or the next lane."""
         if not self._rules.gain:
             return aging.next_round(now, self._rules)
-        if not self._lanes:
-            self._lanes = await self._store.jobs.levels()
-        if self._lanes and await self._raised(self._lanes[0], now) < LIMIT:
-            self._lanes.pop(0)
-        return now if self._lanes else aging.next_round(now, self._rules)
+        if not self._levels:
+            self._levels = await self._store.jobs.levels()
+        if self._levels and await self._raised(self._levels[0], now) < LIMIT:
+            self._levels.pop(0)
+        return now if self._levels else aging.next_round(now, self._rules)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        if self._lanes:
+        if self._levels:
             return now
         return aging.next_round(now, self._rules) if (await store.jobs.outlook()).waiting else None
 

@@ -17,6 +17,8 @@ SHORTEST_CUT = 64
 MOST_NAMES = LARGEST_DETAILS // 5
 """More of them do not fit, whatever is cut: `"":0,` is the shortest."""
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 
 def merged(told: str | None, more: Mapping[str, Any]) -> str:
     """What was told before and what is told now, as JSON. Too much of it is cut, and says so.
@@ -30,7 +32,11 @@ def merged(told: str | None, more: Mapping[str, Any]) -> str:
 
 
 def _checked(name: str, value: Any) -> Any:
+    if type(value) is int or type(value) is bool:
+        return value
     if isinstance(value, str):
+        if value.isascii() and value.isprintable():
+            return value
         return value.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
     try:
         text = to_json(value, inf_nan_mode="null")
@@ -45,9 +51,10 @@ def _fitted(details: dict[str, Any]) -> str:
 
     Each is measured once: there may be thousands of them, and the worker stands still meanwhile.
     """
-    size = left = _size(details)
+    whole = _dumped(details)
+    size = left = len(whole.encode())
     if size <= LARGEST_DETAILS:
-        return _dumped(details)
+        return whole
     sizes = {name: _size(value) for name, value in details.items()} if len(details) <= MOST_NAMES else {}
     while left > LARGEST_DETAILS:
         name = max(sizes, key=sizes.__getitem__, default="")
@@ -76,4 +83,4 @@ def _size(value: Any) -> int:
 
 
 def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _COMPACT.encode(value)

@@ -33,7 +33,7 @@ from oncue.engine.execution import Execution
 from oncue.engine.messages import Begun, News, Setup, Work
 from oncue.engine.outcomes import SUCCESS, SizeLimits, failure, kept
 from oncue.engine.pending_starts import PendingStarts
-from oncue.model import Claim, Failed, Outcome, Progress, Released, Succeeded, TimedOut
+from oncue.model import DELIVER, Claim, Failed, Outcome, Progress, Released, Succeeded, TimedOut
 from oncue.policy.lifecycle import Ended
 from oncue.policy.suspicion import is_recorded
 from oncue.policy.waiting import waiting_since
@@ -313,7 +313,7 @@ class Executor(Execution[HandlerAttempt]):
         self.signal.set()
 
     def _tell_start(self, claim: Claim, started: float) -> None:
-        if _log.isEnabledFor(logging.INFO):
+        if _log.isEnabledFor(logging.INFO) and claim.task != DELIVER:  # of a delivery one line tells, at its end
             slot = "" if claim.scheduled_for is None else f" slot={claim.scheduled_for.isoformat()}"
             _log.info(
                 "job %d started task=%s queue=%s attempt=%d%s",

@@ -6,8 +6,8 @@
     seating                                          how many jobs of limited queues may run here
     reconciler                                       compares this node's claims with the database's
     leadership                                       who leads
-    scheduler, backfilling, expiry, aging, pruning,
-    folding, sampling                                on the leader only
+    scheduler, backfilling, expiry, aging, orphans,
+    pruning, folding, sampling                       on the leader only
     rescue, survey                                   on every node: a rescue must not wait for a leader
 
 Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what was claimed may finish
@@ -40,6 +40,7 @@ from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
 from oncue.engine.messages import Setup
 from oncue.engine.naming import Naming
+from oncue.engine.orphans import OrphanRules, Orphans
 from oncue.engine.outcomes import SizeLimits
 from oncue.engine.pending_starts import PendingStarts, RecordedStarts
 from oncue.engine.pruning import Pruning
@@ -83,6 +84,7 @@ class Pace:
     ledger_retention: float = 400 * 86400.0
     maintenance: float = 60.0
     aging: Rules = field(default_factory=Rules)
+    orphans: OrphanRules = field(default_factory=OrphanRules)
 
     @property
     def patience(self) -> float:
@@ -184,6 +186,7 @@ class WorkerNode:
                 for service in (
                     self.expiry,
                     Aging(store, telemetry, pace.aging),
+                    Orphans(store, telemetry, pace.orphans),
                     Pruning(
                         store,
                         telemetry,

@@ -16,11 +16,12 @@ from uuid import UUID
 
 from oncue.clock import Clock
 from oncue.engine.applying import apply_past_refusals, listed
+from oncue.engine.delivery_lines import log_delivery
 from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
 from oncue.engine.texts import bounded
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
-from oncue.model import TERMINAL, Applied, Batch, Change, Failed, Job, Receipt
+from oncue.model import DELIVER, TERMINAL, Applied, Batch, Change, Failed, Job, Receipt
 from oncue.policy.error_summary import error_summary
 from oncue.policy.lifecycle import Ended, settle
 from oncue.store.contract import Store
@@ -216,7 +217,7 @@ class Settler:
         started_at = ended.started_at or ended.ended_at
         duration = (ended.ended_at - started_at).total_seconds()
         if logs or change.state == "failed":
-            _log_end(ended, change, duration)
+            (log_delivery if ended.claim.task == DELIVER else _log_end)(ended, change, duration)
         measurements = {"duration": duration} if ended.rows is None else {"duration": duration, "rows": ended.rows}
         self._telemetry.emit("job.stop", measurements, claim=ended.claim, change=change, outcome=ended.outcome)
         if change.state == "retrying":

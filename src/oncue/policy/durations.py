@@ -68,3 +68,10 @@ def describe(total: float) -> str:
     if rest or not parts:
         parts.append(f"{rest:g}s")
     return "".join(parts)
+
+
+def go_style(total: float) -> str:
+    """A duration in whole seconds as Go writes it, with every unit below the largest: `5m0s`, `1h0m0s`."""
+    minutes, rest = divmod(int(total), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m{rest}s" if hours else f"{minutes}m{rest}s" if minutes else f"{rest}s"

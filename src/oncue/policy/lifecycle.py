@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 from oncue.errors import Conflict
 from oncue.model import (
+    DELIVER,
     PARKED,
     TERMINAL,
     WAITING,
@@ -155,7 +156,16 @@ def cancel(job: Job, now: datetime) -> Change | None:
 
 
 def is_final(job: Job) -> bool:
-    """Whether a finished job stays as it is, whatever operators do: the one run that a slot was promised."""
+    """Whether a finished job stays as it is, whatever operators do, so that another one repeats it: the one run that a
+    slot was promised, and a delivery, whose receiver knows it by its id."""
+    return is_delivery(job) or _is_promised(job)
+
+
+def is_delivery(job: Job) -> bool:
+    return job.task == DELIVER
+
+
+def _is_promised(job: Job) -> bool:
     return job.schedule_id is not None and options.read(job.options).delivery == "at_most_once"
 
 
@@ -202,7 +212,7 @@ def _why_not(job: Job, state: State) -> str | None:
         return "that is final; it can only be queued again"
     if job.state == "running" and state == "queued" and job.cancel_requested_at is not None:
         return "it was asked to stop, so queued again it would be cancelled; set it to failed, then retry it"
-    if job.state == "running" and state == "queued" and is_final(job):
+    if job.state == "running" and state == "queued" and _is_promised(job):
         return "it is the one run that its slot was promised; set it to failed, then retry it"
     return None
 

@@ -125,6 +125,8 @@ def wait(failed: Failed, ended_at: datetime, retry_count: int, policy: Policy, d
 
 Policy: TypeAlias = Exponential | Ladder
 DEFAULT_POLICY = Exponential()
+DEFAULT_LADDER = Ladder("30s", "2m", "10m")
+"""That of a webhook's deliveries: four attempts."""
 
 
 def from_stored(stored: dict[str, Any]) -> Policy:

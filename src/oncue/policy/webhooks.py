@@ -21,7 +21,6 @@ from oncue.policy.urls import checked_url
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 SHORTEST_TIMEOUT, DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 1.0, 30.0, 60.0
-DEFAULT_LADDER = Ladder("30s", "2m", "10m")
 MOST_STEPS = 20
 MOST_SECRETS = 5
 MOST_REDIRECTS = 5

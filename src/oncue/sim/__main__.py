@@ -4,6 +4,7 @@
     limits      the same, on a queue that may run three jobs at once
     groups      jobs in groups of queues, with limits, rates and pauses that change
     schedules   schedules, and operators who meddle with them
+    deliveries  webhooks that are delivered to and edited, endpoints of all manners
     days        a day of a cluster's life, with a fault in every hour
 
 A seed that raises an alarm tells its whole story again whenever it is asked, and `--history FILE` writes it down.
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from oncue.sim.checker import Violation, report
 from oncue.sim.days import simulate_days
+from oncue.sim.deliveries import simulate_deliveries
 from oncue.sim.groups import simulate_groups
 from oncue.sim.runs import simulate, simulate_schedules
 from oncue.sim.world import World
@@ -28,6 +30,7 @@ RUNS: dict[str, Callable[[int], tuple[World, list[Violation]]]] = {
     "limits": lambda seed: simulate(seed, limit=3),
     "groups": simulate_groups,
     "schedules": simulate_schedules,
+    "deliveries": simulate_deliveries,
     "days": simulate_days,
 }
 

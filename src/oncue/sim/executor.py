@@ -22,6 +22,23 @@ from oncue.telemetry import Telemetry
 Schedule: TypeAlias = Callable[[timedelta, Callable[[], None]], Forget]
 
 
+def noting(history: History, label: str, ended: Callable[[Ended], None]) -> Callable[[Ended], None]:
+    """The same report of what came of a claim, and the history has it if there was an attempt."""
+
+    def noted(one: Ended) -> None:
+        if one.started_at is not None:
+            history.add(label, "outcome", **outcome_event(one.claim, one.outcome, one.details))
+        ended(one)
+
+    return noted
+
+
+def note_stop(executor: Execution[Any], history: History, label: str, job_id: int, claim_no: int) -> None:
+    """A node has heard that a claim is to be cancelled: the first time, if it is here."""
+    if (job_id, claim_no) in executor.claims() and not executor.is_told(job_id, claim_no):
+        history.add(label, "stop", id=job_id, claim_no=claim_no)
+
+
 class _Attempt(RunningAttempt):
     __slots__ = ("act", "forget", "led_by", "over")
 
@@ -52,13 +69,8 @@ class ScriptedExecutor(Execution[_Attempt]):
         starts: PendingStarts | None = None,
         leads: Callable[[], LeaderEpoch | None] = lambda: None,
     ) -> None:
-        def noted(one: Ended) -> None:
-            if one.started_at is not None:
-                history.add(label, "outcome", **outcome_event(one.claim, one.outcome, one.details))
-            ended(one)
-
         super().__init__(
-            clock, concurrency, noted,
+            clock, concurrency, noting(history, label, ended),
             in_processes=in_processes, processes=processes, may_start=may_start, starts=starts,
         )  # fmt: skip
         self.most_running = 0
@@ -71,9 +83,7 @@ class ScriptedExecutor(Execution[_Attempt]):
         self._leads = leads
 
     def cancel(self, job_id: int, claim_no: int) -> None:
-        attempt = self._running.get((job_id, claim_no))
-        if (job_id, claim_no) in self.claims() and not (attempt is not None and attempt.cancel_requested):
-            self._history.add(self._label, "stop", id=job_id, claim_no=claim_no)
+        note_stop(self, self._history, self._label, job_id, claim_no)
         super().cancel(job_id, claim_no)
 
     async def idle(self) -> None:

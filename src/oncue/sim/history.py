@@ -33,6 +33,12 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
                                       of jobs and one of seconds
     group                             queue, group, limit, rate, paused_until: they hold for this group from here on;
                                       trips: its circuit breaker is open, and one of its jobs runs at a time
+    webhook                           name, version, url, enabled, deleted, deleted_at, options: it is so from here on;
+                                      options are what deliveries carry that are made from here on
+    post                              id, claim_no, webhook_id, url, method, body: an attempt of a delivery sends this
+    request                           webhook_id, url, status: an endpoint got it, and answers (null: it never does);
+                                      seconds, until: so long it wants to be left alone
+    answer                            id, claim_no, status or failed: what the attempt heard
     turns                             queue, turns: a node took so many turns of a rate, or (less than 0) gave them back
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
@@ -77,6 +83,7 @@ from oncue.model import (
     Receipt,
     Schedule,
     Step,
+    Webhook,
 )
 from oncue.telemetry import Telemetry
 
@@ -335,6 +342,18 @@ def group_event(queue: str, group: str, settings: GroupSettings) -> dict[str, An
         "rate": settings.rate,
         "paused_until": micros_or_none(settings.paused_until),
         **({"trips": settings.trips} if settings.trips else {}),
+    }
+
+
+def webhook_event(webhook: Webhook, version: int, options: tuple[str, int] | None) -> dict[str, Any]:
+    return {
+        "name": webhook.name,
+        "version": version,
+        "url": webhook.url,
+        "enabled": webhook.enabled,
+        "deleted": webhook.deleted,
+        "deleted_at": micros_or_none(webhook.deleted_at),
+        "options": None if options is None else options[0],
     }
 
 

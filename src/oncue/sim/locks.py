@@ -63,8 +63,8 @@ class Locking(Layer):
 
     _jobs_request_cancel_past = _jobs_prioritize_past
 
-    async def _slots_rerun_past(self, method: Verb, schedule: Schedule, *rest: Any, **options: Any) -> Any:
-        self._refuse(schedule.id in self._locks.schedules)
+    async def _slots_rerun_past(self, method: Verb, schedule: Schedule | None, *rest: Any, **options: Any) -> Any:
+        self._refuse(schedule is not None and schedule.id in self._locks.schedules)
         return await method(schedule, *rest, **options)
 
     async def _schedules_revise_past(self, method: Verb, changes: Sequence[Revised], *rest: Any, **options: Any) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
+from oncue.application.builtin import builtin_tasks
 from oncue.application.webhooks import DeclaredWebhook
 from oncue.policy.aging import Rules
 from oncue.policy.options import Options
@@ -18,6 +19,7 @@ from oncue.telemetry import Telemetry
 from oncue.verbs.jobs import Jobs
 from oncue.verbs.queues import Queues
 from oncue.verbs.schedules import Schedules
+from oncue.verbs.webhooks import Webhooks
 
 OPTIONS = Options(timeout=6.0, max_runtime=20.0, retry=Exponential("1s", cap="8s"))
 TASK = "scripted"
@@ -31,12 +33,13 @@ class Operator:
         self.now = now
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.webhooks: dict[str, DeclaredWebhook] = {}
-        self.builtin: Mapping[str, Task[Any, Any]] = {}
+        self.builtin: Mapping[str, Task[Any, Any]] = builtin_tasks(cast(Any, self))
         self.scheduled: list[str] = []
         self.settings = Settings()
         self.telemetry = Telemetry()
         self.aging = Rules()
         self.jobs, self.queues, self.schedules = Jobs(self), Queues(self), Schedules(self)
+        self.hooks = Webhooks(self)
 
     async def connected(self) -> Operator:
         return self
@@ -51,7 +54,7 @@ class Operator:
         return await self.store.jobs.reserve(count)
 
     def find(self, name: str) -> Task[Any, Any]:
-        return self.task()
+        return self.builtin.get(name) or self.task()
 
     def task(self, options: Options = OPTIONS, max_retries: int = 3) -> Task[Any, Any]:
         """The scripted task, with these options."""

@@ -26,6 +26,7 @@ from oncue.model import (
     Step,
     ToldDetails,
     Turns,
+    Webhook,
 )
 from oncue.sim.history import (
     History,
@@ -42,6 +43,7 @@ from oncue.sim.history import (
     slot_event,
     step_event,
     terms_event,
+    webhook_event,
 )
 from oncue.store.contract import NOUNS, Store
 
@@ -166,13 +168,14 @@ class Recorded(Layer):
                 self._add("details", id=job_id, claim_no=number, details=details)
 
     async def _note_slots_rerun(
-        self, took: bool, schedule: Schedule, job: Job, again: Change | int, *_: Any, **__: Any
+        self, took: bool, schedule: Schedule | None, job: Job, again: Change | int, *_: Any, **__: Any
     ) -> None:
-        """An operator runs a slot again: the job itself, or another one in its place. It may be that others did."""
+        """An operator runs a slot or a delivery again: the job itself, or another one in its place. It may be that
+        others did."""
         if took and not isinstance(again, int):
             self._add("change", **change_event(again, took))
         elif took and (made := await self._store.jobs.get(cast(int, again))) is not None:
-            self._add("job", **row_event(made), schedule=schedule.id, retry_of=job.id)
+            self._add("job", **row_event(made), schedule=None if schedule is None else schedule.id, retry_of=job.id)
 
     async def _note_jobs_request_cancel(self, took: bool, job_id: int, claim_no: int, *_: Any, **__: Any) -> None:
         if took:
@@ -220,6 +223,12 @@ class Recorded(Layer):
         if took:
             stored = await self._store.groups.settings(queue, group)
             self._add("group", **group_event(queue, group, replace(stored, trips=trips)))
+
+    async def _note_webhooks_write(
+        self, took: bool, webhook: Webhook, version: int, now: object, *, options: Any = None, **_: Any
+    ) -> None:
+        if took:
+            self._add("webhook", **webhook_event(webhook, version + 1, options))
 
     async def _note_queues_take_turns(self, turns: Turns, queue: str, *_: Any, **__: Any) -> None:
         if turns.taken:

@@ -32,9 +32,12 @@ from oncue.sim.client import CLIENT, SimulatedClient
 from oncue.sim.clocks import HostClock, ServerClock
 from oncue.sim.driver import Driver, finish
 from oncue.sim.executor import ScriptedExecutor
+from oncue.sim.handlers import HandlersExecutor, delivery_handlers
 from oncue.sim.history import History, micros, start_event
 from oncue.sim.locks import Locking, Locks
+from oncue.sim.loop import Later, StoreInLoop, VirtualLoop
 from oncue.sim.member import CREW, Crew, Member
+from oncue.sim.network import Network, ScriptedTransport
 from oncue.sim.operator import OPTIONS, TASK, Operator
 from oncue.sim.quiet import Quiet
 from oncue.sim.recorded import Recorded
@@ -66,7 +69,7 @@ class World:
     `latency`: how long a trip to the database and back takes at most, in seconds each way; `prompt`: the share of trips
     that take no time to speak of. `own_clocks`: each host has
     its own clocks, none of them right, and the database's may be set. `elide`: quiet time costs nothing. `crew`: what
-    the nodes work on.
+    the nodes work on. `network`: they send deliveries over it, by the handlers of production.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class World:
         elide: bool = False,
         start: datetime | None = None,
         crew: Crew = CREW,
+        network: Network | None = None,
     ) -> None:
         self.dice = Random(seed)
         self.clock = VirtualClock() if start is None else VirtualClock(start)
@@ -115,6 +119,7 @@ class World:
         """Another one, whose calls take as long as everybody's, and fail: what he does goes through `errand`."""
         self._concurrency = concurrency
         self.crew = crew
+        self.network = network
         self._script = script
         self._quiet = Quiet(self) if elide else None
         self._lives: dict[str, int] = {}
@@ -153,12 +158,26 @@ class World:
             lambda _, __, told: self.history.add(label, "start", **start_event(told["claim"])), "job.start"
         )
 
-        def executor(ended: Callable[[Ended], None], starts: PendingStarts) -> ScriptedExecutor:
+        def executor(ended: Callable[[Ended], None], starts: PendingStarts) -> ScriptedExecutor | HandlersExecutor:
+            if self.network is not None:
+                return delivering(ended, starts, self.network)
             return ScriptedExecutor(
                 clock, self.history, label, telemetry, self._concurrency, self._script,
                 lambda delay, action: self.driver.later_on(member, delay, action), lambda: self._die(name), ended,
                 in_processes=self.crew.in_processes, processes=self.crew.processes,
                 may_start=lambda: worker.may_start(), starts=starts, leads=leads,
+            )  # fmt: skip
+
+        def delivering(ended: Callable[[Ended], None], starts: PendingStarts, network: Network) -> HandlersExecutor:
+            """Its handlers reach the database over the same wire, and the endpoints over the network."""
+            later: Later = lambda delay, action: self.driver.later_on(member, delay, action)  # noqa: E731
+            crashed = lambda: self._crashed(member)  # noqa: E731
+            in_loop = StoreInLoop(wire.as_store(), crashed).as_store()
+            transport = ScriptedTransport(network, label, self.history, self.clock.now, self.at, later, crashed)
+            handlers = delivery_handlers(in_loop, clock, transport, telemetry, network)
+            return HandlersExecutor(
+                VirtualLoop(later, clock.monotonic), handlers, clock, self.history, label, telemetry,
+                self._concurrency, ended, may_start=lambda: worker.may_start(), starts=starts,
             )  # fmt: skip
 
         def leads() -> LeaderEpoch | None:
@@ -239,8 +258,8 @@ class World:
         if not member.alive or member.paused:
             return
         member.freeze_all_but("membership", "exclusivity", "timekeeper", "executor", "settler", "second_settler")
-        member.executor.release_waiting("shutdown")
-        member.executor.release_running("shutdown")
+        member.worker.executor.release_waiting("shutdown")
+        member.worker.executor.release_running("shutdown")
         self.driver.later_on(member, timedelta(seconds=within), lambda: self._leave(member))
 
     def _leave(self, member: Member) -> None:

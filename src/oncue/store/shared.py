@@ -51,11 +51,11 @@ PLAIN: tuple[tuple[int, Any], ...] = tuple(
     (Change._fields.index(field), value)
     for field, value in {
         "from_state": "running", "state": "succeeded", "reason": None, "outcome": "succeeded", "retry_count": 0,
-        "attempt": 1, "crashes": 0, "result": None, "details": None, "follow_ups": (), "before": None, "leader": None,
-        "ending": None,
+        "attempt": 1, "crashes": 0, "result": None, "follow_ups": (), "before": None, "leader": None, "ending": None,
     }.items()
 )  # fmt: skip
 """What the fields of a change are that asks for nothing but its state."""
+DETAILS = Change._fields.index("details")
 PLAIN_COLUMNS = [Change._fields.index(field) for field in ("id", "claim_no", "started_at", "ended_at")]
 
 BEGINNING: DuePosition = (datetime(1970, 1, 1, tzinfo=UTC), 0)
@@ -230,13 +230,19 @@ def note_columns(notes: Sequence[Note | None]) -> list[list[str | None]]:
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(5)]
 
 
-def plain_columns(changes: Sequence[Change]) -> list[tuple[Any, ...]] | None:
+def plain_columns(changes: Sequence[Change], *, details: bool = False) -> list[tuple[Any, ...]] | None:
     """The ids, fences, begins and ends of changes, if each is a success at the first attempt, with nothing to keep, no
-    further guard and no jobs that follow. Whole columns are compared: there are many changes, and nearly all are so."""
+    further guard and no jobs that follow. Whole columns are compared: there are many changes, and nearly all are so.
+
+    With `details` they may have some, which are the last column then.
+    """
     columns, many = list(zip(*changes, strict=True)), len(changes)
-    if all(columns[field].count(value) == many for field, value in PLAIN):
-        return [columns[field] for field in PLAIN_COLUMNS]
-    return None
+    if any(columns[field].count(value) < many for field, value in PLAIN):
+        return None
+    plain = [columns[field] for field in PLAIN_COLUMNS]
+    if columns[DETAILS].count(None) == many:
+        return plain
+    return [*plain, columns[DETAILS]] if details else None
 
 
 class Endings(NamedTuple):

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oncue.testing.clock import Clock
     from oncue.testing.kit import Kit, use
+    from oncue.testing.webhooks import Answer, Sent
 
-__all__ = ["Clock", "Kit", "use"]
+__all__ = ["Answer", "Clock", "Kit", "Sent", "use"]
 
-_HOMES = {"Clock": "oncue.testing.clock", "Kit": "oncue.testing.kit", "use": "oncue.testing.kit"}
+_HOMES = {
+    "Answer": "oncue.testing.webhooks", "Clock": "oncue.testing.clock", "Kit": "oncue.testing.kit",
+    "Sent": "oncue.testing.webhooks", "use": "oncue.testing.kit",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from oncue.testing.clock import Clock
 from oncue.testing.matching import Expected, called, listing
 from oncue.testing.node import Check, KitNode
 from oncue.testing.stage import Stage
+from oncue.testing.webhooks import KitWebhooks
 from oncue.verbs.schedules.declaring import Declaring
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def use(app: Oncue, *, now: datetime | None = None, loop: asyncio.AbstractEventL
     at_once(stage.store.open())
     kit = Kit(app, stage, loop)
     try:
-        with app.internals.connecting_through(stage):
+        with app.internals.connecting_through(stage), app.internals.delivering_through(kit.webhooks):
             yield kit
     finally:
         kit.end()
@@ -62,6 +63,8 @@ class Kit:
     def __init__(self, app: Oncue, stage: Stage, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.app = app
         self.clock = stage.clock
+        self.webhooks = KitWebhooks(stage)
+        """What was sent to webhooks, and what they answer."""
         self._store = stage.store
         self._transactions = stage.transactions
         self._lifespans = app.internals.lifespans
@@ -70,7 +73,7 @@ class Kit:
         self._own: asyncio.Runner | None = None
         self._node = KitNode(app, stage)
         at_once(self._node.start())
-        if any(task.schedule is not None for task in app.tasks.values()):
+        if app.internals.scheduled or app.internals.webhooks:
             at_once(Declaring(app.internals).synchronise(stage.connection))
 
     # --- looking ------------------------------------------------------------------------------------------------

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from oncue.application.connecting import Connected
-from oncue.application.webhooks import DeclaredWebhook
 from oncue.errors import Conflict, StoreUnavailable
 from oncue.model import LONGEST_LISTING
 from oncue.policy.aging import Rules
-from oncue.settings import Settings
 from oncue.task import Task
 from oncue.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from oncue.application.webhooks import DeclaredWebhook
+    from oncue.settings import Settings
 
 T = TypeVar("T")
 

@@ -6,20 +6,22 @@ import builtins
 import dataclasses
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from oncue.application.connecting import Connected
 from oncue.application.webhooks import FIELDS, DeclaredWebhook, call_of, carried_by
-from oncue.errors import Conflict, InvalidWebhook, WebhookNotFound
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Job, JobFilter, Limits, Note, Receipt, Webhook
+from oncue.errors import Conflict, InvalidWebhook, JobNotFound, WebhookNotFound
+from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Job, JobFilter, Limits, Note, Receipt, Webhook
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_name
 from oncue.policy.deliveries import Carried, ladder_of
 from oncue.policy.templates import has_body
 from oncue.policy.webhooks import checked_fields
 from oncue.verbs.base import NounVerbs, checked_before, checked_limit, compare_and_set
+from oncue.verbs.jobs.reading import JobReading, attempts_of
 from oncue.webhooks.egress import Allowed, check_at_save
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
@@ -50,13 +52,32 @@ class Webhooks(NounVerbs):
         return found
 
     async def executions(
-        self, name: str | None = None, *, before: int | None = None, limit: int = 100
+        self, name: str | None = None, *, before: int | None = None, limit: int = 100, whole: bool = True
     ) -> builtins.list[Job]:
-        """The deliveries of a webhook, or all of them, newest first; `before` is the id to go on from."""
+        """The deliveries of a webhook, or all of them, newest first; `before` is the number to go on from.
+
+        Not `whole`, large payloads and errors are left out, and `Job.shortened` says which.
+        """
         group = None if name is None else (await self.get(name)).name
         before, limit = checked_before(before, "an execution"), checked_limit(limit)
-        wanted = JobFilter(queue=WEBHOOKS_QUEUE, task=DELIVER, group=group, before=before, limit=limit)
+        wanted = JobFilter(queue=WEBHOOKS_QUEUE, task=DELIVER, group=group, before=before, limit=limit, short=not whole)
         return await (await self._connected()).store.jobs.find(wanted)
+
+    async def execution(self, ref: int | UUID) -> tuple[Job, builtins.list[Attempt]]:
+        """One delivery by its id or its number, with the attempts that were started, oldest first; the one under way
+        is among them. Raises JobNotFound."""
+        connected, jobs = await self._connected(), JobReading(self._app)
+        job = await jobs.get(ref)
+        if job.task != DELIVER:
+            raise JobNotFound(f"there is no execution {ref}: that is a job of the task {job.task!r}")
+        return job, _with_the_latest(job, await attempts_of(connected.store, job))
+
+    async def schedules_of(self, executions: Iterable[Job]) -> dict[int, str]:
+        """The names of the schedules that these deliveries were made for, by their numbers; deleted ones too."""
+        store = (await self._connected()).store
+        numbers = sorted({job.schedule_id for job in executions if job.schedule_id is not None})
+        found = [await store.schedules.by_id(number) for number in numbers]
+        return {schedule.id: schedule.name for schedule in found if schedule is not None}
 
     # --- changing -----------------------------------------------------------------------------------------------
 
@@ -229,6 +250,16 @@ class Webhooks(NounVerbs):
         from oncue.verbs.queues import Queues
 
         return Queues(self._app)
+
+
+def _with_the_latest(job: Job, ended: builtins.list[Attempt]) -> builtins.list[Attempt]:
+    """With the attempt that is under way, if one is."""
+    if job.state != "running" or job.started_at is None:
+        return ended
+    latest = Attempt(
+        job.id, job.attempt + 1, job.claim_no, job.node_id, job.started_at, None, "running", None, job.details
+    )
+    return [*ended, latest]
 
 
 def carried_of(webhook: Webhook) -> Carried:

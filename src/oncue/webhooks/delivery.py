@@ -15,7 +15,7 @@ from oncue.engine.context import JobContext, current
 from oncue.errors import Fail, Postpone, Retry, Skip, StoreError, UnusableSecret
 from oncue.model import Claim, Limits, Webhook
 from oncue.policy import breaker, http
-from oncue.policy.deliveries import form_of
+from oncue.policy.deliveries import Form, form_of
 from oncue.policy.templates import DeliveryFacts, rendered
 from oncue.telemetry import Telemetry
 from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
@@ -25,6 +25,8 @@ from oncue.webhooks.transport import NotSent, Request, Response, Transport
 
 DELETED, DISABLED, UNKNOWN = "webhook_deleted", "webhook_disabled", "webhook_unknown"
 EXCERPT_IN_ERROR = 200
+DATABASE_PAUSE = 2.0
+"""Seconds until a delivery is tried again whose attempt could not ask the database."""
 
 _log = logging.getLogger("oncue.webhooks")
 
@@ -70,12 +72,13 @@ class Deliveries:
         """Deliver the job that runs here, to its webhook or to a bare URL. Returns once it is delivered; raises what
         else is to become of the job."""
         running = current.get()
-        claim, job, connected = running.claim, JobContext(running), await self._connected()
-        if self._transport is None:
-            await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
-        found = await self._lookups.find(webhook, claim.group or "")
+        claim, job = running.claim, JobContext(running)
+        try:
+            connected, found = await self._looked_up(webhook, claim)
+        except StoreError as error:  # nothing was sent, and the endpoint has no part in it: it costs no retry
+            raise Postpone(DATABASE_PAUSE, f"the database could not be asked: {error}") from None
         _wait_for_breaker(claim, found, connected.now())
-        target = _target_of(webhook, found.webhook, claim) if webhook is not None else bare
+        target = _target_now(webhook, found.webhook, claim) if webhook is not None else bare
         assert target is not None
         request = self._request(target, webhook, payload, claim, connected.now())
         try:
@@ -89,6 +92,13 @@ class Deliveries:
         self._tell(claim, webhook, http.outcome(response.status), response.seconds)
         await self._judge(connected, claim, found, breaker.evidence_of_status(response.status))
         _raise_unless_delivered(response, connected.now())
+
+    async def _looked_up(self, webhook: str | None, claim: Claim) -> tuple[OpenStore, EndpointNow]:
+        """What stands about its endpoint as this attempt begins. Raises StoreError."""
+        connected = await self._connected()
+        if self._transport is None:
+            await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
+        return connected, await self._lookups.find(webhook, claim.group or "")
 
     async def close(self) -> None:
         if self._transport is not None:
@@ -105,22 +115,13 @@ class Deliveries:
 
     def _request(self, target: Target, webhook: str | None, payload: Any, claim: Claim, now: datetime) -> Request:
         """The request of this attempt. Raises Fail or Retry if it cannot be made."""
-        form, uid = form_of(claim.options), str(claim.uid)
-        facts = DeliveryFacts(uid, webhook, claim.scheduled_for, claim.created_at, payload)
+        facts = DeliveryFacts(str(claim.uid), webhook, claim.scheduled_for, claim.created_at, payload)
         try:
-            body = rendered(form.method, form.content_type, form.body, facts)
-            headers = resolved_headers(target.headers, self._environ)
-            secrets = resolved_secrets(target.secrets, self._environ)
+            return request_of(target, form_of(claim.options), facts, self._environ, now)
         except UnusableSecret as error:
             raise Retry(str(error)) from None  # another worker may have the variable
         except ValueError as error:
             raise Fail(f"the request cannot be made: {error}") from None
-        if body is not None:
-            headers["Content-Type"] = form.content_type
-        headers |= sign(secrets, uid, now, body or b"")
-        return Request(
-            form.method, target.url, headers, body, target.timeout, target.redirects, target.ca, target.certificate
-        )
 
     def _tell(self, claim: Claim, webhook: str | None, outcome: str, seconds: float) -> None:
         if self._telemetry.wants("delivery"):
@@ -160,7 +161,28 @@ def _wait_for_breaker(claim: Claim, found: EndpointNow, now: datetime) -> None:
         raise Postpone(wait, f"the circuit breaker of {claim.group} is open")
 
 
-def _target_of(name: str, webhook: Webhook | None, claim: Claim) -> Target:
+def request_of(target: Target, form: Form, facts: DeliveryFacts, environ: Mapping[str, str], now: datetime) -> Request:
+    """The request of an attempt that is made now, signed. Raises UnusableSecret; ValueError if it cannot be made."""
+    body = rendered(form.method, form.content_type, form.body, facts)
+    headers = resolved_headers(target.headers, environ)
+    secrets = resolved_secrets(target.secrets, environ)
+    if body is not None:
+        headers["Content-Type"] = form.content_type
+    headers |= sign(secrets, facts.id, now, body or b"")
+    return Request(
+        form.method, target.url, headers, body, target.timeout, target.redirects, target.ca, target.certificate
+    )
+
+
+def target_of(webhook: Webhook) -> Target:
+    """Where deliveries of a webhook go as it is now."""
+    return Target(
+        webhook.url, webhook.headers, webhook.secrets, webhook.timeout, webhook.redirects, webhook.ca,
+        webhook.certificate,
+    )  # fmt: skip
+
+
+def _target_now(name: str, webhook: Webhook | None, claim: Claim) -> Target:
     """Where a delivery of a webhook goes now. Raises Retry, Fail or Skip if it goes nowhere."""
     if webhook is None:  # the worker that declares it may not have started yet
         raise Retry(f"{UNKNOWN}: there is no webhook {name!r}")
@@ -168,10 +190,7 @@ def _target_of(name: str, webhook: Webhook | None, claim: Claim) -> Target:
         raise Fail(f"{DELETED}: the webhook {name!r} was deleted")
     if not webhook.enabled:
         raise Skip(DISABLED)
-    return Target(
-        webhook.url, webhook.headers, webhook.secrets, webhook.timeout, webhook.redirects, webhook.ca,
-        webhook.certificate,
-    )  # fmt: skip
+    return target_of(webhook)
 
 
 def _told(response: Response) -> dict[str, Any]:

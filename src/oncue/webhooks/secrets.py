@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from oncue.errors import UnusableSecret
 from oncue.policy.headers import HIDDEN, is_field_value
-from oncue.policy.secrets import EXPECTED_SECRET, is_reference, signing_key, variable
+from oncue.policy.secrets import EXPECTED_SECRET, is_reference, variable
+from oncue.webhooks.signing import known_key
 
 SHOWN_HEADERS = frozenset({
     "accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-language",
@@ -28,12 +29,12 @@ def resolved_secrets(secrets: Iterable[str], environ: Mapping[str, str]) -> tupl
 
 def _resolved_secret(secret: str, name: str, environ: Mapping[str, str]) -> str:
     if not is_reference(secret):
-        signing_key(secret, name)
+        known_key(secret, name)
         return secret
     variable_name = variable(secret, name)
     value = _value(variable_name, environ)
     try:
-        signing_key(value)
+        known_key(value, name)
     except ValueError:
         raise UnusableSecret(variable_name, f"expected {EXPECTED_SECRET}") from None
     return value

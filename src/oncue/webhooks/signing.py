@@ -13,6 +13,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from math import floor
 
 from oncue.clock import wall
@@ -83,7 +84,15 @@ def verify(
 
 def _keys(secrets: str | Sequence[str]) -> list[bytes]:
     listed = [secrets] if isinstance(secrets, str) else secrets
-    return [signing_key(secret, f"secret {number}") for number, secret in enumerate(listed, 1)]
+    return [known_key(secret, f"secret {number}") for number, secret in enumerate(listed, 1)]
+
+
+def known_key(secret: str, name: str) -> bytes:
+    """As `signing_key`, which takes as long as the signature itself."""
+    return _decoded(secret, name) if isinstance(secret, str) else signing_key(secret, name)
+
+
+_decoded = lru_cache(maxsize=1024)(signing_key)
 
 
 def _signatures(keys: Sequence[bytes], id: str, timestamp: str, body: bytes | str) -> Iterator[str]:

@@ -21,8 +21,9 @@ from oncue.store.addresses import hidden
 MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
 DURATIONS = (
     "poll_interval", "tick_interval", "lease", "beat", "drain_timeout", "max_runtime", "retention",
-    "http_header_timeout", "http_body_timeout", "http_keep_alive",
+    "http_header_timeout", "http_body_timeout", "http_keep_alive", "reconcile_interval", "reconcile_threshold",
 )  # fmt: skip
+ADDRESSES = ("database_url", "redis_url")
 
 
 def doctor(
@@ -86,7 +87,7 @@ def _verdict(checks: list[Check]) -> str:
 
 def _value(settings: Settings, name: str) -> Any:
     value = getattr(settings, name)
-    if name == "database_url":
+    if name in ADDRESSES and value is not None:
         return hidden(str(value))
     if name in DURATIONS and value is not None:
         return describe(value)

@@ -125,8 +125,8 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
 
     @routes.post(f"{PREFIX}/{{id}}/retry", needs="operate", **changing(TAG, "Retry a job", JobRecord, 404, 409))
     async def retry_job(id: JobRef, by: Caller) -> Answer:
-        """A finished job starts over with its whole budget of retries. The run of an at-most-once slot stays as it is:
-        the answer is a new job, with `retry_of`."""
+        """A finished job starts over with its whole budget of retries. The run of an at-most-once slot and a delivery
+        stay as they are: the answer is a new job, with `retry_of`."""
         return Answer(job_record(await app.jobs.retry(job_ref(id), by=by)))
 
     @routes.post(f"{PREFIX}/{{id}}/cancel", needs="operate", **changing(TAG, "Cancel a job", JobRecord, 404, 409))

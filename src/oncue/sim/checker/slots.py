@@ -138,7 +138,7 @@ class _Runs:
                 self._parked[job] = self._revisions.get(told["schedule"], 1)
                 return None
             return self._add(job)
-        if event.kind == "job" and told.get("retry_of") is not None:
+        if event.kind == "job" and told.get("retry_of") is not None and told["schedule"] is not None:
             self._owners[job] = told["schedule"]
             return self._add(job)
         return self._run(event, job) if job in self._owners else None

@@ -103,9 +103,16 @@ class Slots(Protocol):
         ...
 
     async def rerun(
-        self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
+        self,
+        schedule: Schedule | None,
+        job: Job,
+        again: Change | int,
+        now: datetime,
+        *,
+        by: str,
+        note: Note | None = None,
     ) -> bool:
-        """Run a finished job of this schedule again, if the schedule is still as it was read.
+        """Run a finished job of this schedule again, if the schedule is still as it was read; None: it has none.
 
         `again` is the change that starts it over in place, or the id of a new job like it, which `by` has enqueued;
         then it stays as it is.

@@ -36,6 +36,7 @@ from oncue.store.postgres.inserting import Patient, Written, common, insert, key
 from oncue.store.shared import (
     LARGEST_ID,
     NAMED_FOR,
+    PLAIN_COLUMNS,
     ROW,
     Endings,
     endings,
@@ -214,9 +215,10 @@ class PostgresJobs:
         latest: datetime,
     ) -> list[Applied] | None:
         """What became of each change. None: all were written as they stand."""
-        plain = None if notes or past_locks else plain_columns(changes)
+        plain = None if notes or past_locks else plain_columns(changes, details=True)
         if plain is not None and len(set(plain[0])) == len(changes):  # it wants ids that ascend strictly
-            ((took,),) = await self._db.fetch("apply_plain", now, *plain)
+            statement = "apply_plain" if len(plain) == len(PLAIN_COLUMNS) else "apply_plain_details"
+            ((took,),) = await self._db.fetch(statement, now, *plain)
             return None if len(took) == len(changes) else [number in took for number in range(1, len(changes) + 1)]
         made, name = endings(changes, latest), "apply_free" if past_locks else "apply"
         columns = change_columns(made)

@@ -366,16 +366,16 @@ select (select coalesce(array_agg(ordinal), '{}') from done),
           join oncue_jobs j on j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
          where j.id = any($2::bigint[]) and j.id <> all(free.ids));
 
--- name: apply_plain
--- What nearly every job comes to: success at the first attempt, with nothing to say. The ids come sorted, so that
--- `width_bucket` finds a row's place in the other arrays: there is no join that could be planned badly. `state || ''`
--- keeps the planner from the index of running jobs, whose entries are mostly dead.
-with done as (
-    update oncue_jobs
+-- name: _plain
+-- The ids come sorted, so that `width_bucket` finds a row's place in the other arrays: there is no join that could be
+-- planned badly. `state || ''` keeps the planner from the index of running jobs, whose entries are mostly dead.
+update oncue_jobs
        set state = 'succeeded', attempt = 1, run_until = null, updated_at = $1,
            started_at = ($4::timestamptz[])[width_bucket(id, $2::bigint[])],
            finished_at = ($5::timestamptz[])[width_bucket(id, $2::bigint[])]
-     where id = any($2::bigint[]) and state || '' = 'running'
+
+-- name: _plain_guarded
+where id = any($2::bigint[]) and state || '' = 'running'
        and claim_no = ($3::int[])[width_bucket(id, $2::bigint[])]
     returning width_bucket(id, $2::bigint[]) as ordinal, queue, task, group_name
 ), counted as (
@@ -385,7 +385,19 @@ with done as (
     insert into oncue_group_wakeups (queue, name, has_job)
     select distinct queue, group_name, false from done where group_name is not null
 )
-select coalesce(array_agg(ordinal), '{}') from done;
+select coalesce(array_agg(ordinal), '{}') from done
+
+-- name: apply_plain
+-- What nearly every job comes to: success at the first attempt, with nothing to say.
+with done as (
+    {_plain}
+     {_plain_guarded};
+
+-- name: apply_plain_details
+-- The same with what the attempts told of themselves, as deliveries do.
+with done as (
+    {_plain}, details = coalesce((($6::text[])[width_bucket(id, $2::bigint[])])::json, details)
+     {_plain_guarded};
 
 -- name: mark_started
 -- As in `apply_plain`: sorted ids and no join.

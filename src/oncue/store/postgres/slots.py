@@ -138,9 +138,17 @@ class PostgresSlots:
         return int(released)
 
     async def rerun(
-        self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
+        self,
+        schedule: Schedule | None,
+        job: Job,
+        again: Change | int,
+        now: datetime,
+        *,
+        by: str,
+        note: Note | None = None,
     ) -> bool:
-        seen, version = (job.id, job.state, job.claim_no), (schedule.id, schedule.version)
+        seen = (job.id, job.state, job.claim_no)
+        version = (None, None) if schedule is None else (schedule.id, schedule.version)
         try:
             if isinstance(again, int):
                 made = await self._db.noted("repeat", now, note, *seen, again, *version, by)

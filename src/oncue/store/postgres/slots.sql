@@ -206,7 +206,8 @@ with held as (
     insert into oncue_jobs ({new_job})
     select $10, args, key, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1, null,
            $13, j.id, schedule_id, scheduled_for, null, group_name, address
-      from oncue_jobs j cross join held where j.id = $7 and j.state = $8 and j.claim_no = $9
+      from oncue_jobs j
+     where j.id = $7 and j.state = $8 and j.claim_no = $9 and ($11::bigint is null or exists (select from held))
     returning id, queue, group_name
 ), woken as (
     insert into oncue_group_wakeups (queue, name, has_job)

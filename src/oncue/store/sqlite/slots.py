@@ -127,11 +127,23 @@ class SqliteSlots:
         return await self._db.write(work)
 
     async def rerun(
-        self, schedule: Schedule, job: Job, again: Change | int, now: datetime, *, by: str, note: Note | None = None
+        self,
+        schedule: Schedule | None,
+        job: Job,
+        again: Change | int,
+        now: datetime,
+        *,
+        by: str,
+        note: Note | None = None,
     ) -> bool:
-        def made(connection: sqlite3.Connection) -> bool:
+        def holds(connection: sqlite3.Connection) -> bool:
+            if schedule is None:
+                return True
             guard = {"id": schedule.id, "version": schedule.version}
-            if not connection.execute(self._db.sql["hold_version"], guard).rowcount:
+            return bool(connection.execute(self._db.sql["hold_version"], guard).rowcount)
+
+        def made(connection: sqlite3.Connection) -> bool:
+            if not holds(connection):
                 return False
             if not isinstance(again, int):
                 return bool(self._jobs.write_changes(connection, endings([again], now), now))

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from oncue.errors import Conflict, InvalidJob, JobNotFound
-from oncue.model import MAX_PRIORITY, Applied, Change, Job, JobFilter, Note, State
+from oncue.model import MAX_PRIORITY, Applied, Change, Job, JobFilter, Note, Schedule, State
 from oncue.policy import audit_entries, lifecycle
 from oncue.policy.checks import checked_name, checked_priority, checked_status
 from oncue.store.contract import Store
@@ -46,7 +46,8 @@ class Changing(JobReading):
         """Start a finished job over, with its whole budget of retries. Raises Conflict if it is not finished.
 
         The run of an at-most-once slot stays as it is: a new job is made, which says whose retry it is, enqueued by
-        `by`. Once one of these has succeeded, there are no more: Conflict.
+        `by`. Once one of these has succeeded, there are no more: Conflict. A delivery stays as it is too, and may be
+        repeated as often as you like.
         """
         return await self._again(ref, checked_name(by, "by"), RETRY)
 
@@ -112,42 +113,33 @@ class Changing(JobReading):
 
         async def restart() -> Job | None:
             job, now = await self.get(ref), connected.now()
-            if job.finished and job.schedule_id is not None:
-                return await self._rerun(job, job.schedule_id, by, action)
+            if job.finished and (job.schedule_id is not None or lifecycle.is_final(job)):
+                return await self._rerun(job, by, action)
             took = await self._applied(_revived(job, now), job, now, _restarted(action, by, job))
             return await self.get(job.id) if took else None
 
         return await compare_and_set(f"job {ref}", restart)
 
-    async def _rerun(self, job: Job, schedule_id: int, by: str, action: str) -> Job:
-        """Run a slot's job again. Runs of one schedule do not overlap because of it: its version is the fence."""
+    async def _rerun(self, job: Job, by: str, action: str) -> Job:
+        """Run a slot's job or a delivery again. Runs of one schedule do not overlap because of it: its version is the
+        fence."""
         connected = await self._connected()
         store = connected.store
         new_id = (await store.jobs.reserve(1))[0] if lifecycle.is_final(job) else None
-        job_id, first = job.id, await _first(store, job)
+        job_id, schedule_id = job.id, job.schedule_id
 
         async def rerun() -> Job | None:
-            schedule = await store.schedules.by_id(schedule_id)
-            if schedule is None:
-                raise JobNotFound(f"the schedule of job {job_id} is gone")
-            unfinished = await store.slots.unfinished(schedule_id, schedule.max_instances)
-            # Asked after what is not finished: no retry can end in between and be seen by neither.
-            retries = await store.jobs.retries_of(first)
-            done = next((one.id for one in retries if one.state == "succeeded" and one.id != job_id), None)
-            if done is not None:
-                raise Conflict(f"job {job_id} was retried as job {done}, which succeeded", done)
-            if len(unfinished) >= schedule.max_instances:
-                raise Conflict(f"job {job_id}: job {unfinished[0]} of the same schedule is not finished", unfinished[0])
-            job, now = await self.get(job_id), connected.now()
-            again = _revived(job, now) if new_id is None else new_id
-            note = _restarted(action, by, job) if new_id is None else _repeated(action, by, job, new_id)
+            schedule = None if schedule_id is None else await _free_for(store, job, schedule_id)
+            seen, now = await self.get(job_id), connected.now()
+            again = _revived(seen, now) if new_id is None else new_id
+            note = _restarted(action, by, seen) if new_id is None else _repeated(action, by, seen, new_id)
             try:
-                took = await store.slots.rerun(schedule, job, again, now, by=by, note=note)
+                took = await store.slots.rerun(schedule, seen, again, now, by=by, note=note)
             except Conflict:
-                raise await _key_held(store, job) from None
+                raise await _key_held(store, seen) from None
             return await self.get(new_id or job_id) if took else None
 
-        return await compare_and_set(f"the schedule of job {job_id}", rerun)
+        return await compare_and_set(f"job {job_id}" if schedule_id is None else f"the schedule of job {job_id}", rerun)
 
     async def _applied(self, change: Change, job: Job, now: datetime, note: Note) -> bool:
         store = (await self._connected()).store
@@ -155,6 +147,23 @@ class Changing(JobReading):
             return bool((await store.jobs.apply([change], now, [note]))[0])
         except Conflict:
             raise await _key_held(store, job) from None
+
+
+async def _free_for(store: Store, job: Job, schedule_id: int) -> Schedule:
+    """The schedule of a job that shall run again. Raises Conflict if its runs would overlap, or were done."""
+    schedule = await store.schedules.by_id(schedule_id)
+    if schedule is None:
+        raise JobNotFound(f"the schedule of job {job.id} is gone")
+    unfinished = await store.slots.unfinished(schedule_id, schedule.max_instances)
+    if not lifecycle.is_delivery(job):
+        # Asked after what is not finished: no retry can end in between and be seen by neither.
+        retries = await store.jobs.retries_of(await _first(store, job))
+        done = next((one.id for one in retries if one.state == "succeeded" and one.id != job.id), None)
+        if done is not None:
+            raise Conflict(f"job {job.id} was retried as job {done}, which succeeded", done)
+    if len(unfinished) >= schedule.max_instances:
+        raise Conflict(f"job {job.id}: job {unfinished[0]} of the same schedule is not finished", unfinished[0])
+    return schedule
 
 
 async def _key_held(store: Store, job: Job) -> Conflict:
