@@ -81,13 +81,16 @@ def test_one_job_that_hangs_holds_up_no_other(make_program: MakeProgram, sqlite_
 
 @pytest.mark.contract("HOOK-10", "HOOK-22")
 def test_what_has_ended_stays_as_it_is(program: Program, receiver: Receiver) -> None:
-    program.make("a", receiver.url("/a"))
+    receiver.answers("/a", 400, 200)
+    job = program.make("a", receiver.url("/a"))
     before = program.ended(program.trigger("a"))
-    for status in ("queued", "failed"):
-        program.http.put(f"/api/admin/jobs/{before['number']}/status", json={"status": status})
-    program.http.post(f"/api/admin/jobs/{before['number']}/cancel")
-    after = program.execution(before["id"])
-    assert after == before
+    place = f"/api/admin/jobs/{before['number']}"
+    assert not program.http.post(f"{place}/cancel").is_success
+    assert not program.http.put(f"{place}/status", json={"status": "success"}).is_success
+    program.asked("POST", f"{place}/retry")
+    program.until(lambda: len(program.executions(job)) == 2, "the retry is an execution of its own")
+    assert program.ended(program.executions(job)[0]["id"])["status"] == "delivered"
+    assert program.execution(before["id"]) == before
 
 
 @pytest.mark.contract("HOOK-8", "HOOK-17", "HOOK-21")

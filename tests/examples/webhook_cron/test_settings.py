@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from webhook_cron.settings import load
 
 from oncue import ConfigError
 from tests.examples.webhook_cron.conftest import MakeProgram
-from webhook_cron.settings import load
 
 SQLITE = {"DATABASE_URL": "sqlite:///cron.db"}
 
@@ -15,6 +15,9 @@ def test_the_defaults_are_the_origins() -> None:
     settings = load(SQLITE)
     assert (settings.http_addr, settings.tick_interval, settings.buffer) == (":8080", 30, 100)
     assert (settings.drain_timeout, settings.webhooks_breaker) == (30, 0)
+    assert (settings.reconcile_enabled, settings.redis_url) == (False, None)
+    assert (settings.reconcile_interval, settings.reconcile_threshold, settings.reconcile_batch_size) == (300, 600, 100)
+    assert load({**SQLITE, "RECONCILE_ENABLED": "true", "RECONCILE_INTERVAL": "1m"}).reconcile_enabled
     assert load({**SQLITE, "TICK_INTERVAL": "1m30s", "HTTP_ADDR": ":9", "ONCUE_BUFFER": "7"}).tick_interval == 90
 
 
@@ -26,6 +29,11 @@ def test_the_defaults_are_the_origins() -> None:
         ({"DATABASE_URL": " "}, "DATABASE_URL: expected postgresql://"),
         ({"TICK_INTERVAL": "soon"}, "TICK_INTERVAL: expected a duration"),
         ({"TICK_INTERVAL": "0s"}, "TICK_INTERVAL: expected a duration above 0"),
+        ({"RECONCILE_ENABLED": "perhaps"}, "RECONCILE_ENABLED: expected"),
+        ({"RECONCILE_INTERVAL": "often"}, "RECONCILE_INTERVAL: expected a duration"),
+        ({"RECONCILE_THRESHOLD": "-1m"}, "RECONCILE_THRESHOLD: expected a duration"),
+        ({"RECONCILE_BATCH_SIZE": "0"}, "RECONCILE_BATCH_SIZE: expected"),
+        ({"REDIS_URL": "localhost"}, "REDIS_URL: expected an address such as redis://"),
         ({"ONCUE_BUFFER": "many"}, "ONCUE_BUFFER: expected a whole number"),
         ({"ONCUE_WEBHOOKS_ALLOW": "everyone"}, "ONCUE_WEBHOOKS_ALLOW: expected"),
     ],

@@ -16,7 +16,7 @@ from oncue.identity import job_id_of, job_uid
 from oncue.model import DELIVER, Missed, Schedule, Webhook
 from oncue.policy.deliveries import ladder_of
 from oncue.policy.triggers import Rule
-from oncue.policy.webhooks import DEFAULT_LADDER
+from oncue.policy.retry import DEFAULT_LADDER
 from oncue.records.documents import instant
 from oncue.server.api.identity import Caller
 from oncue.server.api.models.base import Body, DurationValue
