@@ -1,23 +1,26 @@
 """What the scheduler emits, as the origin's log lines tell it, and what does not fit into the buffer.
 
 The buffer is a worker's: executions that wait here for a seat. One that is emitted while the buffer and all seats are
-taken stays in the durable queue until there is room. The origin would have lost it, and its operators look for the
-lines that say so.
+taken stays in the durable queue until there is room. The origin waits for room for 5 seconds, loses the execution and
+says so in two lines, which its operators look for: they come after the same time here, and nothing is lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from oncue import Oncue
 from oncue.identity import job_uid
 from oncue.model import DELIVER, WEBHOOKS_QUEUE
 from oncue.server.health import Readiness
 
+EMIT_SECONDS = 5.0
 CAUSE = "emit failed: event buffer full"
 
 _scheduler = logging.getLogger("webhook_cron.scheduler")
@@ -56,17 +59,22 @@ class Emissions:
             return
         emitted_at = decided.scheduled_for + timedelta(seconds=measurements["late"])
         execution, scheduled_at = job_uid(decided.job_id, emitted_at), _text(decided.scheduled_for)
-        if self._has_room(name):
-            _scheduler.info("scheduler: emitted job=%s execution=%s scheduled_at=%s", name, execution, scheduled_at)
-        else:
-            self.errors += 1
-            _bus.warning("eventbus: buffer full, execution=%s job=%s (left in the durable queue)", execution, name)
-            _scheduler.warning(
-                "scheduler: ORPHAN execution=%s job=%s scheduled_at=%s %s", execution, name, scheduled_at, CAUSE
-            )
+        _scheduler.info("scheduler: emitted job=%s execution=%s scheduled_at=%s", name, execution, scheduled_at)
+        if not self._has_room(name):
+            loop = asyncio.get_running_loop()
+            loop.call_later(EMIT_SECONDS, self._tell_unless_begun, decided.job_id, name, execution, scheduled_at)
         self._waiting[decided.job_id] = name
         self._in_share += self._by_job[name] < self._share
         self._by_job[name] += 1
+
+    def _tell_unless_begun(self, job_id: int, name: str, execution: UUID, scheduled_at: str) -> None:
+        if job_id not in self._waiting:
+            return
+        self.errors += 1
+        _bus.warning("eventbus: buffer full, execution=%s job=%s (left in the durable queue)", execution, name)
+        _scheduler.warning(
+            "scheduler: ORPHAN execution=%s job=%s scheduled_at=%s %s", execution, name, scheduled_at, CAUSE
+        )
 
     def _begun(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
         if metadata["claim"].task == DELIVER:

@@ -23,6 +23,6 @@ class OriginMetrics(Collector):
         )
         yield CounterMetricFamily(
             "easycron_eventbus_emit_errors",
-            "Executions that found no room when they were emitted, and waited in the durable queue.",
+            "Executions that found no room within 5 seconds, and wait in the durable queue.",
             self._emissions.errors,
         )

@@ -14,9 +14,10 @@ from oncue import Conflict, InvalidSchedule, Oncue, ScheduleNotFound, cron
 from oncue.errors import InvalidWebhook, WebhookNotFound
 from oncue.identity import job_id_of, job_uid
 from oncue.model import DELIVER, Missed, Schedule, Webhook
+from oncue.policy.checks import MOST_INSTANCES
 from oncue.policy.deliveries import ladder_of
-from oncue.policy.triggers import Rule
 from oncue.policy.retry import DEFAULT_LADDER
+from oncue.policy.triggers import Rule
 from oncue.records.documents import instant
 from oncue.server.api.identity import Caller
 from oncue.server.api.models.base import Body, DurationValue
@@ -24,9 +25,6 @@ from oncue.server.api.pages import Limit
 from oncue.server.api.problems import Answer, invalid
 from oncue.server.api.routing import Routes
 from oncue.webhooks.secrets import redacted
-
-MOST_AT_ONCE = 1000
-"""An execution that is tried again does not hold up the next one."""
 
 JobId: TypeAlias = Annotated[str, Path(description="The job's id.")]
 
@@ -144,9 +142,10 @@ async def _created(app: Oncue, job: NewJob, by: str) -> tuple[Webhook, Schedule]
         webhook = await app.webhooks.create(job.name, created_by=by, **job.webhook())
     except Conflict:  # a request that was cut off has left it, without a schedule
         webhook = await app.webhooks.change(job.name, changed_by=by, **job.webhook())
+    # An execution that is tried again does not hold up the next one.
     schedule = await app.schedules.create(
         job.name, rule, webhook=job.name, description=job.description, missed=job.missed, grace=job.grace,
-        max_instances=MOST_AT_ONCE, enabled=job.enabled, created_by=by,
+        max_instances=MOST_INSTANCES, enabled=job.enabled, created_by=by,
     )  # fmt: skip
     return webhook, schedule
 
