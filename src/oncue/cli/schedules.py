@@ -259,7 +259,7 @@ def add_schedule(
             queue=queue,
             priority=priority,
             missed=_missed(missed) or "latest",
-            grace=usual_grace if grace is None else values.duration(grace, "--grace"),
+            grace=None if grace is None else values.duration(grace, "--grace"),
             max_instances=max_instances,
             max_retries=max_retries,
             enabled=not disabled,
