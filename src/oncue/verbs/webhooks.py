@@ -103,7 +103,7 @@ class Webhooks(NounVerbs):
             current, now = await self._stored(connected, checked["name"]), connected.now()
             if current is not None and not current.deleted:
                 raise Conflict(f"there is a webhook {name!r} already")
-            made = _with_fields(_new(checked, now, by), checked)
+            made = webhook_of(checked, now, by)
             return await self._written(connected, current, made, now, CREATE, by)
 
         return await compare_and_set(f"webhook {name!r}", create)
@@ -183,7 +183,7 @@ class Webhooks(NounVerbs):
 
         async def declare() -> bool | None:
             current, now = await self._stored(connected, declared.name), connected.now()
-            made = _with_fields(_new(declared.fields, now, by), declared.fields)
+            made = webhook_of(declared.fields, now, by)
             if current is not None and not current.deleted:
                 if current.declared_by is None:
                     raise Conflict(
@@ -204,6 +204,10 @@ class Webhooks(NounVerbs):
         if self._app.webhooks:
             await self._share_out(connected)
         for declared in self._app.webhooks.values():
+            try:
+                self._check_target(declared.fields["url"])
+            except InvalidWebhook as error:
+                _log.error("webhook %s: every delivery will fail: %s", declared.name, error)
             try:
                 await self.declare(connected, declared)
             except Conflict as error:  # one that cannot be declared does not keep a worker from working
@@ -279,6 +283,11 @@ def carried_of(webhook: Webhook) -> Carried:
     """What deliveries carry that are made now."""
     fields = {"method": webhook.method, "content_type": webhook.content_type, "body": webhook.body}
     return carried_by({**fields, "retry": ladder_of(webhook.retry)})
+
+
+def webhook_of(fields: Mapping[str, Any], now: datetime, by: str) -> Webhook:
+    """A webhook that is not stored yet, of fields that were checked."""
+    return _with_fields(_new(fields, now, by), fields)
 
 
 def _new(fields: Mapping[str, Any], now: datetime, by: str) -> Webhook:
