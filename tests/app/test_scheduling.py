@@ -145,7 +145,6 @@ BAD_TERMS: list[tuple[str, dict[str, Any]]] = [
     ("grace", {"grace": -1}),
     ("grace", {"grace": "soon"}),
     ("grace", {"grace": float("nan")}),
-    ("grace", {"grace": None}),
     ("max_instances", {"max_instances": 0}),
     ("max_instances", {"max_instances": True}),
     ("max_instances", {"max_instances": 10_001}),

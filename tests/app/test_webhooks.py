@@ -355,3 +355,12 @@ async def test_an_endpoint_that_is_down_is_left_alone_and_others_are_not(make_ap
     assert events == [("bad", 1)]
     assert states.count("queued") >= 6, "what has not begun waits, uncharged"
     assert len(down.got) <= 14, "three failures, and what the other seats had begun until that was written"
+
+
+async def test_a_key_is_its_endpoints_own(app: Oncue) -> None:
+    for name in ("orders", "invoices"):
+        await app.webhooks.create(name, url="https://shop.example/hook")
+    first, again = [await app.webhooks.deliver("orders", {"n": n}, key="42") for n in (1, 2)]
+    other = await app.webhooks.deliver("invoices", key="42")
+    assert (first.created, again.created, other.created) == (True, False, True)
+    assert (await app.jobs.get(first.id)).key == "orders:42"

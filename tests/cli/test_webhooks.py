@@ -59,7 +59,7 @@ def test_an_empty_list_says_what_to_do_next(oncue: Shell, hooks: str, monkeypatc
 def test_what_is_not_there_is_not_found(oncue: Shell, hooks: str) -> None:
     oncue("migrate")
     for typed in (
-        ["show", "x"], ["change", "x", "--timeout", "5s"], ["delete", "x"], ["enable", "x"], ["disable", "x"],
+        ["show", "x"], ["edit", "x", "--timeout", "5s"], ["remove", "x"], ["enable", "x"], ["disable", "x"],
         ["pause", "x"], ["resume", "x"], ["deliver", "x"], ["executions", "x"], ["execution", "7"], ["retry", "7"],
         ["test", "x"], ["rehearse", "x"],
     ):  # fmt: skip
@@ -68,7 +68,7 @@ def test_what_is_not_there_is_not_found(oncue: Shell, hooks: str) -> None:
 
 
 def test_a_look_at_the_wrong_folder_makes_no_database(oncue: Shell, sqlite_hooks: str) -> None:
-    for typed in ([], ["show", "x"], ["executions"], ["test", "x"], ["rehearse", "x"], ["delete", "x"]):
+    for typed in ([], ["show", "x"], ["executions"], ["test", "x"], ["rehearse", "x"], ["remove", "x"]):
         answer = oncue("webhooks", *typed)
         assert answer.code == 3, typed
         assert "no database" in answer.err

@@ -79,6 +79,9 @@ def call_of(task: Task[Any, Any], group: str, told: Carried, options: Mapping[st
     unknown = set(options) - {"key", "delay", "at", "priority", "enqueued_by", "on"}
     if unknown:
         raise TypeError(f"deliver() has no option {min(unknown)!r}")
+    key = options.get("key")
+    if isinstance(key, str) and key:  # one task delivers to all endpoints, and a key is one endpoint's own
+        options = {**options, "key": f"{group}:{key}"}
     call = task.using(**options, group=group, max_retries=told.max_retries)
     call.carried = (told.options, told.max_runtime)
     return call

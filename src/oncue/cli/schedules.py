@@ -314,7 +314,7 @@ def edit_schedule(
     async def work() -> tuple[Schedule, Schedule]:
         before = await found.schedules.get(name)
         target = found.find(task or before.task)
-        given = {**(json.loads(before.args) if args is None else {}), **typed}
+        given = {**(_own_args(before) if args is None else {}), **typed}
         after = await found.schedules.change(
             name,
             rule=expression,
@@ -348,6 +348,12 @@ def _policy(dst: str | None) -> DstPolicy | None:
 
 def _missed(missed: str | None) -> Missed | None:
     return missed  # type: ignore[return-value]
+
+
+def _own_args(schedule: Schedule) -> dict[str, Any]:
+    """The arguments that its author gave: which webhook it delivers to is not one of them."""
+    known: dict[str, Any] = json.loads(schedule.args)
+    return {name: value for name, value in known.items() if schedule.group is None or name != "webhook"}
 
 
 def _fitting(app: Oncue, task: Task[Any, Any], given: dict[str, Any]) -> dict[str, Any]:
