@@ -52,7 +52,7 @@ def early_by_jitter(patch: Patch) -> None:
     "a Retry-After that nobody reads",
     seen_in="Svix: a destination that answered 429 with a Retry-After was called again by the sender's own schedule "
     "(svix/svix-webhooks#2200)",
-    run=runs.deliveries,
+    run=runs.outages,
     caught_by=SPACED,
 )
 def retry_after_ignored(patch: Patch) -> None:
@@ -62,7 +62,7 @@ def retry_after_ignored(patch: Patch) -> None:
 @bug(
     "a Retry-After that is believed whatever it says",
     seen_in="senders without a cap: one wrong header parks a delivery for a day (PostHog/posthog#93061 adds one)",
-    run=runs.deliveries,
+    run=runs.outages,
     caught_by=SPACED,
 )
 def retry_after_unbounded(patch: Patch) -> None:
