@@ -24,6 +24,11 @@ INSTALL_VENV = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 	  then apt-get update -qq && apt-get install -y -qq python3-venv; \
 	  else echo "python's venv module is missing: as root, apt-get install python3-venv"; exit 1; fi
 
+# The tests of the analytics start a Redis of their own. Its wheels are for some Pythons only, so it is the machine's.
+INSTALL_REDIS = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	  then apt-get update -qq && apt-get install -y -qq redis-server; \
+	  else echo "redis-server is missing, so the tests of the analytics will fail: as root, apt-get install redis-server"; fi
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench dst fuzz chaos clean
 
@@ -47,6 +52,7 @@ demo: $(READY)
 	@$(BIN)/oncue demo $(if $(FOR),--for $(FOR))
 
 test: check
+	@command -v redis-server >/dev/null || { $(INSTALL_REDIS); }
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(READY)

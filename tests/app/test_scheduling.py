@@ -148,7 +148,7 @@ BAD_TERMS: list[tuple[str, dict[str, Any]]] = [
     ("grace", {"grace": None}),
     ("max_instances", {"max_instances": 0}),
     ("max_instances", {"max_instances": True}),
-    ("max_instances", {"max_instances": 1001}),
+    ("max_instances", {"max_instances": 10_001}),
     ("enabled", {"enabled": "no"}),
     ("enabled", {"enabled": None}),
     ("created_by", {"created_by": " "}),

@@ -28,7 +28,7 @@ from oncue.engine.leadership import Leadership
 from oncue.engine.scheduler import Scheduler
 from oncue.engine.survey import Survey
 from oncue.errors import StoreUnavailable
-from oncue.model import Lost, Skipped, TimedOut
+from oncue.model import GroupSettings, Lost, Skipped, TimedOut
 from oncue.observe.alerts import Thresholds
 from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.options import Options
@@ -319,6 +319,10 @@ def lease_lost(watch: Watch) -> None:
     watch.metrics.follow(seats, 0, a_standing(a_node(), alive=False))
 
 
+def buffer_full(watch: Watch) -> None:
+    watch.metrics.follow(SimpleNamespace(concurrency=1, running=1, waiting=81), 100)
+
+
 def failing(watch: Watch, service: str, error: Exception, times: int) -> None:
     for number in range(times):
         watch.telemetry.emit("tick.error", {"failures": number + 1}, service=service, error=error)
@@ -345,6 +349,13 @@ SEND = {"job": "oncue", "queue": "mail", "task": "send"}
             ONE,
             marks=pytest.mark.contract("SLOT-9"),
         ),
+        pytest.param(
+            "OncueOrphans",
+            lambda watch: watch.telemetry.emit("orphans", {"found": 2, "re_emitted": 2, "failed": 0}),
+            {"job": "oncue"},
+            marks=pytest.mark.contract("HOOK-11", "HOOK-17"),
+        ),
+        pytest.param("OncueBufferFull", buffer_full, ONE, marks=pytest.mark.contract("HOOK-8", "HOOK-17")),
         ("OncueNodeWithoutLease", lease_lost, ONE),
         ("OncueSettlesRejected", lambda watch: watch.telemetry.emit("settle", {"jobs": 0, "rejected": 6}), ONE),
         ("OncueDatabaseUnreachable", lambda watch: failing(watch, "survey", StoreUnavailable("gone"), 1), ONE),
@@ -387,6 +398,53 @@ def test_a_service_that_keeps_failing() -> None:
             failing(watch, "survey", error, 1)
         watch.scrape(300.0)
         assert watch.firing().keys() - {"OncueDatabaseUnreachable"} == expected
+
+
+def sent(watch: Watch, outcome: str, times: int, seconds: float = 0.02) -> None:
+    for _ in range(times):
+        watch.telemetry.emit("delivery", {"seconds": seconds}, claim=None, webhook="orders", outcome=outcome)
+
+
+@pytest.mark.contract("HOOK-17", "HOOK-18")
+@pytest.mark.parametrize("outcome", ["retry", "failed", "timeout", "network", "refused", "invalid"])
+def test_requests_to_webhooks_that_fail(outcome: str) -> None:
+    watch = Watch()
+    watch.scrape()
+    sent(watch, "delivered", 90)
+    sent(watch, outcome, 10)
+    watch.scrape(300.0)
+    assert watch.firing() == {}, "a tenth, not more"
+    sent(watch, outcome, 1)
+    watch.scrape(300.0)
+    assert watch.firing() == {"OncueDeliveriesFail": [{"job": "oncue"}]}
+
+
+@pytest.mark.contract("HOOK-17", "HOOK-18")
+def test_requests_to_webhooks_that_take_long() -> None:
+    watch = Watch()
+    watch.scrape()
+    sent(watch, "delivered", 99)
+    sent(watch, "delivered", 1, seconds=5.1)
+    watch.scrape(300.0)
+    assert watch.firing() == {}
+    sent(watch, "delivered", 1, seconds=5.1)
+    watch.scrape(300.0)
+    assert watch.firing() == {"OncueDeliveriesSlow": [{"job": "oncue"}]}
+
+
+@pytest.mark.contract("HOOK-17")
+async def test_a_circuit_breaker_that_is_open(store: Store) -> None:
+    watch = Watch(store)
+    await enter(store)
+    assert await store.groups.trip("webhooks", "orders", 0, 1, after(minutes=1), NOW)
+    await store.groups.set("webhooks", "mine", GroupSettings(), GroupSettings(paused_until=after(days=9)), NOW)
+    await watch.look(NOW)
+    assert watch.firing() == {"OncueBreakerOpen": [{"job": "oncue"}]}
+    value = watch.metrics.registry.get_sample_value
+    assert (value("oncue_breakers_open"), value("oncue_groups_paused")) == (1, 1)
+    assert await store.groups.trip("webhooks", "orders", 1, 0, None, after(seconds=50), known_until=after(minutes=1))
+    await watch.look(after(seconds=50))
+    assert watch.firing() == {}
 
 
 def test_nothing_is_scraped() -> None:

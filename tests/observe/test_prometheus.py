@@ -12,7 +12,9 @@ import pytest
 from prometheus_client import generate_latest
 
 from oncue import Exponential, Oncue
-from oncue.model import Claim, Failed, Lost, Outcome, Released, Skipped, Succeeded
+from oncue.model import DELIVER, WEBHOOKS_QUEUE, Claim, Failed, Lost, Outcome, Released, Skipped, Succeeded
+from oncue.observe.deliveries import OUTCOMES
+from oncue.observe.labels import MOST
 from oncue.observe.prometheus import PrometheusMetrics
 from oncue.policy.lifecycle import Ended, settle
 from oncue.policy.suspicion import measured
@@ -236,3 +238,45 @@ async def test_a_job_that_a_worker_gave_back_has_waited_all_along(database_url: 
         await asyncio.wait_for(told.wait(), 60)
     await app.aclose()
     assert waits[0] >= 3600
+
+
+@pytest.mark.contract("HOOK-17")
+def test_deliveries_are_told_by_what_they_ended_as(meter: Meter) -> None:
+    assert meter.value("deliveries_total", outcome="delivered") == 0, "shown from the start"
+    of_a_delivery = {"task": DELIVER, "queue": WEBHOOKS_QUEUE}
+    for outcome in (Succeeded(), Succeeded(), Failed("x"), Failed("x", final=True), Skipped("webhook_disabled")):
+        meter.stop(outcome, **of_a_delivery)
+    meter.stop(Succeeded())
+    told = {name: meter.value("deliveries_total", outcome=name) for name in ("delivered", "failed", "skipped")}
+    assert told == {"delivered": 2, "failed": 1, "skipped": 1}
+
+
+@pytest.mark.contract("HOOK-17")
+def test_deliveries_are_told_however_many_tasks_there_are(meter: Meter) -> None:
+    for number in range(MOST + 50):
+        meter.stop(Succeeded(), task=f"task {number}")
+    meter.stop(Succeeded(), task=DELIVER, queue=WEBHOOKS_QUEUE)
+    assert meter.value("deliveries_total", outcome="delivered") == 1
+
+
+@pytest.mark.contract("HOOK-17")
+def test_requests_are_told_by_outcome_with_the_latency_of_answers(meter: Meter) -> None:
+    for outcome, seconds in (("delivered", 0.2), ("retry", 7.0), ("timeout", 30.0)):
+        meter.telemetry.emit("delivery", {"seconds": seconds}, claim=None, webhook=None, outcome=outcome)
+    assert [meter.value("delivery_attempts_total", outcome=name) for name in OUTCOMES] == [1, 1, 0, 1, 0, 0, 0]
+    assert meter.value("delivery_seconds_count") == 2
+    assert meter.value("delivery_seconds_sum") == 7.2
+    assert meter.value("delivery_seconds_bucket", le="5.0") == 1
+
+
+@pytest.mark.contract("HOOK-17")
+def test_breakers_orphans_and_emit_errors_are_counted(meter: Meter) -> None:
+    for trips in (1, 2, 0):
+        meter.telemetry.emit("breaker", {"trips": trips}, group="orders")
+    assert meter.value("breaker_transitions_total", to="open") == 2
+    assert meter.value("breaker_transitions_total", to="closed") == 1
+    meter.telemetry.emit("orphans", {"found": 5, "re_emitted": 3, "failed": 2})
+    meter.telemetry.emit("tick.error", {"failures": 1}, service="scheduler", error=None)
+    meter.telemetry.emit("tick.error", {"failures": 1}, service="pruning", error=None)
+    assert (meter.value("orphans_found_total"), meter.value("orphans_re_emitted_total")) == (5, 3)
+    assert meter.value("emit_errors_total") == 3

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from oncue.model import PARKED, Claim, GroupSettings, Limits, Rate, Released, Snoozed, Turns
+from oncue.model import PARKED, Claim, GroupSettings, HeldBack, Limits, Rate, Released, Snoozed, Turns
 from oncue.store import Store
 from tests.store.scene import BROKEN, CRASHED, NOW, after, change, enter, put, settle, take
 
@@ -524,3 +524,19 @@ async def test_a_breaker_beside_a_rate_keeps_to_both(store: Store) -> None:
     assert await trip(store, 0, 1, after(seconds=10))
     assert await take_grouped(store, node, now=after(seconds=10)) == []
     assert len(await take_grouped(store, node, now=after(seconds=60))) == 1
+
+
+async def test_the_groups_that_a_pause_or_a_breaker_holds_back(store: Store) -> None:
+    assert await store.groups.held_back(NOW, 10) == []
+    await store.groups.set("mail", "paused", GroupSettings(), GroupSettings(paused_until=PARKED), NOW)
+    await store.groups.set("mail", "over", GroupSettings(), GroupSettings(paused_until=after(minutes=1)), NOW)
+    await store.groups.set("mail", "limited", GroupSettings(), GroupSettings(limit=3), NOW)
+    assert await store.groups.trip("webhooks", "orders", 0, 2, after(minutes=2), NOW)
+    held = [
+        HeldBack("mail", "over", 0, after(minutes=1)), HeldBack("mail", "paused", 0, PARKED),
+        HeldBack("webhooks", "orders", 2, after(minutes=2)),
+    ]  # fmt: skip
+    assert await store.groups.held_back(NOW, 10) == held
+    assert await store.groups.held_back(NOW, 2) == held[:2]
+    assert await store.groups.held_back(after(minutes=1), 10) == held[1:], "a pause that is over holds nothing back"
+    assert await store.groups.held_back(after(minutes=5), 10) == held[1:], "an open breaker lets one probe through"

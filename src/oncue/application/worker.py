@@ -22,6 +22,7 @@ from oncue.engine.starting import Patience
 from oncue.engine.timekeeper import Timekeeper
 from oncue.model import WEBHOOKS_QUEUE, Node
 from oncue.observe import logs
+from oncue.observe.redis_analytics import counting
 from oncue.store.contract import Store
 from oncue.verbs.schedules.declaring import Declaring
 
@@ -78,7 +79,8 @@ async def _working(
         Declarations(lambda: Declaring(app).disable_undeclared(Connection(main, clock)), interval=2 * pace.lease)
     )
     process = WorkerProcess(node, main, clock, app.telemetry, pace)
-    async with app.lifespans.opened(), app.delivering(), _started(process, heartbeat):
+    analytics = counting(app.settings.redis_url, app.telemetry, clock)
+    async with analytics, app.lifespans.opened(), app.delivering(), _started(process, heartbeat):
         _log.info("node %s is working on %s", node.naming.shown, ", ".join(node.node.queues))
         used = {task.queue for task in app.tasks.values()} | ({WEBHOOKS_QUEUE} if app.webhooks else set())
         elsewhere = sorted(used.difference(node.node.queues))

@@ -18,10 +18,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from oncue import identity
 from oncue.app import Oncue
@@ -29,6 +29,16 @@ from oncue.cli.forking import Forks
 from oncue.engine.node import WorkerNode
 from oncue.engine.starting import unless
 from oncue.errors import OncueError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from starlette.types import ASGIApp
+
+    from oncue.server.api import AccessMode
+    from oncue.server.health import Readiness
+
+MakeApi: TypeAlias = "Callable[[Oncue, Readiness, CollectorRegistry, AccessMode], ASGIApp]"
+"""What a process answers over HTTP: oncue's own API, or one that a program puts around it."""
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE_SECONDS = 1.0
@@ -86,9 +96,11 @@ def _write_if_possible(text: str) -> None:
             os.write(2, text.encode())
 
 
-def run_worker(app: Oncue, listening: socket.socket | None, *, with_api: bool = False) -> None:
+def run_worker(
+    app: Oncue, listening: socket.socket | None, *, with_api: bool = False, make_api: MakeApi | None = None
+) -> None:
     """Work until a signal says stop, and answer over HTTP if there is somewhere to listen."""
-    front = None if listening is None else Front(app, listening, with_api=with_api)
+    front = None if listening is None else Front(app, listening, with_api=with_api, make_api=make_api)
     _run(_work(app, front), front)
 
 
@@ -155,7 +167,9 @@ async def _answer(app: Oncue, front: Front) -> None:
 class Front:
     """What a process shows over HTTP: health, readiness and metrics, and the API if it is asked to."""
 
-    def __init__(self, app: Oncue, listening: socket.socket, *, with_api: bool) -> None:
+    def __init__(
+        self, app: Oncue, listening: socket.socket, *, with_api: bool, make_api: MakeApi | None = None
+    ) -> None:
         # Imported only by a process that was asked to answer, and before it works: FastAPI takes half a second.
         from oncue.observe.prometheus import PrometheusMetrics
         from oncue.server import address, api, health, http, sampling
@@ -171,7 +185,7 @@ class Front:
         access = api.AccessMode.LOOPBACK if address.is_loopback(listening) else api.AccessMode.TOKEN
         self._app, self._needs_token = app, access is api.AccessMode.TOKEN
         self._looking: asyncio.Task[None] | None = None
-        make = api.admin_api if with_api else api.process_api
+        make = make_api or (api.admin_api if with_api else api.process_api)
         limits = HttpLimits(
             head=app.settings.http_header_timeout,
             body=app.settings.http_body_timeout,

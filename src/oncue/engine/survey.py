@@ -14,12 +14,13 @@ from itertools import islice
 
 from oncue.engine.counting import latest_sample
 from oncue.engine.service import Signal, can_wait
-from oncue.model import Age, Lease, Node, Queue, Sample
+from oncue.model import Age, HeldBack, Lease, Node, Queue, Sample
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 from oncue.telemetry import Telemetry
 
 NAME = "survey"
 MOST_SEEN = 1000
+MOST_HELD_BACK = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Survey:
     """How many jobs wait to run in a cohort or alone, by isolation."""
     sampled_at: datetime | None = None
     """When the jobs were counted, if that was before."""
+    held_back: Sequence[HeldBack] = ()
+    """Groups that are paused or whose circuit breaker is open, up to `MOST_HELD_BACK`."""
 
 
 class Surveying:
@@ -83,7 +86,7 @@ async def survey(store: Store, sample: Sample, now: datetime) -> Survey:
     leader, exclusive = await store.leases.get(LEADER), await store.leases.get(EXCLUSIVE)
     return Survey(
         now, queues, _serving(nodes, exclusive, now), sample.ages, _stands(leader, now), await store.slots.next_run(),
-        _isolated(sample), sample.at,
+        _isolated(sample), sample.at, await store.groups.held_back(now, MOST_HELD_BACK),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ a third of what a frozen dataclass costs to make. Most of the others are frozen 
 from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Token
 from oncue.model.application import Owner
 from oncue.model.counts import KINDS, LIVE_LIMIT, Age, Count, Sample, Stats, cut_off, known
-from oncue.model.groups import Group, GroupSettings, GroupsLook, Rate, Turns
+from oncue.model.groups import Group, GroupSettings, GroupsLook, HeldBack, Rate, Turns
 from oncue.model.jobs import (
     LEADER_ADDRESS,
     LONGEST_LISTING,
@@ -100,6 +100,7 @@ __all__ = [
     "Group",
     "GroupSettings",
     "GroupsLook",
+    "HeldBack",
     "HeldClaim",
     "Job",
     "JobFilter",

@@ -53,6 +53,17 @@ class Group:
     """How often in a row its circuit breaker has opened; 0: it is closed. While it is open, one job runs at a time."""
 
 
+class HeldBack(NamedTuple):
+    """A group of which nothing starts: it is paused, or its circuit breaker is open."""
+
+    queue: str
+    name: str
+    trips: int
+    """How often in a row its circuit breaker has opened; 0: it is closed, and the pause is an operator's."""
+    paused_until: datetime | None
+    """The year 9999: until it is resumed. Of an open breaker: when its next probe may start."""
+
+
 class Turns(NamedTuple):
     """What the rate of a queue has granted."""
 

@@ -37,6 +37,8 @@ GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("queue_nodes", QUEUE, "Live nodes that take jobs of the queue."),
     ("jobs_running_longest_seconds", ("task", "queue"), "For how long the job has run that has run longest."),
     ("kept_apart_jobs", ("isolation",), "Jobs that wait to run in a cohort or alone, as their processes died."),
+    ("breakers_open", (), "Endpoints whose circuit breaker is open; 1,000 are counted at most."),
+    ("groups_paused", (), "Groups of queues that an operator has paused; 1,000 are counted at most."),
     ("leader_present", (), "1 while some node leads."),
     ("schedules_enabled", (), "1 while a schedule is enabled."),
     ("schedule_overdue_seconds", (), "For how long a slot has been due that no leader has decided; 0 if none is."),
@@ -108,6 +110,9 @@ def readings(survey: Survey) -> Iterator[Reading]:
         yield "jobs_running_longest_seconds", labels, longest[labels]
     for isolation in (IN_COHORT, ALONE):
         yield "kept_apart_jobs", (NAMES[isolation],), survey.isolated.get(isolation, 0)
+    open_breakers = sum(group.trips > 0 for group in survey.held_back)
+    yield "breakers_open", (), open_breakers
+    yield "groups_paused", (), len(survey.held_back) - open_breakers
     yield "leader_present", (), int(survey.led)
     yield "schedules_enabled", (), int(survey.next_run is not None)
     yield "schedule_overdue_seconds", (), _since(survey.next_run, survey.at)

@@ -34,6 +34,8 @@ COUNTERS: tuple[tuple[str, str | None, str, tuple[str, ...], str], ...] = (
     ("exclusive.taken", None, "exclusive_taken", (), "How often this node became the exclusive worker."),
     ("exclusive.lost", None, "exclusive_lost", (), "How often this node could not stay the exclusive worker."),
     ("node.lost", None, "nodes_lost", (), "Nodes that this node declared lost."),
+    ("orphans", "found", "orphans_found", (), "Overdue deliveries that no node would have looked at."),
+    ("orphans", "re_emitted", "orphans_re_emitted", (), "Those of them that were emitted again."),
     ("age", "jobs", "aged_jobs", (), "Waiting jobs that were raised in priority."),
     ("prune", "jobs", "pruned_jobs", (), "Finished jobs that were deleted."),
     ("tick.error", None, "tick_errors", ("service",), "Steps of a service that failed and were repeated."),

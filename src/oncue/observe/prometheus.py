@@ -7,7 +7,7 @@ turns them into metrics at a scrape. They come from one thread, that of the even
 others is counted by prometheus_client (rare.py).
 
 The series are bounded (labels.py). What is about the whole database is in cluster.py, what is about schedules in
-slots.py, and a node's standing in standing.py.
+slots.py, about deliveries in deliveries.py, and a node's standing in node_metrics.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from oncue import __version__
-from oncue.model import TERMINAL, Change, Claim, Job, TimedOut
+from oncue.model import DELIVER, TERMINAL, WEBHOOKS_QUEUE, Change, Claim, Job, TimedOut
 from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.observe.cluster import ClusterMetrics
+from oncue.observe.deliveries import DeliveryMetrics, ended_deliveries
 from oncue.observe.event_counters import LABELS, EventCounters
 from oncue.observe.labels import Pairs
 from oncue.observe.node_metrics import NodeMetrics, ObservedNode
@@ -71,7 +72,10 @@ class PrometheusMetrics(Collector):
         self._buffer = 0
         self._told: Mapping[str, float] = {}
         self._standing = NodeMetrics(telemetry)
-        for collector in (self, SlotMetrics(telemetry), self._standing, ClusterMetrics(telemetry)):
+        self._pairs.expect(DELIVER, WEBHOOKS_QUEUE)  # deliveries are read off it, however many tasks there are
+        for collector in (
+            self, SlotMetrics(telemetry), self._standing, ClusterMetrics(telemetry), DeliveryMetrics(telemetry),
+        ):  # fmt: skip
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
         Info("oncue_build", "The version that runs here.", registry=self.registry).info({"version": __version__})
@@ -189,6 +193,11 @@ class PrometheusMetrics(Collector):
             cut_off.add_metric(labels, series.cut_off)
             misfires.add_metric(labels, series.misfires)
         yield from (finished, attempts, retries, cut_off, misfires)
+        yield ended_deliveries(
+            end
+            for (task, _), series in tuple(self._series.items()) if task == DELIVER
+            for end in _summed(series, lambda state, outcome, retry: state)
+        )  # fmt: skip
 
     def _here(self) -> Iterator[Metric]:
         told, seats = self._told, self._seats

@@ -14,6 +14,7 @@ from oncue.model import (
     Group,
     GroupSettings,
     GroupsLook,
+    HeldBack,
     LimitedQueue,
     Limits,
     Note,
@@ -168,6 +169,10 @@ class Groups(Protocol):
 
     async def tripped(self, queue: str, groups: Sequence[str]) -> dict[str, tuple[int, datetime | None]]:
         """Those of these groups whose circuit breaker is open: how often it has tripped, and the end of its pause."""
+        ...
+
+    async def held_back(self, now: datetime, limit: int) -> list[HeldBack]:
+        """Up to `limit` groups of any queue that are paused, or whose circuit breaker is open: by queue and name."""
         ...
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from oncue.errors import RowLocked
-from oncue.model import Claim, Group, GroupSettings, GroupsLook, Note
+from oncue.model import Claim, Group, GroupSettings, GroupsLook, HeldBack, Note
 from oncue.store.postgres.database import Database
 from oncue.store.shared import group_of, group_settings, settings_row
 
@@ -103,3 +103,6 @@ class PostgresGroups:
 
     async def tripped(self, queue: str, groups: Sequence[str]) -> dict[str, tuple[int, datetime | None]]:
         return {name: (trips, until) for name, trips, until in await self._db.fetch("tripped", queue, groups)}
+
+    async def held_back(self, now: datetime, limit: int) -> list[HeldBack]:
+        return [HeldBack(*row) for row in await self._db.fetch("held_back", now, limit)]

@@ -274,6 +274,11 @@ select name from changed union all select name from made;
 -- name: tripped
 select name, trips, paused_until from oncue_groups where queue = $1 and name = any($2::text[]) and trips > 0;
 
+-- name: held_back
+select queue, name, trips, paused_until from oncue_groups
+ where (paused_until is not null or trips > 0) and (paused_until > $1 or trips > 0)
+ order by queue, name limit $2;
+
 -- name: _tripped_until
 case when $4::int > 0 then greatest(paused_until, $5::timestamptz)
                                when paused_until is distinct from $7::timestamptz then paused_until end

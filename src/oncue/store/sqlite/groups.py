@@ -12,7 +12,7 @@ from math import ceil
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from oncue.model import Claim, Group, GroupSettings, GroupsLook, Note
+from oncue.model import Claim, Group, GroupSettings, GroupsLook, HeldBack, Note
 from oncue.store.shared import group_of, group_settings, settings_row
 from oncue.store.sqlite import values
 from oncue.store.sqlite.database import Database, array_of, rows_of
@@ -213,6 +213,10 @@ class SqliteGroups:
     async def tripped(self, queue: str, groups: Sequence[str]) -> dict[str, tuple[int, datetime | None]]:
         rows = await self._db.rows("tripped", queue=queue, groups=json.dumps(list(groups)))
         return {name: (trips, values.instant_or_none(until)) for name, trips, until in rows}
+
+    async def held_back(self, now: datetime, limit: int) -> list[HeldBack]:
+        rows = await self._db.rows("held_back", now=values.micros(now), limit=limit)
+        return [HeldBack(queue, name, trips, values.instant_or_none(until)) for queue, name, trips, until in rows]
 
 
 def _group(queue: str, row: Sequence[Any]) -> Group:

@@ -167,6 +167,11 @@ select :queue, :name, :trips, :paused_until, max(:now, coalesce(:paused_until, :
 select name, trips, paused_until from oncue_groups
  where queue = :queue and name in (select value from json_each(:groups)) and trips > 0;
 
+-- name: held_back
+select queue, name, trips, paused_until from oncue_groups
+ where (paused_until is not null or trips > 0) and (paused_until > :now or trips > 0)
+ order by queue, name limit :limit;
+
 -- name: _tripped_until
 case when :trips > 0 then max(:paused_until, coalesce(paused_until, :paused_until))
             when paused_until is not :known_until then paused_until end

@@ -1,13 +1,13 @@
 -- Slots, for SQLite.
 
 -- name: due
--- A limit cannot look outside its query: 1000 is as many instances as a schedule may ask for.
+-- A limit cannot look outside its query: 10000 is as many instances as a schedule may ask for.
 select id, name, version, started_at, cursor, next_run_at, expression, tz, dst, missed, grace, max_instances,
        (select json_group_array(id) from (
             select j.id from oncue_jobs j indexed by oncue_jobs_schedule
              where j.schedule_id = s.id and j.state in ('scheduled', 'queued', 'running', 'retrying')
                and j.visible_at < :parked
-             order by j.visible_at, j.id limit 1000)),
+             order by j.visible_at, j.id limit 10000)),
        (select json_group_array(t.scheduled_for) from oncue_slots t
          where t.schedule_id = s.id and t.subject = '' and t.scheduled_for > s.cursor and t.scheduled_for <= :now),
        key,

@@ -35,6 +35,8 @@ create index oncue_schedules_group on oncue_schedules (group_name) where group_n
 
 -- How often in a row the circuit breaker of a group has opened; 0: it is closed.
 alter table oncue_groups add column trips integer not null default 0 check (trips >= 0);
+-- Those that a pause or a breaker may hold back are few, however many groups there are.
+create index oncue_groups_held_back on oncue_groups (queue, name) where paused_until is not null or trips > 0;
 
 -- Deliveries by their public name (`identity.py`): the instant it was made, then its number. The words are those of the
 -- views `executions` and `delivery_attempts`.

@@ -1,0 +1,1 @@
+"""Cron that calls URLs, with bounded retries: a program built on oncue."""

@@ -1,0 +1,7 @@
+"""`python -m webhook_cron`."""
+
+from __future__ import annotations
+
+from webhook_cron.command import main
+
+main()
