@@ -20,7 +20,7 @@ from oncue.sim.checker.leaders import LEASES_TO_SETTLE
 from oncue.sim.driver import finish
 from oncue.sim.faults import WITH_GROUPS, Fault, Struck, heal, random_faults
 from oncue.sim.member import Crew
-from oncue.sim.network import MANNERS, Endpoint, Network
+from oncue.sim.network import MANNERS, Endpoint, Manner, Network
 from oncue.sim.runs import DISTURBED, LATENCIES, insisting, operate, verdict
 from oncue.sim.wire import When
 from oncue.sim.world import NOTICED, PACE, WORLD, World
@@ -34,6 +34,7 @@ ASKED = (1.0, 3.0, 20.0, 4000.0, 90_000.0)
 WEBHOOK_CALLS = ("webhooks.get", "groups.tripped", "groups.trip", "groups.trip", "queues.default_limits")
 STRUCK = Struck((*WITH_GROUPS.calls, *(6 * WEBHOOK_CALLS)), (*WITH_GROUPS.wishes, "webhooks.write", "webhooks.write"))
 TEMPLATES = 1000
+OUTAGES: dict[str, Manner] = {"orders": "down", "bills": "silent", "mail": "refusing", "stock": "well", "news": "busy"}
 WITHIN = 24 * 3600.0
 """Seconds after the last fault within which every delivery has ended: an hour of Retry-After for each step of a ladder,
 and ten minutes of a breaker for each delivery that waits behind it."""
@@ -97,24 +98,24 @@ def simulate_deliveries(
 
 
 def simulate_outages(seed: int) -> tuple[World, list[Violation]]:
-    """Endpoints that fail for a while, with breakers, and nothing else that is wrong."""
+    """Endpoints that fail for a while, with breakers; one is well, one is busy, and nothing else is wrong."""
     dice = Random(f"outages {seed}")
     network = Network(Random(f"network {seed}"), threshold=3)
-    world = World(seed, crew=CREW, concurrency=8, latency=dice.choice((0.0, 0.3)), elide=True, network=network)
+    world = World(seed, crew=CREW, concurrency=8, latency=0.3, elide=True, network=network)
     world.history.add(WORLD, "breaker", threshold=network.threshold)
     for name in ("node0", "node1"):
         world.boot(name)
-    for number, (name, manner) in enumerate(zip(HOOKS, ("down", "silent", "refusing", "well"), strict=False)):
-        host = f"host{number}.example"
+    for name, manner in OUTAGES.items():
         until = world.clock.now() + timedelta(seconds=dice.uniform(60, 150))
-        network.endpoints[host] = Endpoint(manner, until)  # type: ignore[arg-type]
-        finish(world.operator.hooks.create(name, url=f"https://{host}/", retry=["2s", "30s", "2m"], timeout=2.0))
+        network.endpoints[f"{name}.example"] = Endpoint(manner, until, max(ASKED))
+        url = f"https://{name}.example/"
+        finish(world.operator.hooks.create(name, url=url, retry=["2s", "30s", "2m"], timeout=2.0))
     world.history.add(WORLD, "faults.over")
     world.run(LEASES_TO_SETTLE * PACE.lease + 1.0)
-    for _ in range(24):
-        world.after(dice.uniform(0, 30), lambda: deliver(world, dice))
-    world.run(32.0)
-    world.run_until(world.drained, WITHIN, look=20.0)
+    for _ in range(30):
+        world.after(dice.uniform(0, 15), lambda: deliver(world, dice))
+    world.run(17.0)
+    world.run_until(world.drained, WITHIN, look=60.0)
     world.run(2.0)
     return world, verdict(world, WITHIN)
 

@@ -64,7 +64,7 @@ def edits(seed: int) -> list[Violation]:
 
 
 def outages(seed: int) -> list[Violation]:
-    """Three endpoints fail for a while, more deliveries come than they may have at once, and nothing else is wrong."""
+    """Endpoints fail for a while, with breakers; one is busy, and nothing else is wrong."""
     return _closed(*simulate_outages(seed))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncue.engine.context import current
 from oncue.errors import Fail, Retry, StoreError
@@ -19,7 +20,7 @@ from oncue.policy.templates import DeliveryFacts
 from oncue.webhooks import delivery
 from oncue.webhooks.delivery import Deliveries, Target
 from oncue.webhooks.lookups import EndpointNow, Lookups
-from oncue.webhooks.transport import NotSent, Request, Response
+from oncue.webhooks.transport import NotSent, Request, Response, Transport
 from tests.sim.bugs import runs
 from tests.sim.bugs.kit import Patch, bug
 
@@ -30,6 +31,21 @@ OFF = "a deleted or disabled webhook is sent nothing"
 AS_MADE = "a delivery is sent as it was made"
 ONE_ID = "a delivery has one id and one body"
 CHARGED = "only what was sent is charged"
+
+
+class _Around(NamedTuple):
+    """A transport that sends in another way."""
+
+    transport: Transport
+    way: Callable[[Transport, Request], Awaitable[Response]]
+
+    async def send(self, request: Request) -> Response:
+        return await self.way(self.transport, request)
+
+
+def _send_by(patch: Patch, way: Callable[[Transport, Request], Awaitable[Response]]) -> None:
+    real = patch.replace(Deliveries, "_opened", lambda deliveries: _Around(real(deliveries), way))
+
 
 # --- when, and how often --------------------------------------------------------------------------------------------
 
@@ -52,7 +68,7 @@ def early_by_jitter(patch: Patch) -> None:
     "a Retry-After that nobody reads",
     seen_in="Svix: a destination that answered 429 with a Retry-After was called again by the sender's own schedule "
     "(svix/svix-webhooks#2200)",
-    run=runs.deliveries,
+    run=runs.outages,
     caught_by=SPACED,
 )
 def retry_after_ignored(patch: Patch) -> None:
@@ -62,7 +78,7 @@ def retry_after_ignored(patch: Patch) -> None:
 @bug(
     "a Retry-After that is believed whatever it says",
     seen_in="senders without a cap: one wrong header parks a delivery for a day (PostHog/posthog#93061 adds one)",
-    run=runs.deliveries,
+    run=runs.outages,
     caught_by=SPACED,
 )
 def retry_after_unbounded(patch: Patch) -> None:
@@ -77,13 +93,13 @@ def retry_after_unbounded(patch: Patch) -> None:
     caught_by=BOUNDED,
 )
 def retries_in_the_client(patch: Patch) -> None:
-    async def sent(self: Deliveries, request: Request) -> Response:
+    async def send(transport: Transport, request: Request) -> Response:
         try:
-            return await real(self, request)  # type: ignore[no-any-return]
+            return await transport.send(request)
         except NotSent:
-            return await real(self, request)  # type: ignore[no-any-return]
+            return await transport.send(request)
 
-    real = patch.replace(Deliveries, "_sent", sent)
+    _send_by(patch, send)
 
 
 @bug(
@@ -93,18 +109,18 @@ def retries_in_the_client(patch: Patch) -> None:
     caught_by=("a delivery that has ended is not sent", BOUNDED),
 )
 def sent_in_the_background(patch: Patch) -> None:
-    async def again(self: Deliveries, request: Request) -> None:
+    async def again(transport: Transport, request: Request) -> None:
         await asyncio.sleep(1.0)
-        await real(self, request)
+        await transport.send(request)
 
-    async def sent(self: Deliveries, request: Request) -> Response:
-        response: Response = await real(self, request)
+    async def send(transport: Transport, request: Request) -> Response:
+        response = await transport.send(request)
         if response.status == 404:
-            tasks.append(asyncio.get_running_loop().create_task(again(self, request)))
+            tasks.append(asyncio.get_running_loop().create_task(again(transport, request)))
         return response
 
     tasks: list[Any] = []
-    real = patch.replace(Deliveries, "_sent", sent)
+    _send_by(patch, send)
 
 
 # --- what counts as delivered ---------------------------------------------------------------------------------------

@@ -95,7 +95,9 @@ class Rooms(GroupTerms):
 
     def own_shut_until(self, key: Key, now: Event) -> int:
         """The same but for the rate of its queue, which is for all its groups."""
-        return max(self._shut_until.get(key, 0), when(now) if self.is_full(key) else 0)
+        paused_until = min(self.paused_until(key), now.at)  # by the clock of now, which may have been set since
+        in_pause = in_era_of(now, paused_until) if paused_until else 0
+        return max(self._shut_until.get(key, 0), in_pause, when(now) if self.is_full(key) else 0)
 
     def note(self, event: Event) -> None:
         if event.kind == "limits":

@@ -35,12 +35,19 @@ def _limit_kept(evidence: Evidence) -> Iterator[Broken]:
 
 @promise("a paused group hands out nothing")
 def _paused(evidence: Evidence) -> Iterator[Broken]:
-    """Until its pause is over, or it is resumed, none of its jobs is claimed. What was claimed before may begin."""
-    terms = GroupTerms(evidence)
+    """Until its pause is over, or it is resumed, none of its jobs is claimed. What was claimed before may begin.
+
+    A node that does not know yet that the clock was set back may take a pause for over, and end it.
+    """
+    terms, paused = GroupTerms(evidence), dict[Key, Event]()
     for event in _told(evidence):
         terms.note(event)
-        if event.kind == "claim" and event.fields["claimed_at"] < terms.paused_until(terms.key(event)):
-            yield Broken(f"job {event.fields['id']} was claimed from the paused group {terms.key(event)[1]}", (event,))
+        if event.kind == "group":
+            paused[event.fields["queue"], event.fields["group"]] = event
+        if event.kind != "claim" or event.fields["claimed_at"] >= terms.paused_until(key := terms.key(event)):
+            continue
+        if era_of(event) == 0 or when(paused[key]) >= evidence.known[era_of(event)]:
+            yield Broken(f"job {event.fields['id']} was claimed from the paused group {key[1]}", (event,))
 
 
 # --- rates ----------------------------------------------------------------------------------------------------------
