@@ -23,6 +23,8 @@ from bench.figures import (
     enqueue_one,
     global_limit,
     groups,
+    hook20,
+    isolation,
     memory,
     peers,
     pickup_p50,
@@ -51,11 +53,15 @@ FIGURES: dict[str, ModuleType] = {
     "global_limit": global_limit,
     "groups": groups,
     "webhooks": webhooks,
+    "isolation": isolation,
+    "hook20": hook20,
     "api_listing": api_listing,
     "checker": checker,
     "sim_days": sim_days,
     "sim_repeat": sim_repeat,
 }
+LONG = frozenset({"hook20"})
+"""Those that are measured only when they are named."""
 
 Measure = Callable[[Bench], list[Figure]]
 
@@ -70,7 +76,8 @@ def plan(words: list[str]) -> dict[str, Measure]:
     if unknown:
         print(f"unknown: {', '.join(unknown)}; known are bare, peers, table, {', '.join(FIGURES)}", file=sys.stderr)
         raise SystemExit(2)
-    return {name: getattr(module, kind) for name, module in FIGURES.items() if name in names or not names}
+    wanted = names or FIGURES.keys() - LONG
+    return {name: getattr(module, kind) for name, module in FIGURES.items() if name in wanted}
 
 
 def attempt(name: str, measure: Measure, bench: Bench) -> list[Figure]:

@@ -1,8 +1,9 @@
 """A receiver of webhooks as a child of its own: `serve PORT` answers until it is told to stop, and says what it saw.
 
 It does as little as a receiver can, since it shares the processors with what is measured. What it does depends on the
-path: `/ok/…` is answered at once, `/slow/…` after two seconds, `/dead/…` never. A body with `"sent":N` has the reading of
-the monotonic clock when it was enqueued (processes share that clock): the receiver notes how long it was on its way.
+path: `/ok/…` is answered at once, `/slow/…` after two seconds, `/dead/…` never. How long a delivery was on its way is known
+from its body: `"sent":N` is the reading of the monotonic clock when it was enqueued (processes share that clock), and
+`"scheduled_for":"…"` the slot of its schedule.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import re
 import sys
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from bench import child, timing
@@ -20,6 +22,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\
 END = b"\r\n\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 SENT = re.compile(rb'"sent":(\d+)')
+SLOT = re.compile(rb'"scheduled_for":"([^"]+)"')
 
 
 class Tally:
@@ -32,9 +35,11 @@ class Tally:
     def took(self, body: bytes) -> None:
         self.answered += 1
         self.last = time.monotonic_ns()
-        sent = SENT.search(body)
-        if sent is not None:
+        if sent := SENT.search(body):
             self.delays_ms.append((self.last - int(sent[1])) / 1e6)
+        elif slot := SLOT.search(body):
+            due_at = datetime.fromisoformat(slot[1].decode())
+            self.delays_ms.append((datetime.now(UTC) - due_at).total_seconds() * 1000)
 
     def answer(self) -> None:
         delays = sorted(self.delays_ms)

@@ -40,6 +40,11 @@ class Settings:
     limited_groups: int = 1_000
     paced_seconds: int = 8
     deliveries: int = 30_000
+    endpoints: int = 1_000
+    isolation_seconds: float = 20
+    waiting_deliveries: int = 100_000
+    scheduled_webhooks: int = 100_000
+    scheduled_seconds: float = 600
     kept_jobs: int = 2_000_000
     open_jobs: int = 100_000
     few_kept_jobs: int = 1_000
@@ -64,6 +69,8 @@ QUICK = {
     "grouped_rows": 100_000,
     "paced_seconds": 4,
     "deliveries": 10_000,
+    "isolation_seconds": 10,
+    "scheduled_seconds": 60,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,
     "checked_days": 4,
@@ -93,6 +100,11 @@ TINY = Settings(
     limited_groups=10,
     paced_seconds=1,
     deliveries=200,
+    endpoints=20,
+    isolation_seconds=1,
+    waiting_deliveries=200,
+    scheduled_webhooks=100,
+    scheduled_seconds=3,
     kept_jobs=300,
     open_jobs=100,
     few_kept_jobs=100,

@@ -18,6 +18,7 @@ from oncue.server.api.routing import DeclaredRoute
 ADMIN = "/api/admin"
 JOBS, QUEUE, PLANS = f"{ADMIN}/jobs", f"{ADMIN}/queues", f"{ADMIN}/scheduled-jobs"
 TOKENS, AUDIT = f"{ADMIN}/tokens", f"{ADMIN}/audit-log"
+HOOKS, BARE, SENT = f"{ADMIN}/webhooks", f"{ADMIN}/deliveries", f"{ADMIN}/executions"
 GROUPS, ADDRESSES = ("tenant:1", "tenant:2", "a/b"), ("role:leader", "node:alpha", "node:absent")
 RATES = (None, "10/s", "600/min", "1/d")
 EXPRESSIONS = ("0 3 * * *", "*/5 * * * *", "@daily", "@every 90s", "0 0 29 2 *", "30 2 * * SUN", "*/10 * * * * *")
@@ -65,11 +66,19 @@ def queue(world: World, dice: Random) -> str:
     return dice.choice(QUEUES)
 
 
+def webhook(world: World, dice: Random) -> str:
+    return dice.choice(world.webhooks)
+
+
+def execution(world: World, dice: Random) -> str:
+    return dice.choice(world.executions)
+
+
 def token(world: World, dice: Random) -> str:
     return dice.choice(world.spare_tokens) if world.spare_tokens else "nobody"
 
 
-NAMED = {JOBS: job, QUEUE: queue, PLANS: schedule, TOKENS: token}
+NAMED = {JOBS: job, QUEUE: queue, PLANS: schedule, TOKENS: token, HOOKS: webhook, SENT: execution}
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
@@ -137,8 +146,10 @@ def terms(world: World, dice: Random) -> dict[str, Any]:
 
 def plan(world: World, dice: Random) -> dict[str, Any]:
     name = f"plan {dice.randint(0, 10**6)}"
-    rule = dice.choice(EXPRESSIONS)
-    return {**terms(world, dice), "name": name, "cron_expression": rule, "task": "add", "args": {"a": 1}}
+    rule = {"name": name, "cron_expression": dice.choice(EXPRESSIONS)}
+    if dice.random() < 0.2:
+        return {**terms(world, dice), **rule, "queue": None, "webhook": webhook(world, dice), "args": {"payload": 1}}
+    return {**terms(world, dice), **rule, "task": "add", "args": {"a": 1}}
 
 
 def span(world: World, dice: Random) -> dict[str, Any]:
@@ -148,6 +159,40 @@ def span(world: World, dice: Random) -> dict[str, Any]:
 def credential(world: World, dice: Random) -> dict[str, Any]:
     scopes = dice.sample(("read", "enqueue", "operate"), dice.randint(1, 3))
     return {"name": f"made {dice.randint(0, 50)}", "scopes": scopes, **_some(dice, expires=dice.choice(("90d", 3600)))}
+
+
+def sending(world: World, dice: Random) -> dict[str, Any]:
+    """How a request is sent."""
+    return _some(
+        dice, method=dice.choice(("POST", "PUT", "GET")), headers={"X-Shop": "env:ONCUE_SECRET_SHOP"},
+        content_type="application/json", body='{"order": {{payload}}}', timeout=dice.choice((5, "30s")),
+        secrets=dice.choice(("env:ONCUE_SECRET_ORDERS", ["env:ONCUE_SECRET_NEW", "env:ONCUE_SECRET_OLD"])),
+        retry=["30s", 120], redirects=dice.randint(0, 5), ca="own.pem", certificate="shop.pem",
+    )  # fmt: skip
+
+
+def hook(world: World, dice: Random) -> dict[str, Any]:
+    named = {"name": f"hook {dice.randint(0, 10**6)}", "url": "https://shop.example/hooks/7"}
+    return {**named, **sending(world, dice), **_some(dice, description="a few words", enabled=dice.random() < 0.7)}
+
+
+def hook_change(world: World, dice: Random) -> dict[str, Any]:
+    cleared = _some(dice, body=None, ca=None, certificate=None)
+    return {**sending(world, dice), **cleared, **_some(dice, url="http://other.example:8080/", enabled=True)}
+
+
+def hook_pause(world: World, dice: Random) -> dict[str, Any]:
+    return dice.choice(({}, {"for": "10m"}, {"until": "2130-01-31T09:00:00Z"}))
+
+
+def delivery(world: World, dice: Random) -> dict[str, Any]:
+    due = {"at": "2030-01-31T09:00:00Z"} if dice.random() < 0.2 else _some(dice, delay="10m")
+    told = {"payload": {"order": dice.randint(0, 99)}, "key": f"key {dice.randint(0, 30)}"}
+    return {**_some(dice, **told, priority=dice.randint(0, 100)), **due}
+
+
+def bare_delivery(world: World, dice: Random) -> dict[str, Any]:
+    return {"url": "https://shop.example/hooks/8?a=b", **sending(world, dice), **delivery(world, dice)}
 
 
 BODIES: dict[tuple[str, str], Maker | None] = {
@@ -169,6 +214,15 @@ BODIES: dict[tuple[str, str], Maker | None] = {
     ("POST", f"{PLANS}/{{id}}/toggle"): lambda world, dice: {"enabled": dice.random() < 0.5},
     ("POST", f"{PLANS}/{{id}}/trigger"): lambda world, dice: _some(dice, at="-1h"),
     ("POST", f"{PLANS}/{{id}}/backfill"): span,
+    ("POST", HOOKS): hook,
+    ("PUT", f"{HOOKS}/{{name}}"): hook_change,
+    ("DELETE", f"{HOOKS}/{{name}}"): None,
+    ("POST", f"{HOOKS}/{{name}}/toggle"): lambda world, dice: {"enabled": dice.random() < 0.5},
+    ("POST", f"{HOOKS}/{{name}}/pause"): hook_pause,
+    ("POST", f"{HOOKS}/{{name}}/resume"): None,
+    ("POST", f"{HOOKS}/{{name}}/deliveries"): delivery,
+    ("POST", BARE): bare_delivery,
+    ("POST", f"{SENT}/{{id}}/retry"): None,
     ("POST", TOKENS): credential,
     ("DELETE", f"{TOKENS}/{{id}}"): None,
 }
@@ -206,6 +260,11 @@ QUERIES: dict[str, Maker | None] = {
     f"{PLANS}/{{id}}/revisions": None,
     f"{PLANS}/{{id}}/slots": lambda world, dice: {**_paging(world, dice), **_times(world, dice)},
     f"{PLANS}/{{id}}/audit": lambda world, dice: {**_times(world, dice), **_some(dice, problems="true")},
+    HOOKS: lambda world, dice: {**_paging(world, dice), **_some(dice, after="orders")},
+    f"{HOOKS}/{{name}}": None,
+    f"{HOOKS}/{{name}}/executions": lambda world, dice: {**_paging(world, dice), **_some(dice, before=20)},
+    SENT: lambda world, dice: {**_paging(world, dice), **_some(dice, before=40)},
+    f"{SENT}/{{id}}": None,
     f"{ADMIN}/nodes": None,
     f"{ADMIN}/leader": None,
     TOKENS: None,
@@ -252,7 +311,7 @@ def look(world: World, dice: Random) -> Call:
 def _named(world: World, dice: Random, call: Call) -> Call:
     if "{" not in call.path:
         return call
-    name = "name" if call.path.startswith(QUEUE) else "id"
+    name = "name" if call.path.startswith((QUEUE, HOOKS)) else "id"
     return replace(call, names=((name, existing(world, dice, call.path)),))
 
 

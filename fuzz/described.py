@@ -37,8 +37,18 @@ REMEMBERED = {
 # printable name, how long a duration in words is, and which fields exclude each other.
 BEYOND_WORDS = {
     "task", "target", "args", "queue", "key", "name", "cron_expression", "tz", "at", "delay", "deadline", "expires",
-    "grace", "from", "to", "after", "description", "Idempotency-Key", "group", "address", "until", "for",
+    "grace", "from", "to", "after", "description", "Idempotency-Key", "group", "address", "until", "for", "url",
+    "headers", "content_type", "body", "timeout", "secrets", "retry", "ca", "certificate", "payload", "webhook",
+    "max_retries",
 }  # fmt: skip
+
+
+SENDING = {
+    "url": "https://shop.example/hooks", "headers": {"X-Shop": "7"}, "content_type": "application/json",
+    "body": '{"a": {{payload}}}', "timeout": 10, "secrets": ["env:ONCUE_SECRET_ORDERS"], "retry": [1, 2],
+    "ca": "own.pem", "certificate": None,
+}  # fmt: skip
+"""What a description cannot say of a webhook, said well."""
 
 
 @schemathesis.check
@@ -134,10 +144,15 @@ def _with_names(body: dict[str, Any], dice: Random) -> dict[str, Any]:
         named |= {"task": "letter", "args": {"to": "somebody", "more": body.get("args")}}
     if "target" in named:
         named["target"] = None
+    if "webhook" in named:
+        named |= {"webhook": "orders", "task": None, "target": None, "args": {}, "queue": None, "max_retries": None}
     if "cron_expression" in named:
         named["cron_expression"] = dice.choice(calls.EXPRESSIONS)
     if "tz" in named:
         named["tz"] = dice.choice(odd.ZONES)
+    for field, value in SENDING.items():
+        if field in named:
+            named[field] = value
     if "at" in named and "delay" in named:
         named["at"] = None
     return named

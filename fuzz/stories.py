@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 from fuzz import crowds, pages
-from fuzz.calls import JOBS, PLANS, QUEUE, TOKENS
+from fuzz.calls import HOOKS, JOBS, PLANS, QUEUE, SENT, TOKENS
 from fuzz.site import Site
 from fuzz.teller import Entries, Said, Teller, always, if_different, never
 from oncue.model import STATES
@@ -198,6 +199,60 @@ async def of_a_token(teller: Teller) -> None:
         teller.hold(said, said.status == 401, "a revoked token is let in")
 
 
+# --- webhooks -------------------------------------------------------------------------------------------------------
+
+SECRET, HIDDEN = "Bearer s3cret-of-a-story", "whsec_" + "c3Rvcnk" * 8
+HOOK_STEPS: list[Step] = [
+    ("PUT", "", lambda dice: {"timeout": dice.choice((5, 10, 0.5)), "enabled": dice.random() < 0.5}, if_different),
+    ("PUT", "", lambda dice: {"url": dice.choice(("https://other.example/", "http://10.0.0.7/"))}, if_different),
+    ("PUT", "", lambda dice: {"headers": dice.choice(({}, {"X-Shop": SECRET}, {"X\n": SECRET}))}, if_different),
+    ("POST", "/toggle", lambda dice: {"enabled": dice.random() < 0.5}, if_different),
+    ("POST", "/pause", lambda dice: dice.choice((None, {"for": "1h"}, {"for": "soon"})), if_different),
+    ("POST", "/resume", _no_body, if_different),
+    ("POST", "/deliveries", lambda dice: dice.choice(({"payload": 7}, None, {"payload": "x" * 300_000})), never),
+]
+
+
+async def of_a_webhook(teller: Teller) -> None:
+    """Made, changed, paused, delivered to, deleted; no answer and no line of the audit log tells its secrets."""
+    dice, name, app = teller.dice, f"{teller.name('hook')}/ü", teller.app
+    where = f"{HOOKS}/{quote(name, safe='')}"
+    how = {"headers": {"Authorization": SECRET}, "secrets": [HIDDEN], "url": "https://shop.example/"}
+    made = await teller.change("POST", HOOKS, {"name": name, **how}, (KEY, where.replace("%", "").encode()))
+    teller.hold(made, made.status == 201, "it was not made")
+
+    async def look() -> Any:
+        found = (await (await app.internals.connected()).store.webhooks.get([name]))[0]
+        group = await app.queues.group("webhooks", name)
+        return found.version, group.paused_until
+
+    async def step() -> Said:
+        method, path, make, entries = dice.choice(HOOK_STEPS)
+        said = await teller.change(method, f"{where}{path}", make(dice), look=look, entries=entries)
+        _refuse_secrets(teller, said)
+        return said
+
+    for _ in range(dice.randint(3, 8)):
+        await step()
+    for path in (where, f"{where}/executions", HOOKS, SENT, "/api/admin/audit-log"):
+        _refuse_secrets(teller, await teller.ask("GET", path))
+    for job in await app.webhooks.executions(name, limit=2):
+        await teller.ask("GET", f"{SENT}/{job.uid}")
+        again = await teller.change("POST", f"{SENT}/{job.id}/retry", entries=always)
+        teller.hold(again, again.status == 409, "it has not ended, and was repeated")
+    gone = await teller.change("DELETE", where, look=look)
+    _refuse_secrets(teller, gone)
+    teller.hold(gone, gone.status == 200, "it was not deleted")
+    for _ in range(3):
+        said = await step()
+        teller.hold(said, said.status in (404, 422), "it is gone, and something was done to it")
+
+
+def _refuse_secrets(teller: Teller, said: Said) -> None:
+    told = any(secret.encode() in said.reply.body for secret in (SECRET, HIDDEN))
+    teller.hold(said, not told, "a secret is told")
+
+
 # --- requests that are sent twice -----------------------------------------------------------------------------------
 
 
@@ -242,4 +297,6 @@ async def of_pages(teller: Teller) -> None:
     await teller.dice.choice(pages.LISTINGS)(teller)
 
 
-STORIES: list[Story] = [of_a_job, of_a_job, of_a_schedule, of_a_queue, of_a_token, of_a_key, of_a_crowd, of_pages]
+STORIES: list[Story] = [
+    of_a_job, of_a_job, of_a_schedule, of_a_queue, of_a_webhook, of_a_token, of_a_key, of_a_crowd, of_pages,
+]  # fmt: skip

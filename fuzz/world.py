@@ -33,6 +33,7 @@ from oncue.policy.triggers import trigger_of
 from oncue.settings import load
 from oncue.store.contract import LEADER
 from oncue.verbs.schedules.declaring import Declaring
+from oncue.webhooks import new_secret
 
 QUEUES = ("default", "mail", "reports", "slow.lane")
 TASKS = ("add", "boom", "letter", "nightly", "report", "once", "send_invoice", "send_report")
@@ -93,6 +94,9 @@ class World:
     uids: list[UUID] = field(default_factory=list)
     schedules: list[str] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    webhooks: list[str] = field(default_factory=list)
+    executions: list[str] = field(default_factory=list)
+    """Their ids and numbers."""
 
 
 async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
@@ -102,11 +106,13 @@ async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
         await _issue(world)
     await _employ(world)
     await _plan(world)
+    await _hook(world)
     await _operate(world)
     known = await app.jobs.list(limit=1000)
     world.jobs, world.uids = [job.id for job in known], [job.uid for job in known]
     world.keys = [job.key for job in known if job.key is not None]
     world.schedules = [schedule.name for schedule in await app.schedules.list()]
+    await _look_at_webhooks(world)
     return world
 
 
@@ -218,6 +224,38 @@ async def _decide(app: Oncue) -> None:
     await app.jobs.set_status(run.id, "failed")
 
 
+# --- webhooks -------------------------------------------------------------------------------------------------------
+
+
+async def _hook(world: World) -> None:
+    """Webhooks of all kinds, and deliveries in several states."""
+    app = world.app
+    secret = {"headers": {"Authorization": "Bearer s3cret"}, "secrets": [new_secret(bytes)]}
+    await app.webhooks.create("orders", url="https://shop.example/hooks/orders?token=s3cret", **secret)
+    await app.webhooks.create("Ünïcode/ßlash", url="http://shop.example:8080/", method="GET", timeout=5)
+    await app.webhooks.create("off", url="https://shop.example/", enabled=False, body='{"order": {{payload.order}}}')
+    await app.webhooks.create("gone", url="https://shop.example/")
+    for number in range(6):
+        await app.webhooks.deliver("orders", {"order": number}, delay="1h" if number % 2 else None)
+    await app.webhooks.deliver("gone", {"order": 7})
+    await app.adeliver("https://other.example/hooks?a=b", {"order": 8}, key="bare")
+    await app.webhooks.delete("gone")
+    await app.schedules.create("to orders", "*/5 * * * *", webhook="orders")
+    await app.schedules.run_now("to orders")
+    first, second, *_ = await app.webhooks.executions("orders")
+    await app.jobs.set_status(first.id, "failed")
+    await app.jobs.set_status(second.id, "success")
+    await app.webhooks.retry(second.id)
+
+
+async def _look_at_webhooks(world: World) -> None:
+    """Look at what webhooks and deliveries there are."""
+    app = world.app
+    world.webhooks = [webhook.name for webhook in await app.webhooks.list(limit=1000)][-40:] or ["nobody's"]
+    sent = await app.webhooks.executions(limit=40)
+    world.executions = [name for job in sent for name in (str(job.id), str(job.uid))] or ["7"]
+
+
 # --- what operators did ---------------------------------------------------------------------------------------------
 
 
@@ -241,6 +279,7 @@ async def refreshed(world: World) -> None:
     world.jobs = list(dict.fromkeys([*kept, *(job.id for job in newest)]))
     world.uids = [job.uid for job in newest] or world.uids
     world.schedules = [schedule.name for schedule in await app.schedules.list(limit=1000)][-40:] or world.schedules
+    await _look_at_webhooks(world)
     ours = {world.token_id, *(text.split("_")[1] for text in world.tokens.values())}
     tokens = [token.id for token in await app.tokens.list() if token.id not in ours and token.revoked_at is None]
     world.spare_tokens = tokens[-20:]

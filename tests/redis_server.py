@@ -1,7 +1,7 @@
 """A Redis of a test's own, on a port of its own, which can be stopped and started again.
 
-There is no wheel with a Redis for every Python that oncue supports, so the server is the machine's: `make test` installs
-Debian's package where it may. Where there is none, a test that needs it fails and says so.
+There is no wheel with a Redis for every Python that oncue supports, so the server is the machine's: `make test`
+installs Debian's package where it may. Where there is none, a test that needs it fails and says so.
 """
 
 from __future__ import annotations

@@ -88,3 +88,31 @@ def test_the_guides_chapter_on_groups_works_as_it_stands(tmp_path: Path, monkeyp
     (tmp_path / "guide.py").write_text(f"{example}\nassert {listing} == {comment.removeprefix('# ')}\n", "utf-8")
     monkeypatch.chdir(tmp_path)
     subprocess.run([sys.executable, "guide.py"], check=True, timeout=60)
+
+
+def test_the_readmes_webhooks_are_declared_and_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = next(block for block in blocks("python") if "app.webhook(" in block)
+    (tmp_path / "hooks.py").write_text(example + "\n(job,) = app.wait(app.webhooks.executions())\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "hooks.py"], check=True, timeout=60)
+
+
+RECEIVED = """
+from datetime import UTC, datetime
+from oncue.webhooks import new_secret, sign
+
+assert len(app.wait(app.webhooks.executions())) == 3 and receipt.created
+secret = new_secret(lambda count: bytes(count))
+genuine = sign(secret, str(receipt.uid), datetime.now(UTC), b"{}")
+assert (receive(b"{}", genuine, secret), receive(b"[]", genuine, secret)) == (204, 401)
+"""
+
+
+@pytest.mark.contract("HOOK-19")
+def test_the_guides_chapter_on_webhooks_works_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chapter = GUIDE.read_text("utf-8").split("\n## Webhooks\n")[1].split("\n## ")[0]
+    examples = re.findall(r"```python\n(.*?)```", chapter, re.DOTALL)
+    assert len(examples) == 3
+    (tmp_path / "guide.py").write_text("\n".join(examples) + RECEIVED, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    subprocess.run([sys.executable, "guide.py"], check=True, timeout=60)

@@ -7,15 +7,13 @@ seats.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
-from collections.abc import Iterator
 
-from bench import database, timing
+from bench import timing
 from bench.crew import Child, race, rate
 from bench.figures.context import Bench
-from bench.oncue_webhooks import CONCURRENCY, enqueue, make_app
+from bench.oncue_webhooks import CONCURRENCY, enqueue, make_app, migrate, receiving
 from bench.timing import Side
 from bench.verdict import Figure, at_least, plain
 
@@ -33,22 +31,12 @@ def bare(bench: Bench) -> list[Figure]:
     return [plain("bare webhooks", bench.medians({"bare": _bare(bench)})["bare"], "requests/s")]
 
 
-@contextlib.contextmanager
-def receiving() -> Iterator[tuple[int, Child]]:
-    """A receiver, and the port that it listens on."""
-    port = database.free_port()
-    receiver = Child("bench.receiver", "serve", port)
-    try:
-        receiver.wait_ready()
-        yield port, receiver
-    finally:
-        receiver.stop()
-
-
 def _bare(bench: Bench) -> Side:
+    requests = bench.settings.deliveries
+
     def side() -> float:
         with receiving() as (port, _):
-            return rate(race([Child("bench.bare_webhooks", "post", port, bench.settings.deliveries, ENDPOINTS, CONCURRENCY)]))
+            return rate(race([Child("bench.bare_webhooks", "post", port, requests, ENDPOINTS, CONCURRENCY)]))
 
     return side
 
@@ -56,7 +44,7 @@ def _bare(bench: Bench) -> Side:
 def _deliver(dsn: str, each: int) -> float:
     total = each * ENDPOINTS
     with receiving() as (port, receiver):
-        timing.run(migrate(dsn, port))
+        timing.run(migrate(dsn))
         worker = Child("bench.oncue_webhooks", "deliver", dsn, port, ENDPOINTS, total)
         try:
             worker.wait_ready()
@@ -71,18 +59,10 @@ def _deliver(dsn: str, each: int) -> float:
     return rate([{**answer, "started": started}])
 
 
-async def migrate(dsn: str, port: int) -> None:
-    app = make_app(dsn, port, 0)
-    store = app.internals.make_store()
-    await store.migrate()
-    await store.close()
-    await app.aclose()
-
-
 async def _enqueue(dsn: str, port: int, each: int) -> int:
     app = make_app(dsn, port, ENDPOINTS)
     await app.internals.connected()
     started = time.monotonic_ns()
-    await enqueue(app, ENDPOINTS, each)
+    await enqueue(app, app.internals.webhooks, each)
     await app.aclose()
     return started

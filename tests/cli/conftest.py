@@ -24,7 +24,8 @@ from tests.process.nursery import nursery
 SHOP = "tests.cli.shop:app"
 DIARY = "tests.cli.diary:app"
 BAKERY = "tests.cli.bakery:app"
-APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery")
+HOOKS = "tests.cli.hooks:app"
+APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery", "tests.cli.hooks")
 ROOT = Path(__file__).parents[2]
 OURS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 """Where a process finds this oncue and these tests, whatever else is installed."""

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
-from oncue.cli.doctor import checks
-from oncue.cli.doctor.checks import Snapshot
-from oncue.model import Job, Lease, Queue, Token
+from oncue.cli.doctor import checks, webhooks
+from oncue.cli.doctor.findings import Snapshot
+from oncue.model import PARKED, HeldBack, Job, Lease, Queue, Token, Webhook
+from oncue.settings import Settings
 from oncue.store import SqliteStore
 from tests.cli.conftest import Shell, on_database
 from tests.store.scene import NOW, a_node, put, see
@@ -177,3 +178,111 @@ def test_sessions_that_would_wait_for_ever_are_warned_about_with_the_way_to_chan
     assert not checks.pooler(found=False)
     assert "ONCUE_PG_PREPARE=false" in str(checks.pooler(found=True)[0].advice)
     assert checks.session_limits("o", 2000, 0).detail.count("no ") == 1
+
+
+# --- webhooks -------------------------------------------------------------------------------------------------------
+
+
+def a_webhook(name: str = "orders", **fields: Any) -> Webhook:
+    made = Webhook(
+        1, name, "", "https://shop.example/hook", "POST", {}, "application/json", None, 30.0, (), "{}", 0, None, None,
+        True, None, None, 1, "tests", NOW, NOW,
+    )  # fmt: skip
+    return replace(made, **fields)
+
+
+def about_webhooks(
+    snapshot: Snapshot, environ: dict[str, str] | None = None, **settings: Any
+) -> dict[str, tuple[str, str]]:
+    answers = webhooks.checked(snapshot, Settings(**settings), environ or {})
+    return {check.name: (check.status, f"{check.detail} -> {check.advice}") for check in answers}
+
+
+@pytest.mark.contract("HOOK-18")
+def test_webhooks_that_no_worker_serves() -> None:
+    deliver = replace(a_node(), queues=("default", "webhooks"), expires_at=NOW + timedelta(minutes=1))
+    assert about_webhooks(QUIET) == {}, "there are none"
+    alone = replace(QUIET, webhooks=(a_webhook(),))
+    status, text = about_webhooks(alone)["webhooks"]
+    assert (status, "no live node serves webhooks" in text) == ("warn", True)
+    waiting = replace(alone, queues=[a_queue("webhooks", queued=3)])
+    status, text = about_webhooks(waiting)["webhooks"]
+    assert (status, "1 webhook, 3 deliveries waiting" in text) == ("fail", True)
+    served = replace(waiting, nodes=[deliver])
+    assert about_webhooks(served)["webhooks"][0] == "ok"
+
+
+@pytest.mark.contract("HOOK-19")
+def test_variables_and_files_that_webhooks_need() -> None:
+    snapshot = replace(
+        QUIET,
+        webhooks=(
+            a_webhook(secrets=("env:ONCUE_SECRET_A", "whsec_hidden"), headers={"X": "env:ONCUE_SECRET_B"}),
+            a_webhook("bank", ca="bank.pem", certificate="us.pem"),
+        ),
+    )
+    told = about_webhooks(snapshot, {"ONCUE_SECRET_A": "whsec_x"})
+    assert "ONCUE_SECRET_B (orders)" in told["secrets"][1]
+    assert "ONCUE_SECRET_A" not in told["secrets"][1]
+    assert "whsec" not in str(told)
+    assert "ONCUE_WEBHOOKS_TLS_DIR is not set: bank.pem (bank), us.pem (bank)" in told["tls"][1]
+    assert "secrets" not in about_webhooks(snapshot, {"ONCUE_SECRET_A": "x", "ONCUE_SECRET_B": "y"})
+
+
+@pytest.mark.contract("HOOK-19")
+def test_the_directory_of_tls_files(tmp_path: Path) -> None:
+    snapshot = replace(QUIET, webhooks=(a_webhook("bank", ca="bank.pem"),))
+    assert about_webhooks(snapshot, webhooks_tls_dir=str(tmp_path / "absent"))["tls"][0] == "fail"
+    assert "not in" in about_webhooks(snapshot, webhooks_tls_dir=str(tmp_path))["tls"][1]
+    (tmp_path / "bank.pem").write_text("a certificate")
+    assert "tls" not in about_webhooks(snapshot, webhooks_tls_dir=str(tmp_path))
+
+
+@pytest.mark.contract("HOOK-19")
+@pytest.mark.parametrize(
+    ("allow", "warned"),
+    [
+        ("10.1.0.0/16", ""), ("10.1.2.3:8443", ""), ("127.0.0.1:9000", "loopback"), ("::1", "loopback"),
+        ("169.254.169.254", "link-local"), ("0.0.0.0/0", "loopback"), ("fe80::/10", "link-local"),
+    ],
+)  # fmt: skip
+def test_exceptions_that_hardly_any_webhook_needs(allow: str, warned: str) -> None:
+    told = about_webhooks(QUIET, webhooks_allow=allow)
+    assert bool(told) == bool(warned)
+    assert not warned or warned in told["egress"][1]
+
+
+def test_open_breakers_and_paused_groups() -> None:
+    orders = HeldBack("webhooks", "orders", 3, NOW + timedelta(minutes=2))
+    probing = HeldBack("webhooks", "bank", 1, NOW - timedelta(seconds=1))
+    held = HeldBack("mail", "tenant:7", 0, PARKED)
+    snapshot = replace(QUIET, held_back=(orders, probing, held))
+    status, text = about_webhooks(snapshot)["breakers"]
+    assert status == "warn"
+    assert text.startswith("2 circuit breakers are open, deliveries wait: orders (trip 3, next probe in ")
+    assert "bank (trip 1, a probe may go out)" in text
+    paused = checks.paused_queues(snapshot)
+    assert (paused.status, paused.detail) == ("warn", "1 group paused: tenant:7 of mail")
+    many = replace(QUIET, held_back=tuple(held._replace(name=f"t{number}") for number in range(9)))
+    assert checks.paused_queues(many).detail.endswith("t4 of mail and 4 more")
+
+
+def test_the_doctor_sees_webhooks_and_takes_secrets_for_no_settings(
+    oncue: Shell, shop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCUE_SECRET_ORDERS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    monkeypatch.setenv("ONCUE_REDIS_URL", "redis://me:hunter2@cache:6379/0")
+
+    async def make(app: Oncue) -> None:
+        await app.webhooks.create("orders", url="https://shop.example/hook", secrets="env:ONCUE_SECRET_OTHER")
+        now = (await app.internals.connected()).now()
+        store = (await app.internals.connected()).store
+        await store.groups.trip("webhooks", "orders", 0, 1, now + timedelta(minutes=5), now)
+
+    on_database(shop, make)
+    answer = oncue("doctor", "--json")
+    told = found(answer)
+    assert (told["webhooks"], told["secrets"], told["breakers"]) == ("warn", "warn", "warn")
+    assert "environment" not in told
+    assert "ONCUE_SECRET_OTHER (orders)" in answer.out
+    assert "hunter2" not in answer.out + oncue("doctor", "--all").out

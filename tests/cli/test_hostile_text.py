@@ -26,7 +26,11 @@ COLUMNS = {
     "oncue_tokens": ("name", "created_by"),
     "oncue_audit": ("actor", "action", "subject"),
     "oncue_progress": ("note",),
-}
+    "oncue_webhooks": (
+        "name", "description", "url", "method", "content_type", "body", "ca", "certificate", "reason", "declared_by",
+        "created_by",
+    ),
+}  # fmt: skip
 ARGUMENTS = json.dumps({HOSTILE: HOSTILE}, ensure_ascii=False)
 """Every text of people's or programs' making that is shown, and where it is kept."""
 
@@ -55,6 +59,7 @@ def hostile(oncue: Shell, sqlite_shop: str) -> None:
         ["trigger", "often"],
         ["queues", "pause", "mail"],
         ["token", "create", "shop", "--scope", "read"],
+        ["webhooks", "create", "orders", "--url", "https://shop.example/", "--disabled"],
     ):
         assert oncue(*typed).code == 0
     with closing(sqlite3.connect(sqlite_shop.removeprefix("sqlite:///"))) as connection, connection:
@@ -69,7 +74,7 @@ def hostile(oncue: Shell, sqlite_shop: str) -> None:
 COMMANDS = {
     ("jobs",): 3, ("job", "1"): 8, ("explain", "1"): 1, ("explain", "4"): 1, ("queues",): 1, ("nodes",): 4,
     ("schedules",): 2, ("schedules", "show", HOSTILE): 6, ("explain", HOSTILE): 1, ("token", "list"): 2,
-    ("audit-log",): 3, ("audit", HOSTILE): 1,
+    ("audit-log",): 3, ("audit", HOSTILE): 1, ("webhooks",): 3, ("webhooks", "show", HOSTILE): 9,
 }  # fmt: skip
 """What is typed, and how often a hostile text is shown in full at the least."""
 

@@ -27,6 +27,7 @@ DATABASE = {"asyncpg", *ENGINE, *REST}
 LOOKING = {"pydantic", "pydantic_core", "rich.progress", "rich.markdown", *DATABASE}
 SAYING = {"rich", *LOOKING}
 RULES = {"oncue.policy.triggers", "oncue.policy.explain", "oncue.policy.audit"}
+SENDING = {"aiohttp", "oncue.testing", "oncue.webhooks.delivery"}
 NOTHING = {"asyncio", "oncue.app", "oncue.model", "oncue.store.contract", *LOOKING} - {"rich.progress", "rich.markdown"}
 DECLARED = """
 from datetime import datetime
@@ -82,6 +83,9 @@ def imported(folder: Path, *arguments: str) -> set[str]:
         ("jobs --json", SAYING | RULES),
         ("schedules", LOOKING),
         ("queues", LOOKING | RULES),
+        ("webhooks", LOOKING | SENDING),
+        ("webhooks executions --json", SAYING | SENDING),
+        ("webhooks secret", SAYING | SENDING),
         ("doctor", LOOKING),
         ("explain 1", LOOKING),
         ("preview @daily", LOOKING),

@@ -25,6 +25,15 @@ async def test_the_same_verbs(stored_shop: Shop) -> None:
         assert (await client.jobs.stats()).queued == 21, "a client that was closed opens what it needs"
 
 
+async def test_webhooks_too(shop: Shop) -> None:
+    async with AsyncClient(shop.url) as client:
+        await client.webhooks.create("orders", url="https://shop.example/")
+        sent = await client.webhooks.deliver("orders", {"order": 7})
+        bare = await client.deliver("https://other.example/", {"order": 8})
+        assert [one.id async for one in client.webhooks.all_executions(page=1)] == [bare.uid, sent.uid]
+        assert (await client.webhooks.execution(sent.uid)).payload == {"order": 7}
+
+
 async def test_what_nobody_waits_for_is_not_asked_again(shop: Shop, make_proxy: MakeProxy) -> None:
     proxy = make_proxy(shop.url)
     proxy.away = True

@@ -19,6 +19,7 @@ from oncue import (
     Conflict,
     InvalidJob,
     InvalidSchedule,
+    InvalidWebhook,
     JobNotFound,
     NewJob,
     NotAllowed,
@@ -26,6 +27,7 @@ from oncue import (
     ScheduleNotFound,
     UnknownTask,
     Unreachable,
+    WebhookNotFound,
     cron,
 )
 from oncue.client import reading
@@ -80,6 +82,23 @@ def test_refusals_are_those_of_the_python_api(client: Client) -> None:
     assert refused(InvalidJob, client.jobs.list, "failed").field == "states"
     missing = refused(ApiError, client.queues.get, "nowhere")
     assert (missing.status, missing.title) == (404, "There is no such thing")
+    refused(WebhookNotFound, client.webhooks.get, "orders")
+    refused(WebhookNotFound, client.webhooks.deliver, "orders", 7)
+    refused(WebhookNotFound, client.webhooks.executions, "orders")
+    refused(JobNotFound, client.webhooks.execution, 99)
+    refused(JobNotFound, client.webhooks.retry, first)
+    error = refused(InvalidWebhook, client.webhooks.create, "orders", url="http://10.0.0.7/")
+    assert error.field == "url"
+    client.webhooks.create("orders", url="https://shop.example/")
+    refused(Conflict, client.webhooks.create, "orders", url="https://shop.example/")
+    assert refused(InvalidWebhook, client.webhooks.change, "orders", headers={"X": "a\nb"}).field == "headers"
+    assert refused(InvalidWebhook, client.webhooks.change, "orders", retry=[]).field == "retry"
+    assert refused(InvalidWebhook, client.webhooks.deliver, "orders", "x" * 300_000).field == "payload"
+    assert refused(InvalidJob, client.webhooks.deliver, "orders", priority=500).field == "priority"
+    assert refused(InvalidJob, client.webhooks.pause, "orders", for_="soon").field == "for_"
+    assert refused(InvalidWebhook, client.deliver, "https://shop.example/", timeout=90).field == "timeout"
+    assert refused(InvalidJob, client.enqueue, "oncue.deliver", {"url": "https://shop.example/"}).field == "task"
+    assert refused(InvalidSchedule, client.schedules.create, "t", "@daily", webhook="nowhere").field == "webhook"
     client.enqueue("add", {"a": 1}, idempotency_key="mine")
     assert refused(ApiError, client.enqueue, "add", {"a": 2}, idempotency_key="mine").status == 422
 

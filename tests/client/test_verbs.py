@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from oncue import Client, NewJob, Receipt, cron
+from oncue import Client, Ladder, NewJob, Receipt, cron
 from oncue.client.requests import Request
 from oncue.client.verbs import Listing, Noun, Verb, Verbs
 from tests.client.conftest import Aside, Shop, Site
@@ -37,7 +37,7 @@ class Recording(Client):
         return super()._walking(prepare)
 
 
-@pytest.mark.contract("QUE-10", "QUE-11", "QUE-12", "QUE-13", "QUE-14", "QUE-15", "QUE-16")
+@pytest.mark.contract("QUE-10", "QUE-11", "QUE-12", "QUE-13", "QUE-14", "QUE-15", "QUE-16", "HOOK-22")
 def test_every_verb_and_every_route(stored_shop: Shop) -> None:
     with Recording(stored_shop.url) as client:
         ids = enqueue(client)
@@ -46,6 +46,7 @@ def test_every_verb_and_every_route(stored_shop: Shop) -> None:
         change(client, ids)
         queues(client)
         schedules(client)
+        webhooks(client)
         access(client)
         known = [verb for noun in (Verbs, *Noun.__subclasses__()) for verb in vars(noun).values()]
         assert client.used == {verb._prepare.__name__ for verb in known if isinstance(verb, Verb | Listing)}
@@ -173,6 +174,49 @@ def schedules(client: Client) -> None:
     assert client.jobs.get(client.schedules.run_now("by hand").job_id or 0).schedule == "by hand"
     assert client.schedules.delete("by hand") is None
     assert [schedule.name for schedule in client.schedules.all(page=1)] == ["nightly"]
+
+
+def webhooks(client: Client) -> None:
+    secret = "whsec_" + "c2VjcmV0" * 4
+    made = client.webhooks.create(
+        "orders/paid", url="https://shop.example/hooks", headers={"Authorization": "Bearer s3cret"}, secrets=[secret],
+        retry=Ladder("30s", "2m"), timeout=timedelta(seconds=10), body="{{payload}}", ca="own.pem",
+    )  # fmt: skip
+    assert (made.name, made.headers, made.retry, made.timeout) == (
+        "orders/paid", {"Authorization": "(hidden)"}, (30.0, 120.0), 10.0,
+    )  # fmt: skip
+    assert secret not in repr(made)
+    changed = client.webhooks.change("orders/paid", url="https://shop.example/v2", ca=None, retry=["5s"])
+    assert (changed.url, changed.ca, changed.body, changed.retry) == (
+        "https://shop.example/v2", None, "{{payload}}", (5.0,),
+    )  # fmt: skip
+    assert client.webhooks.toggle("orders/paid", False).reason == "by_hand"
+    assert client.webhooks.toggle("orders/paid", True).enabled
+    paused = client.webhooks.pause("orders/paid", until=datetime(2130, 1, 1, tzinfo=UTC))
+    assert paused.endpoint.paused_until == datetime(2130, 1, 1, tzinfo=UTC)
+    assert client.webhooks.resume("orders/paid").endpoint.paused_until is None
+    shown = client.webhooks.get("orders/paid")
+    (listed,) = client.webhooks.list()
+    assert (shown.endpoint.name, shown.url, [listed]) == ("orders/paid", listed.url, list(client.webhooks.all(page=1)))
+    delivery = client.webhooks.deliver("orders/paid", {"order": 7}, key="seven", delay="1h", priority=5)
+    bare = client.deliver("https://other.example/hooks", {"order": 8}, headers={"X-Key": "env:ONCUE_SECRET_KEY"})
+    assert client.webhooks.deliver("orders/paid", key="seven").id == delivery.id
+    assert [found.number for found in client.webhooks.executions()] == [bare.id, delivery.id]
+    assert [found.id for found in client.webhooks.all_executions("orders/paid", page=1)] == [delivery.uid]
+    execution = client.webhooks.execution(delivery.uid)
+    assert (execution.status, execution.state, execution.payload, execution.attempt_list) == (
+        "emitted", "scheduled", {"order": 7}, (),
+    )  # fmt: skip
+    assert execution.next_attempt_at == delivery.created_at + timedelta(hours=1)
+    assert client.webhooks.execution(bare.id).url == "https://other.example/hooks"
+    client.jobs.cancel(delivery.id)
+    assert client.webhooks.execution(delivery.id).status == "failed"
+    assert client.webhooks.retry(delivery.uid).retry_of == delivery.id
+    planned = client.schedules.create("stock", "@hourly", webhook="orders/paid", args={"payload": 1})
+    assert (planned.webhook, planned.max_instances) == ("orders/paid", 100)
+    assert client.schedules.change("stock", webhook="orders/paid", args={"payload": 2}).args["payload"] == 2
+    client.schedules.delete("stock")
+    assert client.webhooks.delete("orders/paid") is None
 
 
 def cluster(client: Client) -> None:

@@ -305,6 +305,22 @@ def test_a_paused_group() -> None:
     assert later.codes == ["scheduled_for_later", "paused_group"]
 
 
+@pytest.mark.contract("HOOK-5")
+def test_an_open_circuit_breaker() -> None:
+    told = about_grouped({"paused_until": after(minutes=2), "trips": 3})
+    assert told.codes == ["breaker_open", "priority"]
+    assert text_of(told, "breaker_open").startswith(
+        "The circuit breaker of tenant:7 is open until 2030-01-01T12:02:00Z (in 2m) (trip 3): one probe goes out then"
+    )
+    assert suggestion_of(told, "breaker_open") == "send the probe now: `oncue queues resume mail --group tenant:7`"
+    probed = about_grouped({"paused_until": before(minutes=1), "trips": 3, "limit": 1, "running": 1})
+    assert probed.codes == ["breaker_open", "priority"]
+    assert "(trip 3), and a probe runs: the others wait for it" in text_of(probed, "breaker_open")
+    by_hand = about_grouped({"paused_until": PARKED, "trips": 1})
+    assert by_hand.codes == ["paused_group", "priority"], "an operator's pause is what counts"
+    assert about_grouped({"paused_until": before(minutes=1), "trips": 3, "limit": 1}).codes == ["claimable", "priority"]
+
+
 def test_a_full_group() -> None:
     told = about_grouped({"limit": 4, "running": 4})
     assert told.codes == ["full_group", "priority"]

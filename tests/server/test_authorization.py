@@ -46,7 +46,8 @@ def expected_scope(method: str, path: str) -> str:
         return "admin"
     if method in ("GET", "HEAD"):
         return "read"
-    return "enqueue" if path in ("/api/admin/jobs", "/api/admin/jobs/bulk") else "operate"
+    enqueues = ("/api/admin/jobs", "/api/admin/jobs/bulk", "/api/admin/webhooks/{name}/deliveries")
+    return "enqueue" if path in enqueues else "operate"
 
 
 def calls(api: Api) -> list[tuple[str, str, str]]:

@@ -264,10 +264,11 @@ def _row(job_id: int, row: dict[str, Any]) -> Job:
     at = moment(START)
     finished = moment(row["ended_at"]) if row["state"] in TERMINAL else None
     return Job(
-        id=job_id, task="t", queue="default", priority=0, state=row["state"], reason=row["reason"], args=row["args"],
+        id=job_id, task=row.get("task", "t"), queue=row.get("queue", "default"), priority=0, state=row["state"],
+        reason=row["reason"], args=row["args"],
         options=row["options"], key=row["key"], enqueued_by="", created_at=at, updated_at=at, order_at=at,
         visible_at=at, deadline_at=_instant(row["deadline_at"]), start_by=_instant(row["start_by"]), max_runtime=None,
-        max_retries=3, retry_count=row["retry_count"], attempt=row["attempt"],
+        max_retries=row.get("max_retries", 3), retry_count=row["retry_count"], attempt=row["attempt"],
         crashes=row["crashes"], claim_no=row["claim_no"], node_id=None, claimed_at=None, run_until=None,
         started_at=_instant(row["started_at"]), finished_at=finished, cancel_requested_at=None, result=None,
         error=row["error"], retry_of=None,

@@ -12,13 +12,14 @@ import pytest
 from oncue.sim.checker import CHAPTERS, PROMISES, Final, Violation, check, report
 from oncue.sim.checker.promises import MOST_EVENTS, MOST_VIOLATIONS
 from oncue.sim.history import Event
-from tests.sim.spoiled import CASES, Case
+from tests.sim.spoiled import Case
+from tests.sim.spoiled_deliveries import CASES, some_deliveries
 from tests.sim.story import LEASE, SECOND, Story, some_hours
 
 
-def judged(story: Story) -> list[Violation]:
+def judged(story: Story, drained_within: float = 60) -> list[Violation]:
     """With everything that can be asked for."""
-    return check(story.events, story.final(), drained_within=60, late=2, lease=LEASE / SECOND, prompt=8)
+    return check(story.events, story.final(), drained_within=drained_within, late=2, lease=LEASE / SECOND, prompt=8)
 
 
 def promises(found: list[Violation]) -> set[str]:
@@ -28,6 +29,12 @@ def promises(found: list[Violation]) -> set[str]:
 @pytest.mark.parametrize("hours", [1, 3])
 def test_a_clean_history_raises_no_alarm(hours: int) -> None:
     assert report(judged(some_hours(hours))) == ""
+
+
+def test_a_clean_history_of_deliveries_raises_no_alarm() -> None:
+    story = some_hours()
+    some_deliveries(story)
+    assert report(judged(story, drained_within=600)) == ""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.spoil.__name__)

@@ -8,6 +8,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -234,6 +235,22 @@ async def test_the_queries_of_the_origin_run_unchanged_on_postgresql(
         stuck = {row["id"] for row in await connection.fetch(STUCK)}
         assert stuck == {job_uid(tried, long_ago), job_uid(orphan, long_ago)}
         assert dict(await connection.fetch(BY_STATUS)) == {"emitted": 3, "delivered": 1}
+    finally:
+        await connection.close()
+        await drop_views(postgres_store)
+
+
+@pytest.mark.contract("HOOK-16", "HOOK-18")
+async def test_the_queries_of_the_operators_guide_run(postgres_store: PostgresStore, postgres_url: str) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    told = guide.split("### The SQL to look with")[1].split("```")[1].removeprefix("sql\n")
+    queries = [one for one in told.split(";\n") if one.strip()]
+    assert len(queries) >= 5
+    await postgres_store.create_views()
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        for one in queries:
+            await connection.fetch(one)
     finally:
         await connection.close()
         await drop_views(postgres_store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
@@ -138,6 +139,25 @@ async def test_a_slot_s_job_that_runs_again_is_noted_once(store: Store, in_place
     assert await store.slots.rerun(seen, job, again, at(3), by="ada", note=a_note("again"))
     assert not await store.slots.rerun(seen, job, again, at(3), by="ada", note=a_note("once more"))
     assert await noted(store) == ["again"]
+
+
+async def test_a_job_without_a_schedule_is_repeated_with_its_note_or_not_at_all(store: Store) -> None:
+    node = await enter(store)
+    (job_id,) = await put(store, 1, group="orders", keys=["seven"])
+    await store.groups.wake(["default"], 10, at(1))
+    await settle(store, await store.groups.claim(node, ["default"], ["send"], 1, at(1), rooms={"default": 1}), at=at(2))
+    job, ids = await see(store, job_id), await store.jobs.reserve(2)
+    assert await store.slots.rerun(None, job, ids[0], at(3), by="ada", note=a_note("again"))
+    with pytest.raises(Conflict):
+        await store.slots.rerun(None, job, ids[1], at(3), by="ada", note=a_note("once more"))
+    stale = dataclasses.replace(job, claim_no=job.claim_no + 1)
+    assert not await store.slots.rerun(None, stale, ids[1], at(3), by="ada", note=a_note("of another"))
+    assert await noted(store) == ["again"]
+    again = await see(store, ids[0])
+    assert (again.retry_of, again.group, again.key, again.enqueued_by) == (job.id, "orders", "seven", "ada")
+    await store.groups.wake(["default"], 10, at(3))
+    (claim,) = await store.groups.claim(node, ["default"], ["send"], 1, at(3), rooms={"default": 1})
+    assert claim.id == again.id
 
 
 async def test_pruning_by_hand_is_noted_with_what_went(store: Store) -> None:

@@ -181,11 +181,12 @@ class Internals:
     @contextmanager
     def delivering_through(self, transport: Transport) -> Iterator[None]:
         """Send deliveries another way inside the `with` block: the test kit's. Nothing is known of any endpoint yet."""
-        usual, self._transport = self.__dict__.pop("deliveries", None), transport
+        usual, other = self.__dict__.pop("deliveries", None), self._transport
+        self._transport = transport
         try:
             yield
         finally:
-            self._transport = None
+            self._transport = other
             self.__dict__.pop("deliveries", None)
             if usual is not None:
                 self.__dict__["deliveries"] = usual

@@ -18,11 +18,13 @@ from oncue.errors import (
     ConfigError,
     InvalidJob,
     InvalidSchedule,
+    InvalidWebhook,
     JobNotFound,
     OncueError,
     ScheduleNotFound,
     TokenNotFound,
     UnknownTask,
+    WebhookNotFound,
 )
 from oncue.observe.visible import INDENT, visible_lines
 from oncue.store.addresses import hidden
@@ -36,9 +38,9 @@ _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 def exit_code(error: Exception) -> int:
     if isinstance(error, ConfigError):
         return error.exit_code
-    if isinstance(error, JobNotFound | ScheduleNotFound | TokenNotFound | UnknownTask):
+    if isinstance(error, JobNotFound | ScheduleNotFound | WebhookNotFound | TokenNotFound | UnknownTask):
         return NOT_FOUND
-    if isinstance(error, InvalidJob | InvalidSchedule | _UsageProblem):
+    if isinstance(error, InvalidJob | InvalidSchedule | InvalidWebhook | _UsageProblem):
         return USAGE
     return FAILED
 

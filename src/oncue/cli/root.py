@@ -32,6 +32,7 @@ COMMANDS = {
     "jobs": ("jobs", "job"),
     "changing": ("retry", "cancel", "set-status", "priority", "boost"),
     "schedules": ("schedules",),
+    "webhooks": ("webhooks",),
     "trigger": ("trigger", "backfill"),
     "preview": ("preview",),
     "audit": ("audit",),

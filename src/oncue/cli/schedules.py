@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 DST_HELP = f"At clock changes: {', '.join(DST_POLICIES)}."
 MISSED_HELP = "Slots found late: latest, each or none."
 
+DELIVERY_GRACE, DELIVERY_INSTANCES = "1d", 100
+"""Of a schedule that delivers, as `app.webhook` has them: a delivery that is tried again does not hold up the next."""
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]
 TimeZone = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="A time zone such as Europe/Berlin.")]
 Dst = Annotated[str | None, typer.Option("--dst", metavar="POLICY", help=DST_HELP)]
@@ -87,7 +90,7 @@ def list_schedules(
 
 async def _unmade(app: Oncue) -> list[str]:
     """The schedules that the code declares and that no worker has told the database about."""
-    declared = sorted(task.name for task in app.tasks.values() if task.schedule is not None)
+    declared = sorted(app.internals.scheduled)
     return [name for name in declared if not await _is_there(app, name)]
 
 
@@ -204,9 +207,15 @@ def add_schedule(
     expression: Annotated[
         str, typer.Argument(metavar="EXPRESSION", help="Such as '0 3 * * *', @daily or '@every 90s'; quote it.")
     ],
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.", show_default=False)],
+    task: Annotated[
+        str | None, typer.Argument(metavar="[TASK]", help="The task's name; or --webhook.", show_default=False)
+    ] = None,
     pairs: Pairs = None,
     args: ArgsOption = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option("--webhook", metavar="NAME", help="Deliver to this webhook; payload=JSON is its payload."),
+    ] = None,
     tz: TimeZone = None,
     dst: Dst = None,
     missed: MissedOption = None,
@@ -224,29 +233,56 @@ def add_schedule(
 ) -> None:
     """Make a schedule: `oncue schedules add nightly '0 3 * * *' send_report --tz Europe/Berlin`.
 
-    Its first slot is the first one after now. UTC is the time zone unless one is given.
+    Its first slot is the first one after now. UTC is the time zone unless one is given. With --webhook it delivers:
+    `oncue schedules add hourly @hourly --webhook orders`. Late deliveries then go out for a day, and may overlap.
     """
-    found = find(app, needs_tasks=True, may_create=True, database_url=database_url, schema=schema)
-    wanted, rule = found.find(task), cron(expression, tz=tz or "UTC", dst=_policy(dst) or "debian")
+    rule = cron(expression, tz=tz or "UTC", dst=_policy(dst) or "debian")
+    if webhook is not None:
+        pairs, task = [*([] if task is None else [task]), *(pairs or [])], None
+        _refuse_of_tasks(webhook, max_retries, queue, pairs)
+    elif task is None:
+        raise typer.BadParameter("give the name of a task, or --webhook NAME", param_hint="TASK")
+    found = find(app, needs_tasks=task is not None, may_create=True, database_url=database_url, schema=schema)
+    wanted = None if task is None else found.find(task)
+    given = (
+        _meant(arguments.named(pairs, args))
+        if wanted is None
+        else _fitting(found, wanted, arguments.named(pairs, args))
+    )
+    usual_grace, usual_instances = (DEFAULT_GRACE, 1) if webhook is None else (DELIVERY_GRACE, DELIVERY_INSTANCES)
     made = ask(
         found,
         lambda: found.schedules.create(
             name,
             rule,
             wanted,
-            _fitting(found, wanted, arguments.named(pairs, args)),
+            given,
+            webhook=webhook,
             description=description or "",
             queue=queue,
             priority=priority,
             missed=_missed(missed) or "latest",
-            grace=DEFAULT_GRACE if grace is None else values.duration(grace, "--grace"),
-            max_instances=1 if max_instances is None else max_instances,
+            grace=usual_grace if grace is None else values.duration(grace, "--grace"),
+            max_instances=usual_instances if max_instances is None else max_instances,
             max_retries=max_retries,
             enabled=not disabled,
             created_by=actor(),
         ),
     )
     _show_changed(made, f"schedule {escape(name)} is made", as_json)
+
+
+def _refuse_of_tasks(webhook: str, max_retries: int | None, queue: str | None, pairs: Sequence[str]) -> None:
+    """What only the schedule of a task may have: a webhook itself says how its deliveries are tried again."""
+    for option, value in (("--max-retries", max_retries), ("--queue", queue)):
+        if value is not None:
+            raise typer.BadParameter(f"expected none with --webhook: webhook {webhook} says it", param_hint=option)
+    if any("=" not in pair for pair in pairs):
+        raise typer.BadParameter("give a task or --webhook, not both", param_hint="--webhook")
+
+
+def _meant(typed: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.meant() if isinstance(value, arguments.Typed) else value for name, value in typed.items()}
 
 
 @group.command("edit")
@@ -274,7 +310,7 @@ def edit_schedule(
     schema: SchemaOption = None,
 ) -> None:
     """Change what is given; the rest stays. The edit starts from now: earlier slots are not fired again."""
-    found = find(app, needs_tasks=True, database_url=database_url, schema=schema)
+    found = find(app, needs_tasks=task is not None, database_url=database_url, schema=schema)
     typed = arguments.named(pairs, args)
     keeps_args = not pairs and args is None
 

@@ -36,6 +36,9 @@ SUMMARIES = {
     "simulate": "Simulate an application in virtual time: is it fast enough, and how many nodes does its peak need?",
     "demo": "Watch a few thousand jobs, three workers, and what happens when one of them is killed.",
     "schedules": "List the schedules; `show`, `add`, `edit`, `enable`, `disable` or `remove` one.",
+    "webhooks": (
+        "List the webhooks; `show`, `create`, `change`, `test` or `rehearse` one, `deliver` to it, list `executions`."
+    ),
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "token": "Make, list and revoke the tokens of the API.",
 }

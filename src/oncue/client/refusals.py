@@ -12,6 +12,7 @@ from oncue.errors import (
     Conflict,
     InvalidJob,
     InvalidSchedule,
+    InvalidWebhook,
     JobNotFound,
     NotAllowed,
     OncueError,
@@ -20,6 +21,7 @@ from oncue.errors import (
     StoreUnavailable,
     TokenNotFound,
     UnknownTask,
+    WebhookNotFound,
 )
 
 MEDIA_TYPE = "application/problem+json"
@@ -29,16 +31,20 @@ STILL_BEING_ANSWERED = "still-being-answered"
 LONGEST_TEXT = 200
 
 MISSING: dict[About, type[OncueError]] = {
-    "job": JobNotFound, "schedule": ScheduleNotFound, "token": TokenNotFound,
+    "job": JobNotFound, "schedule": ScheduleNotFound, "webhook": WebhookNotFound, "token": TokenNotFound,
 }  # fmt: skip
 NAMES = {
     "cron_expression": "expression", "from": "start", "to": "end", "global": "globally",
     "for": "for_", "Idempotency-Key": "idempotency_key",
 }  # fmt: skip
 """Fields that the arguments of our verbs call otherwise."""
-RULES = ("expression", "tz", "dst", "missed", "grace", "max_instances", "description", "enabled")
+RULES = ("expression", "tz", "dst", "missed", "grace", "max_instances", "description", "enabled", "webhook")
 SLOTS = ("at", "start", "end", "count")
 """What a schedule is refused for as a schedule; its queue, priority and arguments are those of the jobs it makes."""
+
+
+DELIVERIES = ("key", "delay", "at", "priority", "until", "for_", "idempotency_key")
+"""What a delivery or a pause is refused for as a job; the rest is the webhook's."""
 
 
 def error_of(reply: Reply, request: Request[Any]) -> OncueError:
@@ -83,6 +89,8 @@ def _invalid(errors: list[dict[str, Any]], about: About) -> OncueError:
     message = first["message"] + (f" (and {more} more)" if more else "")
     if about == "schedule" and field in (*RULES, *SLOTS):
         return InvalidSchedule(field, message, first.get("position"))
+    if about == "webhook" and field not in DELIVERIES:
+        return InvalidWebhook(field, message)
     return InvalidJob(field, message)
 
 

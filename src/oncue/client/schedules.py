@@ -47,9 +47,10 @@ def schedule(name: str | int) -> Request[ScheduleRecord]:
 def create_schedule(
     name: str,
     rule: Rule | str,
-    task: str,
+    task: str | None = None,
     args: Mapping[str, Any] | None = None,
     *,
+    webhook: str | None = None,
     description: str | None = None,
     queue: str | None = None,
     priority: int | None = None,
@@ -60,13 +61,14 @@ def create_schedule(
     enabled: bool = True,
     idempotency_key: str | None = None,
 ) -> Request[ScheduleRecord]:
-    """Make a schedule: `rule` is `cron("0 3 * * *", tz="Europe/Berlin")` or an expression, in UTC.
+    """Make a schedule: `rule` is `cron("0 3 * * *", tz="Europe/Berlin")` or an expression, in UTC. Its target is a task
+    or a webhook.
 
     Its first slot is the first one after now. Raises Conflict if the name is taken, InvalidSchedule with the field and
     the position in the expression, and UnknownTask.
     """
     terms = _terms(
-        rule, None, None, task, args, description, queue, priority, missed, grace, max_instances, max_retries
+        rule, None, None, task, args, description, queue, priority, missed, grace, max_instances, max_retries, webhook
     )
     body = requests.body({"name": name, **terms, "enabled": enabled})
     return Request("POST", PREFIX, _schedule, body=body, key=checked_key(idempotency_key), about="schedule")
@@ -80,6 +82,7 @@ def change_schedule(
     dst: DstPolicy | None = None,
     task: str | None = None,
     args: Mapping[str, Any] | None = None,
+    webhook: str | None = None,
     description: str | None = None,
     queue: str | None = None,
     priority: int | None = None,
@@ -95,7 +98,9 @@ def change_schedule(
     A rule that is only an expression keeps the time zone and the DST policy, unless they are given too. Under a new
     name it stays the same schedule, with its revisions and its slots. Raises Conflict if that is another's.
     """
-    terms = _terms(rule, tz, dst, task, args, description, queue, priority, missed, grace, max_instances, max_retries)
+    terms = _terms(
+        rule, tz, dst, task, args, description, queue, priority, missed, grace, max_instances, max_retries, webhook
+    )
     body = requests.body(given({**terms, "enabled": enabled, "name": new_name}))
     renamed = None if new_name is None else schedule(new_name)
     return Request("PUT", _path(name), _schedule, body=body, about="schedule", moved_to=renamed)
@@ -202,8 +207,7 @@ def _slots(name: str | int, wanted: requests.Query) -> Request[list[SlotRecord]]
 def _terms(
     rule: Rule | str | None, tz: str | None, dst: DstPolicy | None, task: str | None, args: Mapping[str, Any] | None,
     description: str | None, queue: str | None, priority: int | None, missed: Missed | None, grace: Duration | None,
-    max_instances: int | None,
-    max_retries: int | None,
+    max_instances: int | None, max_retries: int | None, webhook: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     whole = {} if rule is None or isinstance(rule, str) else {"tz": rule.tz, "dst": rule.dst}
     return whole | given(
@@ -212,6 +216,7 @@ def _terms(
             "tz": tz,
             "dst": dst,
             "task": task,
+            "webhook": webhook,
             "args": None if args is None else dict(args),
             "description": description,
             "queue": queue,

@@ -15,6 +15,7 @@ from oncue.client import nodes as on_nodes
 from oncue.client import queues as on_queues
 from oncue.client import schedules as on_schedules
 from oncue.client import tokens as on_tokens
+from oncue.client import webhooks as on_webhooks
 from oncue.client.requests import Page, Request
 
 if TYPE_CHECKING:
@@ -119,6 +120,23 @@ class Schedules(Noun[C]):
     undecided = Verb(on_schedules.undecided)
 
 
+class Webhooks(Noun[C]):
+    list = Verb(on_webhooks.webhooks)
+    all = Listing(on_webhooks.all_webhooks)
+    get = Verb(on_webhooks.webhook)
+    create = Verb(on_webhooks.create_webhook)
+    change = Verb(on_webhooks.change_webhook)
+    toggle = Verb(on_webhooks.toggle_webhook)
+    delete = Verb(on_webhooks.delete_webhook)
+    pause = Verb(on_webhooks.pause_webhook)
+    resume = Verb(on_webhooks.resume_webhook)
+    deliver = Verb(on_webhooks.deliver)
+    executions = Verb(on_webhooks.executions)
+    all_executions = Listing(on_webhooks.all_executions)
+    execution = Verb(on_webhooks.execution)
+    retry = Verb(on_webhooks.retry_execution)
+
+
 class Nodes(Noun[C]):
     list = Verb(on_nodes.nodes)
     leader = Verb(on_nodes.leader)
@@ -136,10 +154,11 @@ class AuditLog(Noun[C]):
 
 
 class Verbs:
-    """What a client can do: enqueue, ask how the process is, and the verbs of each noun, as `Oncue` has them."""
+    """What a client can do: enqueue, deliver, ask how the process is, and the verbs of each noun, as `Oncue` has it."""
 
     enqueue = Verb(on_jobs.enqueue)
     enqueue_many = Verb(on_jobs.enqueue_many)
+    deliver = Verb(on_webhooks.deliver_to_url)
     health = Verb(on_nodes.health)
     ready = Verb(on_nodes.ready)
 
@@ -154,6 +173,10 @@ class Verbs:
     @property
     def schedules(self) -> Schedules[Self]:
         return Schedules(self)
+
+    @property
+    def webhooks(self) -> Webhooks[Self]:
+        return Webhooks(self)
 
     @property
     def nodes(self) -> Nodes[Self]:

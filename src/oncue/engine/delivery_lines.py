@@ -14,7 +14,7 @@ from oncue.model import Change
 from oncue.policy.error_summary import error_summary
 from oncue.policy.lifecycle import Ended
 
-WORDS = {"succeeded": "delivered", "scheduled": "postponed"}
+WORDS = {"succeeded": "delivered"}
 
 _log = logging.getLogger("oncue.dispatcher")
 

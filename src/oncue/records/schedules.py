@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from oncue.model import Missed, Revision, Schedule, Slot, State
+from oncue.model import DELIVER, Missed, Revision, Schedule, Slot, State
 from oncue.records.documents import ALIAS, RULES, Document, document, milliseconds, rules
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class ScheduleRecord:
     task: str
     target: str = ""
     """The same as `task`."""
+    webhook: str | None = None
+    """The webhook that it delivers to, if its task is `oncue.deliver`."""
     args: dict[str, Any]
     expression: str = field(metadata={ALIAS: "cron_expression"})
     tz: str
@@ -76,6 +78,7 @@ def schedule_record(schedule: Schedule) -> Document:
             description=schedule.description,
             task=schedule.task,
             target=schedule.task,
+            webhook=schedule.group if schedule.task == DELIVER else None,
             args=json.loads(schedule.args),
             expression=schedule.expression,
             tz=schedule.tz,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from uuid import UUID
 
 from oncue.identity import job_uid
-from oncue.model import PARKED, WAITING, Attempt, Job, State, Webhook
+from oncue.model import PARKED, WAITING, Attempt, Group, Job, State, Webhook
 from oncue.policy.deliveries import ladder_of
 from oncue.records.documents import RULES, Document, document, milliseconds, rules
 from oncue.webhooks.secrets import redacted, redacted_secrets
@@ -101,6 +101,21 @@ def webhook_record(webhook: Webhook) -> Document:
             deleted_at=webhook.deleted_at,
         )
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDetail(WebhookRecord):
+    """A webhook with its endpoint."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = rules({"id": 3, **WEBHOOK_EXAMPLE, "enabled": True})
+
+    endpoint: Group
+    """What waits and runs of its deliveries, its pause, and its circuit breaker (`trips`): the group of its name in the
+    queue `webhooks`."""
+
+
+def webhook_detail(webhook: Webhook, endpoint: Group) -> Document:
+    return {**webhook_record(webhook), "endpoint": document(endpoint)}
 
 
 # --- executions -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Random deliveries to endpoints of all manners, to webhooks that are edited meanwhile, under random faults; then peace."""
+"""Random deliveries to webhooks that are edited, with endpoints of all manners, under random faults; then peace."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -55,7 +56,9 @@ class CrashInPost:
         world.network.fatal[member.label] = self.when
 
 
-def simulate_deliveries(seed: int, *, nodes: int = 3, deliveries: int = 24) -> tuple[World, list[Violation]]:
+def simulate_deliveries(
+    seed: int, *, nodes: int = 3, deliveries: int = 24, edits: int = 10
+) -> tuple[World, list[Violation]]:
     """A cluster that delivers to webhooks and to bare URLs, under random edits and random faults, and then in peace."""
     dice = Random(f"deliveries {seed}")
     network = Network(Random(f"network {seed}"), dice.choice((0, 2, 3, 5)), dice.choice((1, 2, 10)))
@@ -81,7 +84,7 @@ def simulate_deliveries(seed: int, *, nodes: int = 3, deliveries: int = 24) -> t
         world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     for _ in range(deliveries):
         world.after(dice.uniform(0, DISTURBED * 0.75), lambda: deliver(world, dice))
-    for _ in range(dice.randint(0, 10)):
+    for _ in range(dice.randint(edits // 2, edits)):
         world.after(dice.uniform(2, DISTURBED), lambda: _meddle(world, dice))
     for _ in range(dice.randint(0, 3)):
         world.after(dice.uniform(2, DISTURBED), lambda: operate(world, dice))
@@ -90,6 +93,29 @@ def simulate_deliveries(seed: int, *, nodes: int = 3, deliveries: int = 24) -> t
     heal(world)
     world.run(NOTICED)  # what operators did last is still on its way
     in_peace(world, dice)
+    return world, verdict(world, WITHIN)
+
+
+def simulate_outages(seed: int) -> tuple[World, list[Violation]]:
+    """Endpoints that fail for a while, with breakers, and nothing else that is wrong."""
+    dice = Random(f"outages {seed}")
+    network = Network(Random(f"network {seed}"), threshold=3)
+    world = World(seed, crew=CREW, concurrency=8, latency=dice.choice((0.0, 0.3)), elide=True, network=network)
+    world.history.add(WORLD, "breaker", threshold=network.threshold)
+    for name in ("node0", "node1"):
+        world.boot(name)
+    for number, (name, manner) in enumerate(zip(HOOKS, ("down", "silent", "refusing", "well"), strict=False)):
+        host = f"host{number}.example"
+        until = world.clock.now() + timedelta(seconds=dice.uniform(60, 150))
+        network.endpoints[host] = Endpoint(manner, until)  # type: ignore[arg-type]
+        finish(world.operator.hooks.create(name, url=f"https://{host}/", retry=["2s", "30s", "2m"], timeout=2.0))
+    world.history.add(WORLD, "faults.over")
+    world.run(LEASES_TO_SETTLE * PACE.lease + 1.0)
+    for _ in range(24):
+        world.after(dice.uniform(0, 30), lambda: deliver(world, dice))
+    world.run(32.0)
+    world.run_until(world.drained, WITHIN, look=20.0)
+    world.run(2.0)
     return world, verdict(world, WITHIN)
 
 
@@ -111,14 +137,18 @@ def template(dice: Random) -> str | None:
     """A body that no other webhook has at the same time; or what is sent if nothing is said."""
     if dice.random() < 0.2:
         return None
-    return f'{{"template": {dice.randrange(TEMPLATES)}, "id": {{{{ id }}}}, "payload": {{{{ payload }}}}}}'
+    told = '"id": {{ id }}, "made": {{ created_at }}, "payload": {{ payload }}'
+    return f'{{"template": {dice.randrange(TEMPLATES)}, {told}}}'
 
 
 def _schedules(world: World, dice: Random) -> None:
     for webhook in finish(world.store.webhooks.page()):
         if dice.random() < 0.4:
             rule = dice.choice(("@every 2s", "@every 5s", "*/3 * * * * *"))
-            terms = {"missed": dice.choice(("latest", "each", "none")), "max_instances": dice.choice((1, 50))}
+            terms: dict[str, Any] = {
+                "missed": dice.choice(("latest", "each", "none")),
+                "max_instances": dice.choice((1, 50)),
+            }
             finish(world.operator.schedules.create(f"to {webhook.name}", rule, webhook=webhook.name, **terms))
 
 
@@ -193,10 +223,8 @@ def _meddle(world: World, dice: Random) -> None:
 
 async def _deleted(world: World, name: str, anew: dict[str, Any] | None, dice: Random) -> None:
     """An operator deletes a webhook and its schedule; perhaps another one of the same name is made."""
-    try:
+    with contextlib.suppress(OncueError):  # there may be none
         await world.colleague.schedules.delete(f"to {name}")
-    except OncueError:
-        pass  # there is none
     await world.colleague.hooks.delete(name)
     if anew is not None:
         made = dict(anew)
@@ -219,7 +247,7 @@ def in_peace(world: World, dice: Random) -> None:
     for _ in range(6):
         world.after(dice.uniform(0, 5), lambda: deliver(world, dice))
     world.run(8.0)
-    world.run_until(world.drained, WITHIN)
+    world.run_until(world.drained, WITHIN, look=60.0)
     world.run(2.0)
 
 

@@ -9,10 +9,11 @@ from typing import Any, cast
 from oncue.application.builtin import builtin_tasks
 from oncue.application.connecting import Connection
 from oncue.clock import Clock
-from oncue.engine.attempt import Handler
+from oncue.engine.attempt import Handler, HandlerAttempt
 from oncue.engine.executor import Executor
 from oncue.engine.outcomes import SizeLimits
 from oncue.engine.pending_starts import PendingStarts
+from oncue.model import Outcome
 from oncue.policy.lifecycle import Ended
 from oncue.sim.executor import note_stop, noting
 from oncue.sim.history import History
@@ -51,6 +52,11 @@ class HandlersExecutor(Executor):
     def cancel(self, job_id: int, claim_no: int) -> None:
         note_stop(self, self._history, self._label, job_id, claim_no)
         super().cancel(job_id, claim_no)
+
+    def _failed(self, attempt: HandlerAttempt, handler: Handler, error: BaseException) -> Outcome:
+        if isinstance(error, GeneratorExit):
+            raise error  # what a dead process ran is thrown away: it does nothing any more
+        return super()._failed(attempt, handler, error)
 
     def _open_seats(self, count: int) -> None:
         with self._loop.entered():  # the services are driven outside of it

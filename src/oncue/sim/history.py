@@ -18,7 +18,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
                                       it runs another job's slot again
     claim                             id, claim_no, crashes, retry_count, attempt, cancel_requested, claimed_at
     start                             id, claim_no, crashes
-    outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended
+    outcome                           id, claim_no, outcome, delay, final, until, at_least: how an attempt ended; begun
+                                      (false): it counts as none, it had done nothing yet
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate,
                                       as it was written; details; where it depends on more: ending (null, late or
                                       released), before, leader, epoch; where jobs may follow: brings (the ids that
@@ -36,9 +37,10 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     webhook                           name, version, url, enabled, deleted, deleted_at, options: it is so from here on;
                                       options are what deliveries carry that are made from here on
     post                              id, claim_no, webhook_id, url, method, body: an attempt of a delivery sends this
-    request                           webhook_id, url, status: an endpoint got it, and answers (null: it never does);
-                                      seconds, until: so long it wants to be left alone
+    request                           id, claim_no, webhook_id, url, status: an endpoint got it, and answers (null: it
+                                      never does); seconds, until: so long it wants to be left alone
     answer                            id, claim_no, status or failed: what the attempt heard
+    breaker                           threshold: so many failures in a row open the breaker of an endpoint (0: none do)
     turns                             queue, turns: a node took so many turns of a rate, or (less than 0) gave them back
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
@@ -362,7 +364,9 @@ def start_event(claim: Claim) -> dict[str, Any]:
 
 
 def outcome_event(claim: Claim, outcome: Any, details: str | None = None) -> dict[str, Any]:
-    told = {} if details is None else {"details": details}
+    told: dict[str, Any] = {} if details is None else {"details": details}
+    if not getattr(outcome, "begun", True):
+        told["begun"] = False
     return {
         **told,
         "id": claim.id,

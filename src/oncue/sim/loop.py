@@ -1,7 +1,7 @@
 """The event loop of a simulated process: what runs soon or later is an event of the timeline, under virtual time.
 
-Handlers that are coroutines run on it as they are, with the tasks, futures and time-outs of asyncio. A crash takes along
-what was to run, a pause puts it off.
+Handlers that are coroutines run on it as they are, with the tasks, futures and time-outs of asyncio. A crash takes what
+was to run along, a pause puts it off.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def __init__(self, later: Later, monotonic: Callable[[], float]) -> None:
         self._later = later
         self._monotonic = monotonic
+        self._running: dict[asyncio.Task[Any], Any] = {}
+        """The tasks that have not ended, and their coroutines: those of a dead process stay here too."""
+
+    def close(self) -> None:
+        """Throw away what has not ended."""
+        for coroutine in list(self._running.values()):
+            coroutine.close()
+        self._running.clear()
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -38,19 +46,21 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(before)
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._later(timedelta(0), lambda: self._run(handle))
         return handle
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         handle = _Timer(self.time() + delay, callback, args, self, context)
         handle.forget = self._later(timedelta(seconds=max(delay, 0.0)), lambda: self._run(handle))
         return handle
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_later(when - self.time(), callback, *args, context=context)
@@ -72,7 +82,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._running[task] = coro
+        task.add_done_callback(self._running.pop)
+        return task
 
     def get_debug(self) -> bool:
         return False

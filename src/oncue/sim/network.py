@@ -37,7 +37,7 @@ MANNERS: tuple[Manner, ...] = (
 )  # fmt: skip
 
 
-class Reply(NamedTuple):
+class EndpointReply(NamedTuple):
     """What an endpoint does with a request that reached it."""
 
     status: int | None = 200
@@ -64,28 +64,28 @@ class Endpoint:
     def is_refusing(self, now: datetime) -> bool:
         return self.manner == "refusing" and now < self.until
 
-    def reply(self, webhook_id: str, now: datetime, dice: Random) -> Reply:
+    def reply(self, webhook_id: str, now: datetime, dice: Random) -> EndpointReply:
         self.seen[webhook_id] += 1
         seconds = round(dice.uniform(0.0, 0.1), 6)
         match self.manner:
             case "unknown here":
-                return Reply(404, seconds)
+                return EndpointReply(404, seconds)
             case "moved":
-                return Reply(302, seconds)
+                return EndpointReply(302, seconds)
             case "slow":
-                return Reply(200, round(dice.uniform(0.3, 3.0), 6))
+                return EndpointReply(200, round(dice.uniform(0.3, 3.0), 6))
             case "busy" | "busy until" if self.seen[webhook_id] <= 1 and now < self.until:
-                return Reply(429, seconds, self.asks, self.manner == "busy until")
+                return EndpointReply(429, seconds, self.asks, self.manner == "busy until")
             case "lossy" if now < self.until:
-                return Reply(200, seconds, lost=dice.random() < 0.5)
+                return EndpointReply(200, seconds, lost=dice.random() < 0.5)
             case "down" if now < self.until:
-                return Reply(dice.choice((500, 503)), seconds, dice.choice((None, None, self.asks)))
+                return EndpointReply(dice.choice((500, 503)), seconds, dice.choice((None, None, self.asks)))
             case "silent" if now < self.until:
-                return Reply(None)
+                return EndpointReply(None)
             case "flapping" if now < self.until and now.second % 4 < 2:
-                return Reply(502, seconds)
+                return EndpointReply(502, seconds)
             case _:
-                return Reply(200, seconds)
+                return EndpointReply(200, seconds)
 
 
 Later: TypeAlias = Callable[[timedelta, Callable[[], None]], Forget]
@@ -171,13 +171,14 @@ class ScriptedTransport:
         if endpoint.is_refusing(now):
             self._later(network.trip(), lambda: _fail(answer, "connection refused"))
             return
-        self._at(now + network.trip(), lambda: self._arrive(endpoint, request, answer))
+        self._at(now + network.trip(), lambda: self._arrive(endpoint, claim, request, answer))
 
-    def _arrive(self, endpoint: Endpoint, request: Request, answer: asyncio.Future[Response]) -> None:
+    def _arrive(self, endpoint: Endpoint, claim: Claim, request: Request, answer: asyncio.Future[Response]) -> None:
         network, webhook_id = self._network, request.headers["webhook-id"]
         reply = endpoint.reply(webhook_id, self._now(), network.dice)
         headers, asked = self._asked(reply)
-        self._history.add(RECEIVER, "request", webhook_id=webhook_id, url=request.url, status=reply.status, **asked)
+        told = {"id": claim.id, "claim_no": claim.claim_no, "webhook_id": webhook_id, "url": request.url}
+        self._history.add(RECEIVER, "request", **told, status=reply.status, **asked)
         if reply.status is None:
             return
         back = timedelta(seconds=reply.seconds) + network.trip()
@@ -185,9 +186,9 @@ class ScriptedTransport:
             self._later(back, lambda: _fail(answer, "connection reset"))
         else:
             response = Response(reply.status, headers, "", False, 0.0, ADDRESS, 0)
-            self._later(back, lambda: answer.done() or answer.set_result(response))
+            self._later(back, lambda: _succeed(answer, response))
 
-    def _asked(self, reply: Reply) -> tuple[dict[str, str], dict[str, Any]]:
+    def _asked(self, reply: EndpointReply) -> tuple[dict[str, str], dict[str, Any]]:
         """The header of an endpoint that wants to be left alone, and what the history has of it."""
         if reply.asks is None:
             return {}, {}
@@ -195,6 +196,11 @@ class ScriptedTransport:
             return {"retry-after": f"{reply.asks:.0f}"}, {"seconds": float(f"{reply.asks:.0f}")}
         instant = (self._history.clock.now() + timedelta(seconds=reply.asks)).replace(microsecond=0)
         return {"retry-after": format_datetime(instant, usegmt=True)}, {"until": micros(instant)}
+
+
+def _succeed(answer: asyncio.Future[Response], response: Response) -> None:
+    if not answer.done():
+        answer.set_result(response)
 
 
 def _fail(answer: asyncio.Future[Response], message: str) -> None:

@@ -123,6 +123,7 @@ class World:
         self._script = script
         self._quiet = Quiet(self) if elide else None
         self._lives: dict[str, int] = {}
+        self._loops: list[VirtualLoop] = []
 
     def _recorded(self, label: str) -> Store:
         return Recorded(self.store, self.history, label, self._labels, self._gone).as_store()
@@ -145,6 +146,8 @@ class World:
         self.at(at, arrive)
 
     def close(self) -> None:
+        for loop in self._loops:
+            loop.close()
         finish(self.store.close())
 
     # --- members ------------------------------------------------------------------------------------------------
@@ -175,8 +178,9 @@ class World:
             in_loop = StoreInLoop(wire.as_store(), crashed).as_store()
             transport = ScriptedTransport(network, label, self.history, self.clock.now, self.at, later, crashed)
             handlers = delivery_handlers(in_loop, clock, transport, telemetry, network)
+            self._loops.append(loop := VirtualLoop(later, clock.monotonic))  # type: ignore[abstract]
             return HandlersExecutor(
-                VirtualLoop(later, clock.monotonic), handlers, clock, self.history, label, telemetry,
+                loop, handlers, clock, self.history, label, telemetry,
                 self._concurrency, ended, may_start=lambda: worker.may_start(), starts=starts,
             )  # fmt: skip
 

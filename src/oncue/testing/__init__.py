@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oncue.testing.clock import Clock
     from oncue.testing.kit import Kit, use
-    from oncue.testing.webhooks import Answer, Sent
+    from oncue.testing.webhooks import EndpointAnswer, Sent
 
-__all__ = ["Answer", "Clock", "Kit", "Sent", "use"]
+__all__ = ["Clock", "EndpointAnswer", "Kit", "Sent", "use"]
 
 _HOMES = {
-    "Answer": "oncue.testing.webhooks", "Clock": "oncue.testing.clock", "Kit": "oncue.testing.kit",
+    "EndpointAnswer": "oncue.testing.webhooks", "Clock": "oncue.testing.clock", "Kit": "oncue.testing.kit",
     "Sent": "oncue.testing.webhooks", "use": "oncue.testing.kit",
 }  # fmt: skip
 

@@ -29,7 +29,7 @@ ADDRESS = "192.0.2.1"
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-class Answer(NamedTuple):
+class EndpointAnswer(NamedTuple):
     """What an endpoint answers: a status, or why there is no answer."""
 
     status: int | Kind = 200
@@ -52,7 +52,7 @@ class Sent(NamedTuple):
     at: datetime
     verified: bool
     """Whether a receiver with the secrets of the webhook accepts its signature."""
-    answer: Answer
+    answer: EndpointAnswer
 
     @property
     def id(self) -> str:
@@ -71,7 +71,7 @@ class KitWebhooks:
         self.sent: list[Sent] = []
         """Every request, oldest first; one that a redirect led to is a request of its own."""
         self._stage = stage
-        self._answers: dict[str, deque[Answer]] = {}
+        self._answers: dict[str, deque[EndpointAnswer]] = {}
 
     def answer(self, endpoint: str | DeclaredWebhook, *answers: Said) -> None:
         """Say what comes next from an endpoint: a webhook, its name, or the URL of bare deliveries.
@@ -101,9 +101,9 @@ class KitWebhooks:
 
     async def close(self) -> None: ...
 
-    async def _answered(self, request: Request, claim: Claim) -> Answer:
+    async def _answered(self, request: Request, claim: Claim) -> EndpointAnswer:
         answers = self._answers.get(claim.group or "")
-        answer = answers.popleft() if answers else Answer()
+        answer = answers.popleft() if answers else EndpointAnswer()
         arguments = json.loads(claim.args)
         webhook = arguments.get("webhook")
         secrets = await self._secrets_of(webhook) if webhook is not None else tuple(arguments.get("secrets", ()))
@@ -117,7 +117,7 @@ class KitWebhooks:
     async def _secrets_of(self, webhook: str) -> tuple[str, ...]:
         return next((found.secrets for found in await self._stage.store.webhooks.get([webhook])), ())
 
-    def _status(self, request: Request, answer: Answer) -> int:
+    def _status(self, request: Request, answer: EndpointAnswer) -> int:
         """Raises NotSent if there is no answer. To wait for one in vain takes the whole time-out."""
         if isinstance(answer.status, int):
             return answer.status
@@ -129,8 +129,8 @@ class KitWebhooks:
         raise NotSent(answer.status, f"{there}: {why.get(answer.status, 'the request cannot be sent')}")
 
 
-def _checked(said: Said) -> Answer:
-    answer = Answer(*said) if isinstance(said, tuple) else Answer(said)  # type: ignore[arg-type]
+def _checked(said: Said) -> EndpointAnswer:
+    answer = EndpointAnswer(*said) if isinstance(said, tuple) else EndpointAnswer(said)  # type: ignore[arg-type]
     is_status = isinstance(answer.status, int) and 100 <= answer.status <= 599
     if not is_status and answer.status not in KINDS:
         raise ValueError(f"answer: expected a status from 100 to 599 or one of {', '.join(KINDS)}, not {said!r:.100}")

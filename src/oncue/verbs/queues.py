@@ -38,6 +38,11 @@ class Queues(NounVerbs):
         found, now = await connected.store.groups.all(queue, limit, after=after), connected.now()
         return [_without_past_pause(group, now) for group in found]
 
+    async def group(self, queue: str, name: str) -> Group:
+        """One group of a queue, whether anything is known of it or not."""
+        queue, name, connected = checked_queue(queue), checked_name(name, "name"), await self._connected()
+        return _without_past_pause(await connected.store.groups.get(queue, name), connected.now())
+
     async def pause(
         self,
         queue: str,

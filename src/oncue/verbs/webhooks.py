@@ -14,19 +14,22 @@ from uuid import UUID
 from oncue.application.connecting import Connected
 from oncue.application.webhooks import FIELDS, DeclaredWebhook, call_of, carried_by
 from oncue.errors import Conflict, InvalidWebhook, JobNotFound, WebhookNotFound
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Job, JobFilter, Limits, Note, Receipt, Webhook
+from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Group, Job, JobFilter, Limits, Note, Receipt, Webhook
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_name
 from oncue.policy.deliveries import Carried, ladder_of
 from oncue.policy.templates import has_body
 from oncue.policy.webhooks import checked_fields
 from oncue.verbs.base import NounVerbs, checked_before, checked_limit, compare_and_set
+from oncue.verbs.jobs.changing import Changing
 from oncue.verbs.jobs.reading import JobReading, attempts_of
+from oncue.verbs.queues import Queues
 from oncue.webhooks.egress import Allowed, check_at_save
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
 if TYPE_CHECKING:
     from oncue.policy.durations import Duration
+    from oncue.task import Call
 
 CREATE, UPDATE, TOGGLE, DELETE = "webhook.create", "webhook.update", "webhook.toggle", "webhook.delete"
 BY_HAND = "by_hand"
@@ -50,6 +53,11 @@ class Webhooks(NounVerbs):
         if found is None or found.deleted:
             raise WebhookNotFound(f"there is no webhook {name!r}")
         return found
+
+    async def endpoint(self, name: str) -> Group:
+        """What waits and runs of the deliveries to a webhook, what holds for them, and its circuit breaker."""
+        webhook = await self.get(name)
+        return await Queues(self._app).group(WEBHOOKS_QUEUE, webhook.name)
 
     async def executions(
         self, name: str | None = None, *, before: int | None = None, limit: int = 100, whole: bool = True
@@ -95,7 +103,7 @@ class Webhooks(NounVerbs):
             current, now = await self._stored(connected, checked["name"]), connected.now()
             if current is not None and not current.deleted:
                 raise Conflict(f"there is a webhook {name!r} already")
-            made = _with_fields(_new(checked, now, by), checked)
+            made = webhook_of(checked, now, by)
             return await self._written(connected, current, made, now, CREATE, by)
 
         return await compare_and_set(f"webhook {name!r}", create)
@@ -142,20 +150,30 @@ class Webhooks(NounVerbs):
     ) -> None:
         """Hold the deliveries to a webhook back: for so long, until an instant, or until it is resumed."""
         webhook = await self.get(name)
-        await self._queues().pause(WEBHOOKS_QUEUE, group=webhook.name, for_=for_, until=until, by=by)
+        await Queues(self._app).pause(WEBHOOKS_QUEUE, group=webhook.name, for_=for_, until=until, by=by)
 
     async def resume(self, name: str, *, by: str = "system") -> None:
         """Deliveries to a webhook start again."""
         webhook = await self.get(name)
-        await self._queues().resume(WEBHOOKS_QUEUE, group=webhook.name, by=by)
+        await Queues(self._app).resume(WEBHOOKS_QUEUE, group=webhook.name, by=by)
 
     async def deliver(self, name: str, payload: Any = None, **options: Any) -> Receipt:
         """Enqueue a delivery to a webhook, with the options of `DeclaredWebhook.deliver`."""
+        call, arguments = await self.call(name, payload, options)
+        return await call.aenqueue(**arguments)
+
+    async def call(self, name: str, payload: Any, options: Mapping[str, Any]) -> tuple[Call[Any], dict[str, Any]]:
+        """The call that a delivery to a webhook is, and its arguments. Nothing is written."""
         webhook = await self.get(name)
         if payload is not None and not has_body(webhook.method, webhook.body):
             raise InvalidWebhook("payload", f"expected none: a {webhook.method} without a template has no body")
         call = call_of(self._app.builtin[DELIVER], webhook.name, carried_of(webhook), options)
-        return await call.aenqueue(webhook=webhook.name, payload=payload)
+        return call, {"webhook": webhook.name, "payload": payload}
+
+    async def retry(self, ref: int | UUID, *, by: str = "system") -> Job:
+        """Repeat a delivery that has ended, by a new one that says which it repeats. Raises Conflict if it has not."""
+        job, _ = await self.execution(ref)
+        return await Changing(self._app).retry(job.id, by=by)
 
     # --- what code declares -------------------------------------------------------------------------------------
 
@@ -165,7 +183,7 @@ class Webhooks(NounVerbs):
 
         async def declare() -> bool | None:
             current, now = await self._stored(connected, declared.name), connected.now()
-            made = _with_fields(_new(declared.fields, now, by), declared.fields)
+            made = webhook_of(declared.fields, now, by)
             if current is not None and not current.deleted:
                 if current.declared_by is None:
                     raise Conflict(
@@ -246,11 +264,6 @@ class Webhooks(NounVerbs):
         found = await connected.store.webhooks.get([name])
         return found[0] if found else None
 
-    def _queues(self) -> Any:
-        from oncue.verbs.queues import Queues
-
-        return Queues(self._app)
-
 
 def _with_the_latest(job: Job, ended: builtins.list[Attempt]) -> builtins.list[Attempt]:
     """With the attempt that is under way, if one is."""
@@ -266,6 +279,11 @@ def carried_of(webhook: Webhook) -> Carried:
     """What deliveries carry that are made now."""
     fields = {"method": webhook.method, "content_type": webhook.content_type, "body": webhook.body}
     return carried_by({**fields, "retry": ladder_of(webhook.retry)})
+
+
+def webhook_of(fields: Mapping[str, Any], now: datetime, by: str) -> Webhook:
+    """A webhook that is not stored yet, of fields that were checked."""
+    return _with_fields(_new(fields, now, by), fields)
 
 
 def _new(fields: Mapping[str, Any], now: datetime, by: str) -> Webhook:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Self
 
 from aiohttp import (
+    BytesPayload,
     ClientConnectorCertificateError,
     ClientConnectorDNSError,
     ClientConnectorError,
@@ -174,9 +175,9 @@ def _checked(request: Request) -> tuple[URL, str]:
         url, origin = _target(request.url)
     except InvalidWebhook as error:
         raise NotSent("invalid", str(error)) from None
-    for name in request.headers:
-        if name.lower() in OURS:
-            raise NotSent("invalid", f"{origin}: the header {name} is not a webhook's to set")
+    if not OURS.isdisjoint(map(str.lower, request.headers)):
+        name = next(name for name in request.headers if name.lower() in OURS)
+        raise NotSent("invalid", f"{origin}: the header {name} is not a webhook's to set")
     return url, origin
 
 
@@ -193,8 +194,11 @@ def _timeout(total: float) -> ClientTimeout:
     return ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT, sock_read=header, ceil_threshold=math.inf)
 
 
-def _data(body: bytes | None) -> bytes | BytesIO | None:
-    return BytesIO(body) if body is not None and len(body) >= LARGE_BODY else body  # aiohttp sends it in parts
+def _data(body: bytes | None) -> BytesPayload | BytesIO | None:
+    """As a payload: of bytes, aiohttp would make one too, after a search for what can."""
+    if body is None:
+        return None
+    return BytesIO(body) if len(body) >= LARGE_BODY else BytesPayload(body)  # aiohttp sends the former in parts
 
 
 async def _excerpt(answer: _Answer) -> tuple[str, bool]:

@@ -18,6 +18,7 @@ from oncue.policy import breaker, http
 from oncue.policy.deliveries import Form, form_of
 from oncue.policy.templates import DeliveryFacts, rendered
 from oncue.telemetry import Telemetry
+from oncue.webhooks.echoes import without_echo
 from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
 from oncue.webhooks.secrets import resolved_headers, resolved_secrets
 from oncue.webhooks.signing import sign
@@ -74,39 +75,40 @@ class Deliveries:
         running = current.get()
         claim, job = running.claim, JobContext(running)
         try:
-            connected, found = await self._looked_up(webhook, claim)
+            found = await self._looked_up(webhook, claim)
         except StoreError as error:  # nothing was sent, and the endpoint has no part in it: it costs no retry
             raise Postpone(DATABASE_PAUSE, f"the database could not be asked: {error}") from None
-        _wait_for_breaker(claim, found, connected.now())
+        _wait_for_breaker(claim, found, found.connected.now())
         target = _target_now(webhook, found.webhook, claim) if webhook is not None else bare
         assert target is not None
-        request = self._request(target, webhook, payload, claim, connected.now())
+        request = self._request(target, webhook, payload, claim, found.connected.now())
         try:
-            response = await self._sent(request)
+            response = without_echo(await self._opened().send(request), target.headers, request.headers)
         except NotSent as error:
             job.details(failed=error.kind)
             self._tell(claim, webhook, error.kind, 0.0)
-            await self._judge(connected, claim, found, breaker.evidence_of_not_sent(error.kind))
+            await self._judge(claim, found, breaker.evidence_of_not_sent(error.kind))
             raise _no_answer(error) from None
         job.details(**_told(response))
         self._tell(claim, webhook, http.outcome(response.status), response.seconds)
-        await self._judge(connected, claim, found, breaker.evidence_of_status(response.status))
-        _raise_unless_delivered(response, connected.now())
+        await self._judge(claim, found, breaker.evidence_of_status(response.status))
+        _raise_unless_delivered(response, found.connected)
 
-    async def _looked_up(self, webhook: str | None, claim: Claim) -> tuple[OpenStore, EndpointNow]:
+    async def _looked_up(self, webhook: str | None, claim: Claim) -> EndpointNow:
         """What stands about its endpoint as this attempt begins. Raises StoreError."""
-        connected = await self._connected()
         if self._transport is None:
-            await connected.store.queues.default_limits(claim.queue, Limits(per_group=self._share()), connected.now())
-        return connected, await self._lookups.find(webhook, claim.group or "")
+            await self._share_out(claim.queue)
+        return await self._lookups.find(webhook, claim.group or "")
 
     async def close(self) -> None:
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
 
-    async def _sent(self, request: Request) -> Response:
-        return await self._opened().send(request)
+    async def _share_out(self, queue: str) -> None:
+        """Give each endpoint its share of what runs at once, unless an operator has set limits already."""
+        connected = await self._connected()
+        await connected.store.queues.default_limits(queue, Limits(per_group=self._share()), connected.now())
 
     def _opened(self) -> Transport:
         if self._transport is None:
@@ -127,11 +129,12 @@ class Deliveries:
         if self._telemetry.wants("delivery"):
             self._telemetry.emit("delivery", {"seconds": seconds}, claim=claim, webhook=webhook, outcome=outcome)
 
-    async def _judge(
-        self, connected: OpenStore, claim: Claim, found: EndpointNow, evidence: breaker.Evidence | None
-    ) -> None:
+    async def _judge(self, claim: Claim, found: EndpointNow, evidence: breaker.Evidence | None) -> None:
         """Open or close the circuit breaker of an endpoint, if this attempt gives a reason to."""
-        threshold, group = self._threshold(), claim.group or ""
+        group, connected = claim.group or "", found.connected
+        if evidence == "up" and not found.trips and group not in self._failures:
+            return  # as nearly all are
+        threshold = self._threshold()
         if not threshold and not found.trips:
             return
         known = breaker.Circuit(found.trips, self._failures.get(group, 0))
@@ -212,7 +215,7 @@ def _no_answer(error: NotSent) -> Exception:
     return Fail(error.message) if error.kind in ("refused", "invalid") else Retry(error.message)
 
 
-def _raise_unless_delivered(response: Response, now: datetime) -> None:
+def _raise_unless_delivered(response: Response, connected: OpenStore) -> None:
     outcome = http.outcome(response.status)
     if outcome == "delivered":
         return
@@ -221,7 +224,7 @@ def _raise_unless_delivered(response: Response, now: datetime) -> None:
         error += f": {response.excerpt[:EXCERPT_IN_ERROR]}"
     if outcome == "failed":
         raise Fail(error)
-    raise Retry(error, after=http.retry_after(response.headers, now), at_least=True)
+    raise Retry(error, after=http.retry_after(response.headers, connected.now()), at_least=True)
 
 
 def _log_transition(group: str, transition: breaker.Transition) -> None:

@@ -1,6 +1,7 @@
-"""Reads webhooks and circuit breakers for many attempts at once: those that begin together share one question.
+"""Reads webhooks and circuit breakers for many attempts at once: those that begin while a question is on its way share
+the next one.
 
-Nothing is remembered: every attempt sees what stood when it began.
+Nothing is remembered: every attempt sees what stood when it began, or later.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class OpenStore(Protocol):
 
 
 class EndpointNow(NamedTuple):
+    connected: OpenStore
+    """Where it was read."""
     webhook: Webhook | None
     trips: int = 0
     """How often the breaker of the endpoint has opened in a row; 0: it is closed."""
@@ -31,35 +34,37 @@ class Lookups:
     def __init__(self, connected: Callable[[], Awaitable[OpenStore]]) -> None:
         self._connected = connected
         self._wanted: list[tuple[str | None, str, asyncio.Future[EndpointNow]]] = []
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: asyncio.Task[None] | None = None
 
     async def find(self, webhook: str | None, group: str) -> EndpointNow:
         """The webhook of this name, if there is one, and the breaker of its endpoint."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[EndpointNow] = loop.create_future()
         self._wanted.append((webhook, group, answer))
-        if len(self._wanted) == 1:
-            loop.call_soon(self._begin)  # whoever begins until then is asked for too
+        if self._asking is None or self._asking.done():
+            self._asking = loop.create_task(self._ask_all())  # those that begin until it runs are asked for too
         return await answer
 
-    def _begin(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask())
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+    async def _ask_all(self) -> None:
+        while self._wanted:
+            wanted, self._wanted = self._wanted, []
+            try:
+                answers = await self._answers([(webhook, group) for webhook, group, _ in wanted])
+            except Exception as error:
+                for _, _, future in wanted:
+                    if not future.done():
+                        future.set_exception(error)
+            else:
+                for (_, _, future), answer in zip(wanted, answers, strict=True):
+                    if not future.done():
+                        future.set_result(answer)
 
-    async def _ask(self) -> None:
-        wanted, self._wanted = self._wanted, []
-        try:
-            store = (await self._connected()).store
-            names = sorted({name for name, _, _ in wanted if name is not None})
-            webhooks = {one.name: one for one in await store.webhooks.get(names)} if names else {}
-            tripped = await store.groups.tripped(WEBHOOKS_QUEUE, sorted({group for _, group, _ in wanted}))
-        except Exception as error:
-            for _, _, answer in wanted:
-                if not answer.done():
-                    answer.set_exception(error)
-            return
-        for name, group, answer in wanted:
-            if not answer.done():
-                webhook = None if name is None else webhooks.get(name)
-                answer.set_result(EndpointNow(webhook, *tripped.get(group, ())))
+    async def _answers(self, wanted: list[tuple[str | None, str]]) -> list[EndpointNow]:
+        connected = await self._connected()
+        names = sorted({name for name, _ in wanted if name is not None})
+        webhooks = {one.name: one for one in await connected.store.webhooks.get(names)} if names else {}
+        tripped = await connected.store.groups.tripped(WEBHOOKS_QUEUE, sorted({group for _, group in wanted}))
+        return [
+            EndpointNow(connected, None if name is None else webhooks.get(name), *tripped.get(group, ()))
+            for name, group in wanted
+        ]

@@ -16,6 +16,7 @@ from tests.sim.bugs import (
     replies,
     slots,
     upkeep,
+    webhooks,
     wishes,
 )
 from tests.sim.bugs.kit import Bug
@@ -34,6 +35,7 @@ PARTS = (
     endings,
     groups,
     addresses,
+    webhooks,
 )
 """Importing them has filled the list."""
 

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from oncue.sim.checker import Violation, check
+from oncue.sim.deliveries import simulate_deliveries, simulate_outages
 from oncue.sim.driver import finish
 from oncue.sim.faults import CrashNode, DeposeLeader, Fault, HoldUp, LockRows, LoseReply, PauseNode, StoreErrors, heal
 from oncue.sim.groups import FORGOTTEN, simulate_groups
@@ -50,6 +51,21 @@ def schedules(seed: int) -> list[Violation]:
 def grouped(seed: int) -> list[Violation]:
     """Random work in groups of queues, with limits, rates and pauses that change."""
     return _closed(*simulate_groups(seed))
+
+
+def deliveries(seed: int) -> list[Violation]:
+    """Random deliveries to webhooks that are edited, and endpoints of all manners."""
+    return _closed(*simulate_deliveries(seed))
+
+
+def edits(seed: int) -> list[Violation]:
+    """The same with many more edits."""
+    return _closed(*simulate_deliveries(seed, edits=60))
+
+
+def outages(seed: int) -> list[Violation]:
+    """Three endpoints fail for a while, more deliveries come than they may have at once, and nothing else is wrong."""
+    return _closed(*simulate_outages(seed))
 
 
 def grouped_clients(seed: int) -> list[Violation]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from oncue.app import Oncue
 from oncue.application.ownership import OWN_TABLES
+from oncue.cli.doctor import webhooks
+from oncue.cli.doctor.findings import Check, Snapshot, Status, few
 from oncue.cli.migrate import schema_of, unmigrated
 from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
 from oncue.errors import OncueError, SchemaMismatch
-from oncue.model import Job, JobFilter, Lease, Node, Owner, Queue, State, Token
+from oncue.model import Job, JobFilter, Owner, State, Token
 from oncue.policy.ownership import is_owner
 from oncue.store import SqliteStore
 from oncue.store.contract import LEADER
@@ -27,8 +29,6 @@ from oncue.verbs.tokens import is_valid
 if TYPE_CHECKING:
     from oncue.store import PostgresStore
 
-Status: TypeAlias = Literal["ok", "warn", "fail"]
-
 GOOD_SQLITE = (3, 51, 3)
 CLOCK_SECONDS = 2.0
 LONG_WAIT = timedelta(hours=1)
@@ -37,34 +37,6 @@ LEADERLESS = timedelta(minutes=1)
 EXPIRES_SOON = timedelta(days=7)
 PAGE, SAMPLE = 1000, 10_000
 LISTED = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    status: Status
-    detail: str
-    advice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the database says right now."""
-
-    now: datetime
-    nodes: list[Node]
-    queues: list[Queue]
-    waiting: list[Job]
-    running: list[Job]
-    stranded: int
-    overdue: int
-    leader: Lease | None = None
-    next_run: datetime | None = None
-    tokens: tuple[Token, ...] = ()
-
-    @property
-    def live(self) -> list[Node]:
-        return [node for node in self.nodes if node.expires_at > self.now]
 
 
 async def examine(app: Oncue) -> list[Check]:
@@ -124,6 +96,7 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Chec
         unknown_tasks(snapshot),
         paused_queues(snapshot),
         *stuck(snapshot),
+        *webhooks.checked(snapshot, app.settings, os.environ),
         leader(snapshot),
         tokens(snapshot),
     ]
@@ -142,6 +115,8 @@ async def _snapshot(store: SqliteStore | PostgresStore, now: datetime) -> Snapsh
         leader=await store.leases.get(LEADER),
         next_run=await store.slots.next_run(),
         tokens=tuple(await store.tokens.all()),
+        webhooks=tuple(await store.webhooks.page(limit=SAMPLE)),
+        held_back=tuple(await store.groups.held_back(now, LISTED)),
     )
 
 
@@ -270,10 +245,15 @@ def unknown_tasks(snapshot: Snapshot) -> Check:
 
 
 def paused_queues(snapshot: Snapshot) -> Check:
-    paused = [queue.name for queue in snapshot.queues if queue.paused_at is not None]
-    if not paused:
-        return Check("paused", "ok", "no queue is paused")
-    return Check("paused", "warn", f"paused: {', '.join(paused)}", "`oncue queues resume NAME` lets their jobs start")
+    queues = [queue.name for queue in snapshot.queues if queue.paused_at is not None]
+    groups = [f"{group.name} of {group.queue}" for group in snapshot.held_back if not group.trips]
+    if not queues and not groups:
+        return Check("paused", "ok", "no queue and no group is paused")
+    parts = [f"paused: {', '.join(queues)}"] if queues else []
+    if groups:
+        parts.append(f"{plural(len(groups), 'group')} paused: {few(groups)}")
+    advice = "`oncue queues resume NAME` lets their jobs start; for a group add `--group GROUP`"
+    return Check("paused", "warn", "; ".join(parts), advice)
 
 
 def leader(snapshot: Snapshot) -> Check:

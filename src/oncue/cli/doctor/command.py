@@ -10,11 +10,13 @@ import typer
 
 from oncue.app import Oncue
 from oncue.cli import failures, output
-from oncue.cli.doctor.checks import Check, examine
+from oncue.cli.doctor.checks import examine
+from oncue.cli.doctor.findings import Check
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find, imported
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import ConfigError
 from oncue.policy.durations import describe
+from oncue.policy.secrets import VARIABLE_PREFIX
 from oncue.settings import Settings
 from oncue.store.addresses import hidden
 
@@ -59,7 +61,8 @@ def _application(app: Oncue) -> Check:
 
 def _unknown_variables() -> list[Check]:
     known = {f"ONCUE_{name.upper()}" for name in Settings.names()} | {"ONCUE_CONFIG", "ONCUE_DEBUG"}
-    unknown = sorted(name for name in os.environ if name.startswith("ONCUE_") and name not in known)
+    names = (name for name in os.environ if name.startswith("ONCUE_") and not name.startswith(VARIABLE_PREFIX))
+    unknown = sorted(name for name in names if name not in known)
     return [Check("environment", "warn", f"{name} is no setting", "see `oncue doctor --all`") for name in unknown]
 
 

@@ -29,6 +29,12 @@ def paused_group(facts: LimitFacts, now: datetime) -> list[Finding]:
     group = facts.group
     if group is None or group.paused_until is None or group.paused_until <= now:
         return []
+    if group.trips and group.paused_until != PARKED:
+        text = (
+            f"The circuit breaker of {group.name} is open until {when(group.paused_until, now)} (trip {group.trips}): "
+            "one probe goes out then, and if it is answered, everything that waits."
+        )
+        return [Finding("breaker_open", text, f"send the probe now: `oncue queues resume {_typed(group)}`")]
     end = "it is resumed" if group.paused_until == PARKED else when(group.paused_until, now)
     text = f"Group {group.name} of queue {group.queue} is paused until {end}: nothing of it starts, on any node."
     return [Finding("paused_group", text, f"resume it with `oncue queues resume {_typed(group)}`")]
@@ -36,12 +42,29 @@ def paused_group(facts: LimitFacts, now: datetime) -> list[Finding]:
 
 def no_room(facts: LimitFacts, takers: int, now: datetime) -> list[Finding]:
     """Which limits are reached, and which rates let nothing start before an instant."""
-    return [*_full_group(facts), *_rated_group(facts, now), *_full_queue(facts, takers), *_rated_queue(facts, now)]
+    return [
+        *_probed_group(facts),
+        *_full_group(facts),
+        *_rated_group(facts, now),
+        *_full_queue(facts, takers),
+        *_rated_queue(facts, now),
+    ]
+
+
+def _probed_group(facts: LimitFacts) -> list[Finding]:
+    """While the breaker of a group is open, one job of it runs at a time, whatever its limit says."""
+    group = facts.group
+    if group is None or not group.trips or not group.running:
+        return []
+    text = (
+        f"The circuit breaker of {group.name} is open (trip {group.trips}), and a probe runs: the others wait for it."
+    )
+    return [Finding("breaker_open", text)]
 
 
 def _full_group(facts: LimitFacts) -> list[Finding]:
     group = facts.group
-    if group is None or group.limit is None or group.running < group.limit:
+    if group is None or group.trips or group.limit is None or group.running < group.limit:
         return []
     run = f"{counted(group.running, 'job')} of group {group.name} run{'s' if group.running == 1 else ''}"
     text = f"{run}, and its limit is {group.limit:,}, {_set_by(group, facts.own.limit is not None)}."

@@ -1,4 +1,4 @@
-"""The admin API: jobs, queues, schedules, nodes, tokens and the audit log over HTTP.
+"""The admin API: jobs, queues, schedules, webhooks, nodes, tokens and the audit log over HTTP.
 
 auth         who may come in: the gate in front of every route
 routing      routes that declare what they need, and the steps that every request takes
@@ -34,12 +34,23 @@ __all__ = ["AccessMode", "Gate", "admin_api", "process_api"]
 
 def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, access: AccessMode) -> Gate:
     """Everything that there is, behind the gate."""
-    from oncue.server.api import audit_log, enqueueing, jobs, nodes, queues, schedules, slots, tokens
+    from oncue.server.api import (
+        audit_log,
+        enqueueing,
+        executions,
+        jobs,
+        nodes,
+        queues,
+        schedules,
+        slots,
+        tokens,
+        webhooks,
+    )
 
     gate = process_api(app, readiness, registry, access)
     routes = Routes(gate.api, IdempotentRequests(app))
     # The slots' paths come before the schedules': a schedule's name may have slashes, and takes what is left.
-    for part in (enqueueing, jobs, queues, slots, schedules, nodes, tokens, audit_log):
+    for part in (enqueueing, jobs, queues, slots, schedules, executions, webhooks, nodes, tokens, audit_log):
         part.add(routes, app)
     openapi.add(routes)
     return gate

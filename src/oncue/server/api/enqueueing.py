@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
+from oncue.application.builtin import PREFIX as OURS
 from oncue.application.enqueueing import FURTHEST
 from oncue.errors import InvalidJob, UnknownTask
 from oncue.model import Receipt
@@ -17,7 +18,7 @@ from oncue.server.api.idempotency import Keeping, kept_of
 from oncue.server.api.identity import Caller
 from oncue.server.api.jobs import PREFIX, TAG
 from oncue.server.api.models.jobs import Enqueue, EnqueueMany, ReceiptRecord, Receipts
-from oncue.server.api.problems import UNKNOWN_TASK, Answer, FieldError, Problem
+from oncue.server.api.problems import UNKNOWN_TASK, Answer, FieldError, Problem, invalid
 from oncue.server.api.routing import LONG_SECONDS, Routes
 from oncue.task import Call
 from oncue.verbs.jobs import MOST_AT_ONCE
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from oncue.application.enqueueing import Row
 
 STANDS = {"model": ReceiptRecord, "description": "Nothing was written: an unfinished job has this key."}
+NOT_OURS = (
+    "expected a task of the application, not one of oncue's own; for deliveries: "
+    "POST /api/admin/webhooks/NAME/deliveries"
+)
 NONE_WRITTEN = {"model": Receipts, "description": "Nothing was written: unfinished jobs have all of the keys."}
 
 
@@ -38,9 +43,9 @@ def add(routes: Routes, app: Oncue) -> None:
     async def enqueue_job(request: Request, body: Enqueue, by: Caller) -> Answer:
         """Writes a job. If its key is held by an unfinished one, nothing is written, and the answer names that one."""
         now = await app.now()
-        receipt = (await _written(app, request, [await _call(app, body, by, now)]))[0]
+        receipt = (await written(app, request, [await _call(app, body, by, now)]))[0]
         place = f"{request.scope['path']}/{receipt.id}"
-        return Answer(_receipt(receipt), 201 if receipt.created else 200, headers={"Location": place})
+        return Answer(receipt_record(receipt), 201 if receipt.created else 200, headers={"Location": place})
 
     many = changing(TAG, "Enqueue jobs", Receipts, 409, status=201)
     many["responses"][200] = NONE_WRITTEN
@@ -52,9 +57,13 @@ def add(routes: Routes, app: Oncue) -> None:
         """Writes all of the jobs or none, in one transaction. Jobs whose keys are held are left out."""
         now = await app.now()
         calls = [await _call(app, job, by, now, f"jobs.{number}.") for number, job in enumerate(body.jobs)]
-        receipts = await _written(app, request, calls)
+        receipts = await written(app, request, calls)
         created = sum(receipt.created for receipt in receipts)
-        record = {"jobs": list(map(_receipt, receipts)), "created": created, "duplicates": len(receipts) - created}
+        record = {
+            "jobs": list(map(receipt_record, receipts)),
+            "created": created,
+            "duplicates": len(receipts) - created,
+        }
         return Answer(record, 201 if created else 200)
 
 
@@ -64,7 +73,7 @@ def _how_many(body: Any) -> int:
     return min(len(jobs), MOST_AT_ONCE) if isinstance(jobs, list) else 0
 
 
-async def _written(app: Oncue, request: Request, calls: Sequence[tuple[Call[Any], Row]]) -> list[Receipt]:
+async def written(app: Oncue, request: Request, calls: Sequence[tuple[Call[Any], Row]]) -> list[Receipt]:
     kept = kept_of(request.scope)
     if kept is None:
         return await app.internals.enqueueing.write_all(calls)
@@ -74,12 +83,14 @@ async def _written(app: Oncue, request: Request, calls: Sequence[tuple[Call[Any]
     )
 
 
-def _receipt(receipt: Receipt) -> dict[str, Any]:
+def receipt_record(receipt: Receipt) -> dict[str, Any]:
     return {"id": receipt.id, "uid": str(receipt.uid), "created": receipt.created}
 
 
 async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str = "") -> tuple[Call[Any], Row]:
     """The call that a body asks for. What is wrong with it is told by the field's place in the body."""
+    if body.task.startswith(OURS):
+        raise invalid(f"{prefix}task", NOT_OURS)
     try:
         task = app.find(body.task)
     except UnknownTask as error:
@@ -90,7 +101,7 @@ async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str =
             queue=body.queue,
             priority=body.priority,
             delay=body.delay,
-            at=None if body.at is None else _instant(body.at, now, f"{prefix}at"),
+            at=None if body.at is None else instant_to_come(body.at, now, f"{prefix}at"),
             key=body.key,
             group=body.group,
             address=body.address,
@@ -113,7 +124,7 @@ async def _call(app: Oncue, body: Enqueue, by: str, now: datetime, prefix: str =
     return call, ((), body.args)
 
 
-def _instant(text: str, now: datetime, field: str) -> datetime:
+def instant_to_come(text: str, now: datetime, field: str) -> datetime:
     at = moments.instant(text, field)
     if at - now > FURTHEST:
         raise InvalidJob(field, "expected an instant within the next hundred years")

@@ -9,8 +9,8 @@ from oncue.errors import InvalidJob, InvalidSchedule
 
 NAMES = {"expression": "cron_expression", "rule": "cron_expression", "start": "from", "end": "to"}
 TERMS = (
-    "name", "description", "task", "cron_expression", "tz", "dst", "missed", "grace", "max_instances", "queue",
-    "priority", "enabled", "args", "from", "to", "at", "count", "by", "created_by", "changed_by",
+    "name", "description", "task", "cron_expression", "tz", "dst", "missed", "grace", "max_instances", "max_retries",
+    "queue", "priority", "enabled", "args", "from", "to", "at", "count", "by", "created_by", "changed_by",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from oncue.errors import (
     IdTaken,
     InvalidJob,
     InvalidSchedule,
+    InvalidWebhook,
     JobNotFound,
     OncueError,
     RowLocked,
@@ -25,6 +26,7 @@ from oncue.errors import (
     StoreRefused,
     TokenNotFound,
     UnknownTask,
+    WebhookNotFound,
     WrongApplication,
 )
 
@@ -167,10 +169,10 @@ def _of_ours(error: OncueError) -> Problem:
     match error:
         case UnknownTask():
             return Problem(UNKNOWN_TASK, str(error), [FieldError("task", str(error))])
-        case InvalidJob() | InvalidSchedule():
+        case InvalidJob() | InvalidSchedule() | InvalidWebhook():
             message = str(error).removeprefix(f"{error.field}: ")
             return invalid(error.field, message, getattr(error, "position", None))
-        case JobNotFound() | ScheduleNotFound() | TokenNotFound():
+        case JobNotFound() | ScheduleNotFound() | TokenNotFound() | WebhookNotFound():
             return Problem(NOT_FOUND, str(error))
         case Conflict():
             problem = Problem(CONFLICT, str(error))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Query
 from starlette.requests import Request
 
+from oncue.errors import WebhookNotFound
 from oncue.model import Schedule
 from oncue.policy.checks import DEFAULT_GRACE
 from oncue.policy.triggers import Rule
@@ -78,20 +81,21 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
     async def create_schedule(request: Request, body: NewSchedule, by: Caller) -> Answer:
         """Its first slot is the first one after now."""
         task = _task(body)
-        if task is None:
-            raise invalid("task", "expected, and not there")
-        with naming():
+        if task is None and body.webhook is None:
+            raise invalid("task", "expected, or a webhook, and not there")
+        with naming(), _naming_webhook():
             made = await app.schedules.create(
                 body.name,
                 Rule(body.cron_expression, body.tz or "UTC", body.dst or "debian"),
                 task,
                 body.args or {},
+                webhook=body.webhook,
                 description=body.description or "",
                 queue=body.queue,
                 priority=body.priority,
                 missed=body.missed or "latest",
                 grace=DEFAULT_GRACE if body.grace is None else body.grace,
-                max_instances=1 if body.max_instances is None else body.max_instances,
+                max_instances=body.max_instances,
                 max_retries=body.max_retries,
                 enabled=body.enabled is not False,
                 created_by=by,
@@ -109,7 +113,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         terms = _terms(body)
         if body.name not in (None, schedule.name):
             terms["new_name"] = body.name
-        with naming():
+        with naming(), _naming_webhook():
             if terms:
                 schedule = await app.schedules.change(schedule.name, **terms, enabled=body.enabled, changed_by=by)
             elif body.enabled is not None:  # of a schedule that code declares this much may be changed
@@ -136,6 +140,15 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         return Answer(schedule_record(await app.schedules.toggle(schedule.name, body.enabled, changed_by=by)))
 
 
+@contextmanager
+def _naming_webhook() -> Iterator[None]:
+    """A webhook that is not there is a wrong field: the schedule is what the path names."""
+    try:
+        yield
+    except WebhookNotFound as error:
+        raise invalid("webhook", str(error)) from None
+
+
 def _task(body: Terms) -> str | None:
     if body.task is not None and body.target not in (None, body.task):
         raise invalid("target", "task and target are two names for the same thing: give one of them")
@@ -146,6 +159,7 @@ def _terms(body: ScheduleChange) -> dict[str, Any]:
     """What a change asks for, by the names of `change_schedule`; without what stays."""
     terms = {
         "rule": body.cron_expression, "tz": body.tz, "dst": body.dst, "task": _task(body), "args": body.args,
+        "webhook": body.webhook,
         "description": body.description, "queue": body.queue, "priority": body.priority, "missed": body.missed,
         "grace": body.grace, "max_instances": body.max_instances, "max_retries": body.max_retries,
     }  # fmt: skip

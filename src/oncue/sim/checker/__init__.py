@@ -8,9 +8,10 @@ The simulator, tests with real processes and audits use this one module. Two thi
 Promises that need them are checked only where they hold. The order of a job's claims is always known: by claim_no.
 
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
-by itself, in the chapters `jobs`, `attempts`, `endings`, `suspicion`, `delivery`, `queues`, `groups`, `cancels`,
-`operations`, `slots`, `leaders`, `names`, `counts`, `peace` and `expiry`. The work grows with the length of the
-history, and not faster: a job's story is short, and no promise searches through all events for what belongs to one.
+by itself, in the chapters `jobs`, `attempts`, `endings`, `suspicion`, `delivery`, `queues`, `groups`, `addresses`,
+`deliveries`, `breakers`, `cancels`, `operations`, `slots`, `leaders`, `names`, `counts`, `peace` and `expiry`. The work
+grows with the length of the history, and not faster: a job's story is short, and no promise searches through all
+events for what belongs to one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from collections.abc import Sequence
 from oncue.sim.checker import (
     addresses,
     attempts,
+    breakers,
     cancels,
     counts,
+    deliveries,
     delivery,
     endings,
     expiry,
@@ -51,6 +54,8 @@ CHAPTERS = (
     queues,
     groups,
     addresses,
+    deliveries,
+    breakers,
     cancels,
     operations,
     slots,

@@ -272,7 +272,8 @@ def _may_go_on(turn: Turn, change: Event) -> bool:
 
 @promise("attempts are counted as they begin")
 def _attempts_counted(evidence: Evidence) -> Iterator[Broken]:
-    """A change counts the attempt that it ends, if there was one, and only that."""
+    """A change counts the attempt that it ends, if there was one, and only that. One that had done nothing yet may
+    say so, and count as none."""
     for story in evidence.jobs.values():
         for turn in story.turns.values():
             for change in turn.changes:
@@ -283,7 +284,9 @@ def _attempts_counted(evidence: Evidence) -> Iterator[Broken]:
                 if told["attempt"] != before + counted:
                     message = f"job {story.id} went from {before} to {told['attempt']} attempts"
                     yield Broken(message, (turn.claim, change))
-                elif not counted and any(_is_before(attempt.start, change, evidence) for attempt in turn.attempts):
+                elif counted or not all(one.fields.get("begun", True) for one in turn.outcomes):
+                    continue
+                elif any(_is_before(attempt.start, change, evidence) for attempt in turn.attempts):
                     yield Broken(f"an attempt of job {story.id} was not counted", (turn.attempts[0].start, change))
 
 

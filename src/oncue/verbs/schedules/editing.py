@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from oncue.application.builtin import PREFIX
 from oncue.application.connecting import Connected
-from oncue.errors import Conflict, InvalidSchedule, StoreRefused
-from oncue.model import DELIVER, Missed, Note, Revised, Schedule
+from oncue.errors import Conflict, InvalidJob, InvalidSchedule, StoreRefused
+from oncue.model import DELIVER, WEBHOOKS_QUEUE, Missed, Note, Revised, Schedule
 from oncue.policy import audit_entries, triggers
 from oncue.policy import schedules as policy
 from oncue.policy.checks import (
@@ -34,6 +35,8 @@ from oncue.verbs.webhooks import Webhooks, carried_of
 
 CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
 LONGEST_DESCRIPTION = 1000
+DELIVERIES_AT_ONCE = 100
+"""Of one schedule, unless it says otherwise: a delivery that is tried again does not hold up the next."""
 _LONG_AGO = datetime.min
 
 
@@ -51,19 +54,23 @@ class Editing(ScheduleReading):
         priority: int | None = None,
         missed: Missed = "latest",
         grace: Duration = DEFAULT_GRACE,
-        max_instances: int = 1,
+        max_instances: int | None = None,
         max_retries: int | None = None,
         enabled: bool = True,
         created_by: str = "system",
     ) -> Schedule:
         """Make a schedule of a task, or one that delivers to a webhook. Its first slot is the first one after now.
 
+        Up to `max_instances` of its jobs are unfinished at once: by default 1, and 100 deliveries to a webhook.
         Raises Conflict if the name is taken.
         """
         target, arguments = self._target_of(task, webhook, _checked_args({} if args is None else args))
+        if webhook is not None:
+            _refuse_terms_of_webhook(queue, max_retries)
+        usual = 1 if webhook is None else DELIVERIES_AT_ONCE
         wanted = self._wanted(
             checked_schedule_name(name), _rule(rule), target, arguments,
-            description, queue, priority, missed, grace, max_instances, max_retries,
+            description, queue, priority, missed, grace, usual if max_instances is None else max_instances, max_retries,
         )  # fmt: skip
         if webhook is not None:
             found = await Webhooks(self._app).get(webhook)
@@ -93,6 +100,7 @@ class Editing(ScheduleReading):
         dst: DstPolicy | None = None,
         task: Task[Any, Any] | str | None = None,
         args: Mapping[str, Any] | None = None,
+        webhook: str | None = None,
         description: str | None = None,
         queue: str | None = None,
         priority: int | None = None,
@@ -108,15 +116,25 @@ class Editing(ScheduleReading):
 
         A rule that is only an expression keeps the time zone and the DST policy, unless they are given too. Under a new
         name it stays the same schedule, with its revisions and its slots. Raises Conflict if that is another's.
+        A schedule that delivers to a webhook can be given another `webhook`.
         """
+        target = None if webhook is None else await Webhooks(self._app).get(webhook)
 
         def edit(current: Schedule) -> Schedule:
             _refuse_code(current)
+            delivers = current.task == DELIVER and current.group is not None
+            given = None if args is None else _checked_args(args)
+            if delivers:
+                _refuse_another_target(task)
+                _refuse_terms_of_webhook(queue, max_retries)
+                given = _arguments_of(current, None if target is None else target.name, given)
+            elif target is not None:
+                raise InvalidSchedule("webhook", "expected none: its target is a task; make another schedule for it")
             wanted = self._wanted(
                 current.name if new_name is None else new_name,
                 _changed_rule(current, rule, tz, dst),
-                self._target(current.task if task is None else task),
-                json.loads(current.args) if args is None else _checked_args(args),
+                self._app.find(current.task) if task is None or delivers else self._target(task),
+                json.loads(current.args) if given is None else given,
                 current.description if description is None else description,
                 current.queue if queue is None else queue,
                 current.priority if priority is None else priority,
@@ -126,10 +144,11 @@ class Editing(ScheduleReading):
                 current.max_retries if max_retries is None and task is None else max_retries,
             )
             kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
-            if current.group is not None:  # it delivers to a webhook: that says what its deliveries carry
-                _refuse_another_target(task)
+            if delivers:  # its webhook says what its deliveries carry
                 kept |= {name: getattr(current, name) for name in ("group", "options", "max_retries", "max_runtime")}
             edited = dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
+            if target is not None:
+                edited = delivering(edited, target.name, carried_of(target))
             return edited if enabled is None else _toggled(edited, enabled)
 
         if new_name not in (None, name):
@@ -185,15 +204,15 @@ class Editing(ScheduleReading):
         if webhook is None:
             assert task is not None
             return self._target(task), args
-        unknown = args.keys() - {"payload"}
-        if unknown:
-            raise InvalidSchedule("args", f"expected only the payload of a webhook, not {min(unknown)!r:.100}")
-        return self._app.find(DELIVER), {"webhook": webhook, **args}
+        return self._app.find(DELIVER), _delivery_arguments(webhook, args)
 
     def _target(self, task: Task[Any, Any] | str) -> Task[Any, Any]:
         if not isinstance(task, Task | str):
             raise InvalidSchedule("task", f"expected a task or the name of one, not {task!r}")
-        return self._app.find(task) if isinstance(task, str) else task
+        found = self._app.find(task) if isinstance(task, str) else task
+        if found.name.startswith(PREFIX):
+            raise InvalidSchedule("task", "expected a task of the application; for deliveries, give a webhook")
+        return found
 
     def _wanted(
         self, name: str, rule: Rule, task: Task[Any, Any], args: dict[str, Any], description: str,
@@ -299,8 +318,30 @@ def _changed_rule(current: Schedule, rule: Rule | str | None, tz: str | None, ds
     return stays if wanted == stays else _rule(wanted)
 
 
+def _arguments_of(current: Schedule, webhook: str | None, given: dict[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a schedule that delivers, with another webhook or another payload."""
+    known = json.loads(current.args)
+    args = {name: value for name, value in known.items() if name != "webhook"} if given is None else given
+    return _delivery_arguments(known["webhook"] if webhook is None else webhook, args)
+
+
+def _delivery_arguments(webhook: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = args.keys() - {"payload"}
+    if unknown:
+        raise InvalidSchedule("args", f"expected only the payload of a webhook, not {min(unknown)!r:.100}")
+    return {"webhook": webhook, **args}
+
+
+def _refuse_terms_of_webhook(queue: str | None, max_retries: int | None) -> None:
+    """What all deliveries have in common, or their webhook says, a schedule does not."""
+    if queue not in (None, WEBHOOKS_QUEUE):
+        raise InvalidJob("queue", f"expected {WEBHOOKS_QUEUE!r} or none: deliveries stay in that queue")
+    if max_retries is not None:
+        raise InvalidJob("max_retries", "expected none: the retries of a delivery are those of its webhook")
+
+
 def _refuse_another_target(task: Task[Any, Any] | str | None) -> None:
-    if task is not None and task != DELIVER:
+    if task is not None:
         raise InvalidSchedule("task", "expected none: its target is a webhook; make another schedule for the task")
 
 

@@ -34,7 +34,10 @@ class Terms(Body):
     description: StrictStr | None = Field(None, max_length=1000)
     task: StrictStr | None = Field(None, description="The name of a task that the application declares.")
     target: StrictStr | None = Field(None, description="Another name for `task`.")
-    args: Arguments | None = None
+    webhook: StrictStr | None = Field(
+        None, max_length=LONGEST_NAME, description="The webhook to deliver to, instead of a task."
+    )
+    args: Arguments | None = Field(None, description="The task's arguments by name; of a webhook, only the `payload`.")
     cron_expression: StrictStr | None = Field(None, examples=["0 3 * * *", "@daily", "@every 90s"])
     tz: StrictStr | None = Field(None, description="A time zone such as Europe/Berlin; UTC by default.")
     dst: DstPolicy | None = Field(None, description="What a change of the clocks does to slots.")
@@ -42,7 +45,7 @@ class Terms(Body):
     grace: DurationValue | None = Field(None, description="A slot that starts later than this is missed.")
     max_instances: Annotated[StrictInt, Field(ge=1, le=MOST_INSTANCES), WHOLE] | None = None
     max_retries: Annotated[StrictInt, Field(ge=0, le=MOST_RETRIES), WHOLE] | None = Field(
-        None, description="Of each of its jobs, instead of the task's own."
+        None, description="Of each of its jobs, instead of the task's own; a webhook has its own."
     )
     queue: StrictStr | None = Field(None, max_length=LONGEST_NAME)
     priority: Priority | None = None

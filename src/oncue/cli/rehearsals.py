@@ -1,0 +1,401 @@
+"""`oncue webhooks test`: one real request now. `oncue webhooks rehearse`: all attempts of one, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from oncue.app import Oncue
+from oncue.cli import failures, output, webhook_options
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find, has_database
+from oncue.cli.output import JsonOption, escape
+from oncue.cli.webhook_options import Name, Payload, PayloadFile
+from oncue.clock import wall
+from oncue.errors import UnusableSecret, WebhookNotFound
+from oncue.model import Webhook
+from oncue.policy import durations, http
+from oncue.policy.deliveries import Form, ladder_of
+from oncue.policy.templates import DeliveryFacts, has_body
+from oncue.webhooks.secrets import redacted
+from oncue.webhooks.signing import SIGNATURE_HEADER
+from oncue.webhooks.transport import NotSent, Request, Response, Transport
+
+if TYPE_CHECKING:
+    from oncue.model import Attempt, Job
+    from oncue.testing import EndpointAnswer, Kit
+
+SHOWN_BODY = 4096
+REHEARSED_URL = "https://endpoint.invalid/"
+MOST_STATUSES = 100
+LONGEST_PAUSE = 3600.0
+"""Seconds that a circuit breaker keeps an endpoint waiting for at most, and more."""
+WORDS = ("timeout", "network", "refused")
+
+
+# --- the webhook ----------------------------------------------------------------------------------------------------
+
+
+class _Known(NamedTuple):
+    webhook: Webhook
+    source: str
+
+
+def _known(app: Oncue, name: str) -> _Known:
+    """What the code declares comes first: for that no database is needed, and the next worker makes it so."""
+    declared = app.internals.webhooks.get(name)
+    if declared is not None:
+        from oncue.verbs.webhooks import webhook_of
+
+        return _Known(webhook_of(declared.fields, wall(), app.name), f"as the code of {app.name} declares it")
+    if not has_database(app):
+        raise WebhookNotFound(f"there is no webhook {name!r}: no code declares it (--app), and there is no database")
+    return _Known(ask(app, lambda: app.webhooks.get(name)), "as the database has it")
+
+
+def _found(app: str | None, database_url: str | None, schema: str | None) -> Oncue:
+    return find(app, may_create=True, database_url=database_url, schema=schema)
+
+
+# --- one request, now -----------------------------------------------------------------------------------------------
+
+
+def send_test(
+    name: Name,
+    payload: Payload = None,
+    payload_file: PayloadFile = None,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Send one request to a webhook now, and show it with its response. Exit code 4 if it was not delivered.
+
+    It is made and sent as a worker does it, with the settings and the
+    environment of this shell (ONCUE_WEBHOOKS_ALLOW, ONCUE_SECRET_…). Nothing
+    is written to the database, and nothing is tried again.
+    """
+    content = webhook_options.payload(payload, payload_file)
+    found = _found(app, database_url, schema)
+    webhook, source = _known(found, name)
+    if content is not None and not has_body(webhook.method, webhook.body):
+        raise typer.BadParameter(f"expected none: a {webhook.method} has no body", param_hint="--payload")
+    request = _request(found, webhook, content)
+    answer = asyncio.run(_sent(found.internals.make_transport(), request))
+    outcome = "failed" if isinstance(answer, NotSent) else http.outcome(answer.status)
+    if as_json:
+        output.show_json({"webhook": name, "outcome": outcome, **_request_record(request), **_answer_record(answer)})
+    else:
+        _show_request(name, source, webhook, request)
+        _show_answer(answer)
+    if outcome != "delivered":
+        raise typer.Exit(failures.CHECK)
+
+
+def _request(app: Oncue, webhook: Webhook, payload: Any) -> Request:
+    """The request that a worker would make now. Its id is of no execution."""
+    from oncue.identity import new_node_id
+    from oncue.webhooks.delivery import request_of, target_of
+
+    now = wall()
+    facts = DeliveryFacts(str(new_node_id(app.internals.dice)), webhook.name, None, now, payload)
+    form = Form(webhook.method, webhook.content_type, webhook.body)
+    try:
+        return request_of(target_of(webhook), form, facts, os.environ, now)
+    except UnusableSecret as error:
+        raise typer.BadParameter(f"set {error} (in this shell)", param_hint="NAME") from None
+
+
+async def _sent(transport: Transport, request: Request) -> Response | NotSent:
+    try:
+        return await transport.send(request)
+    except NotSent as error:
+        return error
+    finally:
+        await transport.close()
+
+
+def _shown_headers(request: Request) -> dict[str, str]:
+    """No value that may be a secret; of the signature, that it is there."""
+    shown = redacted(request.headers)
+    if SIGNATURE_HEADER in shown:
+        count = len(request.headers[SIGNATURE_HEADER].split())
+        shown[SIGNATURE_HEADER] = f"({output.plural(count, 'signature')})"
+    return shown
+
+
+def _body(request: Request) -> str | None:
+    return None if request.body is None else request.body[:SHOWN_BODY].decode(errors="replace")
+
+
+def _request_record(request: Request) -> dict[str, Any]:
+    shown = {"method": request.method, "url": request.url, "headers": _shown_headers(request), "body": _body(request)}
+    return {"request": {**shown, "signed": SIGNATURE_HEADER in request.headers}}
+
+
+def _answer_record(answer: Response | NotSent) -> dict[str, Any]:
+    if isinstance(answer, NotSent):
+        return {"response": None, "failed": answer.kind, "error": answer.message}
+    told = answer._asdict()
+    return {"response": {**told, "headers": dict(answer.headers)}, "failed": None, "error": None}
+
+
+def _show_request(name: str, source: str, webhook: Webhook, request: Request) -> None:
+    output.show(f"[bold]request[/] to webhook {escape(name)}, {escape(source)}")
+    lines = [f"{request.method} {request.url}", *(f"{key}: {value}" for key, value in _shown_headers(request).items())]
+    output.show(output.paragraph("\n".join(lines)))
+    body = _body(request)
+    if body:
+        more = "" if len(request.body or b"") <= SHOWN_BODY else f"\n… ({len(request.body or b''):,} bytes)"
+        output.show(f"\n{output.paragraph(body + more)}")
+    if SIGNATURE_HEADER not in request.headers:
+        output.show("[yellow]It is not signed: the webhook has no secrets.[/]")
+    if not webhook.enabled:
+        output.show("[yellow]The webhook is disabled: deliveries of workers are skipped.[/]")
+
+
+def _show_answer(answer: Response | NotSent) -> None:
+    if isinstance(answer, NotSent):
+        output.show(f"\n[bold red]not delivered[/]: {escape(answer.kind)}\n{output.paragraph(answer.message)}")
+        return
+    meaning = {
+        "delivered": "[bold green]delivered[/]",
+        "retry": "[bold red]not delivered[/]: a worker would try again",
+        "failed": "[bold red]not delivered[/]: a worker would not try again",
+    }[http.outcome(answer.status)]
+    place = "" if answer.address is None else f" from {answer.address}"
+    hops = f", {output.plural(answer.redirects, 'redirect')} followed" if answer.redirects else ""
+    output.show(f"\n{meaning}\n[bold]HTTP {answer.status}[/]{escape(place)} in {output.took(answer.seconds)}{hops}")
+    lines = [f"{name}: {value}" for name, value in answer.headers.items()]
+    if lines:
+        output.show(output.paragraph("\n".join(lines)))
+    if answer.excerpt:
+        output.show(f"\n{escape(answer.excerpt)}{' …' if answer.truncated else ''}")
+
+
+# --- all attempts, in virtual time ----------------------------------------------------------------------------------
+
+
+class RehearsedAttempt(NamedTuple):
+    """One attempt of a rehearsal."""
+
+    attempt: int
+    at: float
+    """Seconds after the first one began."""
+    got: str
+    decision: str
+    """`delivered`, `retry` or `failed`."""
+    why: str
+    wait: float | None
+    """Seconds from its end to the next one."""
+
+
+def rehearse(
+    name: Name,
+    status: Annotated[
+        str,
+        typer.Option(
+            "--status", "-s", metavar="ANSWERS", help="What it answers: 429,500,timeout,302; the last repeats."
+        ),
+    ] = "500",
+    retry_after: Annotated[
+        str | None,
+        typer.Option(
+            "--retry-after", metavar="VALUE", help="The header Retry-After of its 429 and 5xx: 120, or a date."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Show when a delivery is tried and what becomes of it, if its endpoint answers so. Nothing is sent.
+
+    `oncue webhooks rehearse orders --status 429,500,timeout,302 --retry-after 120`
+    runs the engine itself with this webhook, against a built-in endpoint, in
+    virtual time. An answer is a status, timeout, network (no connection) or
+    refused (by the egress guard).
+    """
+    answers = _answers(status, retry_after)
+    found = _found(app, database_url, schema)
+    webhook, source = _known(found, name)
+    with _quiet():
+        steps, job = _rehearsed(found, webhook, answers)
+    ended = {"state": job.state, "status": "delivered" if job.state == "succeeded" else "failed", "reason": job.reason}
+    if as_json:
+        output.show_json({"webhook": name, **ended, "attempt_list": [step._asdict() for step in steps]})
+        return
+    output.show(f"webhook {escape(name)}, {escape(source)}: retries after {_ladder(webhook)}")
+    table = output.table("attempt", "at", "got", "decision", "why", right=("attempt", "at"))
+    for step in steps:
+        table.add_row(str(step.attempt), f"+{_span(step.at)}", step.got, _styled(step.decision), escape(step.why))
+    output.show(table)
+    count = output.plural(len(steps), "attempt")
+    output.show(f"The execution ends as {_styled(ended['status'] or '')} after {count}.")
+
+
+def _answers(status: str, retry_after: str | None) -> list[EndpointAnswer]:
+    from oncue.testing import EndpointAnswer
+
+    found: list[EndpointAnswer] = []
+    for word in status.split(","):
+        text = word.strip().lower()
+        is_status = text.isascii() and text.isdecimal() and 100 <= int(text) <= 599
+        if not is_status and text not in WORDS:
+            expected = f"statuses from 100 to 599 and {', '.join(WORDS)}, separated by commas"
+            raise typer.BadParameter(f"expected {expected}, not {word!r:.40}", param_hint="--status")
+        asks = retry_after is not None and is_status and http.outcome(int(text)) == "retry"
+        headers = {"Retry-After": retry_after} if asks and retry_after is not None else {}
+        found.append(EndpointAnswer(int(text) if is_status else text, headers))  # type: ignore[arg-type]
+    if len(found) > MOST_STATUSES:
+        raise typer.BadParameter(f"expected at most {MOST_STATUSES} answers", param_hint="--status")
+    return found
+
+
+def _rehearsed(app: Oncue, webhook: Webhook, answers: Sequence[EndpointAnswer]) -> tuple[list[RehearsedAttempt], Job]:
+    """Let the engine deliver to this webhook, on a store in memory and by a clock that jumps."""
+    from oncue.testing import use
+
+    ladder = ladder_of(webhook.retry)
+    stage = Oncue(settings=app.settings)
+    # Headers, secrets and the URL do not matter to the ladder, and this shell may lack what workers have.
+    endpoint = stage.webhook(
+        webhook.name, url=REHEARSED_URL, method=webhook.method, content_type=webhook.content_type, body=webhook.body,
+        timeout=webhook.timeout, retry=ladder, redirects=webhook.redirects,
+    )  # fmt: skip
+    trips: list[datetime] = []
+    with use(stage) as kit:
+
+        def judged(_: str, measurements: Mapping[str, float], __: Mapping[str, Any]) -> None:
+            if measurements["trips"]:
+                trips.append(kit.clock.now())
+
+        stage.internals.telemetry.subscribe(judged, "breaker")
+        kit.webhooks.answer(endpoint, *answers, *[answers[-1]] * (len(ladder.steps) + 1))
+        receipt = endpoint.deliver()
+        kit.drain()
+        while not (job := kit.job(receipt)).finished:
+            kit.elapse(max((job.visible_at - kit.clock.now()).total_seconds(), LONGEST_PAUSE))
+        attempts = list(stage.wait(stage.jobs.attempts(job.id)))
+        return _steps(kit, attempts, job, ladder.steps, trips), job
+
+
+def _steps(
+    kit: Kit, attempts: Sequence[Attempt], job: Job, ladder: Sequence[float], trips: Sequence[datetime]
+) -> list[RehearsedAttempt]:
+    """What happened, in words. The instants are those of the engine."""
+    steps: list[RehearsedAttempt] = []
+    first, answered = attempts[0].started_at, _last_answers(kit, attempts)
+    for number, attempt in enumerate(attempts):
+        answer, ended = answered[number], attempt.finished_at or attempt.started_at
+        following = attempts[number + 1].started_at if number + 1 < len(attempts) else None
+        wait = None if following is None else (following - ended).total_seconds()
+        decision = "retry" if wait is not None else "delivered" if job.state == "succeeded" else "failed"
+        opened = any(attempt.started_at <= trip <= ended for trip in trips)
+        why = _why(answer, decision, wait, ladder, number, ended, opened)
+        steps.append(
+            RehearsedAttempt(
+                number + 1, (attempt.started_at - first).total_seconds(), _got(answer), decision, why, wait
+            )
+        )
+    return steps
+
+
+def _last_answers(kit: Kit, attempts: Sequence[Attempt]) -> list[EndpointAnswer]:
+    """What each attempt got in the end: redirects that were followed are not it."""
+    found: list[EndpointAnswer] = []
+    for attempt in attempts:
+        ended = attempt.finished_at or attempt.started_at
+        found.append([sent.answer for sent in kit.webhooks.sent if attempt.started_at <= sent.at <= ended][-1])
+    return found
+
+
+def _got(answer: EndpointAnswer) -> str:
+    asked = answer.headers.get("Retry-After")
+    return str(answer.status) + ("" if asked is None else f", Retry-After: {asked}")
+
+
+def _why(
+    answer: EndpointAnswer,
+    decision: str,
+    wait: float | None,
+    ladder: Sequence[float],
+    number: int,
+    now: datetime,
+    opened: bool,
+) -> str:
+    reason = _reason(answer)
+    if wait is None:
+        is_last = decision == "failed" and _may_pass(answer)
+        return f"{reason}, but this was the last attempt" if is_last else reason
+    parts = [f"{reason}: again in {_span(wait)}", f"step {number + 1} of {len(ladder)} is {_span(ladder[number])}"]
+    asked = http.retry_after({name.lower(): value for name, value in answer.headers.items()}, now)
+    if asked is not None:
+        is_capped = asked == http.LONGEST_RETRY_AFTER and answer.headers["Retry-After"].strip() != f"{asked:g}"
+        wanted = f"more than {_span(asked)}, and is capped there" if is_capped else _span(asked)
+        parts.append(f"Retry-After asks for {wanted}; the longer one counts")
+    elif "Retry-After" in answer.headers:
+        parts.append("Retry-After cannot be read")
+    if opened:
+        parts.append("the circuit breaker opened")
+    return "; ".join(parts)
+
+
+def _may_pass(answer: EndpointAnswer) -> bool:
+    if isinstance(answer.status, int):
+        return http.outcome(answer.status) == "retry"
+    return answer.status in ("timeout", "network")
+
+
+def _reason(answer: EndpointAnswer) -> str:
+    match answer.status:
+        case "timeout" | "network":
+            return f"{'no answer in time' if answer.status == 'timeout' else 'no connection'} may pass"
+        case int() as status if http.outcome(status) == "delivered":
+            return "2xx is delivered"
+        case int() as status if http.outcome(status) == "retry":
+            return "429 may pass" if status == http.TOO_MANY_REQUESTS else "5xx may pass"
+        case int() as status if 300 <= status <= 399:
+            return "a redirect that is not followed fails at once"
+        case int():
+            return "no retry helps: fails at once"
+        case _:
+            return "the egress guard refuses it: fails at once"
+
+
+def _ladder(webhook: Webhook) -> str:
+    return ", ".join(_span(step) for step in ladder_of(webhook.retry).steps)
+
+
+def _span(seconds: float) -> str:
+    return durations.describe(round(seconds, 3))
+
+
+def _styled(word: str) -> str:
+    style = {"delivered": "green", "retry": "yellow"}.get(word, "red")
+    return f"[{style}]{word}[/]"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What the engine logs of a rehearsal is told in the table."""
+    log, handler = logging.getLogger("oncue"), logging.NullHandler()
+    propagates = log.propagate
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagates
+
+
+def add_to(group: typer.Typer) -> None:
+    group.command("test")(send_test)
+    group.command("rehearse")(rehearse)
