@@ -230,7 +230,7 @@ async def _decide(app: Oncue) -> None:
 async def _hook(world: World) -> None:
     """Webhooks of all kinds, and deliveries in several states."""
     app = world.app
-    secret = {"headers": {"Authorization": "Bearer s3cret"}, "secrets": [new_secret(bytes)]}
+    secret: dict[str, Any] = {"headers": {"Authorization": "Bearer s3cret"}, "secrets": [new_secret(bytes)]}
     await app.webhooks.create("orders", url="https://shop.example/hooks/orders?token=s3cret", **secret)
     await app.webhooks.create("Ünïcode/ßlash", url="http://shop.example:8080/", method="GET", timeout=5)
     await app.webhooks.create("off", url="https://shop.example/", enabled=False, body='{"order": {{payload.order}}}')

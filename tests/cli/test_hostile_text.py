@@ -59,7 +59,7 @@ def hostile(oncue: Shell, sqlite_shop: str) -> None:
         ["trigger", "often"],
         ["queues", "pause", "mail"],
         ["token", "create", "shop", "--scope", "read"],
-        ["webhooks", "create", "orders", "--url", "https://shop.example/", "--disabled"],
+        ["webhooks", "add", "orders", "--url", "https://shop.example/", "--disabled"],
     ):
         assert oncue(*typed).code == 0
     with closing(sqlite3.connect(sqlite_shop.removeprefix("sqlite:///"))) as connection, connection:

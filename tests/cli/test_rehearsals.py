@@ -93,7 +93,7 @@ def at(answer: Any) -> list[float]:
 @pytest.mark.contract("HOOK-2", "HOOK-3")
 @pytest.mark.usefixtures("sqlite_hooks")
 def test_the_ladder_of_the_contract(oncue: Shell) -> None:
-    oncue("webhooks", "create", "plain", "--url", "https://shop.example/")
+    oncue("webhooks", "add", "plain", "--url", "https://shop.example/")
     answer = oncue("webhooks", "rehearse", "plain", "--status", "500", "--json")
     assert at(answer) == [0, 30, 150, 750]
     assert answer.json["status"] == "failed"
@@ -150,7 +150,7 @@ def test_what_fails_at_once(oncue: Shell, status: str, why: str) -> None:
 
 @pytest.mark.usefixtures("sqlite_hooks")
 def test_the_circuit_breaker_holds_the_next_attempt_back(oncue: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    oncue("webhooks", "create", "long", "--url", "https://shop.example/", "--retry", LONG_LADDER)
+    oncue("webhooks", "add", "long", "--url", "https://shop.example/", "--retry", LONG_LADDER)
     answer = oncue("webhooks", "rehearse", "long", "--json")
     assert at(answer) == [0, 10, 20, 30, 40, 70, 130], "open for 30 s after five failures, then for a minute"
     assert "the circuit breaker opened" in answer.json["attempt_list"][4]["why"]
@@ -161,7 +161,7 @@ def test_the_circuit_breaker_holds_the_next_attempt_back(oncue: Shell, monkeypat
 
 @pytest.mark.usefixtures("sqlite_hooks")
 def test_a_ladder_of_years_is_climbed_in_a_moment(oncue: Shell) -> None:
-    oncue("webhooks", "create", "patient", "--url", "https://shop.example/", "--retry", "3650d,3650d")
+    oncue("webhooks", "add", "patient", "--url", "https://shop.example/", "--retry", "3650d,3650d")
     assert at(oncue("webhooks", "rehearse", "patient", "--json")) == [0, 3650 * 86400, 2 * 3650 * 86400]
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_answer_is_refused(oncue: Shell) -> None:
 @pytest.mark.contract("HOOK-19")
 def test_a_test_delivery_shows_request_and_response(oncue: Shell, hooks: str, receiver: Receiver) -> None:
     oncue(
-        "webhooks", "create", "orders", "--url", receiver.url, "--secret", SECRET,
+        "webhooks", "add", "orders", "--url", receiver.url, "--secret", SECRET,
         "--header", "Authorization: Bearer x7",
     )  # fmt: skip
     answer = oncue("webhooks", "test", "orders", "--payload", '{"order": 7}')
@@ -201,7 +201,7 @@ def test_a_test_delivery_shows_request_and_response(oncue: Shell, hooks: str, re
 
 @pytest.mark.contract("HOOK-3")
 def test_exit_code_4_if_it_was_not_delivered(oncue: Shell, sqlite_hooks: str, receiver: Receiver) -> None:
-    oncue("webhooks", "create", "orders", "--url", receiver.url, "--disabled")
+    oncue("webhooks", "add", "orders", "--url", receiver.url, "--disabled")
     receiver.statuses = [503, 404, 503]
     answer = oncue("webhooks", "test", "orders")
     assert answer.code == 4
@@ -217,8 +217,8 @@ def test_exit_code_4_if_it_was_not_delivered(oncue: Shell, sqlite_hooks: str, re
 def test_the_egress_guard_and_missing_secrets_hold_here_too(
     oncue: Shell, sqlite_hooks: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    oncue("webhooks", "create", "orders", "--url", receiver.url)
-    oncue("webhooks", "create", "secret", "--url", receiver.url, "--secret", "env:ONCUE_SECRET_GONE")
+    oncue("webhooks", "add", "orders", "--url", receiver.url)
+    oncue("webhooks", "add", "secret", "--url", receiver.url, "--secret", "env:ONCUE_SECRET_GONE")
     missing = oncue("webhooks", "test", "secret")
     assert missing.code == 2
     assert "ONCUE_SECRET_GONE" in missing.err
@@ -231,7 +231,7 @@ def test_the_egress_guard_and_missing_secrets_hold_here_too(
 
 @pytest.mark.usefixtures("declared")
 def test_a_get_takes_no_payload(oncue: Shell) -> None:
-    oncue("webhooks", "create", "ping", "--url", "https://shop.example/", "--method", "GET")
+    oncue("webhooks", "add", "ping", "--url", "https://shop.example/", "--method", "GET")
     answer = oncue("webhooks", "test", "ping", "--payload", "1")
     assert answer.code == 2
     assert "a GET has no body" in answer.err
@@ -244,7 +244,7 @@ def test_a_get_takes_no_payload(oncue: Shell) -> None:
 def test_attempts_are_shown_one_by_one_and_a_retry_is_a_new_execution(
     oncue: Shell, hooks: str, receiver: Receiver
 ) -> None:
-    oncue("webhooks", "create", "orders", "--url", receiver.url, "--retry", "10ms")
+    oncue("webhooks", "add", "orders", "--url", receiver.url, "--retry", "10ms")
     receiver.statuses = [404]
     made = oncue("webhooks", "deliver", "orders", "--payload", "1", "--json").json
     assert oncue("webhooks", "retry", made["id"]).code == 1, "it has not ended"

@@ -15,7 +15,7 @@ from tests.cli.conftest import HOOKS, Shell, on_database
 URL = "https://shop.example/hook"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 NEWER = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
-SIMPLE = ["webhooks", "create", "orders", "--url", URL]
+SIMPLE = ["webhooks", "add", "orders", "--url", URL]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def stored_secrets(url: str, name: str = "orders") -> tuple[str, ...]:
 def test_an_empty_list_says_what_to_do_next(oncue: Shell, hooks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     oncue("migrate")
     assert "There are no webhooks yet." in oncue("webhooks").out
-    assert "oncue webhooks create NAME --url URL" in oncue("webhooks").out
+    assert "oncue webhooks add NAME --url URL" in oncue("webhooks").out
     assert oncue("webhooks", "--json").json == []
     assert "There are no executions yet." in oncue("webhooks", "executions").out
     assert oncue("webhooks", "executions", "--json").json == []
@@ -77,7 +77,7 @@ def test_a_look_at_the_wrong_folder_makes_no_database(oncue: Shell, sqlite_hooks
 
 def test_a_list_goes_on_after_a_name(oncue: Shell, sqlite_hooks: str) -> None:
     for name in "abc":
-        oncue("webhooks", "create", name, "--url", URL)
+        oncue("webhooks", "add", name, "--url", URL)
     assert "There may be more: --after b" in oncue("webhooks", "--limit", "2").out
     assert [one["name"] for one in oncue("webhooks", "--after", "b", "--json").json] == ["c"]
     assert "No webhook comes after that name." in oncue("webhooks", "--after", "z").out
@@ -158,15 +158,15 @@ def test_secrets_and_bodies_come_from_elsewhere(
     made = oncue(*SIMPLE, "--secret", "-", "--body-file", "body.json", "--json").json
     assert stored_secrets(sqlite_hooks) == (NEWER, SECRET)
     assert made["body"] == '{"order": {{payload.order}}}'
-    assert oncue("webhooks", "create", "other", "--url", URL, "--secret", "-").code == 2, "there is nothing more"
-    assert "history" in " ".join(oncue("webhooks", "create", "--help").out.split())
+    assert oncue("webhooks", "add", "other", "--url", URL, "--secret", "-").code == 2, "there is nothing more"
+    assert "history" in " ".join(oncue("webhooks", "add", "--help").out.split())
 
 
 @pytest.mark.contract("HOOK-19")
 def test_changing_one_keeps_what_is_not_given(oncue: Shell, hooks: str) -> None:
     oncue(*SIMPLE, "--header", "X-Shop: 7", "--header", "X-Other: 8", "--ca", "own.pem", "--body", "{}")
     changed = oncue(
-        "webhooks", "change", "orders", "--url", "https://new.example/", "--header", "x-shop: 9", "--remove-header",
+        "webhooks", "edit", "orders", "--url", "https://new.example/", "--header", "x-shop: 9", "--remove-header",
         "X-OTHER", "--ca", "none", "--no-body", "--retry", "1s",
     )  # fmt: skip
     assert changed.out == "webhook orders is changed.\n"
@@ -174,11 +174,11 @@ def test_changing_one_keeps_what_is_not_given(oncue: Shell, hooks: str) -> None:
     assert (shown["url"], shown["ca"], shown["body"], shown["retry"]) == ("https://new.example/", None, None, [1.0])
     assert list(shown["headers"]) == ["x-shop"]
     assert shown["version"] == 2
-    again = oncue("webhooks", "change", "orders", "--url", "https://new.example/")
+    again = oncue("webhooks", "edit", "orders", "--url", "https://new.example/")
     assert again.out == "webhook orders is as it was: nothing was changed.\n"
-    assert oncue("webhooks", "change", "orders").code == 2, "nothing is given"
-    assert oncue("webhooks", "change", "orders", "--remove-header", "X-Gone").code == 2
-    assert oncue("webhooks", "change", "orders", "--body", "{}", "--no-body").code == 2
+    assert oncue("webhooks", "edit", "orders").code == 2, "nothing is given"
+    assert oncue("webhooks", "edit", "orders", "--remove-header", "X-Gone").code == 2
+    assert oncue("webhooks", "edit", "orders", "--body", "{}", "--no-body").code == 2
 
 
 @pytest.mark.contract("HOOK-19")
@@ -186,12 +186,12 @@ def test_a_secret_is_replaced_without_a_gap(oncue: Shell, sqlite_hooks: str) -> 
     """Add the new one, hand it to the receiver, then drop the old one by its fingerprint."""
     oncue(*SIMPLE, "--secret", SECRET)
     fingerprint = oncue("webhooks", "show", "orders", "--json").json["secrets"][0].split()[-1]
-    oncue("webhooks", "change", "orders", "--add-secret", NEWER)
+    oncue("webhooks", "edit", "orders", "--add-secret", NEWER)
     assert stored_secrets(sqlite_hooks) == (NEWER, SECRET)
-    assert oncue("webhooks", "change", "orders", "--drop-secret", "00000000").code == 2
-    assert oncue("webhooks", "change", "orders", "--drop-secret", fingerprint).code == 0
+    assert oncue("webhooks", "edit", "orders", "--drop-secret", "00000000").code == 2
+    assert oncue("webhooks", "edit", "orders", "--drop-secret", fingerprint).code == 0
     assert stored_secrets(sqlite_hooks) == (NEWER,)
-    oncue("webhooks", "change", "orders", "--secret", "env:ONCUE_SECRET_ORDERS")
+    oncue("webhooks", "edit", "orders", "--secret", "env:ONCUE_SECRET_ORDERS")
     assert stored_secrets(sqlite_hooks) == ("env:ONCUE_SECRET_ORDERS",)
 
 
@@ -212,7 +212,7 @@ def test_enabling_disabling_pausing_resuming_deleting(oncue: Shell, hooks: str) 
     assert oncue("webhooks", "show", "orders", "--json").json["endpoint"]["paused_until"] is not None
     assert oncue("webhooks", "pause", "orders", "--until", "2999-01-01T00:00:00Z", "--json").json["paused"] is True
     assert oncue("webhooks", "pause", "orders", "--for", "1m", "--until", "2999-01-01T00:00:00Z").code == 2
-    assert "webhook orders is deleted." in oncue("webhooks", "delete", "orders").out
+    assert "webhook orders is deleted." in oncue("webhooks", "remove", "orders").out
     assert oncue("webhooks", "show", "orders").code == 3
     actions = [entry["action"] for entry in oncue("audit-log", "--subject", "webhook:orders", "--json").json]
     assert actions == ["webhook.delete", "webhook.toggle", "webhook.toggle", "webhook.create"]
@@ -255,7 +255,7 @@ def test_a_schedule_delivers_to_a_webhook(oncue: Shell, hooks: str) -> None:
     oncue("trigger", "hourly")
     (execution,) = oncue("webhooks", "executions", "orders", "--json").json
     assert (execution["webhook"], execution["schedule"], execution["status"]) == ("orders", "hourly", "emitted")
-    assert oncue("webhooks", "delete", "orders").code == 1, "the schedule has it as its target"
+    assert oncue("webhooks", "remove", "orders").code == 1, "the schedule has it as its target"
 
 
 def test_a_schedule_that_delivers_is_edited_without_an_application(oncue: Shell, sqlite_hooks: str) -> None:

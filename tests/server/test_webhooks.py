@@ -434,6 +434,7 @@ async def test_a_schedule_delivers_to_a_webhook(api: Api) -> None:
     assert (schedule["args"], schedule["max_instances"], schedule["max_retries"]) == (
         {"webhook": "orders", "payload": {"n": 1}}, 100, 3,
     )  # fmt: skip
+    assert schedule["grace"] == 86_400.0, "a delivery may start late"
     assert (await api("DELETE", f"{HOOKS}/orders")).status_code == 409
     changed = (await api("PUT", f"{PLANS}/stock", {"args": {"payload": 2}})).json()
     assert changed["args"] == {"webhook": "orders", "payload": 2}

@@ -18,7 +18,6 @@ from oncue.cli.output import JsonOption, escape
 from oncue.errors import ScheduleNotFound
 from oncue.model import Missed, Revision, Schedule, Slot
 from oncue.policy import durations
-from oncue.policy.checks import DEFAULT_GRACE
 from oncue.policy.schedules import UNDECLARED
 from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
 from oncue.records.schedules import revision_record, schedule_record, slot_record
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 DST_HELP = f"At clock changes: {', '.join(DST_POLICIES)}."
 MISSED_HELP = "Slots found late: latest, each or none."
 
-DELIVERY_GRACE, DELIVERY_INSTANCES = "1d", 100
 """Of a schedule that delivers, as `app.webhook` has them: a delivery that is tried again does not hold up the next."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]
@@ -249,7 +247,6 @@ def add_schedule(
         if wanted is None
         else _fitting(found, wanted, arguments.named(pairs, args))
     )
-    usual_grace, usual_instances = (DEFAULT_GRACE, 1) if webhook is None else (DELIVERY_GRACE, DELIVERY_INSTANCES)
     made = ask(
         found,
         lambda: found.schedules.create(
@@ -262,8 +259,8 @@ def add_schedule(
             queue=queue,
             priority=priority,
             missed=_missed(missed) or "latest",
-            grace=usual_grace if grace is None else values.duration(grace, "--grace"),
-            max_instances=usual_instances if max_instances is None else max_instances,
+            grace=None if grace is None else values.duration(grace, "--grace"),
+            max_instances=max_instances,
             max_retries=max_retries,
             enabled=not disabled,
             created_by=actor(),

@@ -82,7 +82,7 @@ def list_webhooks(
     elif not unmade:
         output.show(
             "There are no webhooks yet. `app.webhook(NAME, url=…)` declares one in code, "
-            "`oncue webhooks create NAME --url URL` makes one here."
+            "`oncue webhooks add NAME --url URL` makes one here."
         )
     if unmade:
         output.show(f"The application declares {escape(', '.join(unmade))}: the next worker that starts makes it so.")
@@ -189,7 +189,7 @@ def _lines(seen: _Seen, now: datetime) -> list[tuple[str, Any]]:
 # --- changing -------------------------------------------------------------------------------------------------------
 
 
-@group.command("create")
+@group.command("add")
 def create_webhook(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What it shall be called.", show_default=False)],
     url: Annotated[str, typer.Option("--url", metavar="URL", help="Where deliveries go.", show_default=False)],
@@ -211,7 +211,7 @@ def create_webhook(
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Make a webhook: `oncue webhooks create orders --url https://shop.example/hook --secret env:ONCUE_SECRET_ORDERS`.
+    """Make a webhook: `oncue webhooks add orders --url https://shop.example/hook --secret env:ONCUE_SECRET_ORDERS`.
 
     A secret that is typed here stays in the history of the shell: give
     `env:ONCUE_SECRET_…`, which workers read from their environment, or `-`,
@@ -235,7 +235,7 @@ def create_webhook(
         output.show(f"`oncue webhooks test {escape(quote(name))}` sends it one request now.")
 
 
-@group.command("change")
+@group.command("edit")
 def change_webhook(
     name: Name,
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Where deliveries go.")] = None,
@@ -342,7 +342,7 @@ def _show_changed(webhook: Webhook, sentence: str, as_json: bool) -> None:
         output.show(f"It is disabled: its deliveries are skipped until {enable}.")
 
 
-@group.command("delete")
+@group.command("remove")
 def delete_webhook(
     name: Name,
     as_json: JsonOption = False,

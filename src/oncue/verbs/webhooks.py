@@ -205,6 +205,10 @@ class Webhooks(NounVerbs):
             await self._share_out(connected)
         for declared in self._app.webhooks.values():
             try:
+                self._check_target(declared.fields["url"])
+            except InvalidWebhook as error:
+                _log.error("webhook %s: every delivery will fail: %s", declared.name, error)
+            try:
                 await self.declare(connected, declared)
             except Conflict as error:  # one that cannot be declared does not keep a worker from working
                 _log.error("webhook %s cannot be declared: %s", declared.name, error)

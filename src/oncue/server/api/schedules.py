@@ -11,7 +11,6 @@ from starlette.requests import Request
 
 from oncue.errors import WebhookNotFound
 from oncue.model import Schedule
-from oncue.policy.checks import DEFAULT_GRACE
 from oncue.policy.triggers import Rule
 from oncue.records.schedules import ScheduleRecord, schedule_record
 from oncue.server.api import pages
@@ -94,7 +93,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
                 queue=body.queue,
                 priority=body.priority,
                 missed=body.missed or "latest",
-                grace=DEFAULT_GRACE if body.grace is None else body.grace,
+                grace=body.grace,
                 max_instances=body.max_instances,
                 max_retries=body.max_retries,
                 enabled=body.enabled is not False,

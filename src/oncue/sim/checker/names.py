@@ -13,11 +13,12 @@ from oncue.sim.history import Event
 
 @promise("two living nodes never have the same name")
 def _one_of_a_name(evidence: Evidence) -> Iterator[Broken]:
-    """A name is free again when the node that had it is declared lost, or leaves."""
+    """A name is free again when the node that had it is declared lost, leaves, or begins a new life, without a name."""
     holders: dict[str, Event] = {}
-    for event in evidence.told("name", "lease.end") if evidence.certain else ():
-        if event.kind == "lease.end":
-            holders = {name: taken for name, taken in holders.items() if taken.node != event.node}
+    for event in evidence.told("name", "lease", "lease.end") if evidence.certain else ():
+        if event.kind != "name":
+            if not event.fields.get("renewed"):
+                holders = {name: taken for name, taken in holders.items() if taken.node != event.node}
             continue
         before = holders.setdefault(event.fields["name"], event)
         if before.node != event.node:

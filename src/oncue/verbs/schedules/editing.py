@@ -35,7 +35,7 @@ from oncue.verbs.webhooks import Webhooks, carried_of
 
 CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
 LONGEST_DESCRIPTION = 1000
-DELIVERIES_AT_ONCE = 100
+DELIVERIES_AT_ONCE, DELIVERY_GRACE = 100, "1d"
 """Of one schedule, unless it says otherwise: a delivery that is tried again does not hold up the next."""
 _LONG_AGO = datetime.min
 
@@ -53,7 +53,7 @@ class Editing(ScheduleReading):
         queue: str | None = None,
         priority: int | None = None,
         missed: Missed = "latest",
-        grace: Duration = DEFAULT_GRACE,
+        grace: Duration | None = None,
         max_instances: int | None = None,
         max_retries: int | None = None,
         enabled: bool = True,
@@ -61,16 +61,18 @@ class Editing(ScheduleReading):
     ) -> Schedule:
         """Make a schedule of a task, or one that delivers to a webhook. Its first slot is the first one after now.
 
-        Up to `max_instances` of its jobs are unfinished at once: by default 1, and 100 deliveries to a webhook.
-        Raises Conflict if the name is taken.
+        Up to `max_instances` of its jobs are unfinished at once: by default 1, and 100 deliveries to a webhook. A job
+        that does not start within its `grace` is skipped: by default 5 minutes, and a day for deliveries. Raises
+        Conflict if the name is taken.
         """
         target, arguments = self._target_of(task, webhook, _checked_args({} if args is None else args))
         if webhook is not None:
             _refuse_terms_of_webhook(queue, max_retries)
-        usual = 1 if webhook is None else DELIVERIES_AT_ONCE
+        instances, patience = (1, DEFAULT_GRACE) if webhook is None else (DELIVERIES_AT_ONCE, DELIVERY_GRACE)
         wanted = self._wanted(
             checked_schedule_name(name), _rule(rule), target, arguments,
-            description, queue, priority, missed, grace, usual if max_instances is None else max_instances, max_retries,
+            description, queue, priority, missed, patience if grace is None else grace,
+            instances if max_instances is None else max_instances, max_retries,
         )  # fmt: skip
         if webhook is not None:
             found = await Webhooks(self._app).get(webhook)
