@@ -81,7 +81,7 @@ class Emissions:
             self._forget(metadata["claim"].id)
 
     def _surveyed(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
-        """Other processes begin what was emitted here, too: forget as many as are not counted any more, oldest first."""
+        """Other processes begin what was emitted here, too: forget what is not counted any more, oldest first."""
         survey = metadata["survey"]
         counted_at = survey.sampled_at or survey.at
         counted = self.size + sum(queue.queued for queue in survey.queues if queue.name == WEBHOOKS_QUEUE)
