@@ -35,15 +35,15 @@ class Emissions:
         self.capacity = app.settings.buffer
         self.errors = 0
         self._share = app.settings.webhooks_per_endpoint
-        self._waiting: dict[int, str] = {}
-        """Emitted here and not begun, by id, with the job's name."""
+        self._waiting: dict[int, tuple[str, datetime]] = {}
+        """Emitted here and not begun, by id, the oldest first: the job's name, and when."""
         self._by_job: Counter[str] = Counter()
         self._in_share = 0
         """Of these, the ones that do not wait for their own endpoint: they take no room from others."""
         telemetry = app.internals.telemetry
         telemetry.subscribe(self._slot, "slot")
         telemetry.subscribe(self._begun, "job.start")
-        telemetry.subscribe(self._sampled, "queue.depth")
+        telemetry.subscribe(self._surveyed, "survey")
 
     @property
     def size(self) -> int:
@@ -63,7 +63,7 @@ class Emissions:
         if not self._has_room(name):
             loop = asyncio.get_running_loop()
             loop.call_later(EMIT_SECONDS, self._tell_unless_begun, decided.job_id, name, execution, scheduled_at)
-        self._waiting[decided.job_id] = name
+        self._waiting[decided.job_id] = name, emitted_at
         self._in_share += self._by_job[name] < self._share
         self._by_job[name] += 1
 
@@ -80,10 +80,13 @@ class Emissions:
         if metadata["claim"].task == DELIVER:
             self._forget(metadata["claim"].id)
 
-    def _sampled(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
-        """Others may have begun what was emitted here: the oldest goes first."""
-        queued = sum(metadata["depths"].get(WEBHOOKS_QUEUE, {}).values())
-        for job_id in list(self._waiting)[: max(len(self._waiting) - queued - self.size, 0)]:
+    def _surveyed(self, event: str, measurements: Mapping[str, float], metadata: Mapping[str, Any]) -> None:
+        """Other processes begin what was emitted here, too: forget what is not counted any more, oldest first."""
+        survey = metadata["survey"]
+        counted_at = survey.sampled_at or survey.at
+        counted = self.size + sum(queue.queued for queue in survey.queues if queue.name == WEBHOOKS_QUEUE)
+        older = [job_id for job_id, (_, emitted_at) in self._waiting.items() if emitted_at < counted_at]
+        for job_id in older[: max(len(older) - counted, 0)]:
             self._forget(job_id)
 
     # --- room ---------------------------------------------------------------------------------------------------
@@ -96,8 +99,8 @@ class Emissions:
         return self._in_share < self.capacity + max(node.executor.concurrency - node.executor.running, 0)
 
     def _forget(self, job_id: int) -> None:
-        name = self._waiting.pop(job_id, None)
-        if name is not None:
+        if job_id in self._waiting:
+            name, _ = self._waiting.pop(job_id)
             self._by_job[name] -= 1
             self._in_share -= self._by_job[name] < self._share
             if not self._by_job[name]:
