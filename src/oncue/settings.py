@@ -246,6 +246,10 @@ BARE_NAMES = {
     "http_addr": "HTTP_ADDR",
     "tick_interval": "TICK_INTERVAL",
     "max_runtime": "MAX_RUNTIME_THRESHOLD",
+    "reconcile_enabled": "RECONCILE_ENABLED",
+    "reconcile_interval": "RECONCILE_INTERVAL",
+    "reconcile_threshold": "RECONCILE_THRESHOLD",
+    "reconcile_batch_size": "RECONCILE_BATCH_SIZE",
 }
 
 
