@@ -97,8 +97,8 @@ COPY_SCHEDULES = """
 insert into oncue_schedules (name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
                              max_instances, enabled, options, max_retries, max_runtime, revision, started_at, version,
                              cursor, next_run_at, created_by, created_at, updated_at, group_name)
-select 'hook-' || n, description, task, json_build_object('webhook', 'hook-' || n), queue, priority, expression, tz, dst,
-       missed, grace, max_instances, enabled, options, max_retries, max_runtime, 1, began, 1, began,
+select 'hook-' || n, description, task, json_build_object('webhook', 'hook-' || n), queue, priority, expression, tz,
+       dst, missed, grace, max_instances, enabled, options, max_retries, max_runtime, 1, began, 1, began,
        began + make_interval(secs => $2::int), created_by, created_at, updated_at, 'hook-' || n
   from oncue_schedules, generate_series(1, $1::int) as n
  cross join lateral (select $3::timestamptz + make_interval(secs => n % $2::int - $2::int) as began) as t
