@@ -105,7 +105,7 @@ async def _prepare(dsn: str, port: int, endpoints: int, backlog: int) -> None:
 
 
 async def _feed(dsn: str, port: int, settings: Settings, bad: bool) -> int:
-    """Deliveries to the healthy endpoints in turn, and to the bad ones at the same pace; how many of the former count."""
+    """Deliveries to healthy endpoints in turn, and to bad ones at the same pace; how many of the former count."""
     app, kinds = declared(dsn, port, settings.endpoints)
     await app.internals.connected()
     healthy = kinds.pop("healthy")
