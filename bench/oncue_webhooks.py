@@ -21,7 +21,7 @@ from bench import child, database, timing
 from bench.crew import Child
 from oncue import Oncue, cron
 from oncue.application.webhooks import call_of
-from oncue.cli.process import switch_threads_often
+from oncue.cli.process import collect_rarely, switch_threads_often
 from oncue.model import DELIVER
 from oncue.settings import Settings
 
@@ -97,8 +97,8 @@ COPY_SCHEDULES = """
 insert into oncue_schedules (name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
                              max_instances, enabled, options, max_retries, max_runtime, revision, started_at, version,
                              cursor, next_run_at, created_by, created_at, updated_at, group_name)
-select 'hook-' || n, description, task, json_build_object('webhook', 'hook-' || n), queue, priority, expression, tz, dst,
-       missed, grace, max_instances, enabled, options, max_retries, max_runtime, 1, began, 1, began,
+select 'hook-' || n, description, task, json_build_object('webhook', 'hook-' || n), queue, priority, expression, tz,
+       dst, missed, grace, max_instances, enabled, options, max_retries, max_runtime, 1, began, 1, began,
        began + make_interval(secs => $2::int), created_by, created_at, updated_at, 'hook-' || n
   from oncue_schedules, generate_series(1, $1::int) as n
  cross join lateral (select $3::timestamptz + make_interval(secs => n % $2::int - $2::int) as began) as t
@@ -152,6 +152,7 @@ async def deliver(url: str, port: int, endpoints: int, total: int) -> None:
     app, delivered = make_app(url, port, endpoints), Delivered(total)
     app.internals.telemetry.subscribe(delivered, "settle")
     async with app.worker():
+        collect_rarely()
         used = time.process_time()
         child.announce()
         await delivered.all.wait()
@@ -171,6 +172,7 @@ async def work(url: str, concurrency: int, warm_seconds: float) -> None:
 
     loop.add_reader(sys.stdin, stop.set)
     async with app.worker():
+        collect_rarely()
         child.announce()
         loop.call_later(warm_seconds, warm)
         await stop.wait()

@@ -1,9 +1,9 @@
 """A receiver of webhooks as a child of its own: `serve PORT` answers until it is told to stop, and says what it saw.
 
 It does as little as a receiver can, since it shares the processors with what is measured. What it does depends on the
-path: `/ok/…` is answered at once, `/slow/…` after two seconds, `/dead/…` never. How long a delivery was on its way is known
-from its body: `"sent":N` is the reading of the monotonic clock when it was enqueued (processes share that clock), and
-`"scheduled_for":"…"` the slot of its schedule.
+path: `/ok/…` is answered at once, `/slow/…` after two seconds, `/dead/…` never. How long a delivery was on its way is
+known from its body: `"sent":N` is the reading of the monotonic clock when it was enqueued (processes share that clock),
+and `"scheduled_for":"…"` the slot of its schedule.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """isolation: what deliveries to healthy endpoints notice of dead and slow ones.
 
-One worker process, with the seats that an operator gives to webhooks: enough for all deliveries that the bad endpoints may
-have on the way at once. A tenth of the endpoints is dead (half of them refuse connections, half accept and never answer)
-and a tenth is slow. All get deliveries at the same pace. The delay runs from the enqueue to the receiver. What the first
-seconds of all processes take is left out; the time-outs of the first deliveries come after that.
+One worker process, with the seats that an operator gives to webhooks: enough for all deliveries that the bad endpoints
+may have on the way at once. A tenth of the endpoints is dead (half of them refuse connections, half accept and never
+answer) and a tenth is slow. All get deliveries at the same pace. The delay runs from the enqueue to the receiver. The
+first seconds of all processes are left out; the time-outs of the first deliveries come after that.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import sys
 import time
 from collections.abc import Sequence
 
+import asyncpg
+
 from bench import database, timing
 from bench.crew import Child
 from bench.figures.context import Bench
 from bench.oncue_webhooks import SECRET, bare_app, calm_without_jobs, enqueue, healthy_url, migrate, receiving
+from bench.settings import Settings
 from bench.verdict import Figure, at_most
 from oncue import Oncue
 
@@ -24,9 +27,12 @@ SEATS = 1_000
 TIMEOUT = 5
 PACE = 0.5
 """Deliveries a second to each endpoint."""
-START_UP = 3.0
 STEP = 0.01
 """Seconds. The deliveries of each step are enqueued together."""
+UNDER_WAY = """
+select exists (select from oncue_jobs where state in ('scheduled', 'queued', 'running', 'retrying')
+                  and group_name like 'healthy-%')
+"""
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -34,7 +40,7 @@ def measure(bench: Bench) -> list[Figure]:
     waiting = settings.waiting_deliveries
 
     def run(bad: bool, backlog: int) -> timing.Side:
-        return bench.on_postgres(lambda dsn: _p99(dsn, settings.endpoints, settings.isolation_seconds, bad, backlog))
+        return bench.on_postgres(lambda dsn: _p99(dsn, settings, bad, backlog))
 
     sides = {"healthy alone": run(False, 0), "beside bad ones": run(True, 0), "and a backlog": run(True, waiting)}
     found = bench.medians(sides, settings.long_runs)
@@ -49,20 +55,18 @@ def bare(bench: Bench) -> list[Figure]:
     return []
 
 
-def _p99(dsn: str, endpoints: int, seconds: float, bad: bool, backlog: int) -> float:
+def _p99(dsn: str, settings: Settings, bad: bool, backlog: int) -> float:
     """Milliseconds within which 99 of 100 deliveries to healthy endpoints were at the receiver."""
+    endpoints = settings.endpoints
     with receiving() as (port, receiver):
         timing.run(_prepare(dsn, port, endpoints, backlog))
         (database.calm if backlog else calm_without_jobs)(dsn)
-        worker = Child("bench.oncue_webhooks", "work", dsn, SEATS, seconds)
+        worker = Child("bench.oncue_webhooks", "work", dsn, SEATS, settings.isolation_seconds)
         try:
             worker.wait_ready()
-            sent = timing.run(_feed(dsn, port, endpoints, seconds, bad))
-            time.sleep(2.0)
+            sent = timing.run(_feed(dsn, port, settings, bad))
             receiver.go()
             found = receiver.result()
-            worker.go()
-            worker.result()
         finally:
             worker.stop()
     print(f"  {found}", file=sys.stderr, flush=True)
@@ -100,21 +104,29 @@ async def _prepare(dsn: str, port: int, endpoints: int, backlog: int) -> None:
     await app.aclose()
 
 
-async def _feed(dsn: str, port: int, endpoints: int, seconds: float, bad: bool) -> int:
-    """Deliveries to all healthy endpoints in turn, and to the bad ones at the same pace; how many of the former count."""
-    app, kinds = declared(dsn, port, endpoints)
+async def _feed(dsn: str, port: int, settings: Settings, bad: bool) -> int:
+    """Deliveries to healthy endpoints in turn, and to bad ones at the same pace; how many of the former count."""
+    app, kinds = declared(dsn, port, settings.endpoints)
     await app.internals.connected()
     healthy = kinds.pop("healthy")
     others = [name for names in kinds.values() for name in names] if bad else []
     time_now, counted = asyncio.get_running_loop().time, 0
-    began = time_now()
-    for step in range(round((START_UP + seconds) / STEP)):
+    began, left_out = time_now(), round(settings.isolation_start_up / STEP)
+    for step in range(left_out + round(settings.isolation_seconds / STEP)):
         await asyncio.sleep(began + step * STEP - time_now())
-        now, counts = _turn(healthy, step), step * STEP >= START_UP
+        now, counts = _turn(healthy, step), step >= left_out
         counted += len(now) if counts else 0
         await asyncio.gather(*(_deliver(app, name, counts) for name in (*now, *_turn(others, step))))
     await app.aclose()
+    await _until_arrived(dsn)
     return counted
+
+
+async def _until_arrived(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    while await connection.fetchval(UNDER_WAY):  # noqa: ASYNC110 (the worker is another process)
+        await asyncio.sleep(0.2)
+    await connection.close()
 
 
 def _turn(names: Sequence[str], step: int) -> list[str]:

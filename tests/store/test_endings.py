@@ -329,6 +329,19 @@ async def test_details_are_kept_whatever_ends_an_attempt(store: Store, outcome: 
     assert await kept(store, job_id) == told
 
 
+async def test_of_many_successes_each_keeps_its_own_details(store: Store) -> None:
+    """They are written at once: one tells nothing at its end, and one has lost its job."""
+    node = await enter(store)
+    ids = await put(store, 4)
+    claims = await take(store, node, 4)
+    await store.jobs.report_details([ToldDetails(ids[1], claims[1].claim_no, '{"page":1}')])
+    told = ['{"status":200}', None, '{"status":202}', '{"status":204}']
+    changes = [ended(claim, details=details) for claim, details in zip(claims, told, strict=True)]
+    changes[2] = changes[2]._replace(claim_no=claims[2].claim_no + 1)
+    assert await store.jobs.apply(list(reversed(changes)), NOW) == [True, False, True, True]
+    assert [await kept(store, job_id) for job_id in ids] == [{"status": 200}, {"page": 1}, None, {"status": 204}]
+
+
 async def test_what_was_told_before_its_node_was_lost_is_kept(store: Store) -> None:
     node = await enter(store)
     (job_id,) = await put(store)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import gc
 import logging
 import os
 import select
@@ -47,6 +48,8 @@ LOOK_SECONDS = 5.0
 SWITCH_SECONDS = 0.0005
 """How long a thread waits for the interpreter until it asks for it. SQLite's writer needs it after each statement:
 with the 5 ms of Python it would spend more time waiting for the event loop than writing."""
+COLLECT_AFTER = 5_000
+"""After so many new objects a worker looks for cycles among them; Python's own threshold is 700."""
 
 SHUT = (
     "http: %s can be reached from elsewhere and there is no token yet: everything but /health is refused; "
@@ -114,6 +117,16 @@ def switch_threads_often() -> None:
     sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
 
 
+def collect_rarely() -> None:
+    """What a worker has imported stays for good, and nearly all that a job makes is freed without the collector. With
+    Python's own settings that took a seventh of the time of deliveries."""
+    if gc.isenabled():
+        gc.collect()
+        gc.freeze()
+        young, *older = gc.get_threshold()
+        gc.set_threshold(max(young, COLLECT_AFTER), *older)
+
+
 def _run(life: Coroutine[Any, Any, None], front: Front | None) -> None:
     switch_threads_often()
     threads = ThreadPoolExecutor(thread_name_prefix="oncue-default")
@@ -141,6 +154,7 @@ async def _work(app: Oncue, front: Front | None) -> None:
             node = await unless(stop.wait(), stack.enter_async_context(worker))
             if front is not None and node is not None:
                 await front.open(node)
+            collect_rarely()
             await stop.wait()
             if front is not None:
                 front.readiness.draining = True
