@@ -13,7 +13,7 @@ import asyncpg
 
 from bench import child, timing
 from oncue import Oncue
-from oncue.cli.process import switch_threads_often
+from oncue.cli.process import collect_rarely, switch_threads_often
 
 QUEUE = "default"
 
@@ -78,6 +78,7 @@ async def drain(url: str, warm: int) -> None:
     app.internals.telemetry.subscribe(account, "settle")
     await app.internals.connected()
     async with app.worker():
+        collect_rarely()  # likewise
         child.announce_and_wait()
         started = time.monotonic_ns()
         await app.queues.resume(QUEUE)
@@ -96,6 +97,7 @@ async def pickup(url: str, samples: int) -> None:
     finished = asyncio.Event()
     stopwatch = child.Stopwatch(samples, finished.set)
     async with make_app(url).worker():
+        collect_rarely()
         child.announce()
         await finished.wait()
     child.answer(p50=stopwatch.p50())

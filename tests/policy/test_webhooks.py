@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from oncue import Exponential, Ladder, OncueError
 from oncue.errors import InvalidWebhook, WebhookNotFound
 from oncue.policy.headers import HIDDEN, MOST_HEADERS
-from oncue.policy.webhooks import CHECKS, DEFAULT_LADDER, DEFAULT_TIMEOUT, METHODS, checked_fields
+from oncue.policy.retry import DEFAULT_LADDER
+from oncue.policy.webhooks import CHECKS, DEFAULT_TIMEOUT, METHODS, checked_fields
 from oncue.webhooks import new_secret
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
