@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from oncue import Exponential, Ladder, OncueError
 from oncue.errors import InvalidWebhook, WebhookNotFound
 from oncue.policy.headers import HIDDEN, MOST_HEADERS
-from oncue.policy.webhooks import CHECKS, DEFAULT_LADDER, DEFAULT_TIMEOUT, METHODS, checked_fields
+from oncue.policy.retry import DEFAULT_LADDER
+from oncue.policy.webhooks import CHECKS, DEFAULT_TIMEOUT, METHODS, checked_fields
 from oncue.webhooks import new_secret
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
@@ -75,8 +76,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("name", None, "expected a printable name"),
     ("name", "42", "expected a name that is not a number"),
     ("name", "https://shop.example:443", "expected a name and not a URL"),
-    ("name", "..", "no step in a path"),
-    ("name", ".", "no step in a path"),
+    ("name", "..", "expected a name that is no step in a path"),
+    ("name", ".", "expected a name that is no step in a path"),
     ("description", "x" * 1001, "expected a text of at most 1000 characters"),
     ("description", "a\x00b", "expected a text"),
     ("description", "\ud800", "expected a text"),
