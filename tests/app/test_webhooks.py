@@ -364,3 +364,20 @@ async def test_a_key_is_its_endpoints_own(app: Oncue) -> None:
     other = await app.webhooks.deliver("invoices", key="42")
     assert (first.created, again.created, other.created) == (True, False, True)
     assert (await app.jobs.get(first.id)).key == "orders:42"
+
+
+async def test_no_key_of_an_endpoint_is_one_of_another(app: Oncue) -> None:
+    """A key may come from a user, and names of webhooks may have colons in them."""
+    for name in ("a", "a:b", "a%3Ab", "https"):
+        await app.webhooks.create(name, url="https://shop.example/")
+    made = [
+        await app.webhooks.deliver("a", key="b:c"),
+        await app.webhooks.deliver("a:b", key="c"),
+        await app.webhooks.deliver("a%3Ab", key="c"),
+        await app.webhooks.deliver("https", key="//shop.example:443:c"),
+        await app.adeliver("https://shop.example/", key="c"),
+        await app.webhooks.deliver("a", key=lambda webhook, payload: "d"),
+        await app.webhooks.deliver("a:b", key=lambda webhook, payload: "d"),
+    ]
+    assert all(receipt.created for receipt in made)
+    assert not (await app.webhooks.deliver("a:b", key="d")).created

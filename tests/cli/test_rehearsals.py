@@ -25,6 +25,8 @@ class Receiver:
         self.statuses: list[int] = []
         self.got: list[tuple[str, dict[str, str], bytes]] = []
         self.url = ""
+        self.echo = ""
+        """The header that it sends back."""
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
             self.send_response(made.statuses.pop(0) if made.statuses else 200)
             self.send_header("Retry-After", "7")
             self.end_headers()
-            self.wfile.write(b"thank \x1byou")
+            self.wfile.write(b"thank \x1byou" + self.headers.get(made.echo, "").encode())
 
         def log_message(self, *_: Any) -> None: ...
 
@@ -197,6 +199,20 @@ def test_a_test_delivery_shows_request_and_response(oncue: Shell, hooks: str, re
     assert oncue("jobs", "--json").json == [], "nothing is written"
     machine = oncue("webhooks", "test", "orders", "--json").json
     assert (machine["outcome"], machine["request"]["signed"], machine["response"]["status"]) == ("delivered", True, 200)
+
+
+@pytest.mark.contract("HOOK-19")
+def test_a_test_delivery_to_an_endpoint_that_sends_headers_back_tells_no_secret(
+    oncue: Shell, sqlite_hooks: str, receiver: Receiver
+) -> None:
+    add = ("webhooks", "add", "echo", "--url", receiver.url, "--header", "Authorization: Bearer t0p-s3cret")
+    assert oncue(*add).code == 0
+    receiver.echo = "Authorization"
+    for more in ((), ("--json",)):
+        shown = oncue("webhooks", "test", "echo", *more)
+        assert shown.code == 0
+        assert "t0p-s3cret" not in shown.out
+        assert "you(hidden)" in shown.out
 
 
 @pytest.mark.contract("HOOK-3")

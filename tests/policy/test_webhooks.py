@@ -76,6 +76,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("name", None, "expected a printable name"),
     ("name", "42", "expected a name that is not a number"),
     ("name", "https://shop.example:443", "expected a name and not a URL"),
+    ("name", "..", "expected a name that is no step in a path"),
+    ("name", ".", "expected a name that is no step in a path"),
     ("description", "x" * 1001, "expected a text of at most 1000 characters"),
     ("description", "a\x00b", "expected a text"),
     ("description", "\ud800", "expected a text"),

@@ -540,3 +540,25 @@ async def test_the_groups_that_a_pause_or_a_breaker_holds_back(store: Store) -> 
     assert await store.groups.held_back(NOW, 2) == held[:2]
     assert await store.groups.held_back(after(minutes=1), 10) == held[1:], "a pause that is over holds nothing back"
     assert await store.groups.held_back(after(minutes=5), 10) == held[1:], "an open breaker lets one probe through"
+
+
+async def test_a_breaker_is_forgotten_if_nobody_has_anything_for_its_endpoint(store: Store) -> None:
+    """There may be one for every URL that somebody once typed."""
+    node, later = await enter(store), after(days=1)
+    for name in ("idle", "waiting", "running", "limited", "parked", "recent"):
+        assert await store.groups.trip(QUEUE, name, 0, 1, after(minutes=1), NOW)
+    await set_group(store, "limited", limit=3, paused_until=after(minutes=1))
+    await set_group(store, "parked", paused_until=PARKED)
+    assert await store.groups.trip(QUEUE, "recent", 1, 2, later, NOW)
+    await put_in(store, "running")
+    assert len(await take_grouped(store, node, now=after(minutes=2))) == 1
+    await put_in(store, "waiting")
+    assert await store.groups.forget_tripped(NOW, 10) == 0
+    assert await store.groups.forget_tripped(later, 10) == 1
+    left = {group.name for group in await store.groups.all(QUEUE, 100)}
+    assert left == {"waiting", "running", "limited", "parked", "recent"}
+    await put_in(store, "idle")
+    assert "idle" in groups_of(await take_grouped(store, node, now=later)), "what comes later is found"
+    for number in range(5):
+        assert await store.groups.trip(QUEUE, f"https://{number}.example:443", 0, 1, after(minutes=1), NOW)
+    assert [await store.groups.forget_tripped(later, 3) for _ in range(3)] == [3, 2, 0]

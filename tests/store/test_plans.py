@@ -353,6 +353,7 @@ SQLITE_INDEXES = {
     "orphans": "oncue_jobs_grouped",
     "orphans_of_group": "oncue_jobs_grouped",
     "held_back": "oncue_groups_held_back",
+    "forget_tripped": "oncue_groups_held_back",
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.

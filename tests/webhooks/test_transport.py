@@ -679,3 +679,24 @@ asyncio.run(main())
     async def test_the_system_resolves_names_too(self) -> None:
         async with serving(answering(), "127.0.0.1") as server, AiohttpTransport(LOCAL) as transport:
             assert (await transport.send(post(server.url(host="localhost")))).status == 200
+
+
+async def test_the_names_of_one_domain_do_not_take_all_lookups() -> None:
+    """Whoever owns a domain has any number of names in it, and a redirect leads to each of them."""
+    over = threading.Event()
+
+    def lookup(host: str, port: int) -> list[str]:
+        if host.endswith("evil.test"):
+            over.wait(60)
+        return ["198.51.100.7"]
+
+    lookups = name_lookups.NameLookups(lookup)
+    async with asyncio.timeout(60):
+        hanging = [asyncio.create_task(lookups.resolve(f"{n}.evil.test", 443)) for n in range(100)]
+        await asyncio.sleep(0)
+        assert await lookups.resolve("shop.example", 443)
+        for task in hanging[50:]:
+            task.cancel()
+        over.set()
+        assert all(await asyncio.gather(*hanging[:50]))
+        assert await lookups.resolve("again.evil.test", 443)

@@ -80,11 +80,21 @@ def call_of(task: Task[Any, Any], group: str, told: Carried, options: Mapping[st
     if unknown:
         raise TypeError(f"deliver() has no option {min(unknown)!r}")
     key = options.get("key")
-    if isinstance(key, str) and key:  # one task delivers to all endpoints, and a key is one endpoint's own
-        options = {**options, "key": f"{group}:{key}"}
+    if key is not None:
+        options = {**options, "key": _key_of(group, key)}
     call = task.using(**options, group=group, max_retries=told.max_retries)
     call.carried = (told.options, told.max_runtime)
     return call
+
+
+def _key_of(group: str, key: Any) -> Any:
+    """One task delivers to all endpoints, and a key is one endpoint's own. The first colon ends the endpoint's name:
+    else the key `b:c` of `a` would be the key `c` of `a:b`."""
+    if callable(key):
+        return lambda *args, **kwargs: _key_of(group, key(*args, **kwargs))
+    if not isinstance(key, str) or not key:
+        return key
+    return f"{group.replace('%', '%25').replace(':', '%3A')}:{key}"
 
 
 def bare_call(

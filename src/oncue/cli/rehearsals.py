@@ -113,10 +113,12 @@ def _request(app: Oncue, webhook: Webhook, payload: Any) -> Request:
 
 
 async def _sent(transport: Transport, request: Request) -> Response | NotSent:
+    from oncue.webhooks.echoes import failure_without_echo, response_without_echo
+
     try:
-        return await transport.send(request)
+        return response_without_echo(await transport.send(request), request)
     except NotSent as error:
-        return error
+        return failure_without_echo(error, request)
     finally:
         await transport.close()
 

@@ -11,6 +11,8 @@ from oncue.telemetry import Telemetry
 LIMIT = 1000
 REQUESTS_KEPT = timedelta(days=1)
 """How long an idempotency key is remembered."""
+BREAKERS_KEPT = timedelta(days=1)
+"""How long the open circuit breaker of an endpoint is remembered to which nothing more is to be sent."""
 
 
 class Pruning:
@@ -36,4 +38,5 @@ class Pruning:
         slots = await self._store.slots.prune(now - self._ledger_retention, LIMIT)
         noted = await self._store.audit_log.prune(now - self._ledger_retention, LIMIT)
         asked = await self._store.requests.prune(now - REQUESTS_KEPT, LIMIT)
-        return now if max(gone, slots, noted, asked) >= LIMIT else now + self._interval
+        tripped = await self._store.groups.forget_tripped(now - BREAKERS_KEPT, LIMIT)
+        return now if max(gone, slots, noted, asked, tripped) >= LIMIT else now + self._interval

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from oncue.policy.content_types import JSON_TYPE
 from oncue.policy.options import Options
+from oncue.policy.remembering import remembering
 from oncue.policy.retry import Ladder, from_stored
 
 LONGEST_ATTEMPT = 75.0
@@ -40,13 +40,13 @@ def carried(form: Form, ladder: Ladder) -> Carried:
     return Carried(json.dumps(told, separators=(",", ":")), len(ladder.steps), LONGEST_ATTEMPT)
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def form_of(options: str) -> Form:
     """The form that a delivery was enqueued with."""
     return Form(**json.loads(options).get("webhook", {}))
 
 
-@lru_cache(maxsize=1024)
+@remembering(1024)
 def ladder_of(stored: str) -> Ladder:
     """The ladder of a webhook, from its row."""
     found = from_stored(json.loads(stored))

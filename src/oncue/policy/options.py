@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from oncue.model import Delivery
+from oncue.policy.remembering import remembering
 from oncue.policy.retry import DEFAULT_POLICY, Policy, from_stored
 
 FEWEST_CRASHES = 3
@@ -40,7 +40,7 @@ class Options:
 DEFAULTS = Options()
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def read(text: str) -> Options:
     """The options of a job. Jobs of one task share one text, so that this is a look-up on the hot path.
 
@@ -85,12 +85,12 @@ def _retry(told: Any) -> Policy:
         return DEFAULTS.retry
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def max_runtime(text: str) -> float | None:
     return read(text).max_runtime
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096)
 def longest(text: str) -> float | None:
     """After how many seconds an attempt with these options is cut off, if ever."""
     found = read(text)

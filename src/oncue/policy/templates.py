@@ -24,11 +24,11 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from oncue.errors import InvalidWebhook
 from oncue.policy.content_types import Syntax, syntax
+from oncue.policy.remembering import remembering
 
 LARGEST_TEMPLATE = 64 * 1024
 LARGEST_BODY = 4 * 1024 * 1024
@@ -98,7 +98,7 @@ def _default(content_type: str, facts: DeliveryFacts) -> str:
     return _json({"id": facts.id, "webhook": facts.webhook, "scheduled_for": slot})
 
 
-@lru_cache(maxsize=1024)
+@remembering(1024)
 def _pieces(template: str, kind: Syntax) -> Pieces:
     """A template as its literal parts and its placeholders."""
     pieces: list[str | Placeholder] = []

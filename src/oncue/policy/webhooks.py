@@ -50,6 +50,8 @@ def checked_webhook_name(name: object) -> str:
         checked = checked_schedule_name(name)  # type: ignore[arg-type]
     except (InvalidJob, InvalidSchedule) as error:
         raise InvalidWebhook("name", str(error).removeprefix("name: ")) from None
+    if checked in (".", ".."):  # in the path of a URL they are steps
+        raise InvalidWebhook("name", f"expected a name that is no step in a path, not {name!r}")
     if "://" in checked:
         raise InvalidWebhook("name", f"expected a name and not a URL, not {name!r:.150}")
     return checked

@@ -51,13 +51,12 @@ from oncue.webhooks.egress import HOW_TO_ALLOW, Allowed
 from oncue.webhooks.name_lookups import Lookup, system_lookup
 from oncue.webhooks.redirects import next_hop
 from oncue.webhooks.tls_files import TlsFiles
-from oncue.webhooks.transport import KEPT_HEADERS, NotSent, Request, Response
+from oncue.webhooks.transport import KEPT_HEADERS, LONGEST_KEPT_HEADER, NotSent, Request, Response
 
 CONNECT_TIMEOUT = 10.0
 HEADER_TIMEOUT = 30.0
 REMEMBER_NAMES = 10.0
 EXCERPT = 1_024
-LONGEST_KEPT_HEADER = 2_048
 LARGE_BODY = 1024 * 1024
 
 OURS = frozenset({

@@ -18,7 +18,7 @@ from oncue.policy import breaker, http
 from oncue.policy.deliveries import Form, form_of
 from oncue.policy.templates import DeliveryFacts, rendered
 from oncue.telemetry import Telemetry
-from oncue.webhooks.echoes import without_echo
+from oncue.webhooks.echoes import failure_without_echo, response_without_echo
 from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
 from oncue.webhooks.secrets import resolved_headers, resolved_secrets
 from oncue.webhooks.signing import sign
@@ -26,6 +26,9 @@ from oncue.webhooks.transport import NotSent, Request, Response, Transport
 
 DELETED, DISABLED, UNKNOWN = "webhook_deleted", "webhook_disabled", "webhook_unknown"
 EXCERPT_IN_ERROR = 200
+MOST_FAILING = 10_000
+"""Of so many endpoints failures are counted. Of more, those that have failed least lately are forgotten: there may be
+an endpoint for every URL that somebody once typed."""
 DATABASE_PAUSE = 2.0
 """Seconds until a delivery is tried again whose attempt could not ask the database."""
 
@@ -83,12 +86,12 @@ class Deliveries:
         assert target is not None
         request = self._request(target, webhook, payload, claim, found.connected.now())
         try:
-            response = without_echo(await self._opened().send(request), target.headers, request.headers)
+            response = response_without_echo(await self._opened().send(request), request)
         except NotSent as error:
             job.details(failed=error.kind)
             self._tell(claim, webhook, error.kind, 0.0)
             await self._judge(claim, found, breaker.evidence_of_not_sent(error.kind))
-            raise _no_answer(error) from None
+            raise _no_answer(failure_without_echo(error, request)) from None
         job.details(**_told(response))
         self._tell(claim, webhook, http.outcome(response.status), response.seconds)
         await self._judge(claim, found, breaker.evidence_of_status(response.status))
@@ -139,10 +142,11 @@ class Deliveries:
             return
         known = breaker.Circuit(found.trips, self._failures.get(group, 0))
         circuit, transition = breaker.after(known, evidence, connected.now(), threshold)
+        self._failures.pop(group, None)
         if circuit.failures:
-            self._failures[group] = circuit.failures
-        else:
-            self._failures.pop(group, None)
+            self._failures[group] = circuit.failures  # as the latest
+            if len(self._failures) > MOST_FAILING:
+                del self._failures[next(iter(self._failures))]
         if transition is None:
             return
         try:

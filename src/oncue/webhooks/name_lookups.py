@@ -2,7 +2,8 @@
 
 Each lookup has a daemon thread: one that hangs delays neither the end of the process nor, as one of a pool's few, other
 work. Their number is bounded. A name whose last lookup was slow waits for one of a few threads for slow names, so that
-many dead names cannot take all the room of the healthy ones. How long a delivery waits is bounded by its own time-out.
+many dead names cannot take all the room of the healthy ones. Names of one domain have a part of the room only: whoever
+owns it has any number of names in it. How long a delivery waits is bounded by its own time-out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -20,6 +22,7 @@ Lookup = Callable[[str, int], Sequence[str]]
 
 MOST_LOOKUPS = 32
 MOST_SLOW_LOOKUPS = 8
+MOST_OF_A_DOMAIN = 8
 SLOW = 5.0
 MOST_SLOW_NAMES = 10_000
 MOST_ADDRESSES = 4
@@ -38,18 +41,27 @@ class NameLookups(AbstractResolver):
         self._room = asyncio.Semaphore(MOST_LOOKUPS)
         self._room_for_slow = asyncio.Semaphore(MOST_SLOW_LOOKUPS)
         self._slow: dict[str, None] = {}
+        self._domains: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """Of each domain in which names are being looked up, its room."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         loop = asyncio.get_running_loop()
         room = self._room_for_slow if host in self._slow else self._room
-        await room.acquire()
+        of_domain = self._room_of(host)
+        await of_domain.acquire()
+        try:
+            await room.acquire()
+        except BaseException:
+            of_domain.release()
+            raise
         began = loop.time()
         found: asyncio.Future[Sequence[str]] = loop.create_future()
 
         def ended(addresses: Sequence[str] | None, error: BaseException | None) -> None:
             room.release()
+            of_domain.release()
             self._note(host, loop.time() - began)
             if found.cancelled():
                 return
@@ -72,6 +84,10 @@ class NameLookups(AbstractResolver):
 
     async def close(self) -> None:
         """Lookups that still run end by themselves, unheard."""
+
+    def _room_of(self, host: str) -> asyncio.Semaphore:
+        domain = ".".join(host.rsplit(".", 2)[-2:])
+        return self._domains.setdefault(domain, asyncio.Semaphore(MOST_OF_A_DOMAIN))
 
     def _note(self, host: str, seconds: float) -> None:
         self._slow.pop(host, None)

@@ -42,6 +42,7 @@ class Response(NamedTuple):
 
 
 KEPT_HEADERS = ("retry-after", "content-type", "location")
+LONGEST_KEPT_HEADER = 2_048
 
 
 class NotSent(Exception):

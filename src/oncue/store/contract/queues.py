@@ -171,6 +171,14 @@ class Groups(Protocol):
         """Those of these groups whose circuit breaker is open: how often it has tripped, and the end of its pause."""
         ...
 
+    async def forget_tripped(self, before: datetime, limit: int) -> int:
+        """Forget up to `limit` circuit breakers that could have been probed since before an instant, in whose groups
+        nothing waits or runs, and for which nothing else is set. How many these were.
+
+        Deliveries go to any URL, and nobody calls a dead one again only to close its breaker.
+        """
+        ...
+
     async def held_back(self, now: datetime, limit: int) -> list[HeldBack]:
         """Up to `limit` groups of any queue that are paused, or whose circuit breaker is open: by queue and name."""
         ...

@@ -104,5 +104,8 @@ class PostgresGroups:
     async def tripped(self, queue: str, groups: Sequence[str]) -> dict[str, tuple[int, datetime | None]]:
         return {name: (trips, until) for name, trips, until in await self._db.fetch("tripped", queue, groups)}
 
+    async def forget_tripped(self, before: datetime, limit: int) -> int:
+        return len(await self._db.fetch("forget_tripped", before, limit))
+
     async def held_back(self, now: datetime, limit: int) -> list[HeldBack]:
         return [HeldBack(*row) for row in await self._db.fetch("held_back", now, limit)]

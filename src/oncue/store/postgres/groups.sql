@@ -274,6 +274,21 @@ select name from changed union all select name from made;
 -- name: tripped
 select name, trips, paused_until from oncue_groups where queue = $1 and name = any($2::text[]) and trips > 0;
 
+-- name: forget_tripped
+-- A row that was written meanwhile has another version, and stays: a job may have come. One that comes later is told of, and
+-- makes a row again.
+delete from oncue_groups g
+ using (select k.queue, k.name, k.version from oncue_groups k
+         where (k.paused_until is not null or k.trips > 0) and k.trips > 0 and k.paused_until < $1
+           and k.running_limit is null and k.rate_count is null
+           and not exists (select from oncue_jobs j where j.state || '' = 'queued' and j.group_name is not null
+                              and j.queue = k.queue and j.group_name = k.name)
+           and not exists (select from oncue_jobs j where j.state = 'running' and j.group_name is not null
+                              and j.queue = k.queue and j.group_name = k.name)
+         limit $2::int) as old
+ where g.queue = old.queue and g.name = old.name and g.version = old.version
+returning 1;
+
 -- name: held_back
 select queue, name, trips, paused_until from oncue_groups
  where (paused_until is not null or trips > 0) and (paused_until > $1 or trips > 0)

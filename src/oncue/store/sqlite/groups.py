@@ -214,6 +214,9 @@ class SqliteGroups:
         rows = await self._db.rows("tripped", queue=queue, groups=json.dumps(list(groups)))
         return {name: (trips, values.instant_or_none(until)) for name, trips, until in rows}
 
+    async def forget_tripped(self, before: datetime, limit: int) -> int:
+        return await self._db.execute("forget_tripped", before=values.micros(before), limit=limit)
+
     async def held_back(self, now: datetime, limit: int) -> list[HeldBack]:
         rows = await self._db.rows("held_back", now=values.micros(now), limit=limit)
         return [HeldBack(queue, name, trips, values.instant_or_none(until)) for queue, name, trips, until in rows]

@@ -167,6 +167,19 @@ select :queue, :name, :trips, :paused_until, max(:now, coalesce(:paused_until, :
 select name, trips, paused_until from oncue_groups
  where queue = :queue and name in (select value from json_each(:groups)) and trips > 0;
 
+-- name: forget_tripped
+delete from oncue_groups where (queue, name) in (
+    select k.queue, k.name from oncue_groups k
+     where (k.paused_until is not null or k.trips > 0) and k.trips > 0 and k.paused_until < :before
+       and k.running_limit is null and k.rate_count is null
+       and not exists (select 1 from oncue_jobs j indexed by oncue_jobs_grouped
+                        where j.state = 'queued' and j.group_name is not null and j.queue = k.queue
+                          and j.group_name = k.name)
+       and not exists (select 1 from oncue_jobs j
+                        where j.state = 'running' and j.group_name is not null and j.queue = k.queue
+                          and j.group_name = k.name)
+     limit :limit);
+
 -- name: held_back
 select queue, name, trips, paused_until from oncue_groups
  where (paused_until is not null or trips > 0) and (paused_until > :now or trips > 0)
