@@ -227,8 +227,11 @@ def test_an_open_circuit_breaker_is_told(oncue: Shell, sqlite_hooks: str) -> Non
         assert await connected.store.groups.trip("webhooks", "orders", 0, 1, now.replace(year=2999), now)
 
     on_database(sqlite_hooks, trip)
-    assert "circuit breaker open (trip 1), opens in" in oncue("webhooks").out
+    assert "circuit breaker open (trip 1), next probe in" in oncue("webhooks").out
+    assert "circuit breaker open (trip 1), next probe in" in oncue("queues", "groups", "webhooks").out
     assert oncue("webhooks", "show", "orders", "--json").json["endpoint"]["trips"] == 1
+    oncue("webhooks", "pause", "orders")
+    assert "paused, circuit breaker open (trip 1)" in oncue("webhooks").out
 
 
 @pytest.mark.contract("HOOK-19")
