@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from oncue.model import PARKED, Group, State
+from oncue.model import PARKED, Group, GroupSettings, State
 from oncue.observe.visible import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def took(seconds: float | None) -> str:
     return f"{seconds:g} s"
 
 
-def held_back(group: Group, now: datetime) -> str:
+def held_back(group: Group | GroupSettings, now: datetime) -> str:
     """Why nothing of a group starts, or only one job at a time: a pause, or its circuit breaker; "" if neither.
 
     A pause "opens"; an open circuit breaker must not, to whom the words of electricians mean something.

@@ -435,7 +435,7 @@ def resume_webhook(
     if as_json:
         output.show_json({"name": name, "paused": False})
     else:
-        output.show(f"webhook {escape(name)} is open")
+        output.show(f"webhook {escape(name)} is resumed: what waits is sent")
 
 
 @group.command("secret")
