@@ -2,7 +2,8 @@
 
 Each lookup has a daemon thread: one that hangs delays neither the end of the process nor, as one of a pool's few, other
 work. Their number is bounded. A name whose last lookup was slow waits for one of a few threads for slow names, so that
-many dead names cannot take all the room of the healthy ones. How long a delivery waits is bounded by its own time-out.
+many dead names cannot take all the room of the healthy ones; nor do those of which it is not known yet, since a lookup
+that takes long gives its place to the next. How long a delivery waits is bounded by its own time-out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ Lookup = Callable[[str, int], Sequence[str]]
 
 MOST_LOOKUPS = 32
 MOST_SLOW_LOOKUPS = 8
+MOST_LINGERING = 64
+"""Lookups that have given up their place and go on."""
+PATIENCE = 1.0
+"""Seconds for which a lookup keeps its place."""
 SLOW = 5.0
 MOST_SLOW_NAMES = 10_000
 MOST_ADDRESSES = 4
@@ -38,6 +43,7 @@ class NameLookups(AbstractResolver):
         self._room = asyncio.Semaphore(MOST_LOOKUPS)
         self._room_for_slow = asyncio.Semaphore(MOST_SLOW_LOOKUPS)
         self._slow: dict[str, None] = {}
+        self._lingering = 0
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -47,9 +53,24 @@ class NameLookups(AbstractResolver):
         await room.acquire()
         began = loop.time()
         found: asyncio.Future[Sequence[str]] = loop.create_future()
+        lingers = False
+
+        def linger() -> None:
+            nonlocal lingers
+            if room is self._room and self._lingering < MOST_LINGERING:
+                lingers = True
+                self._lingering += 1
+                self._slow[host] = None
+                room.release()
+
+        waiting = loop.call_later(PATIENCE, linger)
 
         def ended(addresses: Sequence[str] | None, error: BaseException | None) -> None:
-            room.release()
+            waiting.cancel()
+            if lingers:
+                self._lingering -= 1
+            else:
+                room.release()
             self._note(host, loop.time() - began)
             if found.cancelled():
                 return
