@@ -357,6 +357,36 @@ async def test_an_endpoint_that_is_down_is_left_alone_and_others_are_not(make_ap
     assert len(down.got) <= 14, "three failures, and what the other seats had begun until that was written"
 
 
+@pytest.mark.contract("HOOK-5")
+async def test_deliveries_without_a_group_have_the_breaker_of_their_own_endpoint(
+    make_app: MakeApp, database_url: str
+) -> None:
+    """A leader of an earlier version, and `oncue enqueue oncue.deliver`, make them without one."""
+    app = make_app(database_url, webhooks_allow=LOOPBACK, name="shop", poll_interval="20ms", webhooks_breaker=2)
+    async with receiving(500) as down, receiving() as up:
+        app.webhook("bad", url=down.url(), retry=Ladder("1h"))
+        app.webhook("good", url=up.url())
+        deliver = app.internals.builtin[DELIVER]
+        opened: dict[str, int] = {}
+        both = asyncio.Event()
+
+        def hear(event: str, measurements: Any, metadata: Any) -> None:
+            opened[metadata["group"]] = measurements["trips"]
+            if len(opened) == 2:
+                both.set()
+
+        app.internals.telemetry.subscribe(hear, "breaker")
+        async with app.worker():
+            for _ in range(2):
+                await deliver.aenqueue(webhook="bad")
+                await deliver.aenqueue(url=down.url("/bare"))
+            async with asyncio.timeout(20):
+                await both.wait()
+            sent = await finished(app, (await deliver.aenqueue(webhook="good")).id)
+    assert sent.state == "succeeded"
+    assert opened == {"bad": 1, down.url("").rstrip("/"): 1}
+
+
 async def test_a_key_is_its_endpoints_own(app: Oncue) -> None:
     for name in ("orders", "invoices"):
         await app.webhooks.create(name, url="https://shop.example/hook")

@@ -206,7 +206,7 @@ def test_enabling_disabling_pausing_resuming_deleting(oncue: Shell, hooks: str) 
     assert oncue("webhooks", "enable", "orders").out == "webhook orders was enabled already.\n"
     assert "until `oncue webhooks resume orders`" in oncue("webhooks", "pause", "orders").out
     assert "paused" in oncue("webhooks").out
-    assert oncue("webhooks", "resume", "orders").out == "webhook orders is open\n"
+    assert oncue("webhooks", "resume", "orders").out == "webhook orders is resumed: what waits is sent\n"
     assert "is paused for 10m: " in oncue("webhooks", "pause", "orders", "--for", "10m").out
     assert "paused, opens in 10" in oncue("webhooks").out
     assert oncue("webhooks", "show", "orders", "--json").json["endpoint"]["paused_until"] is not None
@@ -227,8 +227,16 @@ def test_an_open_circuit_breaker_is_told(oncue: Shell, sqlite_hooks: str) -> Non
         assert await connected.store.groups.trip("webhooks", "orders", 0, 1, now.replace(year=2999), now)
 
     on_database(sqlite_hooks, trip)
-    assert "circuit breaker open (trip 1), opens in" in oncue("webhooks").out
+    assert "circuit breaker open (trip 1), next probe in" in oncue("webhooks").out
+    assert "circuit breaker open (trip 1), next probe in" in oncue("queues", "groups", "webhooks").out
     assert oncue("webhooks", "show", "orders", "--json").json["endpoint"]["trips"] == 1
+    oncue("webhooks", "pause", "orders")
+    assert "paused, circuit breaker open (trip 1)" in oncue("webhooks").out
+    doctor = " ".join(oncue("doctor").out.split())
+    assert "1 group paused: orders of webhooks" in doctor, "nothing is tried by itself"
+    assert "circuit breaker is open" not in doctor
+    resumed = oncue("webhooks", "resume", "orders").out
+    assert resumed == "webhook orders is resumed: what waits is sent\n"
 
 
 @pytest.mark.contract("HOOK-19")

@@ -22,8 +22,7 @@ async def test_failures_of_endless_endpoints_are_counted_in_bounds(monkeypatch: 
     connected: Any = SimpleNamespace(now=lambda: NOW)
 
     async def fails(group: str) -> None:
-        claim: Any = SimpleNamespace(group=group, queue="webhooks")
-        await deliveries._judge(claim, EndpointNow(connected, None), "down")
+        await deliveries._judge("webhooks", group, EndpointNow(connected, None), "down")
 
     for group in ("a", "b", "c", "a", "d", "e", "a"):
         await fails(group)

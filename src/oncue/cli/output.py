@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from oncue.model import State
+from oncue.model import PARKED, Group, GroupSettings, State
 from oncue.observe.visible import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
@@ -173,6 +173,22 @@ def took(seconds: float | None) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {name}"
     return f"{seconds:g} s"
+
+
+def held_back(group: Group | GroupSettings, now: datetime) -> str:
+    """Why nothing of a group starts, or only one job at a time: a pause, or its circuit breaker; "" if neither.
+
+    A pause "opens"; an open circuit breaker must not, to whom the words of electricians mean something.
+    """
+    until = None if group.paused_until is None or group.paused_until <= now else group.paused_until
+    if group.trips:
+        breaker = f"circuit breaker open (trip {group.trips})"
+        if until == PARKED:
+            return f"[yellow]paused[/], [red]{breaker}[/]"
+        return f"[red]{breaker}, {'one probe at a time' if until is None else f'next probe {when(until, now)}'}[/]"
+    if until is None:
+        return ""
+    return "[yellow]paused[/]" if until == PARKED else f"[yellow]paused, opens {when(until, now)}[/]"
 
 
 def when(instant: datetime | None, now: datetime) -> str:

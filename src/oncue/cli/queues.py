@@ -13,7 +13,7 @@ from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.model import PARKED, Group, Limits, Queue
+from oncue.model import Group, Limits, Queue
 from oncue.policy import rates
 from oncue.records.queues import group_record, queue_record
 from oncue.task import UNSET
@@ -141,9 +141,8 @@ def _show_groups(groups: list[Group], now: datetime) -> None:
 
 
 def _state(known: Group, now: datetime) -> str:
-    if known.paused_until is not None:
-        until = "" if known.paused_until == PARKED else f", opens {output.when(known.paused_until, now)}"
-        return f"[yellow]paused{until}[/]"
+    if held_back := output.held_back(known, now):
+        return held_back
     if known.limit is not None and known.running >= known.limit:
         return "[yellow]full[/]"
     if known.queued and known.rate is not None and known.rated_until is not None and known.rated_until > now:

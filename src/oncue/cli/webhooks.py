@@ -30,7 +30,7 @@ from oncue.cli.webhook_options import (
     Secrets,
     Timeout,
 )
-from oncue.model import PARKED, WEBHOOKS_QUEUE, GroupSettings, Job, Webhook
+from oncue.model import WEBHOOKS_QUEUE, GroupSettings, Job, Webhook
 from oncue.policy import durations
 from oncue.policy.deliveries import ladder_of
 from oncue.records.documents import instant
@@ -119,12 +119,7 @@ def _state(seen: _Seen, now: datetime) -> str:
     if not seen.webhook.enabled:
         reason = seen.webhook.reason
         return f"[yellow]disabled: {escape(reason)}[/]" if reason else "[yellow]disabled[/]"
-    until = seen.endpoint.paused_until
-    is_paused = until is not None and until > now
-    opens = f", opens {output.when(until, now)}" if is_paused and until != PARKED else ""
-    if seen.endpoint.trips:
-        return f"[red]circuit breaker open (trip {seen.endpoint.trips}){opens or ', one probe at a time'}[/]"
-    return f"[yellow]paused{opens}[/]" if is_paused else "[green]enabled[/]"
+    return output.held_back(seen.endpoint, now) or "[green]enabled[/]"
 
 
 def _ladder(webhook: Webhook) -> str:
@@ -440,7 +435,7 @@ def resume_webhook(
     if as_json:
         output.show_json({"name": name, "paused": False})
     else:
-        output.show(f"webhook {escape(name)} is open")
+        output.show(f"webhook {escape(name)} is resumed: what waits is sent")
 
 
 @group.command("secret")

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from oncue.model.jobs import PARKED
+
 _UNITS = {1: "s", 60: "min", 3600: "h", 86400: "d"}
 
 
@@ -62,6 +64,11 @@ class HeldBack(NamedTuple):
     """How often in a row its circuit breaker has opened; 0: it is closed, and the pause is an operator's."""
     paused_until: datetime | None
     """The year 9999: until it is resumed. Of an open breaker: when its next probe may start."""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether an operator holds it: nothing is tried by itself then, also if its breaker is open."""
+        return not self.trips or self.paused_until == PARKED
 
 
 class Turns(NamedTuple):

@@ -110,9 +110,8 @@ def readings(survey: Survey) -> Iterator[Reading]:
         yield "jobs_running_longest_seconds", labels, longest[labels]
     for isolation in (IN_COHORT, ALONE):
         yield "kept_apart_jobs", (NAMES[isolation],), survey.isolated.get(isolation, 0)
-    open_breakers = sum(group.trips > 0 for group in survey.held_back)
-    yield "breakers_open", (), open_breakers
-    yield "groups_paused", (), len(survey.held_back) - open_breakers
+    yield "breakers_open", (), sum(group.trips > 0 for group in survey.held_back)
+    yield "groups_paused", (), sum(group.by_hand for group in survey.held_back)
     yield "leader_present", (), int(survey.led)
     yield "schedules_enabled", (), int(survey.next_run is not None)
     yield "schedule_overdue_seconds", (), _since(survey.next_run, survey.at)

@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from oncue.engine.context import JobContext, current
-from oncue.errors import Fail, Postpone, Retry, Skip, StoreError, UnusableSecret
+from oncue.errors import Fail, InvalidWebhook, Postpone, Retry, Skip, StoreError, UnusableSecret
 from oncue.model import Claim, Limits, Webhook
 from oncue.policy import breaker, http
 from oncue.policy.deliveries import Form, form_of
 from oncue.policy.templates import DeliveryFacts, rendered
+from oncue.policy.urls import origin
 from oncue.telemetry import Telemetry
 from oncue.webhooks.echoes import failure_without_echo, response_without_echo
 from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
@@ -77,11 +78,12 @@ class Deliveries:
         else is to become of the job."""
         running = current.get()
         claim, job = running.claim, JobContext(running)
+        endpoint = _endpoint_of(claim, webhook, bare)
         try:
-            found = await self._looked_up(webhook, claim)
+            found = await self._looked_up(webhook, claim.queue, endpoint)
         except StoreError as error:  # nothing was sent, and the endpoint has no part in it: it costs no retry
             raise Postpone(DATABASE_PAUSE, f"the database could not be asked: {error}") from None
-        _wait_for_breaker(claim, found, found.connected.now())
+        _wait_for_breaker(endpoint, found, found.connected.now())
         target = _target_now(webhook, found.webhook, claim) if webhook is not None else bare
         assert target is not None
         request = self._request(target, webhook, payload, claim, found.connected.now())
@@ -90,18 +92,18 @@ class Deliveries:
         except NotSent as error:
             job.details(failed=error.kind)
             self._tell(claim, webhook, error.kind, 0.0)
-            await self._judge(claim, found, breaker.evidence_of_not_sent(error.kind))
+            await self._judge(claim.queue, endpoint, found, breaker.evidence_of_not_sent(error.kind))
             raise _no_answer(failure_without_echo(error, request)) from None
         job.details(**_told(response))
         self._tell(claim, webhook, http.outcome(response.status), response.seconds)
-        await self._judge(claim, found, breaker.evidence_of_status(response.status))
+        await self._judge(claim.queue, endpoint, found, breaker.evidence_of_status(response.status))
         _raise_unless_delivered(response, found.connected)
 
-    async def _looked_up(self, webhook: str | None, claim: Claim) -> EndpointNow:
+    async def _looked_up(self, webhook: str | None, queue: str, endpoint: str | None) -> EndpointNow:
         """What stands about its endpoint as this attempt begins. Raises StoreError."""
         if self._transport is None:
-            await self._share_out(claim.queue)
-        return await self._lookups.find(webhook, claim.group or "")
+            await self._share_out(queue)
+        return await self._lookups.find(webhook, endpoint or "")
 
     async def close(self) -> None:
         if self._transport is not None:
@@ -132,9 +134,13 @@ class Deliveries:
         if self._telemetry.wants("delivery"):
             self._telemetry.emit("delivery", {"seconds": seconds}, claim=claim, webhook=webhook, outcome=outcome)
 
-    async def _judge(self, claim: Claim, found: EndpointNow, evidence: breaker.Evidence | None) -> None:
+    async def _judge(
+        self, queue: str, group: str | None, found: EndpointNow, evidence: breaker.Evidence | None
+    ) -> None:
         """Open or close the circuit breaker of an endpoint, if this attempt gives a reason to."""
-        group, connected = claim.group or "", found.connected
+        if group is None:
+            return
+        connected = found.connected
         if evidence == "up" and not found.trips and group not in self._failures:
             return  # as nearly all are
         threshold = self._threshold()
@@ -151,7 +157,7 @@ class Deliveries:
             return
         try:
             took = await connected.store.groups.trip(
-                claim.queue, group, *transition, connected.now(), known_until=found.paused_until
+                queue, group, *transition, connected.now(), known_until=found.paused_until
             )
         except StoreError as error:  # what came of the delivery counts, and the next one judges again
             _log.warning("the circuit breaker of %s could not be written: %s", group, error)
@@ -161,11 +167,23 @@ class Deliveries:
             self._telemetry.emit("breaker", {"trips": transition.trips}, group=group)
 
 
-def _wait_for_breaker(claim: Claim, found: EndpointNow, now: datetime) -> None:
+def _endpoint_of(claim: Claim, webhook: str | None, bare: Target | None) -> str | None:
+    """Whose circuit breaker counts. A delivery has no group if it was enqueued as a task, or by a leader of an earlier
+    version: its endpoint is then found by its arguments, since one breaker for all of these would let one endpoint's
+    failures delay the others."""
+    if claim.group is not None or webhook is not None:
+        return claim.group or webhook
+    try:
+        return None if bare is None else origin(bare.url)
+    except InvalidWebhook:  # the request will not be made either
+        return None
+
+
+def _wait_for_breaker(endpoint: str | None, found: EndpointNow, now: datetime) -> None:
     """The breaker may have opened, or an operator have paused the endpoint, after this delivery was claimed."""
     if found.trips and found.paused_until is not None and found.paused_until > now:
         wait = min((found.paused_until - now).total_seconds(), breaker.LONGEST_COOL_DOWN)
-        raise Postpone(wait, f"the circuit breaker of {claim.group} is open")
+        raise Postpone(wait, f"the circuit breaker of {endpoint} is open")
 
 
 def request_of(target: Target, form: Form, facts: DeliveryFacts, environ: Mapping[str, str], now: datetime) -> Request:

@@ -2,8 +2,9 @@
 
 Each lookup has a daemon thread: one that hangs delays neither the end of the process nor, as one of a pool's few, other
 work. Their number is bounded. A name whose last lookup was slow waits for one of a few threads for slow names, so that
-many dead names cannot take all the room of the healthy ones. Names of one domain have a part of the room only: whoever
-owns it has any number of names in it. How long a delivery waits is bounded by its own time-out.
+many dead names cannot take all the room of the healthy ones; nor do those of which it is not known yet, since a lookup
+that takes long gives its place to the next. Names of one domain have a part of the room only: its owner has any number
+of names in it. How long a delivery waits is bounded by its own time-out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ Lookup = Callable[[str, int], Sequence[str]]
 MOST_LOOKUPS = 32
 MOST_SLOW_LOOKUPS = 8
 MOST_OF_A_DOMAIN = 8
+MOST_LINGERING = 64
+"""Lookups that have given up their place and go on."""
+PATIENCE = 1.0
+"""Seconds for which a lookup keeps its place."""
 SLOW = 5.0
 MOST_SLOW_NAMES = 10_000
 MOST_ADDRESSES = 4
@@ -43,6 +48,7 @@ class NameLookups(AbstractResolver):
         self._slow: dict[str, None] = {}
         self._domains: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """Of each domain in which names are being looked up, its room."""
+        self._lingering = 0
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -58,10 +64,25 @@ class NameLookups(AbstractResolver):
             raise
         began = loop.time()
         found: asyncio.Future[Sequence[str]] = loop.create_future()
+        lingers = False
+
+        def linger() -> None:
+            nonlocal lingers
+            if room is self._room and self._lingering < MOST_LINGERING:
+                lingers = True
+                self._lingering += 1
+                self._slow[host] = None
+                room.release()
+
+        waiting = loop.call_later(PATIENCE, linger)
 
         def ended(addresses: Sequence[str] | None, error: BaseException | None) -> None:
-            room.release()
+            waiting.cancel()
             of_domain.release()
+            if lingers:
+                self._lingering -= 1
+            else:
+                room.release()
             self._note(host, loop.time() - began)
             if found.cancelled():
                 return

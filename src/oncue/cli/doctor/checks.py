@@ -246,7 +246,7 @@ def unknown_tasks(snapshot: Snapshot) -> Check:
 
 def paused_queues(snapshot: Snapshot) -> Check:
     queues = [queue.name for queue in snapshot.queues if queue.paused_at is not None]
-    groups = [f"{group.name} of {group.queue}" for group in snapshot.held_back if not group.trips]
+    groups = [f"{group.name} of {group.queue}" for group in snapshot.held_back if group.by_hand]
     if not queues and not groups:
         return Check("paused", "ok", "no queue and no group is paused")
     parts = [f"paused: {', '.join(queues)}"] if queues else []

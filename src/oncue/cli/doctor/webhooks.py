@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oncue.cli.doctor.findings import Check, Snapshot, few
 from oncue.cli.output import plural, took
-from oncue.model import PARKED, WEBHOOKS_QUEUE, HeldBack, Webhook
+from oncue.model import WEBHOOKS_QUEUE, HeldBack, Webhook
 from oncue.policy.secrets import is_reference, variable
 from oncue.settings import Settings
 
@@ -25,7 +25,7 @@ def checked(snapshot: Snapshot, settings: Settings, environ: Mapping[str, str]) 
         _variables(snapshot.webhooks, environ),
         _allowed(settings.webhooks_allow),
         _files(snapshot.webhooks, settings.webhooks_tls_dir),
-        _breakers([group for group in snapshot.held_back if group.trips], snapshot),
+        _breakers([group for group in snapshot.held_back if not group.by_hand], snapshot),
     ]
     return [check for check in found if check is not None]
 
@@ -111,7 +111,5 @@ def _breakers(groups: Sequence[HeldBack], snapshot: Snapshot) -> Check | None:
 
 def _until(group: HeldBack, snapshot: Snapshot) -> str:
     until = group.paused_until
-    if until == PARKED:
-        return f"trip {group.trips}, paused until it is resumed"
     left = 0.0 if until is None else (until - snapshot.now).total_seconds()
     return f"trip {group.trips}, next probe in {took(left)}" if left > 0 else f"trip {group.trips}, a probe may go out"
