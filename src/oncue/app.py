@@ -139,16 +139,17 @@ class Oncue:
         certificate: str | None = None,
         description: str = "",
         schedule: Rule | None = None,
-        missed: Missed = "latest",
-        grace: Duration = "1d",
-        max_instances: int = 100,
+        missed: Missed | _Unset = UNSET,
+        grace: Duration | _Unset = UNSET,
+        max_instances: int | _Unset = UNSET,
     ) -> DeclaredWebhook:
         """Declare a webhook: a URL that deliveries are sent to, by hand (`.deliver(payload)`) or on a schedule.
 
         `body` is a template; `retry` says how long to wait before each further attempt; `secrets` sign
         every request (`whsec_…`, or `env:ONCUE_SECRET_…`, which the worker reads from its environment). `ca` and
         `certificate` are names of files in the directory ONCUE_WEBHOOKS_TLS_DIR. Deliveries of one schedule may
-        overlap, since one that is tried again does not hold up the next: `max_instances=1` forbids it.
+        overlap, since one that is tried again does not hold up the next: `max_instances=1` forbids it. Unless they are
+        given, `missed` is "latest", `grace` a day and `max_instances` 100.
         """
         from oncue.application.webhooks import DeclaredWebhook
 

@@ -13,7 +13,7 @@ from standardwebhooks import Webhook as Verifier
 
 from oncue import Conflict, Ladder, Oncue, cron
 from oncue.application.webhooks import DeclaredWebhook
-from oncue.errors import InvalidSchedule, InvalidWebhook, WebhookNotFound
+from oncue.errors import InvalidSchedule, InvalidWebhook, JobNotFound, WebhookNotFound
 from oncue.model import DELIVER, WEBHOOKS_QUEUE, Job
 from tests.app.conftest import MakeApp
 from tests.webhooks.servers import Got, Server, serving
@@ -281,6 +281,53 @@ async def test_what_code_declares_is_changed_there(app: Oncue, make_app: MakeApp
     async with newer.worker():
         stored = await newer.webhooks.get("orders")
     assert (stored.url, stored.timeout, stored.version) == ("https://shop.example/two", 5.0, 2)
+
+
+async def test_what_code_declares_is_deleted_there(app: Oncue, make_app: MakeApp, database_url: str) -> None:
+    app.webhook("orders", url="https://shop.example/one")
+    app.webhook("nightly", url="https://shop.example/two", schedule=cron("0 3 * * *"))
+    async with app.worker():
+        pass
+    for name in ("orders", "nightly"):
+        with pytest.raises(Conflict, match=f"webhook '{name}' is declared in the code of 'shop': remove it there"):
+            await app.webhooks.delete(name)
+    elsewhere = make_app(database_url, name="shop")  # such as the shell without --app
+    with pytest.raises(Conflict, match="target of schedule 'nightly', which is declared in the code of 'shop'"):
+        await elsewhere.webhooks.delete("nightly")
+    await elsewhere.schedules.toggle("nightly", False)
+    for name in ("orders", "nightly"):  # what no code declares any more can be cleared away
+        await elsewhere.webhooks.delete(name)
+    assert await elsewhere.webhooks.list() == []
+    await elsewhere.webhooks.create("orders", url="https://shop.example/three")
+    await app.webhooks.delete("orders")  # made by hand, it is in the way of the one that the code declares
+
+
+async def test_a_payload_that_no_request_would_carry_is_refused(app: Oncue) -> None:
+    ping = app.webhook("ping", url="https://shop.example/ping", method="GET")
+    with pytest.raises(InvalidWebhook, match="payload: expected none: a GET without a template has no body"):
+        await ping.adeliver({"order": 7})
+    with pytest.raises(InvalidWebhook, match="payload: expected none: a GET without a template has no body"):
+        await app.adeliver("https://shop.example/ping", {"order": 7}, method="GET")
+    assert await app.jobs.list() == []
+    with_body = app.webhook("search", url="https://shop.example/", method="GET", body="{{payload.order}}")
+    assert (await with_body.adeliver({"order": 7})).created
+
+
+@pytest.mark.parametrize("option", [{"missed": "each"}, {"grace": "1h"}, {"max_instances": 1}])
+def test_what_belongs_to_a_schedule_needs_one(app: Oncue, option: dict[str, Any]) -> None:
+    (name,) = option
+    with pytest.raises(InvalidWebhook, match=f"{name}: only webhooks with a schedule= have one"):
+        app.webhook("orders", url="https://shop.example/hook", **option)
+
+
+async def test_plain_code_inside_a_loop_is_told_of_adeliver(app: Oncue) -> None:
+    with pytest.raises(RuntimeError, match="for deliver: `adeliver`"):
+        app.webhook("orders", url="https://shop.example/hook").deliver()
+
+
+async def test_an_execution_that_is_not_there_is_called_so(app: Oncue) -> None:
+    with pytest.raises(JobNotFound, match="there is no execution 99"):
+        await app.webhooks.execution(99)
 
 
 @pytest.mark.parametrize(

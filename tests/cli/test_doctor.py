@@ -242,8 +242,8 @@ def test_the_directory_of_tls_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("allow", "warned"),
     [
-        ("10.1.0.0/16", ""), ("10.1.2.3:8443", ""), ("127.0.0.1:9000", "loopback"), ("::1", "loopback"),
-        ("169.254.169.254", "link-local"), ("0.0.0.0/0", "loopback"), ("fe80::/10", "link-local"),
+        ("10.1.0.0/16", ""), ("10.1.2.3:8443", ""), ("127.0.0.1:9000", "loopback (127.0.0.1/32, port 9000)"),
+        ("::1", "loopback"), ("169.254.169.254", "link-local"), ("0.0.0.0/0", "loopback"), ("fe80::/10", "link-local"),
     ],
 )  # fmt: skip
 def test_exceptions_that_hardly_any_webhook_needs(allow: str, warned: str) -> None:

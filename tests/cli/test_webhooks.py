@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,35 @@ def test_a_secret_is_replaced_without_a_gap(oncue: Shell, sqlite_hooks: str) -> 
     assert stored_secrets(sqlite_hooks) == (NEWER,)
     oncue("webhooks", "edit", "orders", "--secret", "env:ONCUE_SECRET_ORDERS")
     assert stored_secrets(sqlite_hooks) == ("env:ONCUE_SECRET_ORDERS",)
+    again = oncue("webhooks", "edit", "orders", "--add-secret", "env:ONCUE_SECRET_ORDERS")
+    assert "nothing was changed" in again.out, "the same secret twice would sign twice"
+    assert stored_secrets(sqlite_hooks) == ("env:ONCUE_SECRET_ORDERS",)
+
+
+def test_words_of_the_shell_for_mistakes_in_the_shell(oncue: Shell, sqlite_hooks: str) -> None:
+    oncue(*SIMPLE)
+    nothing = oncue("webhooks", "edit", "orders")
+    assert (nothing.code, "expected what to change, such as --url or --timeout" in nothing.err) == (2, True)
+    for verb in ("execution", "retry"):
+        odd, gone = oncue("webhooks", verb, "seven"), oncue("webhooks", verb, "99")
+        assert (odd.code, "UID: expected the number of an execution or its uid" in odd.err) == (2, True), odd.err
+        assert (gone.code, "there is no execution 99" in gone.err) == (3, True), gone.err
+
+
+def test_an_application_of_webhooks_alone_is_one(
+    oncue: Shell, sqlite_hooks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCUE_APP", "tests.cli.hooks:app")
+    told = {check["name"]: (check["status"], check["detail"]) for check in oncue("doctor", "--json").json["checks"]}
+    assert told["application"] == ("ok", "tests.cli.hooks:app declares 2 webhooks")
+
+
+def test_the_help_names_the_commands_that_there_are(oncue: Shell) -> None:
+    """The first sentence is what `oncue --help` shows."""
+    told = " ".join(re.sub(r"[│╭╰─╮╯]", " ", oncue("webhooks", "--help").out).split())
+    named = re.findall(r"`(\w+)`", told.partition("Options")[0])
+    assert named
+    assert [name for name in named if oncue("webhooks", name, "--help").code] == []
 
 
 def test_enabling_disabling_pausing_resuming_deleting(oncue: Shell, hooks: str) -> None:
@@ -260,6 +290,7 @@ def test_a_schedule_delivers_to_a_webhook(oncue: Shell, hooks: str) -> None:
     made = answer.json
     assert (made["target"], made["args"]) == ("oncue.deliver", {"webhook": "orders", "payload": {"a": 1}})
     assert (made["max_instances"], made["grace"]) == (100, 86400.0)
+    assert " webhook orders " in oncue("schedules").out
     oncue("trigger", "hourly")
     (execution,) = oncue("webhooks", "executions", "orders", "--json").json
     assert (execution["webhook"], execution["schedule"], execution["status"]) == ("orders", "hourly", "emitted")

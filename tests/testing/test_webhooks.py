@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from oncue import Ladder, Oncue, cron
+from oncue.errors import InvalidJob
 from oncue.testing import EndpointAnswer, use
 from oncue.webhooks import verify
 
@@ -153,3 +154,30 @@ def test_an_answer_that_is_none_is_refused(app: Oncue) -> None:
         for wrong in (7, 999, "late"):
             with pytest.raises(ValueError, match="answer: expected a status"):
                 kit.webhooks.answer("orders", wrong)
+    with use(app) as kit, pytest.raises(ValueError, match=r"expected \(status, headers, body\) with headers such as"):
+        kit.webhooks.answer("orders", (500, "busy"))
+
+
+def test_deliveries_are_asserted_like_jobs(app: Oncue) -> None:
+    orders, stock = (app.webhook(name, url=HOOK) for name in ("orders", "stock"))
+    with use(app) as kit:
+        orders.deliver({"order": 7}, key="seven")
+        assert kit.assert_enqueued(orders, {"order": 7}).key == "orders:seven"
+        assert kit.assert_enqueued(orders) == kit.assert_enqueued(orders, payload={"order": 7})
+        kit.refute_enqueued(orders, {"order": 8})
+        kit.refute_enqueued(stock)
+        assert ([job.group for job in kit.jobs(orders)], kit.jobs(stock)) == (["orders"], [])
+        with pytest.raises(AssertionError, match=r"no job oncue.deliver\(webhook='stock'\) was enqueued"):
+            kit.assert_enqueued(stock)
+        with pytest.raises(InvalidJob, match="key: expected the payload alone"):
+            kit.assert_enqueued(orders, key="seven")
+        with pytest.raises(TypeError, match="perform: expected a task, not <webhook orders>: `deliver` to it"):
+            kit.perform(orders)  # type: ignore[arg-type]
+
+
+def test_an_address_that_a_worker_would_refuse_is_no_error_here(app: Oncue, caplog: pytest.LogCaptureFixture) -> None:
+    orders = app.webhook("orders", url="http://127.0.0.1:9000/hook")
+    with use(app) as kit:
+        orders.deliver()
+        assert kit.drain() == {"succeeded": 1}
+    assert "every delivery will fail" not in caplog.text

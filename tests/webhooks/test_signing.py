@@ -261,6 +261,12 @@ def test_what_a_receiver_must_hand_in() -> None:
     headers = sign(SECRET, ID, NOW, BODY)
     with pytest.raises(ValueError, match=r"^secrets: expected at least one$"):
         verify(BODY, headers, [], now=NOW)
+    for nothing in (None, SECRET.encode(), 7):
+        with pytest.raises(ValueError, match=r"^secrets: expected one such as `whsec_…`, or a list of them, not "):
+            verify(BODY, headers, nothing, now=NOW)  # type: ignore[arg-type]
+    for parsed in ({"order": 7}, None, 7):
+        with pytest.raises(TypeError, match=r"^body: expected the bytes as they arrived, before they were parsed"):
+            verify(parsed, headers, SECRET, now=NOW)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"^tolerance: "):
         verify(BODY, headers, SECRET, now=NOW, tolerance="soon")
     with pytest.raises(ValueError, match=r"^now: expected a datetime with a time zone"):

@@ -77,7 +77,9 @@ def refuse_inside_loop(awaitable: Awaitable[object]) -> None:
         return
     if isinstance(awaitable, Coroutine):
         awaitable.close()
-    raise RuntimeError("this would block the running event loop: use `await` (for enqueue: `aenqueue`)")
+    raise RuntimeError(
+        "this would block the running event loop: use `await` (for enqueue: `aenqueue`, for deliver: `adeliver`)"
+    )
 
 
 def at_once(awaitable: Awaitable[T], otherwise: str = "this waits for something, where nothing may be waited for") -> T:

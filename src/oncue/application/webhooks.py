@@ -17,7 +17,7 @@ from oncue.policy.secrets import is_reference
 from oncue.policy.templates import has_body
 from oncue.policy.urls import origin
 from oncue.policy.webhooks import DEFAULT_TIMEOUT, checked_fields
-from oncue.task import Call, Declared, Task
+from oncue.task import Call, Declared, Task, _Unset
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -29,6 +29,8 @@ FIELDS: dict[str, Any] = {
     "certificate": None,
 }  # fmt: skip
 """What a webhook has beside its name and URL, and what that is if nobody says."""
+DELIVERIES_AT_ONCE, DELIVERY_GRACE = 100, "1d"
+"""Of one schedule, unless it says otherwise: a delivery that is tried again does not hold up the next."""
 
 
 class DeclaredWebhook:
@@ -39,20 +41,23 @@ class DeclaredWebhook:
         app: Oncue,
         fields: Mapping[str, Any],
         rule: Rule | None,
-        missed: Missed,
-        grace: Duration,
-        max_instances: int,
+        missed: Missed | _Unset,
+        grace: Duration | _Unset,
+        max_instances: int | _Unset,
     ) -> None:
         self._app = app
         self.fields = checked_fields({**FIELDS, **fields})
         self.name: str = self.fields["name"]
         self.carried = carried_by(self.fields)
-        self.schedule = (
-            None if rule is None else _declared(rule, missed, grace, max_instances, self.fields["description"])
-        )
+        self.schedule = _declared(rule, missed, grace, max_instances, self.fields["description"])
 
     def __repr__(self) -> str:
         return f"<webhook {self.name}>"
+
+    @property
+    def task(self) -> Task[Any, Any]:
+        """What its deliveries are jobs of."""
+        return self._app.internals.builtin[DELIVER]
 
     def deliver(self, payload: Any = None, **options: Any) -> Receipt:
         """Enqueue a delivery. In async code use `adeliver`.
@@ -60,13 +65,20 @@ class DeclaredWebhook:
         Options are `key`, `delay`, `at`, `priority`, `enqueued_by` and `on`, as in `Task.using`: `on=session` writes it
         in the caller's own transaction.
         """
-        return self._call(options).enqueue(webhook=self.name, payload=payload)
+        return self._call(payload, options).enqueue(webhook=self.name, payload=payload)
 
     async def adeliver(self, payload: Any = None, **options: Any) -> Receipt:
-        return await self._call(options).aenqueue(webhook=self.name, payload=payload)
+        return await self._call(payload, options).aenqueue(webhook=self.name, payload=payload)
 
-    def _call(self, options: Mapping[str, Any]) -> Call[Any]:
-        return call_of(self._app.internals.builtin[DELIVER], self.name, self.carried, options)
+    def _call(self, payload: Any, options: Mapping[str, Any]) -> Call[Any]:
+        refuse_lost_payload(payload, self.fields["method"], self.fields["body"])
+        return call_of(self.task, self.name, self.carried, options)
+
+
+def refuse_lost_payload(payload: Any, method: str, body: str | None) -> None:
+    """A payload that no request would carry is a mistake of whoever hands it in."""
+    if payload is not None and not has_body(method, body):
+        raise InvalidWebhook("payload", f"expected none: a {method} without a template has no body")
 
 
 def carried_by(fields: Mapping[str, Any]) -> Carried:
@@ -103,8 +115,7 @@ def bare_call(
     """The call and the arguments of a delivery to a URL that no webhook stands for."""
     checked = checked_fields({**FIELDS, **fields, "url": url})
     _refuse_stored_secrets(checked)
-    if payload is not None and not has_body(checked["method"], checked["body"]):
-        raise InvalidWebhook("payload", f"expected none: a {checked['method']} has no body")
+    refuse_lost_payload(payload, checked["method"], checked["body"])
     arguments: dict[str, Any] = {"url": checked["url"], "payload": payload}
     for name in ("headers", "secrets", "timeout", "redirects", "ca", "certificate"):
         value = list(checked[name]) if name == "secrets" else checked[name]
@@ -125,11 +136,27 @@ def _refuse_stored_secrets(fields: Mapping[str, Any]) -> None:
             raise InvalidWebhook("headers", f"{name}: expected {expected}")
 
 
-def _declared(rule: Rule, missed: Missed, grace: Duration, max_instances: int, description: str) -> Declared:
+def _declared(
+    rule: Rule | None,
+    missed: Missed | _Unset,
+    grace: Duration | _Unset,
+    max_instances: int | _Unset,
+    description: str,
+) -> Declared | None:
     from oncue.policy.triggers import Rule
+
+    if rule is None:
+        for name, value in {"missed": missed, "grace": grace, "max_instances": max_instances}.items():
+            if not isinstance(value, _Unset):
+                raise InvalidWebhook(name, "only webhooks with a schedule= have one")
+        return None
 
     if not isinstance(rule, Rule):
         raise InvalidWebhook("schedule", f'expected cron("*/5 * * * *"), not {rule!r:.100}')
     return Declared(
-        rule, checked_missed(missed), checked_grace(grace), checked_max_instances(max_instances), description
+        rule,
+        checked_missed("latest" if isinstance(missed, _Unset) else missed),
+        checked_grace(DELIVERY_GRACE if isinstance(grace, _Unset) else grace),
+        checked_max_instances(DELIVERIES_AT_ONCE if isinstance(max_instances, _Unset) else max_instances),
+        description,
     )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
 import typer
 
@@ -26,6 +27,10 @@ STATUSES = ("emitted", "delivered", "failed")
 STYLES = {"emitted": "blue", "delivered": "green", "failed": "red"}
 
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The execution: its uid, or its number.", show_default=False)]
+
+
+def _reference(text: str) -> int | UUID:
+    return values.reference(text, "the number of an execution", "UID")
 
 
 # --- sending --------------------------------------------------------------------------------------------------------
@@ -178,7 +183,7 @@ def show_execution(
     schema: SchemaOption = None,
 ) -> None:
     """Show one delivery with its attempts, one by one: what was answered, from which address, how long it took."""
-    wanted, found = values.reference(uid), find(app, database_url=database_url, schema=schema)
+    wanted, found = _reference(uid), find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Job, list[Attempt], dict[int, str], datetime]:
         job, attempts = await found.webhooks.execution(wanted)
@@ -239,7 +244,7 @@ def retry_execution(
     schema: SchemaOption = None,
 ) -> None:
     """Deliver an ended execution again, as a new one with an id of its own. The old one stays as it is."""
-    wanted, found = values.reference(uid), find(app, database_url=database_url, schema=schema)
+    wanted, found = _reference(uid), find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Job, dict[int, str]]:
         old, _ = await found.webhooks.execution(wanted)

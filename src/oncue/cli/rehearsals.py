@@ -18,7 +18,7 @@ from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.webhook_options import Name, Payload, PayloadFile
 from oncue.clock import wall
-from oncue.errors import UnusableSecret, WebhookNotFound
+from oncue.errors import ConfigError, UnusableSecret, WebhookNotFound
 from oncue.model import Webhook
 from oncue.policy import durations, http
 from oncue.policy.deliveries import Form, ladder_of
@@ -109,7 +109,7 @@ def _request(app: Oncue, webhook: Webhook, payload: Any) -> Request:
     try:
         return request_of(target_of(webhook), form, facts, os.environ, now)
     except UnusableSecret as error:
-        raise typer.BadParameter(f"set {error} (in this shell)", param_hint="NAME") from None
+        raise ConfigError(f"{error} (here: the environment of this shell)") from None
 
 
 async def _sent(transport: Transport, request: Request) -> Response | NotSent:

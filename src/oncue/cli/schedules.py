@@ -16,7 +16,7 @@ from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import ScheduleNotFound
-from oncue.model import Missed, Revision, Schedule, Slot
+from oncue.model import DELIVER, Missed, Revision, Schedule, Slot
 from oncue.policy import durations
 from oncue.policy.schedules import UNDECLARED
 from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
@@ -106,7 +106,7 @@ def _show_list(schedules: Sequence[Schedule], now: datetime, *, full: bool) -> N
     for schedule in schedules:
         next_run = schedule.next_run_at
         table.add_row(
-            escape(schedule.name), escape(schedule.task), escape(_rule(schedule)), _state(schedule),
+            escape(schedule.name), escape(_target(schedule)), escape(_rule(schedule)), _state(schedule),
             "" if next_run is None else output.local(next_run, schedule.tz),
             "" if next_run is None else f"{output.stamp(next_run)}, {output.when(next_run, now)}",
             output.when(schedule.last_run_at, now) or "never", str(schedule.revision),
@@ -114,6 +114,10 @@ def _show_list(schedules: Sequence[Schedule], now: datetime, *, full: bool) -> N
     output.show(table)
     if full:
         output.show(f"[dim]There may be more: --after {escape(schedules[-1].name)}[/]")
+
+
+def _target(schedule: Schedule) -> str:
+    return f"webhook {schedule.group}" if schedule.task == DELIVER else schedule.task
 
 
 def _rule(terms: Schedule | Revision) -> str:

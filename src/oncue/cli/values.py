@@ -58,16 +58,14 @@ def naming(**options: str) -> Iterator[None]:
         raise typer.BadParameter(message, param_hint=options[error.field]) from None
 
 
-def reference(text: str) -> int | UUID:
-    """A job's id or uid."""
+def reference(text: str, expected: str = "the id of a job (a number)", hint: str = "ID") -> int | UUID:
+    """A number or a uid: those of a job, or of an execution, which has the same."""
     if text.isdecimal() and len(text) <= 18:
         return int(text)
     try:
         return UUID(text)
     except ValueError:
-        raise typer.BadParameter(
-            f"expected the id of a job (a number) or its uid (a UUID), not {text!r}", param_hint="ID"
-        ) from None
+        raise typer.BadParameter(f"expected {expected} or its uid (a UUID), not {text!r}", param_hint=hint) from None
 
 
 def states(texts: list[str]) -> tuple[State, ...]:

@@ -62,7 +62,7 @@ def list_webhooks(
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """List the webhooks; `show`, `create`, `change`, `test` or `rehearse` one, `deliver` to it, list `executions`."""
+    """List the webhooks; `show`, `add`, `edit`, `test` or `rehearse` one, `deliver` to it, list `executions`."""
     if context.invoked_subcommand is not None:
         return
     found = find(app, database_url=database_url, schema=schema)
@@ -251,7 +251,11 @@ def change_webhook(
     ] = None,
     drop_secret: Annotated[
         list[str] | None,
-        typer.Option("--drop-secret", metavar="FINGERPRINT", help="Sign no more with the one that `show` tells so."),
+        typer.Option(
+            "--drop-secret",
+            metavar="SECRET",
+            help="Sign no more with this one: its env:ONCUE_SECRET_…, or its fingerprint in `show`.",
+        ),
     ] = None,
     retry: Retry = None,
     redirects: Redirects = None,
@@ -285,6 +289,8 @@ def change_webhook(
         fields["body"] = None
     new_headers = webhook_options.headers(header or [])
     new_secrets = webhook_options.secrets(add_secret or [])
+    if not (fields or new_headers or remove_header or new_secrets or drop_secret):
+        raise typer.BadParameter("expected what to change, such as --url or --timeout", param_hint="options")
     found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[Webhook, Webhook]:
@@ -320,7 +326,7 @@ def _merged_secrets(known: Sequence[str], new: Sequence[str], dropped: Sequence[
             expected = "the fingerprint or the reference of one of its secrets, as `oncue webhooks show` tells it"
             raise typer.BadParameter(f"expected {expected}", param_hint="--drop-secret")
     kept = (secret for secret in known if not any(_is_called(shown[secret], text) for text in dropped))
-    return (*new, *kept)
+    return tuple(dict.fromkeys((*new, *kept)))
 
 
 def _is_called(shown: str, text: str) -> bool:

@@ -6,11 +6,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from oncue.application.portal import at_once
+from oncue.application.webhooks import DeclaredWebhook
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
 from oncue.model import Job, JobFilter, Receipt, State
@@ -74,18 +76,19 @@ class Kit:
         self._node = KitNode(app, stage)
         at_once(self._node.start())
         if app.internals.scheduled or app.internals.webhooks:
-            at_once(Declaring(app.internals).synchronise(stage.connection))
+            at_once(Declaring(app.internals).synchronise(stage.connection, dials=False))
 
     # --- looking ------------------------------------------------------------------------------------------------
 
-    def jobs(self, task: Task[Any, Any] | None = None, *, state: State | None = None) -> list[Job]:
-        """The jobs that were enqueued, oldest first, whatever became of them."""
+    def jobs(self, task: Task[Any, Any] | DeclaredWebhook | None = None, *, state: State | None = None) -> list[Job]:
+        """The jobs that were enqueued, oldest first, whatever became of them; of one task, or one webhook."""
         at_once(self._transactions.look(plain=True))
-        wanted = (() if state is None else (state,), None, None if task is None else task.name, None)
+        named, group = None if task is None else task.name, None
+        if isinstance(task, DeclaredWebhook):
+            named, group = task.task.name, task.name
+        wanted = JobFilter(() if state is None else (state,), task=named, group=group, limit=PAGE)
         found: list[Job] = []
-        while page := at_once(
-            self._store.jobs.find(JobFilter(*wanted, before=found[-1].id if found else None, limit=PAGE))
-        ):
+        while page := at_once(self._store.jobs.find(replace(wanted, before=found[-1].id if found else None))):
             found += page
         return found[::-1]
 
@@ -94,9 +97,10 @@ class Kit:
         at_once(self._transactions.look(plain=True))
         return at_once(self.app.jobs.get(ref.id if isinstance(ref, Receipt | Job) else ref))
 
-    def assert_enqueued(self, what: Task[Any, Any] | Call[Any], *args: Any, **kwargs: Any) -> Job:
+    def assert_enqueued(self, what: Task[Any, Any] | Call[Any] | DeclaredWebhook, *args: Any, **kwargs: Any) -> Job:
         """The first job of this task with these arguments; arguments that are left out may be anything.
 
+        Of a webhook, the first delivery, with this payload if one is given: `assert_enqueued(orders, {"order": 7})`.
         Options are named as they are for enqueueing: `assert_enqueued(send.using(priority=60, delay="10m"), 42)`.
         """
         __tracebackhide__ = True
@@ -106,7 +110,7 @@ class Kit:
                 return job
         raise AssertionError(f"no job {expected} was enqueued; {listing(jobs, expected.task.name)}")
 
-    def refute_enqueued(self, what: Task[Any, Any] | Call[Any], *args: Any, **kwargs: Any) -> None:
+    def refute_enqueued(self, what: Task[Any, Any] | Call[Any] | DeclaredWebhook, *args: Any, **kwargs: Any) -> None:
         """No job of this task with these arguments and options was enqueued."""
         __tracebackhide__ = True
         expected = Expected(what, args, kwargs)
@@ -220,6 +224,8 @@ class Kit:
         return self._run(self.aperform(what, *args, **kwargs), "aperform")
 
     async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
+        if isinstance(what, DeclaredWebhook):
+            raise TypeError(f"perform: expected a task, not {what!r}: `deliver` to it, then `drain`")
         await self._transactions.look(plain=False)
         call = what if isinstance(what, Call) else Call(what)
         (receipt,) = await self.app.internals.enqueueing.write(call, [(args, kwargs)], outside_slots=True)

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from oncue.application.webhooks import DeclaredWebhook
 from oncue.errors import InvalidJob
 from oncue.model import Job
 from oncue.policy.durations import describe
@@ -21,8 +22,14 @@ SHOWN = 20
 class Expected:
     """A task, some of its arguments, and the options that `using` named. What is not said may be anything."""
 
-    def __init__(self, what: Task[Any, Any] | Call[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.call = what if isinstance(what, Call) else Call(what)
+    def __init__(
+        self, what: Task[Any, Any] | Call[Any] | DeclaredWebhook, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        if isinstance(what, DeclaredWebhook):
+            task, args, kwargs = _delivery(what, args, kwargs)
+            self.call: Call[Any] = Call(task)
+        else:
+            self.call = what if isinstance(what, Call) else Call(what)
         self.task = self.call.task
         self._parameters = inspect.signature(self.task.function).parameters
         self.arguments = {name: self._stored(name, value) for name, value in self._given(args, kwargs).items()}
@@ -60,6 +67,19 @@ class Expected:
     def _argument(self, job: Job, name: str) -> Any:
         """What a job's handler will get; a default is not stored."""
         return job.args[name] if name in job.args else self._stored(name, self._parameters[name].default)
+
+
+def _delivery(
+    webhook: DeclaredWebhook, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Task[Any, Any], tuple[Any, ...], Mapping[str, Any]]:
+    """The task of a delivery, and what is known of its arguments: the webhook, and the payload if it is said."""
+    try:
+        payload = inspect.signature(webhook.deliver).bind_partial(*args, **kwargs).arguments
+    except TypeError as error:
+        raise InvalidJob("payload", f"{webhook!r} {error}") from None
+    if "options" in payload:
+        raise InvalidJob(min(payload["options"]), "expected the payload alone: compare the job that is returned")
+    return webhook.task, (), {"webhook": webhook.name, **payload}
 
 
 def _option(job: Job, name: str, value: Any) -> bool:

@@ -131,6 +131,10 @@ class KitWebhooks:
 
 def _checked(said: Said) -> EndpointAnswer:
     answer = EndpointAnswer(*said) if isinstance(said, tuple) else EndpointAnswer(said)  # type: ignore[arg-type]
+    if not isinstance(answer.headers, Mapping):
+        raise ValueError(
+            f"answer: expected (status, headers, body) with headers such as {{'Retry-After': '9'}}, not {said!r:.100}"
+        )
     is_status = isinstance(answer.status, int) and 100 <= answer.status <= 599
     if not is_status and answer.status not in KINDS:
         raise ValueError(f"answer: expected a status from 100 to 599 or one of {', '.join(KINDS)}, not {said!r:.100}")

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from oncue.application.connecting import Connected
-from oncue.application.webhooks import FIELDS, DeclaredWebhook, call_of, carried_by
+from oncue.application.webhooks import FIELDS, DeclaredWebhook, call_of, carried_by, refuse_lost_payload
 from oncue.errors import Conflict, InvalidWebhook, JobNotFound, WebhookNotFound
 from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Group, Job, JobFilter, Limits, Note, Receipt, Webhook
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_name
 from oncue.policy.deliveries import Carried, ladder_of
-from oncue.policy.templates import has_body
 from oncue.policy.webhooks import checked_fields
 from oncue.verbs.base import NounVerbs, checked_before, checked_limit, compare_and_set
 from oncue.verbs.jobs.changing import Changing
@@ -75,7 +74,10 @@ class Webhooks(NounVerbs):
         """One delivery by its id or its number, with the attempts that were started, oldest first; the one under way
         is among them. Raises JobNotFound."""
         connected, jobs = await self._connected(), JobReading(self._app)
-        job = await jobs.get(ref)
+        try:
+            job = await jobs.get(ref)
+        except JobNotFound:
+            raise JobNotFound(f"there is no execution {ref}") from None
         if job.task != DELIVER:
             raise JobNotFound(f"there is no execution {ref}: that is a job of the task {job.task!r}")
         return job, _with_the_latest(job, await attempts_of(connected.store, job))
@@ -134,9 +136,15 @@ class Webhooks(NounVerbs):
     async def delete(self, name: str, *, changed_by: str = "system") -> None:
         """Delete a webhook, with its headers and secrets. Deliveries that were made for it fail as `webhook_deleted`.
 
-        Raises Conflict while a schedule has it as its target. One that code declares comes back when a worker starts.
+        Raises Conflict while a schedule has it as its target, and while this application's code declares it. One that
+        other code declares comes back when a worker of that starts.
         """
-        connected = await self._connected()
+        connected, known = await self._connected(), await self.get(name)
+        if known.declared_by is not None and name in self._app.webhooks:
+            raise Conflict(
+                f"webhook {name!r} is declared in the code of {known.declared_by!r}: remove it there first, or "
+                "disable it"
+            )
         await self._refuse_target(connected, name)
         now = connected.now
 
@@ -165,8 +173,7 @@ class Webhooks(NounVerbs):
     async def call(self, name: str, payload: Any, options: Mapping[str, Any]) -> tuple[Call[Any], dict[str, Any]]:
         """The call that a delivery to a webhook is, and its arguments. Nothing is written."""
         webhook = await self.get(name)
-        if payload is not None and not has_body(webhook.method, webhook.body):
-            raise InvalidWebhook("payload", f"expected none: a {webhook.method} without a template has no body")
+        refuse_lost_payload(payload, webhook.method, webhook.body)
         call = call_of(self._app.builtin[DELIVER], webhook.name, carried_of(webhook), options)
         return call, {"webhook": webhook.name, "payload": payload}
 
@@ -199,19 +206,23 @@ class Webhooks(NounVerbs):
 
         await compare_and_set(f"webhook {declared.name!r}", declare)
 
-    async def declare_all(self, connected: Connected) -> None:
-        """Store what the code declares."""
+    async def declare_all(self, connected: Connected, *, dials: bool = True) -> None:
+        """Store what the code declares. Whoever `dials` is told which address the egress guard will refuse."""
         if self._app.webhooks:
             await self._share_out(connected)
         for declared in self._app.webhooks.values():
-            try:
-                self._check_target(declared.fields["url"])
-            except InvalidWebhook as error:
-                _log.error("webhook %s: every delivery will fail: %s", declared.name, error)
+            if dials:
+                self._warn_of_target(declared)
             try:
                 await self.declare(connected, declared)
             except Conflict as error:  # one that cannot be declared does not keep a worker from working
                 _log.error("webhook %s cannot be declared: %s", declared.name, error)
+
+    def _warn_of_target(self, declared: DeclaredWebhook) -> None:
+        try:
+            self._check_target(declared.fields["url"])
+        except InvalidWebhook as error:
+            _log.error("webhook %s: every delivery will fail: %s", declared.name, error)
 
     async def _share_out(self, connected: Connected) -> None:
         """Give each endpoint its share of what runs at once, unless an operator has set limits already."""
@@ -236,8 +247,14 @@ class Webhooks(NounVerbs):
         page = await schedules.page(limit=1000)
         while page:
             for schedule in page:
-                if schedule.task == DELIVER and schedule.group == name and schedule.declared_by is None:
-                    raise Conflict(f"webhook {name!r} is the target of schedule {schedule.name!r}: delete that first")
+                if schedule.task != DELIVER or schedule.group != name:
+                    continue
+                target = f"webhook {name!r} is the target of schedule {schedule.name!r}"
+                if schedule.declared_by is None:
+                    raise Conflict(f"{target}: delete that first")
+                if schedule.enabled:  # one that the code has given up is disabled, and cannot be deleted by itself
+                    where = f"in the code of {schedule.declared_by!r}"
+                    raise Conflict(f"{target}, which is declared {where}: remove it there first, or disable it")
             page = await schedules.page(page[-1].name, 1000) if len(page) == 1000 else []
 
     async def _edited(self, name: str, edit: Callable[[Webhook], Webhook], changed_by: str, action: str) -> Webhook:

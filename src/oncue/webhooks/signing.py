@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hmac
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from math import floor
@@ -67,6 +67,8 @@ def verify(
     what was handled, and ignore it the next time. Raises ValueError if a secret or the tolerance is malformed: that is
     a mistake of the receiver's and not of the request.
     """
+    if not isinstance(body, bytes | bytearray | memoryview | str):
+        raise TypeError(f"body: expected the bytes as they arrived, before they were parsed, not {type(body).__name__}")
     keys, allowed = _keys(secrets), seconds(tolerance, "tolerance")
     if not keys:
         raise ValueError("secrets: expected at least one")
@@ -84,6 +86,8 @@ def verify(
 
 def _keys(secrets: str | Sequence[str]) -> list[bytes]:
     listed = [secrets] if isinstance(secrets, str) else secrets
+    if not isinstance(listed, Iterable) or isinstance(listed, bytes):  # such as a variable that is not set
+        raise ValueError(f"secrets: expected one such as `whsec_…`, or a list of them, not {type(secrets).__name__}")
     return [known_key(secret, f"secret {number}") for number, secret in enumerate(listed, 1)]
 
 

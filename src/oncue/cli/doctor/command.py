@@ -47,16 +47,18 @@ def doctor(
 
 
 def _application(app: Oncue) -> Check:
-    if app.settings.app is None and not app.tasks:
+    tasks, webhooks = len(app.tasks), len(app.internals.webhooks)
+    if app.settings.app is None and not tasks and not webhooks:
         return Check("application", "warn", "none is named", "say --app module:app or set ONCUE_APP")
-    if not app.tasks and app.settings.app is not None:
+    if not tasks and not webhooks and app.settings.app is not None:
         try:
             imported(app.settings.app, app.settings.origin("app"))
         except ConfigError as error:
             return Check("application", "fail", str(error), "mend it: no worker can start")
-    if not app.tasks:
+    if not tasks and not webhooks:
         return Check("application", "warn", f"{app.settings.app} declares no tasks", "declare some with @app.task")
-    return Check("application", "ok", f"{app.settings.app or 'it'} declares {output.plural(len(app.tasks), 'task')}")
+    counts = [output.plural(count, word) for count, word in ((tasks, "task"), (webhooks, "webhook")) if count]
+    return Check("application", "ok", f"{app.settings.app or 'it'} declares {' and '.join(counts)}")
 
 
 def _unknown_variables() -> list[Check]:

@@ -69,8 +69,8 @@ def _allowed(items: Sequence[str]) -> Check | None:
     from oncue.webhooks.egress import Allowed
 
     opened = {
-        f"{what} ({network})"
-        for network, _ in Allowed.parse(items).rules
+        f"{what} ({network if port is None else f'{network}, port {port}'})"
+        for network, port in Allowed.parse(items).rules
         for what, forbidden in NEVER_MEANT.items()
         if any(network.version == one.version and network.overlaps(one) for one in forbidden)
     }
@@ -78,7 +78,7 @@ def _allowed(items: Sequence[str]) -> Check | None:
         return None
     return Check(
         "egress", "warn", f"ONCUE_WEBHOOKS_ALLOW lets webhooks call {', '.join(sorted(opened))} addresses",
-        "allow single addresses with their port, unless this machine is for development",
+        "take it out, unless this machine is for development or nothing else answers there",
     )  # fmt: skip
 
 

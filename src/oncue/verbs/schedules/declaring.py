@@ -25,14 +25,19 @@ log = logging.getLogger("oncue.schedules")
 
 class Declaring(Editing):
     async def synchronise(
-        self, connected: Connected | None = None, *, only: Callable[[Rule], bool] = lambda rule: True
+        self,
+        connected: Connected | None = None,
+        *,
+        only: Callable[[Rule], bool] = lambda rule: True,
+        dials: bool = True,
     ) -> None:
         """Make the stored schedules what the code declares. Those that it no longer declares are disabled.
 
-        A worker does this when it starts. With `only`, schedules of other rules are left for later.
+        A worker does this when it starts. With `only`, schedules of other rules are left for later. Where nothing
+        `dials`, as in a test, no webhook is told that its address is forbidden.
         """
         connected = connected or await self._connected()
-        await Webhooks(self._app).declare_all(connected)
+        await Webhooks(self._app).declare_all(connected, dials=dials)
         for wanted in self._declared(only):
             try:
                 await self._declare(connected, wanted)

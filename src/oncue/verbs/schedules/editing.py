@@ -10,6 +10,7 @@ from typing import Any
 
 from oncue.application.builtin import PREFIX
 from oncue.application.connecting import Connected
+from oncue.application.webhooks import DELIVERIES_AT_ONCE, DELIVERY_GRACE
 from oncue.errors import Conflict, InvalidJob, InvalidSchedule, StoreRefused
 from oncue.model import DELIVER, WEBHOOKS_QUEUE, Missed, Note, Revised, Schedule
 from oncue.policy import audit_entries, triggers
@@ -35,8 +36,6 @@ from oncue.verbs.webhooks import Webhooks, carried_of
 
 CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
 LONGEST_DESCRIPTION = 1000
-DELIVERIES_AT_ONCE, DELIVERY_GRACE = 100, "1d"
-"""Of one schedule, unless it says otherwise: a delivery that is tried again does not hold up the next."""
 _LONG_AGO = datetime.min
 
 
