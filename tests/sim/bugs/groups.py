@@ -113,6 +113,7 @@ def no_wake_up_when_due(patch: Patch) -> None:
     seen_in="clients that write again after a lost reply, and tell the workers only the first time",
     run=runs.grouped_clients,
     caught_by=LEFT_BEHIND,
+    seeds=200,
 )
 def no_wake_up_by_a_second_enqueue(patch: Patch) -> None:
     def enqueued(self: SqliteJobs, connection: sqlite3.Connection, batch: Batch, in_doubt: bool) -> Any:
