@@ -139,7 +139,7 @@ def test_many_threads_enqueue_at_once(app: Oncue, send: Task[[int], None]) -> No
 
 async def test_enqueue_inside_a_loop_says_what_to_use_instead(app: Oncue, send: Task[[int], None]) -> None:
     with pytest.raises(
-        RuntimeError, match=r"would block the running event loop: use `await` \(for enqueue: `aenqueue`\)"
+        RuntimeError, match=r"would block the running event loop: use `await` \(for enqueue: `aenqueue`, for deliver"
     ):
         send.enqueue(1)
     with pytest.raises(RuntimeError, match="aenqueue"):

@@ -385,7 +385,7 @@ async def test_an_endpoint_that_is_down_is_left_alone_and_others_are_not(make_ap
     async with receiving(500) as down, receiving() as up:
         bad = app.webhook("bad", url=down.url(), retry=Ladder("1h"))
         good = app.webhook("good", url=up.url())
-        waiting = [await bad.adeliver({"n": n}) for n in range(20)]
+        waiting = [await bad.adeliver({"n": n}) for n in range(100)]
         opened, events = asyncio.Event(), []
 
         def hear(event: str, measurements: Any, metadata: Any) -> None:
@@ -400,8 +400,8 @@ async def test_an_endpoint_that_is_down_is_left_alone_and_others_are_not(make_ap
             states = [(await app.jobs.get(receipt.id)).state for receipt in waiting]
     assert job.state == "succeeded"
     assert events == [("bad", 1)]
-    assert states.count("queued") >= 6, "what has not begun waits, uncharged"
-    assert len(down.got) <= 14, "three failures, and what the other seats had begun until that was written"
+    assert states.count("queued") >= 50, "what has not begun waits, uncharged"
+    assert len(down.got) <= 50, "three failures, and what the other seats had begun until that was written"
 
 
 @pytest.mark.contract("HOOK-5")

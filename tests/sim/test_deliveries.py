@@ -34,7 +34,7 @@ def test_every_promise_is_kept_in_deliveries(first: int) -> None:
     assert min(reached[f"answer {kind}"] for kind in heard) > 0, reached
     happened = ("crash", "lease.end", "opened", "closed", "webhook", "not begun")
     assert min(reached[kind] for kind in happened) > 0, reached
-    assert min(reached[state] for state in ("succeeded", "failed", "skipped")) > 20, reached
+    assert min(reached[state] for state in ("succeeded", "failed", "skipped")) > 5, reached
 
 
 def met(world: World) -> Counter[str]:

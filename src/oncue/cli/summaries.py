@@ -37,7 +37,7 @@ SUMMARIES = {
     "demo": "Watch a few thousand jobs, three workers, and what happens when one of them is killed.",
     "schedules": "List the schedules; `show`, `add`, `edit`, `enable`, `disable` or `remove` one.",
     "webhooks": (
-        "List the webhooks; `show`, `create`, `change`, `test` or `rehearse` one, `deliver` to it, list `executions`."
+        "List the webhooks; `show`, `add`, `edit`, `test` or `rehearse` one, `deliver` to it, list `executions`."
     ),
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "token": "Make, list and revoke the tokens of the API.",
