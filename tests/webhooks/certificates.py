@@ -13,13 +13,16 @@ class Authority:
         self.certificate = folder / f"{name}.pem"
         self._key = folder / f"{name}.key"
         _openssl("req", "-x509", *_NEW_KEY, "-keyout", self._key, "-out", self.certificate, "-subj", f"/CN={name}",
-                 "-days", "2", "-addext", "basicConstraints=critical,CA:TRUE")  # fmt: skip
+                 "-days", "2", "-addext", "basicConstraints=critical,CA:TRUE", "-addext",
+                 "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip
 
     def issue(self, name: str, alternative: str = "") -> Path:
         """A certificate with its key, in one file."""
         key, asked, signed = (self.folder / f"{name}.{end}" for end in ("key", "csr", "crt"))
         extensions = self.folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={alternative}\n" if alternative else "")
+        # From Python 3.13 on certificates are checked strictly: these two have to be there.
+        identifiers = "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+        extensions.write_text(identifiers + (f"subjectAltName={alternative}\n" if alternative else ""))
         _openssl("req", *_NEW_KEY, "-keyout", key, "-out", asked, "-subj", f"/CN={name}")
         _openssl("x509", "-req", "-in", asked, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
                  "-out", signed, "-days", "2", "-extfile", extensions)  # fmt: skip
