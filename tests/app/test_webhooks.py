@@ -209,11 +209,12 @@ async def test_deliveries_of_a_disabled_webhook_are_skipped(app: Oncue) -> None:
 
 async def test_a_pause_holds_deliveries_back_until_it_is_over(app: Oncue) -> None:
     async with receiving() as server:
-        await app.webhooks.create("orders", url=server.url())
+        for name in ("orders", "invoices"):
+            await app.webhooks.create(name, url=server.url())
         await app.webhooks.pause("orders")
-        receipt = await app.webhooks.deliver("orders")
+        receipt, later = await app.webhooks.deliver("orders"), await app.webhooks.deliver("invoices")
         async with app.worker():
-            await asyncio.sleep(0.2)
+            await finished(app, later.id)
             assert (await app.jobs.get(receipt.id)).state == "queued"
             await app.webhooks.resume("orders")
             job = await finished(app, receipt.id)

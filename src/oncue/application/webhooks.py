@@ -28,7 +28,7 @@ FIELDS: dict[str, Any] = {
     "timeout": DEFAULT_TIMEOUT, "secrets": (), "retry": DEFAULT_LADDER, "redirects": 0, "ca": None,
     "certificate": None,
 }  # fmt: skip
-"""What a webhook has beside its name and URL, and what that is if nobody says."""
+"""What a webhook has beside its name and URL, and what that is by default."""
 DELIVERIES_AT_ONCE, DELIVERY_GRACE = 100, "1d"
 """Of one schedule, unless it says otherwise: a delivery that is tried again does not hold up the next."""
 
@@ -76,7 +76,7 @@ class DeclaredWebhook:
 
 
 def refuse_lost_payload(payload: Any, method: str, body: str | None) -> None:
-    """A payload that no request would carry is a mistake of whoever hands it in."""
+    """A payload that no request would carry is a mistake of the caller."""
     if payload is not None and not has_body(method, body):
         raise InvalidWebhook("payload", f"expected none: a {method} without a template has no body")
 

@@ -66,6 +66,11 @@ class InFlight:
         """The outcomes that the database has not answered for, but for those whose rows are locked."""
         return [*(ended for batch in self._taken.values() for ended in batch), *self.ended]
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the database has answered for every outcome."""
+        return not (self.ended or self._taken or self.locked)
+
     def take(self, settler: str, limit: int, *, at_least: int) -> list[Ended]:
         """The next outcomes for a settler to write: the same as before, if it could not write those."""
         batch = self._taken.get(settler)

@@ -321,7 +321,7 @@ class WorkerProcess:
     async def _settled(self) -> None:
         flushed, in_flight = asyncio.Event(), self._node.in_flight
         in_flight.flushed.listen(flushed.set)
-        while in_flight.unwritten or in_flight.locked:
+        while not in_flight.is_settled:
             flushed.clear()
             await flushed.wait()
 

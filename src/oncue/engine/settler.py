@@ -76,14 +76,14 @@ class Settler:
             self._in_flight.settled(self.name, locked)
         if self._in_flight.locked and not self._is_second and self._may_try_locked(now):
             await self._settle_locked(now)
-        if not self._in_flight.unwritten and not self._in_flight.locked:
+        if self._in_flight.is_settled:
             self._in_flight.flushed.set()
         if len(self._in_flight.ended) >= (self._limit if self._is_second else 1):
             return now
         return now + (LOCKED_PAUSE if self._in_flight.locked else self._idle)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
-        return now if self._in_flight.unwritten or self._in_flight.locked else None
+        return None if self._in_flight.is_settled else now
 
     async def _settle_locked(self, now: datetime) -> None:
         """Try those again that were locked, and wait for none of them: they must not hold up the others."""

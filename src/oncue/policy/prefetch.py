@@ -4,7 +4,7 @@ from __future__ import annotations
 
 AHEAD_SECONDS = 0.1
 AHEAD_IN_LIMITED_SECONDS = 0.05
-"""The same for a queue with a limit: whoever looks at it sees hardly more running than that allows."""
+"""The same for a queue with a limit: an operator who looks at it sees hardly more running than that allows."""
 
 
 def buffer_target(ended: int, elapsed: float, ceiling: int, ahead: float = AHEAD_SECONDS) -> int:

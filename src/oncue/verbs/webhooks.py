@@ -207,7 +207,7 @@ class Webhooks(NounVerbs):
         await compare_and_set(f"webhook {declared.name!r}", declare)
 
     async def declare_all(self, connected: Connected, *, dials: bool = True) -> None:
-        """Store what the code declares. Whoever `dials` is told which address the egress guard will refuse."""
+        """Store what the code declares. With `dials`, the log says which addresses the egress guard will refuse."""
         if self._app.webhooks:
             await self._share_out(connected)
         for declared in self._app.webhooks.values():
