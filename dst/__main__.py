@@ -17,9 +17,9 @@ from zoneinfo import available_timezones
 from bench import verdict
 from bench.settings import BUILD
 from bench.verdict import Figure
-from dst.examine import Report, examine, examine_year
+from dst.examine import Report, examine, examine_windows, examine_windows_of_year, examine_year
 from dst.oracle import POLICIES
-from dst.subject import build
+from dst.subject import WINDOWS, build
 from dst.transitions import HOUR, Rules, Transition, find, quiet
 
 FIRST_YEAR, LAST_YEAR = 2020, 2040
@@ -30,6 +30,8 @@ MARGIN = timedelta(days=5)
 SHOWN = 20
 # The machine's own choice, on some systems listed among the zones.
 NOT_A_ZONE = {"localtime"}
+KINDS = (*POLICIES, "every", "windows")
+"""What is compared."""
 
 Groups = dict[Rules, list[str]]
 Task = Callable[[], Report]
@@ -80,11 +82,15 @@ def tasks(groups: Groups, size: Size) -> Iterator[Task]:
     """The transitions, an ordinary day where there are none, and a whole year of each rule set."""
     for names, transition in chosen(groups, size):
         yield partial(examine, names, transition, build)
+        yield partial(examine_windows, names, transition, WINDOWS)
     for rules, names in groups.items():
         if not rules.transitions:
             yield partial(examine, names, quiet(rules, QUIET), build, short=True)
+            yield partial(examine_windows, names, quiet(rules, QUIET), WINDOWS)
     for number, names in enumerate([*groups.values()][:: size.one_in][: size.whole_years]):
-        yield partial(examine_year, names[0], FIRST_YEAR + number % (LAST_YEAR - FIRST_YEAR + 1), build)
+        year = FIRST_YEAR + number % (LAST_YEAR - FIRST_YEAR + 1)
+        yield partial(examine_year, names[0], year, build)
+        yield partial(examine_windows_of_year, names[0], year, WINDOWS)
 
 
 def run(task: Task) -> Report:
@@ -119,7 +125,7 @@ def judged(report: Report, groups: Groups, size: Size, seconds: float) -> list[F
             verdict.limited(f"differences_{kind}", report.differing[kind], 0, f"of {report.compared[kind]:,}")
             if report.compared[kind]
             else verdict.missing(f"differences_{kind}", "nothing was compared", holds=False)
-            for kind in (*POLICIES, "every")
+            for kind in KINDS
         ),
         verdict.plain("comparisons", report.compared.total()),
         verdict.plain("rule_sets", len(groups), f"zones with equal time from {FIRST_YEAR} to {LAST_YEAR} are one"),

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
-from dst import oracle
+from dst import oracle, windows
 from dst.cases import WIDE, cron_cases, every_cases, main_cases, probes, seconds_reach
 from dst.compare import Findings, Trigger, Window, compare
 from dst.oracle import POLICIES, Policy, Slots, Timeline
 from dst.transitions import Transition
+from dst.windows import Answers, Calendar
 
 # How far from a window a local time in it may happen again: no clock jumps by more, not even over the date line.
 MARGIN = timedelta(hours=26)
@@ -29,6 +30,7 @@ YEAR_EXPRESSIONS = (
     "20 1 1,L * sun#2",
     "0 0 29-31 * *",
 )
+YEAR_DUE_TIMES = (time(0, 0), time(0, 30), time(2, 30), time(9, 0), time(23, 30))
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,30 @@ def examine_year(name: str, year: int, build: Build) -> Report:
         for policy, slots in _by_policy(expression, timeline):
             asked = Question(expression, name, policy, window.start - LONG_AGO)
             report.add(policy, _ask(asked, slots, window, build), f"{year} | {asked}")
+    return report
+
+
+def examine_windows(names: Sequence[str], transition: Transition, answers: Answers) -> Report:
+    """The windows of the days around a transition, for every zone that keeps the same time."""
+    calendar = Calendar(Surroundings(names[0], transition).minutes)
+    return _windows(calendar, names, windows.due_times(transition), answers, str(transition))
+
+
+def examine_windows_of_year(name: str, year: int, answers: Answers) -> Report:
+    """The windows of every date of a year."""
+    start = datetime(year, 1, 1, tzinfo=UTC)
+    ends = start - MARGIN, start.replace(year=year + 1) + MARGIN
+    calendar = Calendar(Timeline(ZoneInfo(name), *ends, timedelta(minutes=1)))
+    return _windows(calendar, [name], YEAR_DUE_TIMES, answers, str(year))
+
+
+def _windows(calendar: Calendar, names: Sequence[str], dues: Sequence[time], answers: Answers, where: str) -> Report:
+    findings, report = Findings(), Report()
+    try:
+        windows.compare(calendar, names, dues, answers, findings)
+    except Exception as error:
+        findings.differences.append(f"raises {type(error).__name__}: {error}")
+    report.add("windows", findings, where)
     return report
 
 

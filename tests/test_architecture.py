@@ -178,6 +178,7 @@ PUBLIC = [
     "Fail",
     "InvalidJob",
     "InvalidSchedule",
+    "InvalidSubject",
     "InvalidWebhook",
     "Job",
     "JobContext",
@@ -196,6 +197,7 @@ PUBLIC = [
     "Snooze",
     "StoreBusy",
     "StoreUnavailable",
+    "SubjectNotFound",
     "Task",
     "UnknownTask",
     "Unreachable",
@@ -203,6 +205,7 @@ PUBLIC = [
     "WrongApplication",
     "cron",
     "current_job",
+    "daily",
 ]
 
 
@@ -238,6 +241,7 @@ APPLICATION = [
     "wait",
     "webhook",
     "webhooks",
+    "windows",
     "worker",
 ]
 
@@ -268,6 +272,7 @@ def test_a_constant_has_one_value(path: Path) -> None:
 
 NAMED_IN_SEVERAL_LAYERS = {
     "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens", "Webhooks",  # a noun: application, store and client
+    "Windows",  # the same, but for the client
     "Backfilled", "Readiness",  # as the process has it, and as the client reads it
     "Clock",  # the test kit's is a clock
     "Database",  # one for each dialect

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Fail,
         InvalidJob,
         InvalidSchedule,
+        InvalidSubject,
         InvalidWebhook,
         JobNotFound,
         NotAllowed,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         Snooze,
         StoreBusy,
         StoreUnavailable,
+        SubjectNotFound,
         UnknownTask,
         Unreachable,
         WebhookNotFound,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from oncue.policy.priorities import BACKGROUND, CRITICAL_MAX_RETRIES, SCHEDULED, USER_REQUESTED
     from oncue.policy.retry import Exponential, Ladder
     from oncue.policy.triggers import cron
+    from oncue.policy.windows import daily
     from oncue.task import Task
 
 __all__ = [
@@ -58,6 +61,7 @@ __all__ = [
     "Fail",
     "InvalidJob",
     "InvalidSchedule",
+    "InvalidSubject",
     "InvalidWebhook",
     "Job",
     "JobContext",
@@ -76,6 +80,7 @@ __all__ = [
     "Snooze",
     "StoreBusy",
     "StoreUnavailable",
+    "SubjectNotFound",
     "Task",
     "UnknownTask",
     "Unreachable",
@@ -83,6 +88,7 @@ __all__ = [
     "WrongApplication",
     "cron",
     "current_job",
+    "daily",
 ]
 
 _HOMES = {
@@ -95,6 +101,7 @@ _HOMES = {
     "policy.priorities": ("BACKGROUND", "CRITICAL_MAX_RETRIES", "SCHEDULED", "USER_REQUESTED"),
     "policy.retry": ("Exponential", "Ladder"),
     "policy.triggers": ("cron",),
+    "policy.windows": ("daily",),
     "task": ("Task",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

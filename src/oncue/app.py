@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 from oncue.application.builtin import builtin_tasks
 from oncue.application.internals import Internals
 from oncue.application.naming import place_of
-from oncue.model import DEFAULT_QUEUE, DELIVER, Delivery, Missed, Receipt
+from oncue.model import DELIVER, Delivery, Missed, Receipt
 from oncue.policy.retry import DEFAULT_LADDER, Ladder
 from oncue.settings import Settings
 from oncue.task import UNSET, Call, RetryRule, Task, _Unset
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from oncue.verbs.schedules import Schedules
     from oncue.verbs.tokens import Tokens
     from oncue.verbs.webhooks import Webhooks
+    from oncue.verbs.windows import Windows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,7 +89,7 @@ class Oncue:
         self,
         *,
         name: str | None = None,
-        queue: str = DEFAULT_QUEUE,
+        queue: str | None = None,
         priority: int = 0,
         timeout: Duration | None = None,
         max_runtime: Duration | _Unset | None = UNSET,
@@ -103,6 +104,8 @@ class Oncue:
         max_instances: int | _Unset = UNSET,
         process: bool = False,
         key: Callable[..., str] | None = None,
+        max_concurrency: int | _Unset = UNSET,
+        on_cutoff: Task[Any, Any] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
@@ -254,6 +257,12 @@ class Oncue:
         from oncue.verbs.webhooks import Webhooks
 
         return Webhooks(self.internals)
+
+    @cached_property
+    def windows(self) -> Windows:
+        from oncue.verbs.windows import Windows
+
+        return Windows(self.internals)
 
     @cached_property
     def nodes(self) -> Nodes:

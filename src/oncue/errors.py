@@ -50,6 +50,14 @@ class InvalidWebhook(OncueError, ValueError):
         self.field = field
 
 
+class InvalidSubject(OncueError, ValueError):
+    """What is wanted of a window's subject makes no sense: a field and what it expects."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
 class UnusableSecret(ConfigError):
     """A webhook refers to a variable of the environment that is missing, or whose value cannot be used."""
 
@@ -84,6 +92,10 @@ class ScheduleNotFound(OncueError, LookupError):
 
 class WebhookNotFound(OncueError, LookupError):
     """There is no such webhook."""
+
+
+class SubjectNotFound(OncueError, LookupError):
+    """There is no such window, or it has no such subject."""
 
 
 class TokenNotFound(OncueError, LookupError):

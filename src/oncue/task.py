@@ -9,7 +9,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from oncue.errors import InvalidJob
-from oncue.model import DEFAULT_QUEUE, Delivery, Failed, FollowUp, Missed, Receipt
+from oncue.model import DEFAULT_QUEUE, WINDOWS_QUEUE, Delivery, Failed, FollowUp, Missed, Receipt
 from oncue.policy.checks import (
     DEFAULT_GRACE,
     checked_crashes,
@@ -28,7 +28,7 @@ from oncue.policy.checks import (
 )
 from oncue.policy.durations import Duration, seconds
 from oncue.policy.names import checked_address
-from oncue.policy.options import Options
+from oncue.policy.options import CutoffHook, Options, WindowOptions
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
 from oncue.process_tasks import code_places
 from oncue.tasks.arguments import Arguments
@@ -51,6 +51,8 @@ class _Unset:
 
 
 UNSET = _Unset()
+DEFAULT_CONCURRENCY = 100
+"""How many jobs of a window run at once, unless its task says otherwise."""
 
 
 class Declared(NamedTuple):
@@ -63,6 +65,16 @@ class Declared(NamedTuple):
     description: str
 
 
+class DeclaredWindow(NamedTuple):
+    """What a task declares for its daily window."""
+
+    retry: float
+    """Seconds between two attempts."""
+    max_concurrency: int
+    """How many of its jobs run at once, on all nodes together, unless an operator has set a limit."""
+    on_cutoff: Task[Any, Any] | None
+
+
 class Task(Generic[P, R]):
     """A function that can be enqueued. Calling it runs it here and now, as if it were not a task."""
 
@@ -72,7 +84,7 @@ class Task(Generic[P, R]):
         function: Callable[P, R],
         *,
         name: str | None = None,
-        queue: str = DEFAULT_QUEUE,
+        queue: str | None = None,
         priority: int = 0,
         timeout: Duration | None = None,
         max_runtime: Duration | _Unset | None = UNSET,
@@ -87,12 +99,15 @@ class Task(Generic[P, R]):
         max_instances: int | _Unset = UNSET,
         process: bool = False,
         key: Callable[..., str] | None = None,
+        max_concurrency: int | _Unset = UNSET,
+        on_cutoff: Task[Any, Any] | None = None,
         declared_in: str | None = None,
     ) -> None:
         self.app = app
         self.function = function
         self.name = checked_name(name or str(getattr(function, "__name__", "")), "name")
-        self.queue = checked_queue(queue)
+        default_queue = WINDOWS_QUEUE if _is_window(schedule) else DEFAULT_QUEUE
+        self.queue = checked_queue(default_queue if queue is None else queue)
         self.priority = checked_priority(priority)
         self.deadline = None if deadline is None else seconds(deadline, "deadline")
         self.is_async = inspect.iscoroutinefunction(function)
@@ -108,6 +123,10 @@ class Task(Generic[P, R]):
         self.arguments = Arguments(function, self.name)
         self.bind = self.arguments.bind
         self.own_key = checked_own_key(key, self.arguments, self.name)
+        self.window = self._declared_window(
+            schedule, max_concurrency, on_cutoff,
+            {"retry": retry, "max_retries": max_retries, "deadline": deadline, "key": key},
+        )  # fmt: skip
         self.schedule = self._declared(schedule, missed, grace, max_instances)
         update_wrapper(self, function)
 
@@ -130,7 +149,14 @@ class Task(Generic[P, R]):
         if not isinstance(rule, Rule):
             raise ValueError(f'schedule: expected cron("0 3 * * *"), not {rule!r}')
         checked_schedule_name(self.name)
-        self.arguments.check_for_slots()
+        if self.window is not None:
+            for name, value in {"missed": missed, "grace": grace, "max_instances": max_instances}.items():
+                if not isinstance(value, _Unset):
+                    raise ValueError(
+                        f"{name}: a daily window has none: each subject has one job a day, until its cutoff"
+                    )
+        else:
+            self.arguments.check_for_slots()
         description = (inspect.getdoc(self.function) or "").partition("\n")[0]
         return Declared(
             rule,
@@ -139,6 +165,38 @@ class Task(Generic[P, R]):
             checked_max_instances(1 if isinstance(max_instances, _Unset) else max_instances),
             description,
         )
+
+    def _declared_window(
+        self,
+        rule: Rule | None,
+        max_concurrency: int | _Unset,
+        on_cutoff: Task[Any, Any] | None,
+        others: Mapping[str, Any],
+    ) -> DeclaredWindow | None:
+        if not _is_window(rule):
+            given = {"max_concurrency": not isinstance(max_concurrency, _Unset), "on_cutoff": on_cutoff is not None}
+            for name in (name for name, is_given in given.items() if is_given):
+                raise ValueError(f"{name}: only tasks with schedule=daily(…) have one")
+            return None
+        from oncue.policy.windows import rule_of
+
+        assert rule is not None
+        for name in (name for name, value in others.items() if value is not None):
+            instead = (
+                "daily(retry=…) says how far apart the attempts are" if "retr" in name else "its cutoff ends a job"
+            )
+            raise ValueError(f"{name}: a daily window has none: {instead}")
+        if self.delivery != "at_least_once":
+            raise ValueError("delivery: expected 'at_least_once': within its window an attempt is repeated")
+        self.arguments.check_for_windows("schedule")
+        if on_cutoff is not None:
+            if not isinstance(on_cutoff, Task):
+                raise ValueError(f"on_cutoff: expected a task of the application, not {on_cutoff!r}")
+            on_cutoff.arguments.check_for_windows("on_cutoff")
+        most = DEFAULT_CONCURRENCY if isinstance(max_concurrency, _Unset) else max_concurrency
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+            raise ValueError(f"max_concurrency: expected a whole number from 1, not {most!r}")
+        return DeclaredWindow(rule_of(rule.expression).retry, most, on_cutoff)
 
     # --- enqueueing ---------------------------------------------------------------------------------------------
 
@@ -227,7 +285,22 @@ class Task(Generic[P, R]):
     def options(self, default_max_runtime: float | None) -> Options:
         """What every job of this task carries, resolved once."""
         max_runtime = default_max_runtime if isinstance(self._max_runtime, _Unset) else self._max_runtime
-        return Options(self.delivery, self._timeout, max_runtime, self._policy, self._max_crashes)
+        window = None if self.window is None else self._window_options(self.window, default_max_runtime)
+        return Options(self.delivery, self._timeout, max_runtime, self._policy, self._max_crashes, window)
+
+    def _window_options(self, window: DeclaredWindow, default_max_runtime: float | None) -> WindowOptions:
+        return WindowOptions(
+            window.retry, *self.arguments.of_windows,
+            hook=None if window.on_cutoff is None else window.on_cutoff.as_hook(default_max_runtime),
+        )  # fmt: skip
+
+    def as_hook(self, default_max_runtime: float | None) -> CutoffHook:
+        """The job of this task that the cutoff of a window leads to."""
+        own = self.options(default_max_runtime)
+        return CutoffHook(
+            self.name, self.queue, self.priority, own.stored(), self.max_retries, own.max_runtime,
+            *self.arguments.of_windows,
+        )  # fmt: skip
 
     def _resolved_retries(self, max_retries: int | None, *, declared: bool) -> int:
         if max_retries is not None:
@@ -316,6 +389,10 @@ def _row(row: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def _seconds_or_unset(value: Duration | _Unset | None) -> float | _Unset | None:
     return value if value is None or isinstance(value, _Unset) else seconds(value, "max_runtime")
+
+
+def _is_window(rule: Rule | None) -> bool:
+    return str(getattr(rule, "expression", "")).startswith("@window")
 
 
 def _checked_process(process: bool) -> bool:

@@ -92,7 +92,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     states = ["running"] * batch
     documents, guards = ["{}"] * batch, [[str(NODE)] * batch, fences, [True] * batch]
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
-    change += [instants, instants, documents, texts, fences, documents, *guards, None]
+    change += [instants, instants, documents, texts, fences, documents, [None] * batch, *guards, None]
     return {
         "claim": (
             "oncue_jobs_claimable and oncue_jobs_addressed",

@@ -20,7 +20,7 @@ from oncue.engine.messages import Setup
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.starting import Patience
 from oncue.engine.timekeeper import Timekeeper
-from oncue.model import WEBHOOKS_QUEUE, Node
+from oncue.model import WEBHOOKS_QUEUE, WINDOWS_QUEUE, Node
 from oncue.observe import logs
 from oncue.observe.redis_analytics import counting
 from oncue.store.contract import Store
@@ -132,7 +132,7 @@ def new_node(app: Internals, now: datetime, address: str | None) -> Node:
         pid=os.getpid(),
         boot_id=identity.boot_id(),
         version=__version__,
-        queues=settings.queues,
+        queues=_queues(app),
         tasks=tuple(sorted(app.handlers)),
         concurrency=settings.concurrency,
         address=address,
@@ -143,6 +143,16 @@ def new_node(app: Internals, now: datetime, address: str | None) -> Node:
         process_start=identity.process_start(),
         exclusive=settings.exclusive,
     )
+
+
+def _queues(app: Internals) -> tuple[str, ...]:
+    """The queues that a worker serves: those of the settings, and that of windows if code declares some and no queues
+    were chosen."""
+    settings = app.settings
+    has_windows = any(task.queue == WINDOWS_QUEUE for task in app.tasks.values())
+    if settings.origin("queues") != "default" or not has_windows:
+        return settings.queues
+    return (*settings.queues, WINDOWS_QUEUE)
 
 
 def _is_gone(node: Node) -> bool:

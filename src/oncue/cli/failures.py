@@ -18,10 +18,12 @@ from oncue.errors import (
     ConfigError,
     InvalidJob,
     InvalidSchedule,
+    InvalidSubject,
     InvalidWebhook,
     JobNotFound,
     OncueError,
     ScheduleNotFound,
+    SubjectNotFound,
     TokenNotFound,
     UnknownTask,
     WebhookNotFound,
@@ -35,12 +37,15 @@ FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
+_ABSENT = (JobNotFound, ScheduleNotFound, SubjectNotFound, TokenNotFound, UnknownTask, WebhookNotFound)
+
+
 def exit_code(error: Exception) -> int:
     if isinstance(error, ConfigError):
         return error.exit_code
-    if isinstance(error, JobNotFound | ScheduleNotFound | WebhookNotFound | TokenNotFound | UnknownTask):
+    if isinstance(error, _ABSENT):
         return NOT_FOUND
-    if isinstance(error, InvalidJob | InvalidSchedule | InvalidWebhook | _UsageProblem):
+    if isinstance(error, InvalidJob | InvalidSchedule | InvalidSubject | InvalidWebhook | _UsageProblem):
         return USAGE
     return FAILED
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "changing": ("retry", "cancel", "set-status", "priority", "boost"),
     "schedules": ("schedules",),
     "webhooks": ("webhooks",),
+    "windows": ("windows", "subjects"),
     "trigger": ("trigger", "backfill"),
     "preview": ("preview",),
     "audit": ("audit",),

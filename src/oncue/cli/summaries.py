@@ -19,6 +19,7 @@ SUMMARIES = {
     "set-status": "Set the status of jobs by hand: `oncue set-status 17 failed`.",
     "priority": "Set the priority of an unfinished job.",
     "boost": "Raise the priority of an unfinished job.",
+    "windows": "List the windows; or show what a day of one came to, by the minute of the cutoff in UTC.",
     "trigger": "Run a schedule's task by hand.",
     "backfill": "Run the slots of a span of time that no leader has decided.",
     "preview": (
@@ -39,6 +40,7 @@ SUMMARIES = {
     "webhooks": (
         "List the webhooks; `show`, `add`, `edit`, `test` or `rehearse` one, `deliver` to it, list `executions`."
     ),
+    "subjects": "List the subjects of windows; `show`, `add`, `remove`, `import` or `run` them.",
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "token": "Make, list and revoke the tokens of the API.",
 }

@@ -22,7 +22,7 @@ HEADS = 20
 
 
 class Folding:
-    """Adds the deltas that settling leaves behind to the totals."""
+    """Adds the deltas that settling leaves behind to the totals, of jobs and of the days of windows."""
 
     name = "folding"
 
@@ -35,7 +35,8 @@ class Folding:
 
     async def tick(self, now: datetime) -> datetime:
         folded = await self._store.counters.fold(FOLD_LIMIT)
-        return now if folded >= FOLD_LIMIT else now + self._interval
+        days = await self._store.windows.fold(FOLD_LIMIT)
+        return now if max(folded, days) >= FOLD_LIMIT else now + self._interval
 
 
 class Sampling:

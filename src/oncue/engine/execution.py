@@ -24,10 +24,11 @@ from oncue.model import (
     Released,
     Snoozed,
     Started,
+    Succeeded,
     Terms,
     ToldDetails,
 )
-from oncue.policy import options
+from oncue.policy import options, windows
 from oncue.policy.lifecycle import Ended, following, refusal
 from oncue.store.contract import Store
 
@@ -272,6 +273,9 @@ class Execution(Generic[A]):
             outcome = Cancelled()
         at = self._clock.at
         terms = attempt.terms
+        window = options.read(attempt.claim.options).window
+        if window is not None and window.cutoff_at is not None and isinstance(outcome, Succeeded):
+            terms = windows.terms_of_success(attempt.claim, window, at(ended))
         if attempt.claim.leader is not None:
             terms = (terms or Terms())._replace(leader=attempt.claim.leader)
         if attempt.follow_ups:

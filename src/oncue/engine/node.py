@@ -6,8 +6,8 @@
     seating                                          how many jobs of limited queues may run here
     reconciler                                       compares this node's claims with the database's
     leadership                                       who leads
-    scheduler, backfilling, expiry, aging, orphans,
-    pruning, folding, sampling                       on the leader only
+    scheduler, planner, backfilling, expiry, aging,
+    orphans, pruning, folding, sampling              on the leader only
     rescue, survey                                   on every node: a rescue must not wait for a leader
 
 Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what was claimed may finish
@@ -43,6 +43,7 @@ from oncue.engine.naming import Naming
 from oncue.engine.orphans import OrphanRules, Orphans
 from oncue.engine.outcomes import SizeLimits
 from oncue.engine.pending_starts import PendingStarts, RecordedStarts
+from oncue.engine.planner import Planner
 from oncue.engine.pruning import Pruning
 from oncue.engine.reconciler import Reconciler
 from oncue.engine.recovery import Recovery
@@ -80,8 +81,10 @@ class Pace:
     settle_batch: int = 1000
     drain: float = 30.0
     schedules: float = 30.0
+    windows: float = 60.0
     retention: float = 7 * 86400.0
     ledger_retention: float = 400 * 86400.0
+    window_retention: float = 30 * 86400.0
     maintenance: float = 60.0
     aging: Rules = field(default_factory=Rules)
     orphans: OrphanRules = field(default_factory=OrphanRules)
@@ -167,6 +170,8 @@ class WorkerNode:
         )
         self.scheduler.fired.listen(self.claimer.signal.set)
         self.slot_writer = SlotWriter(self.scheduler, interval=pace.schedules)
+        self.planner = Planner(store, node.id, self.leadership, clock, telemetry, interval=pace.windows, poll=pace.poll)
+        self.planner.opened.listen(self.claimer.signal.set)
         self.expiry = Expiry(store, telemetry)
         self.backfilling = Backfilling(store, interval=pace.poll)
         self.backfilling.released.listen(self.claimer.signal.set)
@@ -181,6 +186,7 @@ class WorkerNode:
             self.leadership,
             self.scheduler,
             self.slot_writer,
+            self.planner,
             *(
                 OnLeader(service, self.leadership)
                 for service in (
@@ -192,6 +198,7 @@ class WorkerNode:
                         telemetry,
                         retention=pace.retention,
                         ledger_retention=pace.ledger_retention,
+                        window_retention=pace.window_retention,
                         interval=pace.maintenance,
                     ),
                     self.backfilling,

@@ -19,14 +19,16 @@ class Pruning:
     name = "pruning"
 
     def __init__(
-        self, store: Store, telemetry: Telemetry, *, retention: float, ledger_retention: float, interval: float = 60.0
-    ) -> None:
+        self, store: Store, telemetry: Telemetry, *, retention: float, ledger_retention: float,
+        window_retention: float = 30 * 86400.0, interval: float = 60.0,
+    ) -> None:  # fmt: skip
         self.signal = Signal()
         self._store = store
         self._telemetry = telemetry
         self._retention = timedelta(seconds=retention)
         # The ledger outlives the jobs that it tells of.
         self._ledger_retention = timedelta(seconds=max(ledger_retention, retention))
+        self._window_retention = timedelta(seconds=max(window_retention, retention))
         self._interval = timedelta(seconds=interval)
 
     quiet_until = can_wait
@@ -36,7 +38,8 @@ class Pruning:
         if gone:
             self._telemetry.emit("prune", {"jobs": gone})
         slots = await self._store.slots.prune(now - self._ledger_retention, LIMIT)
+        days = await self._store.windows.prune(now - self._window_retention, LIMIT)
         noted = await self._store.audit_log.prune(now - self._ledger_retention, LIMIT)
         asked = await self._store.requests.prune(now - REQUESTS_KEPT, LIMIT)
         tripped = await self._store.groups.forget_tripped(now - BREAKERS_KEPT, LIMIT)
-        return now if max(gone, slots, noted, asked, tripped) >= LIMIT else now + self._interval
+        return now if max(gone, slots, days, noted, asked, tripped) >= LIMIT else now + self._interval

@@ -64,10 +64,22 @@ from oncue.model.schedules import (
     Verdict,
 )
 from oncue.model.webhooks import DELIVER, WEBHOOKS_QUEUE, Orphan, Webhook
+from oncue.model.windows import (
+    EVERY_DAY,
+    WINDOWS_QUEUE,
+    Day,
+    DayCount,
+    DayEvent,
+    DayStatus,
+    Subject,
+    SubjectStep,
+    Tally,
+)
 
 __all__ = [
     "DEFAULT_QUEUE",
     "DELIVER",
+    "EVERY_DAY",
     "KINDS",
     "LEADER_ADDRESS",
     "LIVE_LIMIT",
@@ -81,6 +93,7 @@ __all__ = [
     "UNFINISHED",
     "WAITING",
     "WEBHOOKS_QUEUE",
+    "WINDOWS_QUEUE",
     "Age",
     "Applied",
     "Attempt",
@@ -90,6 +103,10 @@ __all__ = [
     "Change",
     "Claim",
     "Count",
+    "Day",
+    "DayCount",
+    "DayEvent",
+    "DayStatus",
     "Decided",
     "Declaration",
     "Delivery",
@@ -136,7 +153,10 @@ __all__ = [
     "State",
     "Stats",
     "Step",
+    "Subject",
+    "SubjectStep",
     "Succeeded",
+    "Tally",
     "Terms",
     "TimedOut",
     "Token",

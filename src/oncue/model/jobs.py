@@ -220,6 +220,8 @@ class Job:
     progress_note: str | None = None
     details: dict[str, Any] | None = None
     """What the handler told of the latest attempt."""
+    subject: str | None = None
+    """Of a window's job: whose it is."""
     shortened: Mapping[str, int] | None = None
     """The fields that a short listing left out for their size, with their bytes: args, result, error or details."""
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from oncue.model.jobs import Batch, LeaderEpoch, State
+from oncue.model.windows import DayStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,10 @@ class Terms(NamedTuple):
     """Jobs that follow from a success. Without ids: the settler reserves them."""
     late_follow_ups: tuple[Batch, ...] = ()
     """Jobs that follow from a success that comes too late."""
+    day_status: DayStatus | None = None
+    """What the day of a window comes to with a success."""
+    late_day_status: DayStatus | None = None
+    """What it comes to with a success that comes too late."""
 
 
 Applied: TypeAlias = Literal["late", "released"] | bool | None
@@ -126,6 +131,8 @@ class Change(NamedTuple):
     """What company the job may have when it runs next (`policy.suspicion`): 0 any, 1 a cohort, 2 none."""
     details: str | None = None
     """What the handler told of the attempt: a JSON object. None leaves what was saved while it ran."""
+    day_status: DayStatus | None = None
+    """Of the job of a window's day: what the day comes to with this."""
     follow_ups: tuple[Batch, ...] = ()
     """Jobs that are written with it, in the same transaction. A job whose key is taken is left out."""
     before: datetime | None = None

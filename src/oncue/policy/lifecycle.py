@@ -37,6 +37,7 @@ from oncue.model import (
     Cancelled,
     Change,
     Claim,
+    DayStatus,
     Failed,
     FollowUp,
     Job,
@@ -128,9 +129,11 @@ def _on_terms(change: Change, ended: Ended, terms: Terms, dice: Random) -> Chang
         return settle(ended._replace(outcome=outcome, terms=None), dice)
 
     if isinstance(ended.outcome, Succeeded):
-        change = change._replace(follow_ups=terms.follow_ups)
+        change = change._replace(follow_ups=terms.follow_ups, day_status=terms.day_status)
         if terms.before is not None:
-            late = instead(terms.late)._replace(ending="late", follow_ups=terms.late_follow_ups)
+            late = instead(terms.late)._replace(
+                ending="late", follow_ups=terms.late_follow_ups, day_status=terms.late_day_status
+            )
             change = change._replace(before=terms.before, late=late)
     if terms.leader is not None:
         released = instead(Released(DEPOSED))._replace(ending="released")
@@ -157,8 +160,8 @@ def cancel(job: Job, now: datetime) -> Change | None:
 
 def is_final(job: Job) -> bool:
     """Whether a finished job stays as it is, whatever operators do, so that another one repeats it: the one run that a
-    slot was promised, and a delivery, whose receiver knows it by its id."""
-    return is_delivery(job) or _is_promised(job)
+    slot was promised, a delivery, whose receiver knows it by its id, and the job of a window's day."""
+    return is_delivery(job) or job.subject is not None or _is_promised(job)
 
 
 def is_delivery(job: Job) -> bool:
@@ -217,11 +220,20 @@ def _why_not(job: Job, state: State) -> str | None:
     return None
 
 
-def _taken_away(job: Job, state: State, now: datetime) -> Change:
+def close_day(job: Job, now: datetime, status: DayStatus, reason: str, follow_ups: tuple[Batch, ...] = ()) -> Change:
+    """End the job of a window's day, which has not succeeded in time: with it the day comes to this."""
+    if job.state == "running":
+        change = _taken_away(job, "skipped", now, reason)
+    else:
+        change = _unheld(job, "skipped", now, reason=reason, started_at=None, ended_at=now)
+    return change._replace(day_status=status, follow_ups=follow_ups)
+
+
+def _taken_away(job: Job, state: State, now: datetime, why: str = BY_HAND) -> Change:
     """End a running attempt in its node's stead. The claim_no stays: the next claim raises it."""
     began = job.started_at or job.claimed_at
-    outcome = BY_HAND if state == "queued" else state
-    reason = None if state == "queued" else BY_HAND
+    outcome = why if state == "queued" else state
+    reason = None if state == "queued" else why
     change = _unheld(job, state, now, reason=reason, outcome=outcome, started_at=began, ended_at=now)
     return change._replace(attempt=job.attempt + 1)
 
@@ -267,11 +279,19 @@ def _failed(ended: Ended, outcome: Failed, dice: Random) -> Change:
     claim = ended.claim
     if claim.cancel_requested:
         return _finished(ended, "cancelled", reason="cancelled", error=outcome.error)
-    if outcome.final or claim.retry_count >= claim.max_retries:
+    told = options.read(claim.options)
+    if outcome.final or (told.window is None and claim.retry_count >= claim.max_retries):
         return _finished(ended, "failed", error=outcome.error)
-    delay = retry.wait(outcome, ended.ended_at, claim.retry_count, options.read(claim.options).retry, dice)
+    policy = told.retry if told.window is None else _spaced(claim, told.window.retry, ended.ended_at)
+    delay = retry.wait(outcome, ended.ended_at, claim.retry_count, policy, dice)
     # The process survived this attempt, so the job is under suspicion no more.
     return _again(ended, "retrying", "failed", delay, error=outcome.error, retries=1, crashes=0)
+
+
+def _spaced(claim: Claim, spacing: float, ended_at: datetime) -> retry.Ladder:
+    """The attempts of a window are due at equal distances, however long each of them takes."""
+    next_at = claim.visible_at + timedelta(seconds=spacing)
+    return retry.Ladder(max((next_at - ended_at).total_seconds(), 0.0))
 
 
 def _timed_out(ended: Ended, outcome: TimedOut, dice: Random) -> Change:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from oncue.model import Delivery
@@ -15,6 +16,42 @@ FEWEST_CRASHES = 3
 
 
 @dataclass(frozen=True, slots=True)
+class CutoffHook:
+    """The job that follows from the cutoff of a window's day, and the parameters that get its subject and its date."""
+
+    task: str
+    queue: str
+    priority: int
+    options: str
+    max_retries: int
+    max_runtime: float | None
+    subject: str | None
+    day: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOptions:
+    """What the jobs of a window carry: how far apart their attempts are, and what its cutoff leads to."""
+
+    retry: float
+    subject: str
+    """The parameter of the task that gets the subject."""
+    day: str | None = None
+    """The parameter that gets the date."""
+    hook: CutoffHook | None = None
+    cutoff_at: datetime | None = None
+    """Of a job: until when a success counts. A schedule has none."""
+
+    def stored(self) -> dict[str, Any]:
+        told: dict[str, Any] = {"retry": self.retry, "subject": self.subject, "day": self.day}
+        if self.hook is not None:
+            told["hook"] = {name: getattr(self.hook, name) for name in CutoffHook.__slots__}
+        if self.cutoff_at is not None:
+            told["cutoff_at"] = self.cutoff_at.isoformat()
+        return told
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     delivery: Delivery = "at_least_once"
     timeout: float | None = None
@@ -22,6 +59,8 @@ class Options:
     retry: Policy = DEFAULT_POLICY
     max_crashes: int | None = 5
     """With how many deaths of its process a job is poison; None for never."""
+    window: WindowOptions | None = None
+    """Of a window and its jobs."""
 
     def stored(self) -> str:
         """Only what differs from the defaults above, which never change: most rows store nothing but braces."""
@@ -34,6 +73,8 @@ class Options:
         told = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         if self.retry != DEFAULTS.retry:
             told["retry"] = self.retry.stored()
+        if self.window is not None:
+            told["window"] = self.window.stored()
         return json.dumps(told, separators=(",", ":"))
 
 
@@ -51,7 +92,7 @@ def read(text: str) -> Options:
     if told is None:
         return Options(delivery="at_most_once")
     limits = _seconds(told, "timeout"), _seconds(told, "max_runtime")
-    return Options(_delivery(told), *limits, _retry(told.get("retry")), _crashes(told))
+    return Options(_delivery(told), *limits, _retry(told.get("retry")), _crashes(told), _window(told.get("window")))
 
 
 def _told(text: str) -> dict[str, Any] | None:
@@ -83,6 +124,19 @@ def _retry(told: Any) -> Policy:
         return DEFAULTS.retry if told is None else from_stored(told)
     except (ValueError, KeyError, TypeError):
         return DEFAULTS.retry
+
+
+def _window(told: Any) -> WindowOptions | None:
+    if not isinstance(told, dict):
+        return None
+    hook, cutoff_at = told.get("hook"), told.get("cutoff_at")
+    return WindowOptions(
+        retry=told["retry"],
+        subject=told["subject"],
+        day=told.get("day"),
+        hook=None if hook is None else CutoffHook(**hook),
+        cutoff_at=None if cutoff_at is None else datetime.fromisoformat(cutoff_at),
+    )
 
 
 @remembering(4096)

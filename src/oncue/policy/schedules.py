@@ -55,6 +55,13 @@ def keeps_to_slots(declaration: Declaration | None) -> bool:
     return options.read(declaration.options).delivery == "at_most_once"
 
 
+def keeps_to_windows(declaration: Declaration | None) -> bool:
+    """Whether code declares this schedule as a daily window: then its task runs in that alone."""
+    if declaration is None or declaration.reason == UNDECLARED:
+        return False
+    return options.read(declaration.options).window is not None
+
+
 def created(wanted: Schedule, now: datetime, by: str) -> Revised:
     """A schedule that has not been there before."""
     schedule = _begun(dataclasses.replace(wanted, id=0, revision=1, version=1, created_by=by, created_at=now), now)

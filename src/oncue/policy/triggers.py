@@ -27,6 +27,8 @@ DstPolicy: TypeAlias = Literal["debian", "once", "all"]
 DST_POLICIES: tuple[DstPolicy, ...] = get_args(DstPolicy)
 DstMark: TypeAlias = Literal["gap", "first", "second"]
 
+WINDOW = "@window"
+"""What the expression of a daily window begins with (`policy/windows.py`)."""
 TICK = timedelta(microseconds=1)
 """From one instant to the next: no store tells time more finely."""
 
@@ -89,6 +91,8 @@ def cron(expression: str, *, tz: str = "UTC", dst: DstPolicy = "debian") -> Rule
 def trigger(rule: Rule, anchor: datetime) -> Trigger:
     """The slots of a rule; those of an `@every` are counted from the anchor. Raises InvalidSchedule."""
     _check(rule.expression, rule.tz, rule.dst)
+    if rule.expression.startswith(WINDOW):
+        return NoSlots()
     found = _compiled(rule.expression, rule.tz, rule.dst)
     return Interval(anchor, found) if isinstance(found, timedelta) else found
 
@@ -232,6 +236,27 @@ class Calendar:
             if segment.start + segment.offset <= local:
                 return True
         return False
+
+
+class NoSlots:
+    """A daily window has no slots of its own: those that there are belong to its subjects."""
+
+    __slots__ = ()
+
+    def after(self, instant: datetime) -> datetime | None:
+        return None
+
+    def latest(self, instant: datetime) -> datetime | None:
+        return None
+
+    def count(self, after: datetime, until: datetime) -> int:
+        return 0
+
+    def has(self, instant: datetime) -> bool:
+        return False
+
+    def mark(self, instant: datetime) -> DstMark | None:
+        return None
 
 
 class Interval:

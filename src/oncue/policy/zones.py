@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -151,3 +151,30 @@ def _offset(info: ZoneInfo, instant: int) -> int:
 
 def _seconds(offset: timedelta) -> int:
     return offset.days * DAY + offset.seconds
+
+
+def local_date(name: str, instant: datetime) -> date:
+    """The date that the clocks of a zone show. Raises InvalidSchedule if there is no such zone."""
+    zone(name)
+    return instant.astimezone(ZoneInfo(name)).date()
+
+
+def first_instant(name: str, local: datetime) -> datetime | None:
+    """The first instant at which the clocks of a zone show this time; the end of the gap that swallows it.
+
+    None: the zone leaves out the whole date. Raises InvalidSchedule if there is no such zone.
+    """
+    zone(name)
+    info = ZoneInfo(name)
+    found = local.replace(tzinfo=info).astimezone(UTC)
+    if found.astimezone(info).replace(tzinfo=None) == local:
+        return found
+    # In a gap, the offset after it leads to an instant before it, and the offset before it to one that is not.
+    low, high = (int(local.replace(tzinfo=info, fold=fold).timestamp()) for fold in (1, 0))
+    end = _first_other(info, _offset(info, low), low, high)
+    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+    shown = datetime.fromtimestamp(end, info).replace(tzinfo=None)
+    begins = datetime.fromtimestamp(end - 1, info).replace(tzinfo=None) + timedelta(seconds=1)
+    if begins <= midnight and midnight + timedelta(days=1) <= shown:
+        return None
+    return datetime.fromtimestamp(end, UTC)

@@ -23,7 +23,15 @@ OPERATIONS = frozenset(
     {
         *("jobs.claim", "jobs.apply", "jobs.prioritize", "jobs.request_cancel", "queues.pause", "queues.resume"),
         *("queues.set_limits", "queues.default_limits", "groups.claim", "groups.set", "groups.trip"),
-        *("schedules.revise", "slots.decide", "slots.rerun", "webhooks.write", "webhooks.re_emit"),
+        *(
+            "schedules.revise",
+            "slots.decide",
+            "slots.rerun",
+            "webhooks.write",
+            "webhooks.re_emit",
+            "windows.put",
+            "windows.advance",
+        ),
     }
 )
 """The calls that decide something. An enqueue is one too, but it may take its client several calls."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -30,10 +30,12 @@ from oncue.model import (
     Receipt,
     Sample,
     Step,
+    Subject,
+    SubjectStep,
     Webhook,
     known,
 )
-from oncue.store.statements import SHORTENED, WEBHOOK_FIELDS
+from oncue.store.statements import SHORTENED, SUBJECT_COLUMNS, WEBHOOK_FIELDS
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,7 +53,8 @@ PLAIN: tuple[tuple[int, Any], ...] = tuple(
     (Change._fields.index(field), value)
     for field, value in {
         "from_state": "running", "state": "succeeded", "reason": None, "outcome": "succeeded", "retry_count": 0,
-        "attempt": 1, "crashes": 0, "result": None, "follow_ups": (), "before": None, "leader": None, "ending": None,
+        "attempt": 1, "crashes": 0, "result": None, "day_status": None, "follow_ups": (), "before": None,
+        "leader": None, "ending": None,
     }.items()
 )  # fmt: skip
 """What the fields of a change are that asks for nothing but its state."""
@@ -140,6 +143,27 @@ def webhook_fields(webhook: Webhook) -> dict[str, Any]:
     """What is written of a webhook beside its name and its version, in the order of the statements."""
     fields = {name: getattr(webhook, name) for name in WEBHOOK_FIELDS.split(", ")}
     return {**fields, "headers": json.dumps(dict(webhook.headers)), "secrets": json.dumps(webhook.secrets)}
+
+
+def subject_of(columns: Mapping[str, Any]) -> Subject:
+    """A subject from the columns of its row, of which the dates and instants are ours already."""
+    days_off = tuple(date.fromisoformat(day) for day in json.loads(columns["days_off"]))
+    return Subject(**{**columns, "days_off": days_off})
+
+
+def subject_row(subject: Subject) -> dict[str, Any]:
+    """What is written of a subject; its documents are handed over as they are stored."""
+    fields = {name: getattr(subject, name) for name in SUBJECT_COLUMNS.split(", ")}
+    return {**fields, "days_off": [day.isoformat() for day in subject.days_off], "args": json.loads(subject.args)}
+
+
+def step_jobs(steps: Sequence[SubjectStep]) -> Iterator[tuple[int, bool, datetime | None, Batch]]:
+    """The jobs that steps make: the number of the step, whether it is a cutoff's hook, its slot, and the job."""
+    for number, step in enumerate(steps, 1):
+        if step.job is not None:
+            yield number, False, datetime.combine(step.day.date, time(), UTC), step.job
+        if step.hook is not None:
+            yield number, True, None, step.hook
 
 
 async def in_thread_if_many(rows: int, make: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:

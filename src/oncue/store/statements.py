@@ -14,7 +14,7 @@ JOB_COLUMNS = (
     "id, task, queue, priority, state, reason, args, options, key, enqueued_by, created_at, updated_at, "
     "order_at, visible_at, deadline_at, max_runtime, max_retries, retry_count, attempt, crashes, claim_no, node_id, "
     "claimed_at, run_until, started_at, finished_at, cancel_requested_at, result, error, retry_of, schedule_id, "
-    "scheduled_for, start_by, group, address, details, progress, progress_note"
+    "scheduled_for, start_by, group, address, subject, details, progress, progress_note"
 )
 # How far its latest attempt has come is kept apart from the job, and few jobs say it.
 _PROGRESS = "(select {0} from oncue_progress p where p.job_id = oncue_jobs.id and p.claim_no = oncue_jobs.claim_no)"
@@ -72,6 +72,10 @@ WEBHOOK_FIELDS = (
     "enabled, reason, declared_by, created_by, created_at, updated_at, deleted_at, deleted"
 )
 WEBHOOK_COLUMNS = f"id, name, version, {WEBHOOK_FIELDS}"
+SUBJECT_COLUMNS = (
+    "schedule_id, name, due, tz, weekdays, days_off, args, version, since, day, opens_at, cutoff_at, next_at, job_id, "
+    "last_date, status, reason, last_run_at, created_at, updated_at, removed_at"
+)
 LEASE_COLUMNS = "name, holder, holder_name, epoch, acquired_at, renewed_at, expires_at"
 CLAIMABLE = "state = 'queued' and isolation = 0 and group_name is null and address is null"
 """What any claim may take: the words of the index that has it."""
@@ -99,6 +103,7 @@ _COLUMNS = {
     "{slot}": SLOT_COLUMNS,
     "{webhook}": WEBHOOK_COLUMNS,
     "{webhook_fields}": WEBHOOK_FIELDS,
+    "{subject}": SUBJECT_COLUMNS,
     "{lease}": LEASE_COLUMNS,
     "{limits}": LIMIT_COLUMNS,
     "{token}": TOKEN_COLUMNS,

@@ -15,7 +15,7 @@ from oncue.errors import InvalidJob
 if TYPE_CHECKING:
     from oncue.tasks.shapes import Shape
 
-SLOT = "slot"
+SLOT, DAY = "slot", "day"
 PLAIN_TYPES = (str, int, bool)
 ANY_SLOT = datetime(2000, 1, 1, 12, 34, 56, tzinfo=UTC)
 NO_DATETIME = "expected a parameter that takes a datetime, which is what a schedule gives it"
@@ -85,6 +85,26 @@ class Arguments:
             raise InvalidJob(SLOT, f"{self._name}(slot): {NO_DATETIME}") from None
         del stored[SLOT]
         return json.dumps(stored, separators=(",", ":"))
+
+    @property
+    def of_windows(self) -> tuple[str, str | None]:
+        """The parameters that get a subject and its day: the first one, and `day` if there is one."""
+        return self._names[0], DAY if DAY in self._names[1:] else None
+
+    def check_for_windows(self, field: str) -> None:
+        """Refuse a function that cannot be told for whom it runs. Raises ValueError."""
+        if not self._names:
+            raise ValueError(f"{field}: {self._name}() has no parameters; the first one gets the subject")
+
+    def dump_for_subject(self, subject: str, own: Mapping[str, Any], limit: int) -> str:
+        """The arguments of a subject's own, as stored: all but its name and the day. Raises InvalidJob."""
+        whose, when = self.of_windows
+        given = {whose: subject} if when is None else {whose: subject, when: ANY_SLOT.date()}
+        taken = sorted(given.keys() & own.keys())
+        if taken:
+            raise InvalidJob(taken[0], "expected none: the window gives it")
+        stored = json.loads(self.dump((), {**own, **given}, limit))
+        return json.dumps({name: value for name, value in stored.items() if name not in given}, ensure_ascii=False)
 
     def check_for_slots(self) -> None:
         """Refuse a function that a schedule could not call without being told more. Raises ValueError."""

@@ -30,7 +30,7 @@ FOREVER = 400 * 365 * 86400.0
 AT_ONCE = 1e-6
 PACE = Pace(
     poll=AT_ONCE, lease=FOREVER, beat=FOREVER, reconcile=AT_ONCE, buffer=0,
-    retention=FOREVER, ledger_retention=FOREVER, maintenance=FOREVER,
+    retention=FOREVER, ledger_retention=FOREVER, window_retention=FOREVER, maintenance=FOREVER,
 )  # fmt: skip
 """No lease ends however far a test moves its clock, nothing is claimed ahead, and nothing waits for a poll."""
 
@@ -59,10 +59,12 @@ class KitNode:
             self._worker.settler,
         ]
         self._all: list[Service] = [
-            self._worker.expiry, self._worker.scheduler, self._worker.slot_writer, *self._hot_path,
-            self._worker.backfilling,
+            self._worker.expiry, self._worker.scheduler, self._worker.slot_writer, self._worker.planner,
+            *self._hot_path, self._worker.backfilling,
         ]  # fmt: skip
-        self._timed: list[QuietService] = [self._worker.expiry, self._worker.scheduler, self._claimer]
+        self._timed: list[QuietService] = [
+            self._worker.expiry, self._worker.scheduler, self._worker.planner, self._claimer
+        ]  # fmt: skip
         """The services that wait for an instant. The others have something to do at once, or never by themselves."""
 
     def _make_executor(self, ended: Callable[[Ended], None], starts: PendingStarts) -> InlineExecutor:

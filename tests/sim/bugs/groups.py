@@ -51,6 +51,7 @@ def rate_not_used(patch: Patch) -> None:
     seen_in=OWN + "while the turns were on their way back others had been taken, and then there was one too many",
     run=runs.rated,
     caught_by="a queue keeps its rate",
+    seeds=120,
 )
 def turns_given_back_late(patch: Patch) -> None:
     patch.sql("return_turns", "and rate_at <= :next_at", "and rate_at <= 9e18 + :next_at")

@@ -25,6 +25,7 @@ from oncue.store.contract.nodes import Leases, Nodes
 from oncue.store.contract.queues import Counters, Groups, Queues
 from oncue.store.contract.schedules import Schedules, Slots
 from oncue.store.contract.webhooks import Webhooks
+from oncue.store.contract.windows import Windows
 
 __all__ = ["EXCLUSIVE", "LEADER", "NOUNS", "Store", "Wake"]
 
@@ -38,6 +39,7 @@ NOUNS = (
     "schedules",
     "slots",
     "webhooks",
+    "windows",
     "nodes",
     "leases",
     "tokens",
@@ -72,6 +74,9 @@ class Store(Protocol):
 
     @property
     def webhooks(self) -> Webhooks: ...
+
+    @property
+    def windows(self) -> Windows: ...
 
     @property
     def nodes(self) -> Nodes: ...

@@ -333,7 +333,7 @@ def change_columns(made: Endings) -> list[Any]:
     """The arrays of `apply` and the like, and the jobs that follow as one document."""
     columns = zip(*(row[:ROW] for row in made.rows), strict=True)
     jobs = [
-        {"ordinal": number + 1, "id": job_id, "args": args, "key": key, **_shared_fields(batch)}
+        {"ordinal": number + 1, "id": job_id, "args": args, "key": key, **shared_fields(batch)}
         for number, batch in made.follow_ups
         for job_id, args, key in zip(batch.ids, batch.args, keys_of(batch), strict=True)
     ]
@@ -341,7 +341,7 @@ def change_columns(made: Endings) -> list[Any]:
     return [*map(list, columns), *map(list, guards), json.dumps(jobs, default=str) if jobs else None]
 
 
-def _shared_fields(batch: Batch) -> dict[str, Any]:
+def shared_fields(batch: Batch) -> dict[str, Any]:
     names = (
         *("task", "queue", "priority", "state", "options", "max_retries", "max_runtime", "created_at", "visible_at"),
         *("deadline_at", "enqueued_by", "retry_of", "order_at", "group_name", "address"),

@@ -257,10 +257,11 @@ select {claim_out} from claimed order by priority desc, order_at, id;
 -- A change that holds while a node leads comes with the one that is written if it does not: one of the two counts.
 select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
                          $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
-                         $15::text[], $16::int[], $17::text[], $18::uuid[], $19::bigint[], $20::boolean[])
+                         $15::text[], $16::int[], $17::text[], $18::text[], $19::uuid[], $20::bigint[],
+                         $21::boolean[])
              with ordinality
         as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
-              ended_at, result, error, isolation, details, leader, epoch, leads, ordinal)
+              ended_at, result, error, isolation, details, day_status, leader, epoch, leads, ordinal)
      where leads is null
         or leads = exists (select from oncue_leases where name = 'leader' and holder = c.leader and epoch = c.epoch)
 
@@ -284,7 +285,7 @@ update oncue_jobs j
 -- name: _guarded
 j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.group_name, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at,
-              c.ended_at, c.error, c.ordinal, c.from_state, j.details
+              c.ended_at, c.error, c.ordinal, c.from_state, j.details, j.reason, j.schedule_id, j.subject, c.day_status
 
 -- name: _recorded
 history as (
@@ -305,7 +306,7 @@ history as (
     select n.id, n.args::json, n.key, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
            n.created_at, n.created_at, n.order_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of,
            null, null, null, n.group_name, n.address
-      from json_to_recordset($21::json)
+      from json_to_recordset($22::json)
         as n (ordinal bigint, id bigint, args text, key text, task text, queue text, priority smallint, state text,
               options text, max_retries integer, max_runtime interval, created_at timestamptz, visible_at timestamptz,
               deadline_at timestamptz, enqueued_by text, retry_of bigint, order_at timestamptz, group_name text,
@@ -320,6 +321,19 @@ history as (
     select queue, group_name, bool_or(state = 'queued') from (
            select queue, group_name, state from done union all select queue, group_name, state from followed) as changed
      where group_name is not null group by queue, group_name
+), finalized as (
+    -- The job of a window's day ends it: what the day comes to is written with the end of the job.
+    update oncue_subjects s
+       set last_date = s.day, status = done.day_status, version = s.version + 1, updated_at = $1,
+           reason = case when done.day_status <> 'success' then nullif(done.reason, done.day_status) end,
+           last_run_at = case when done.day_status = 'success' then done.ended_at else s.last_run_at end
+      from done
+     where done.day_status is not null and s.schedule_id = done.schedule_id and s.name = done.subject
+       and s.job_id = done.id and (s.last_date is null or s.last_date < s.day)
+    returning s.schedule_id, s.day, (extract(epoch from s.cutoff_at)::bigint / 60 % 1440)::smallint as bucket, s.status
+), tallied as (
+    insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
+    select schedule_id, day, bucket, status, count(*) from finalized group by schedule_id, day, bucket, status
 )
 
 -- name: apply
@@ -334,16 +348,16 @@ select coalesce(array_agg(ordinal), '{}') from done;
 -- name: apply_noted
 -- The same by hand: with the lines of the audit log, and, for a schedule's job that runs again, on its version.
 with held as (
-    update oncue_schedules set version = version + 1 where id = $27::bigint and version = $28::bigint returning id
+    update oncue_schedules set version = version + 1 where id = $28::bigint and version = $29::bigint returning id
 ), change as (
     {_change}
 ), done as (
     {_applied}
-     where j.id = any($2::bigint[]) and ($27::bigint is null or exists (select from held)) and {_guarded}
+     where j.id = any($2::bigint[]) and ($28::bigint is null or exists (select from held)) and {_guarded}
 ), {_recorded}, noted as (
     insert into oncue_audit (at, actor, action, subject, before, after)
     select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
-      from unnest($22::text[], $23::text[], $24::text[], $25::text[], $26::text[]) with ordinality
+      from unnest($23::text[], $24::text[], $25::text[], $26::text[], $27::text[]) with ordinality
         as n (actor, action, subject, before, after, ordinal)
       join done on done.ordinal = n.ordinal
      where n.actor is not null order by n.ordinal

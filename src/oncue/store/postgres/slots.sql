@@ -253,7 +253,7 @@ update oncue_slots s
 -- another session holds wait for the next pass.
 with old as materialized (
     select ctid as place, schedule_id from oncue_slots
-     where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null)
+     where coalesce(until, scheduled_for) < $1 and (job_id is null or outcome is not null) and subject = ''
      order by coalesce(until, scheduled_for) limit (select $2::int) for update skip locked
 ), free as materialized (
     select id from oncue_schedules where id = any(array(select schedule_id from old))

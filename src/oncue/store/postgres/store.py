@@ -19,6 +19,7 @@ from oncue.store.postgres.schedules import PostgresSchedules
 from oncue.store.postgres.slots import PostgresSlots
 from oncue.store.postgres.tokens import PostgresTokens
 from oncue.store.postgres.webhooks import PostgresWebhooks
+from oncue.store.postgres.windows import PostgresWindows
 from oncue.store.statements import DEFAULT_SCHEMA
 
 
@@ -44,6 +45,7 @@ class PostgresStore:
         self.schedules = PostgresSchedules(self.database)
         self.slots = PostgresSlots(self.database)
         self.webhooks = PostgresWebhooks(self.database)
+        self.windows = PostgresWindows(self.database)
         self.nodes = PostgresNodes(self.database)
         self.leases = PostgresLeases(self.database)
         self.tokens = PostgresTokens(self.database)

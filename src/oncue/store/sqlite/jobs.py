@@ -80,7 +80,7 @@ class SqliteJobs:
         if in_doubt:
             connection.execute(self._db.sql["touch"], values.identity(batch))
             there = self._written(connection, batch)
-        self._insert(connection, batch, there)
+        self.insert(connection, batch, there)
         if batch.keys is None:
             return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
         standing = rows_of(connection, self._db.sql["standing"], values.keys(batch))
@@ -90,7 +90,7 @@ class SqliteJobs:
             connection.execute(self._db.sql["count_duplicates"], duplicates)
         return receipts
 
-    def _insert(self, connection: sqlite3.Connection, batch: Batch, there: Container[int] = ()) -> None:
+    def insert(self, connection: sqlite3.Connection, batch: Batch, there: Container[int] = ()) -> None:
         connection.execute(self._db.sql["enqueue"], values.batch(batch, skip=there))
         if values.wakes_group(batch):
             connection.execute(self._db.sql["wake_group"], {"queue": batch.queue, "group_name": batch.group})
@@ -338,10 +338,13 @@ class SqliteJobs:
         connection.execute(self._db.sql["count_changes"])
         connection.execute(self._db.sql["wake_changed"])
         connection.execute(self._db.sql["apply"], {"now": values.micros(now)})
+        if any(row.day_status is not None for row in made.rows):
+            decided = Counter(connection.execute(self._db.sql["finalize"], {"now": values.micros(now)}).fetchall())
+            connection.executemany(self._db.sql["tally"], values.tallies(decided))
         took = set(rows_of(connection, self._db.sql["took"], {}))
         for number, batch in made.follow_ups:
             if number in took:
-                self._insert(connection, batch)
+                self.insert(connection, batch)
         return took
 
     async def mark_started(self, started: Sequence[Started]) -> list[int]:

@@ -255,7 +255,7 @@ delete from temp.change;
 insert into temp.change
 select key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
        value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
-       value ->> 16, value ->> 17, value ->> 18
+       value ->> 16, value ->> 17, value ->> 18, value ->> 19
   from json_each(:changes);
 
 -- name: drop_unled_changes
@@ -307,6 +307,17 @@ update oncue_jobs
        start_by = case when finished_at is null then start_by end,
        deadline_at = case when finished_at is null then deadline_at else :now + (deadline_at - created_at) end
   from temp.change c where oncue_jobs.id = c.id;
+
+-- name: finalize
+-- The job of a window's day ends it: what the day comes to is written with the end of the job.
+update oncue_subjects
+   set last_date = day, status = c.day_status, version = version + 1, updated_at = :now,
+       reason = case when c.day_status <> 'success' then nullif(c.reason, c.day_status) end,
+       last_run_at = case when c.day_status = 'success' then c.ended_at else last_run_at end
+  from temp.change c join oncue_jobs j on j.id = c.id
+ where c.day_status is not null and oncue_subjects.schedule_id = j.schedule_id and oncue_subjects.name = j.subject
+   and oncue_subjects.job_id = c.id and (last_date is null or last_date < day)
+returning oncue_subjects.schedule_id, day, cutoff_at / 60000000 % 1440, status;
 
 -- name: took
 select json_group_array(ordinal) from temp.change;

@@ -162,7 +162,7 @@ update oncue_slots indexed by oncue_slots_live
 -- name: old_slots
 select json_group_array(json_array(schedule_id, subject, scheduled_for)) from (
     select schedule_id, subject, scheduled_for from oncue_slots indexed by oncue_slots_old
-     where coalesce(until, scheduled_for) < :before and (job_id is null or outcome is not null)
+     where coalesce(until, scheduled_for) < :before and (job_id is null or outcome is not null) and subject = ''
      order by coalesce(until, scheduled_for) limit :limit);
 
 -- name: raise_horizon

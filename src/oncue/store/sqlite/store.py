@@ -21,6 +21,7 @@ from oncue.store.sqlite.schedules import SqliteSchedules
 from oncue.store.sqlite.slots import SqliteSlots
 from oncue.store.sqlite.tokens import SqliteTokens
 from oncue.store.sqlite.webhooks import SqliteWebhooks
+from oncue.store.sqlite.windows import SqliteWindows
 
 
 class SqliteStore:
@@ -46,6 +47,7 @@ class SqliteStore:
         self.schedules = SqliteSchedules(self.database)
         self.slots = SqliteSlots(self.database, self.jobs)
         self.webhooks = SqliteWebhooks(self.database)
+        self.windows = SqliteWindows(self.database, self.jobs)
         self.nodes = SqliteNodes(self.database)
         self.leases = SqliteLeases(self.database)
         self.tokens = SqliteTokens(self.database)

@@ -252,3 +252,9 @@ def lease(row: Sequence[Any]) -> Lease:
 
 def decided_row(decided: Decided) -> list[Any]:
     return [micros(decided.scheduled_for), *decided[1:5], micros_or_none(decided.until), decided.slots]
+
+
+def tallies(counted: Mapping[tuple[Any, ...], int]) -> list[dict[str, Any]]:
+    """How often days came to what: by the window, the day, the minute of the cutoff and the event."""
+    names = ("schedule_id", "day", "bucket", "event", "subjects")
+    return [dict(zip(names, (*day, count), strict=True)) for day, count in counted.items()]

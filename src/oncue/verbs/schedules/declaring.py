@@ -10,7 +10,7 @@ from typing import Any
 
 from oncue.application.connecting import Connected
 from oncue.errors import Conflict
-from oncue.model import DELIVER, Schedule
+from oncue.model import DELIVER, Limits, Schedule
 from oncue.policy import schedules as policy
 from oncue.policy.triggers import Rule
 from oncue.task import Declared, Task
@@ -44,6 +44,7 @@ class Declaring(Editing):
             except Conflict as error:  # one schedule that cannot be declared does not keep a worker from working
                 log.error("schedule %s cannot be declared: %s", wanted.name, error)
                 self._app.telemetry.emit("schedule.error", {}, schedule=wanted.name, error=error)
+        await self._limit_windows(connected)
         await self._rekey(connected)
         await self.disable_undeclared(connected)
 
@@ -65,6 +66,13 @@ class Declaring(Editing):
         rule, missed, grace, max_instances, description = declared
         wanted = self._wanted(name, rule, task, args, description, None, None, missed, grace, max_instances)
         return dataclasses.replace(wanted, declared_by=self._app.name)
+
+    async def _limit_windows(self, connected: Connected) -> None:
+        """Bound what runs of each window at once, on all nodes, unless an operator has set limits of its queue."""
+        for task in self._app.tasks.values():
+            if task.window is not None:
+                limits = Limits(globally=task.window.max_concurrency)
+                await connected.store.queues.default_limits(task.queue, limits, connected.now())
 
     async def _rekey(self, connected: Connected) -> None:
         """Give the schedules that were made at run time the keys that their tasks declare by now."""

@@ -29,6 +29,7 @@ from oncue.policy.checks import (
 from oncue.policy.deliveries import Carried
 from oncue.policy.durations import Duration
 from oncue.policy.triggers import TICK, DstPolicy, Rule
+from oncue.policy.windows import is_window as is_window_rule
 from oncue.task import Task
 from oncue.verbs.base import compare_and_set
 from oncue.verbs.schedules.reading import ScheduleReading
@@ -220,7 +221,8 @@ class Editing(ScheduleReading):
         queue: str | None, priority: int | None, missed: Missed, grace: Duration, max_instances: int,
         max_retries: int | None = None,
     ) -> Schedule:  # fmt: skip
-        stored = task.arguments.dump_for_slots(args, self._app.carried(task)["max_args"])
+        is_window = task.window is not None and is_window_rule(rule.expression)
+        stored = "{}" if is_window else task.arguments.dump_for_slots(args, self._app.carried(task)["max_args"])
         return Schedule(
             id=0, name=checked_name(name, "name"), description=_checked_description(description), task=task.name,
             args=stored,

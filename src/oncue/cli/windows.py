@@ -1,0 +1,236 @@
+"""`oncue windows` and `oncue subjects`: daily windows, for whom they open, and what became of a day."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from oncue.cli import failures, output
+from oncue.cli.actor import actor
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
+from oncue.cli.output import JsonOption, escape
+from oncue.errors import InvalidSubject
+from oncue.model import DayCount, Schedule, Slot, Subject
+from oncue.policy.durations import describe
+from oncue.policy.subjects import shown_due
+from oncue.policy.windows import rule_of
+from oncue.records.windows import day_records, ledger_record, subject_record, window_record
+
+Window = Annotated[str, typer.Argument(metavar="WINDOW", help="The window: its task's name.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="SUBJECT", help="For whom it opens: a user.", show_default=False)]
+At = Annotated[str, typer.Option("--at", help="When the day is over, such as 09:00.", show_default=False)]
+Tz = Annotated[str | None, typer.Option("--tz", help="Its time zone; else the window's.", show_default=False)]
+Weekdays = Annotated[
+    str | None, typer.Option("--weekdays", help="Such as MON-FRI; else every day.", show_default=False)
+]
+DayOption = Annotated[str | None, typer.Option("--day", help="A date such as 2026-11-18; else today.")]
+
+SUBJECTS = "List the subjects of windows; `show`, `add`, `remove`, `import` or `run` them."
+TOLD_ROWS = 50_000
+"""After so many rows an import says how far it has come."""
+NO_WINDOWS = "There are no windows: declare one with @app.task(schedule=daily(…)), and start a worker."
+DAY_COLUMNS = ("cutoff", "open", "success", "cutoff_reached", "missed", "added_late")
+
+subject_commands = typer.Typer(no_args_is_help=True)
+
+
+def list_windows(
+    window: Annotated[str | None, typer.Argument(metavar="[WINDOW]", show_default=False)] = None,
+    day: DayOption = None,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """List the windows; or show what a day of one came to, by the minute of the cutoff in UTC."""
+    found = find(app, database_url=database_url, schema=schema)
+    if window is None:
+        windows: list[Schedule] = ask(found, lambda: found.windows.list())
+        if as_json:
+            output.show_json([window_record(one) for one in windows])
+        elif windows:
+            _show_windows(windows)
+        else:
+            output.show(NO_WINDOWS)
+        return
+    wanted = _day(day)
+    counts: list[DayCount] = ask(found, lambda: found.windows.day(window, wanted))
+    records = day_records(counts)
+    if as_json:
+        output.show_json(records)
+    elif records:
+        table = output.table(*DAY_COLUMNS, right=DAY_COLUMNS[1:])
+        for record in records:
+            table.add_row(str(record["cutoff"]), *(f"{record[name]:,}" for name in DAY_COLUMNS[1:]))
+        output.show(table)
+    else:
+        output.show("Nothing has happened on that day yet: no window has opened.")
+
+
+def _show_windows(windows: list[Schedule]) -> None:
+    table = output.table("window", "opens before", "attempts apart", "zone", "queue", "state")
+    for one in windows:
+        rule = rule_of(one.expression)
+        state = "[green]enabled[/]" if one.enabled else f"[yellow]disabled: {escape(one.reason or '')}[/]"
+        table.add_row(
+            escape(one.name), describe(rule.length), describe(rule.retry), escape(one.tz), escape(one.queue), state
+        )
+    output.show(table)
+
+
+@subject_commands.command("list")
+def list_subjects(
+    window: Window,
+    after: Annotated[str, typer.Option("--after", help="Go on after this name.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 100,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """List the subjects of a window, by name."""
+    found = find(app, database_url=database_url, schema=schema)
+    subjects: list[Subject] = ask(found, lambda: found.windows.subjects(window, after=after, limit=limit))
+    if as_json:
+        output.show_json([subject_record(one) for one in subjects])
+    elif subjects:
+        table = output.table("subject", "at", "zone", "next day", "last day", "status", "last success")
+        for one in subjects:
+            status = " ".join(word for word in (one.status, one.reason and f"({one.reason})") if word)
+            table.add_row(
+                escape(one.name), shown_due(one.due), escape(one.tz or ""), one.day.isoformat(),
+                "" if one.last_date is None else one.last_date.isoformat(), escape(status),
+                "" if one.last_run_at is None else f"{one.last_run_at:%Y-%m-%d %H:%M} UTC",
+            )  # fmt: skip
+        output.show(table)
+    else:
+        output.show("It has no subjects (any more): add one with `oncue subjects add`.")
+
+
+@subject_commands.command("show")
+def show_subject(
+    window: Window,
+    name: Name,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Show a subject, and what became of its last days."""
+    found = find(app, database_url=database_url, schema=schema)
+
+    async def work() -> tuple[Subject, list[Slot]]:
+        return await found.windows.subject(window, name), await found.windows.ledger(window, name)
+
+    subject, ledger = ask(found, work)
+    record = {**subject_record(subject), "ledger": [ledger_record(slot) for slot in ledger]}
+    if as_json:
+        output.show_json(record)
+        return
+    for field, value in subject_record(subject).items():
+        output.show(f"{field}: {escape(str(value))}")
+    for slot in record["ledger"]:
+        until = "" if slot["days"] == 1 else f" to {slot['until']} ({slot['days']} days)"
+        output.show(f"{slot['day']}{until}: {escape(str(slot['outcome']))}")
+
+
+@subject_commands.command("add")
+def add_subject(
+    window: Window,
+    name: Name,
+    at: At,
+    tz: Tz = None,
+    weekdays: Weekdays = None,
+    args: Annotated[str, typer.Option("--args", help="Arguments of its own, as JSON.")] = "{}",
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Add a subject to a window, or give it these terms if it is there."""
+    found = find(app, database_url=database_url, schema=schema)
+    own = _json(args)
+    subject: Subject = ask(
+        found, lambda: found.windows.add(window, name, at=at, tz=tz, weekdays=weekdays, args=own, by=actor())
+    )
+    output.show(f"{escape(subject.name)}: the next window opens at {subject.opens_at:%Y-%m-%d %H:%M} UTC.")
+
+
+@subject_commands.command("remove")
+def remove_subject(
+    window: Window, name: Name, app: AppOption = None, database_url: DatabaseOption = None, schema: SchemaOption = None
+) -> None:
+    """Remove a subject from a window. Its job of today is cancelled if it has not ended."""
+    found = find(app, database_url=database_url, schema=schema)
+    ask(found, lambda: found.windows.remove(window, name, by=actor()))
+    output.show(f"{escape(name)} is removed.")
+
+
+@subject_commands.command("run")
+def run_subject(
+    window: Window, name: Name, app: AppOption = None, database_url: DatabaseOption = None, schema: SchemaOption = None
+) -> None:
+    """Open a subject's day now, before its time."""
+    found = find(app, database_url=database_url, schema=schema)
+    subject: Subject = ask(found, lambda: found.windows.run_now(window, name, by=actor()))
+    output.show(f"{escape(name)}: job {subject.job_id} is for its day {subject.day}.")
+
+
+@subject_commands.command("import")
+def import_subjects(
+    window: Window,
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", exists=True, dir_okay=False)],
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Add or change subjects from a CSV file with the columns subject, at, and tz, weekdays, days_off, args if wanted.
+
+    An import that broke off is simply started again: rows that are stored already are left alone.
+    """
+    found = find(app, database_url=database_url, schema=schema)
+
+    def progress(done: int) -> None:
+        if done % TOLD_ROWS == 0:
+            failures.say(f"{done:,} rows are done")
+
+    async def work() -> int:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            return await found.windows.add_many(window, _rows(csv.DictReader(lines)), by=actor(), progress=progress)
+
+    written: int = ask(found, work)
+    output.show(f"{written:,} subjects were written; the others were there as they are wanted.")
+
+
+def _rows(reader: csv.DictReader[str]) -> Iterator[dict[str, Any]]:
+    if reader.fieldnames is None or not {"subject", "at"} <= set(reader.fieldnames):
+        raise InvalidSubject("FILE.csv", "expected a first line with the columns subject and at")
+    for line in reader:
+        row: dict[str, Any] = {name: value for name, value in line.items() if name and value}
+        row["days_off"] = [day for day in str(row.get("days_off", "")).split(";") if day]
+        row["args"] = _json(row["args"]) if "args" in row else {}
+        yield row
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidSubject("args", f"expected a JSON object, not {text!r:.60}") from None
+
+
+def _day(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"--day: expected a date such as 2026-11-18, not {text!r:.40}") from None
+
+
+def register(cli: typer.Typer) -> None:
+    cli.command("windows")(list_windows)
+    cli.add_typer(subject_commands, name="subjects", help=SUBJECTS)

@@ -1,0 +1,128 @@
+"""Daily windows on PostgreSQL. The statements are in windows.sql."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from oncue.model import DayCount, Job, Note, Schedule, Slot, Subject, SubjectStep
+from oncue.store.postgres import values
+from oncue.store.postgres.database import Database
+from oncue.store.postgres.jobs import shared_fields
+from oncue.store.shared import note_columns, step_jobs, subject_of, subject_row
+
+
+class PostgresWindows:
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def all(self) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._db.fetch("windows")]
+
+    async def subjects(self, schedule_id: int, names: Sequence[str]) -> list[Subject]:
+        return [_subject(row) for row in await self._db.fetch("subjects", schedule_id, names)] if names else []
+
+    async def page(self, schedule_id: int, after: str = "", limit: int = 100) -> list[Subject]:
+        return [_subject(row) for row in await self._db.fetch("subjects_page", schedule_id, after, limit)]
+
+    async def put(self, subjects: Sequence[Subject], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+        if not subjects:
+            return []
+        given = [{"ordinal": number, **subject_row(one)} for number, one in enumerate(subjects, 1)]
+        ((won,),) = await self._db.fetch("put_subjects", now, json.dumps(given, default=str), *note_columns(notes))
+        taken = frozenset(won)
+        self._db.notifications.send()
+        return [number in taken for number in range(1, len(subjects) + 1)]
+
+    async def due(self, schedule_id: int, now: datetime, limit: int) -> list[Subject]:
+        return [_subject(row) for row in await self._db.fetch("due_subjects", schedule_id, now, limit)]
+
+    async def next_at(self) -> datetime | None:
+        found: datetime | None = (await self._db.fetch("next_subject"))[0][0]
+        return found
+
+    async def unfinished(self, job_ids: Sequence[int]) -> list[Job]:
+        return [values.job(row) for row in await self._db.fetch("unfinished_jobs", job_ids)] if job_ids else []
+
+    async def advance(
+        self,
+        steps: Sequence[SubjectStep],
+        now: datetime,
+        *,
+        node: UUID | None = None,
+        epoch: int | None = None,
+        notes: Sequence[Note | None] = (),
+    ) -> list[bool | None]:
+        if not steps:
+            return []
+        documents = (
+            json.dumps(rows, default=str) for rows in (_steps(steps), _decided(steps), _jobs(steps), _tallies(steps))
+        )
+        ((won, locked, made),) = await self._db.fetch("advance", now, node, epoch, *documents, *note_columns(notes))
+        if made:
+            self._db.notifications.send()
+        answers: dict[int, bool | None] = dict.fromkeys(won, True) | dict.fromkeys(locked)
+        return [answers.get(number, False) for number in range(1, len(steps) + 1)]
+
+    async def ledger(self, schedule_id: int, name: str, start: datetime, end: datetime, limit: int) -> list[Slot]:
+        return [Slot(*row) for row in await self._db.fetch("subject_slots", schedule_id, name, start, end, limit)]
+
+    async def day(self, schedule_id: int, day: date) -> list[DayCount]:
+        return [DayCount(*row) for row in await self._db.fetch("window_day", schedule_id, day)]
+
+    async def fold(self, limit: int) -> int:
+        folded: int = (await self._db.fetch("fold_windows", limit))[0][0]
+        return folded
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        pruned: int = (await self._db.fetch("prune_days", before, limit, before.date()))[0][0]
+        return pruned
+
+
+def _subject(row: asyncpg.Record) -> Subject:
+    return subject_of(dict(row))
+
+
+def _steps(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:
+    return [
+        {
+            "ordinal": number, "schedule_id": step.schedule_id, "name": step.name, "version": step.version,
+            "day": step.day.date, "opens_at": step.day.opens_at, "cutoff_at": step.day.cutoff_at,
+            "next_at": step.next_at, "job_id": step.job_id, "last_date": step.last_date, "status": step.status,
+            "reason": step.reason,
+        }
+        for number, step in enumerate(steps, 1)
+    ]  # fmt: skip
+
+
+def _decided(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:
+    return [
+        {
+            "ordinal": number, "scheduled_for": one.scheduled_for, "verdict": one.verdict, "reason": one.reason,
+            "job_id": one.job_id, "until": one.until, "slots": one.slots,
+        }
+        for number, step in enumerate(steps, 1) for one in step.decided
+    ]  # fmt: skip
+
+
+def _jobs(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:
+    return [
+        {
+            "ordinal": number, "is_hook": is_hook, "scheduled_for": scheduled_for, "id": batch.ids[0],
+            "args": batch.args[0], **shared_fields(batch),
+        }
+        for number, is_hook, scheduled_for, batch in step_jobs(steps)
+    ]  # fmt: skip
+
+
+def _tallies(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:
+    return [
+        {"ordinal": number, "day": tally.date, "bucket": tally.bucket, "event": tally.event}
+        for number, step in enumerate(steps, 1)
+        for tally in step.tallies
+    ]

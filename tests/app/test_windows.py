@@ -1,0 +1,260 @@
+"""`app.windows` on both stores: subjects, their days, and who may change what."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from oncue import Conflict, InvalidSubject, Oncue, SubjectNotFound, daily
+from oncue.engine.planner import Planner
+from oncue.model import DayCount, Schedule, Subject
+from oncue.policy.lifecycle import close_day
+from oncue.store.contract import LEADER, Store
+from oncue.telemetry import Telemetry
+from oncue.verbs.schedules.declaring import Declaring
+
+DAY = date(2030, 1, 2)
+
+
+@pytest.fixture
+def app(app: Oncue) -> Oncue:
+    @app.task(schedule=daily(window="60m", retry="10m"), max_concurrency=3)
+    async def digest(user: str, day: date, language: str = "en") -> None: ...
+
+    @app.task
+    async def other() -> None: ...
+
+    app.wait(Declaring(app.internals).synchronise())
+    return app
+
+
+async def stored(app: Oncue, name: str) -> Subject:
+    return await app.windows.subject("digest", name)
+
+
+async def test_a_subject_is_added_changed_and_removed(app: Oncue) -> None:
+    ann = await app.windows.add("digest", "ann", at="9:05", tz="Europe/Berlin", args={"language": "de"})
+    assert (ann.due, ann.tz, ann.args, ann.version) == (545, "Europe/Berlin", '{"language": "de"}', 1)
+    assert ann.cutoff_at - ann.opens_at == timedelta(hours=1)
+    assert await app.windows.add("digest", "ann", at="09:05", tz="Europe/Berlin", args={"language": "de"}) == ann
+    changed = await app.windows.change("digest", "ann", at="10:00", weekdays="MON-FRI", days_off=["2030-12-24"])
+    assert (changed.due, changed.tz, changed.weekdays, changed.days_off) == (
+        *(600, "Europe/Berlin", 31),
+        (date(2030, 12, 24),),
+    )
+    await app.windows.remove("digest", "ann")
+    assert await app.windows.subjects("digest") == []
+    with pytest.raises(SubjectNotFound, match="no subject 'ann'"):
+        await app.windows.subject("digest", "ann")
+    assert (await app.windows.add("digest", "ann", at="09:00")).version == 4
+    actions = [entry.action for entry in await app.audit_log.list()]
+    assert actions[:4] == ["subject.add", "subject.remove", "subject.change", "subject.add"]
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("at", {"at": "25:00"}), ("at", {"at": "9 o'clock"}), ("tz", {"tz": "Mars/Base"}),
+        ("weekdays", {"weekdays": "MON-XYZ"}), ("days_off", {"days_off": ["soon"]}),
+        ("args.language", {"args": {"language": 7}}), ("args.user", {"args": {"user": "bob"}}),
+        ("args", {"args": "de"}),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_is_named(app: Oncue, field: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSubject) as caught:
+        await app.windows.add("digest", "ann", **{"at": "09:00", **given})
+    assert caught.value.field == field
+    assert await app.windows.subjects("digest") == []
+
+
+async def test_there_is_no_window_but_that_of_a_daily_schedule(app: Oncue) -> None:
+    with pytest.raises(SubjectNotFound, match="no window 'other'"):
+        await app.windows.add("other", "ann", at="09:00")
+    assert [one.name for one in await app.windows.list()] == ["digest"]
+
+
+async def test_many_are_added_in_batches_and_once(app: Oncue) -> None:
+    rows = [{"subject": f"user{number:04}", "at": "09:00"} for number in range(2500)]
+    told: list[int] = []
+    assert await app.windows.add_many("digest", rows, progress=told.append) == 2500
+    assert told == [1000, 2000, 2500]
+    assert await app.windows.add_many("digest", [*rows, {"subject": "zoe", "at": "08:00"}]) == 1
+    with pytest.raises(InvalidSubject, match=r"at: expected a time of day .* \(row 2\)"):
+        await app.windows.add_many("digest", [{"subject": "yan", "at": "08:00"}, {"subject": "xi", "at": "8"}])
+    page = await app.windows.subjects("digest", after="user2498")
+    assert [one.name for one in page] == ["user2499", "zoe"]
+
+
+class Bench:
+    """A planner that leads, on a clock that the test sets."""
+
+    def __init__(self, app: Oncue, store: Store, window: Schedule) -> None:
+        self.app, self.store, self.window = app, store, window
+        self.node = uuid4()
+        self.now = datetime(2030, 1, 1, 12, tzinfo=UTC)
+        self.planner: Planner
+
+    async def lead(self) -> None:
+        leader = Leading(1)
+        until = self.now + timedelta(days=400)
+        await self.store.leases.acquire(LEADER, self.node, "test", self.now, until, respect=None)
+        lease = await self.store.leases.get(LEADER)
+        assert lease is not None
+        leader.epoch = lease.epoch
+        self.planner = Planner(
+            self.store,
+            self.node,
+            leader,  # type: ignore[arg-type]
+            (await self.app.internals.connected()).clock,
+            Telemetry(),
+            interval=60,
+            poll=0.5,
+        )
+
+    async def plan(self, now: datetime) -> None:
+        while await self.planner.tick(now) <= now:
+            pass
+
+    async def put(self, name: str, **fields: Any) -> Subject:
+        """A subject whose window of 2 January is from 08:00 to 09:00."""
+        opens_at, cutoff_at = (datetime(2030, 1, 2, hour, tzinfo=UTC) for hour in (8, 9))
+        await self.app.windows.add("digest", name, at="09:00")
+        known = await stored(self.app, name)
+        since = datetime(2030, 1, 1, tzinfo=UTC)
+        row = dataclasses.replace(
+            known, day=DAY, opens_at=opens_at, cutoff_at=cutoff_at, next_at=opens_at, since=since, **fields
+        )
+        assert await self.store.windows.put([row], self.now) == [True]
+        return await stored(self.app, name)
+
+
+class Leading:
+    """What a planner asks of its leadership."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch: int | None = epoch
+        self.followers: list[Any] = []
+
+
+async def led(app: Oncue) -> Bench:
+    """The window was declared long ago, and the planner leads."""
+    connected = await app.internals.connected()
+    made = Bench(app, connected.store, await app.windows.get("digest"))
+    await made.lead()
+    return made
+
+
+@pytest.mark.contract("WIN-3", "WIN-4", "WIN-9")
+async def test_the_planner_opens_a_day_once_with_its_slot_and_its_job(app: Oncue) -> None:
+    bench = await led(app)
+    await bench.put("ann")
+    await bench.plan(datetime(2030, 1, 2, 7, 59, tzinfo=UTC))
+    assert (await stored(app, "ann")).job_id is None
+    await bench.plan(datetime(2030, 1, 2, 8, tzinfo=UTC))
+    ann = await stored(app, "ann")
+    assert ann.job_id is not None
+    assert ann.next_at == ann.cutoff_at
+    job = await app.jobs.get(ann.job_id)
+    assert (job.queue, job.subject, job.args) == ("windows", "ann", {"user": "ann", "day": "2030-01-02"})
+    assert (job.scheduled_for, job.order_at, job.state) == (datetime(2030, 1, 2, tzinfo=UTC), ann.cutoff_at, "queued")
+    await bench.plan(datetime(2030, 1, 2, 8, 30, tzinfo=UTC))
+    assert [one.id for one in await bench.store.windows.unfinished([ann.job_id, ann.job_id + 1])] == [ann.job_id]
+    ledger = await app.windows.ledger("digest", "ann", start=date(2030, 1, 1), end=date(2030, 1, 9))
+    assert [(slot.verdict, slot.job_id) for slot in ledger] == [("fired", ann.job_id)]
+    queues = {queue.name: queue.global_limit for queue in await app.queues.list()}
+    assert queues["windows"] == 3
+
+
+@pytest.mark.contract("WIN-6", "WIN-12")
+async def test_a_cutoff_ends_the_job_and_a_later_success_changes_nothing(app: Oncue) -> None:
+    bench = await led(app)
+    await bench.put("ann")
+    await bench.plan(datetime(2030, 1, 2, 8, tzinfo=UTC))
+    job_id = (await stored(app, "ann")).job_id
+    assert job_id is not None
+    (before,) = await bench.store.windows.unfinished([job_id])
+    await bench.plan(datetime(2030, 1, 2, 9, tzinfo=UTC))
+    ann, job = await stored(app, "ann"), await app.jobs.get(job_id)
+    assert (ann.last_date, ann.status, ann.day) == (DAY, "cutoff_reached", date(2030, 1, 3))
+    assert (job.state, job.reason) == ("skipped", "cutoff_reached")
+    late = close_day(before, bench.now, "success", "late")
+    assert await bench.store.jobs.apply([late], bench.now) == [False]
+    assert (await stored(app, "ann")).status == "cutoff_reached"
+    counted = await bench.store.windows.day(bench.window.id, DAY)
+    assert counted == [DayCount(540, "cutoff_reached", 1), DayCount(540, "opened", 1)]
+    assert await bench.store.windows.fold(100) == 2
+    assert await bench.store.windows.day(bench.window.id, DAY) == counted
+
+
+@pytest.mark.contract("WIN-1", "WIN-6")
+async def test_a_success_before_the_cutoff_decides_the_day(app: Oncue) -> None:
+    bench = await led(app)
+    await bench.put("ann")
+    await bench.plan(datetime(2030, 1, 2, 8, tzinfo=UTC))
+    job_id = (await stored(app, "ann")).job_id
+    assert job_id is not None
+    (job,) = await bench.store.windows.unfinished([job_id])
+    at = datetime(2030, 1, 2, 8, 30, tzinfo=UTC)
+    done = close_day(job, at, "success", "by a test")._replace(state="succeeded", reason=None)
+    assert await bench.store.jobs.apply([done], at) == [True]
+    ann = await stored(app, "ann")
+    assert (ann.last_date, ann.status, ann.last_run_at, ann.next_at) == (DAY, "success", at, ann.cutoff_at)
+    await bench.plan(datetime(2030, 1, 2, 9, tzinfo=UTC))
+    ann = await stored(app, "ann")
+    assert (ann.status, ann.day, ann.job_id) == ("success", date(2030, 1, 3), None)
+
+
+async def test_two_planners_decide_a_day_once(app: Oncue) -> None:
+    bench = await led(app)
+    ann = await bench.put("ann")
+    await bench.plan(datetime(2030, 1, 2, 8, tzinfo=UTC))
+    first = (await stored(app, "ann")).job_id
+    again = dataclasses.replace(await stored(app, "ann"), job_id=None, next_at=ann.opens_at)
+    assert await bench.store.windows.put([again], bench.now) == [True]
+    await bench.plan(datetime(2030, 1, 2, 8, tzinfo=UTC))
+    second = (await stored(app, "ann")).job_id
+    assert (first, second) != (None, None)
+    assert second is not None
+    assert await bench.store.windows.unfinished([second]) == []
+
+
+async def test_a_planner_that_leads_no_more_writes_nothing(app: Oncue) -> None:
+    bench = await led(app)
+    await bench.put("ann")
+    later = bench.now + timedelta(days=500)
+    await bench.store.leases.acquire(LEADER, uuid4(), "other", later, later + timedelta(days=1), respect=None)
+    await bench.planner.tick(datetime(2030, 1, 2, 8, tzinfo=UTC))
+    assert (await stored(app, "ann")).job_id is None
+
+
+@pytest.mark.contract("WIN-1")
+async def test_running_now_takes_the_day_and_only_once(app: Oncue) -> None:
+    now = await app.now()
+    soon = (now + timedelta(hours=5)).strftime("%H:%M")
+    ann = await app.windows.add("digest", "ann", at=soon)
+    if ann.cutoff_at <= now:  # close to midnight the day of that time is tomorrow's
+        pytest.skip("the day is over in a few hours")
+    opened = await app.windows.run_now("digest", "ann")
+    assert opened.job_id is not None
+    assert opened.next_at == opened.cutoff_at
+    with pytest.raises(Conflict, match="has its job already"):
+        await app.windows.run_now("digest", "ann")
+    await app.windows.remove("digest", "ann")
+    assert (await app.jobs.get(opened.job_id)).state == "cancelled"
+
+
+async def test_old_days_are_pruned_with_their_counts_and_tombstones(app: Oncue) -> None:
+    bench = await led(app)
+    await bench.put("ann")
+    await bench.plan(datetime(2030, 1, 2, 15, tzinfo=UTC))
+    assert (await stored(app, "ann")).status == "cutoff_reached"
+    await app.windows.remove("digest", "ann")
+    await bench.store.windows.fold(100)
+    assert await bench.store.windows.prune(datetime(2030, 1, 2, tzinfo=UTC), 100) == 0
+    assert await bench.store.windows.prune(datetime(2040, 1, 1, tzinfo=UTC), 100) == 1
+    assert await bench.store.windows.subjects(bench.window.id, ["ann"]) == []
+    assert await bench.store.windows.day(bench.window.id, DAY) == []

@@ -1,0 +1,215 @@
+"""A day of a window, from its opening to its cutoff, on the real engine under the test's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from oncue import Fail, InvalidJob, Oncue, Retry, daily, testing
+from oncue.model import EVERY_DAY, DayCount, Subject
+from oncue.policy import windows
+from oncue.testing import Kit
+
+NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
+DAY = date(2026, 11, 18)
+
+
+class Digest:
+    """An application with a window, what its handlers were called with, and what they do."""
+
+    def __init__(self) -> None:
+        self.app = Oncue(name="digest")
+        self.sent: list[tuple[str, date, str]] = []
+        self.reset: list[tuple[str, date]] = []
+        self.failing: set[str] = set()
+        self.raises: Exception = RuntimeError("the model is away")
+
+        @self.app.task
+        def reset_chat(user: str, day: date) -> None:
+            self.reset.append((user, day))
+
+        @self.app.task(schedule=daily(window="60m", retry="10m"), max_concurrency=2, on_cutoff=reset_chat)
+        async def digest(user: str, day: date, language: str = "en") -> None:
+            self.sent.append((user, day, language))
+            if user in self.failing:
+                raise self.raises
+
+        self.task = digest
+
+
+@pytest.fixture
+def digest() -> Digest:
+    return Digest()
+
+
+@pytest.fixture
+def kit(digest: Digest) -> Iterator[Kit]:
+    with testing.use(digest.app, now=NOON) as kit:
+        yield kit
+
+
+def add(kit: Kit, name: str, due: int = 9 * 60, tz: str | None = None, **fields: Any) -> None:
+    """A subject whose day ends at this minute."""
+    store, now = kit._store, kit.clock.now()
+    (window,) = asyncio.run(store.windows.all())
+    subject = Subject(
+        schedule_id=window.id, name=name, due=due, tz=tz, weekdays=EVERY_DAY, days_off=(), args="{}", version=0,
+        since=now, day=DAY, opens_at=now, cutoff_at=now, next_at=now, job_id=None, last_date=None, status=None,
+        reason=None, last_run_at=None, created_at=now, updated_at=now, removed_at=None,
+    )  # fmt: skip
+    terms = windows.terms_of(subject, windows.rule_of(window.expression), window.tz)
+    day = windows.first_day(terms, None, now)
+    fields = {"day": day.date, "opens_at": day.opens_at, "cutoff_at": day.cutoff_at, **fields}
+    next_at = max(day.opens_at, now)
+    from dataclasses import replace
+
+    assert asyncio.run(store.windows.put([replace(subject, **fields, next_at=next_at)], now)) == [True]
+
+
+def until(kit: Kit, end: datetime) -> None:
+    kit.elapse(end - kit.clock.now())
+
+
+def subject(kit: Kit, name: str) -> Subject:
+    (window,) = asyncio.run(kit._store.windows.all())
+    (found,) = asyncio.run(kit._store.windows.subjects(window.id, [name]))
+    return found
+
+
+def counts(kit: Kit, day: date = DAY) -> list[DayCount]:
+    (window,) = asyncio.run(kit._store.windows.all())
+    return asyncio.run(kit._store.windows.day(window.id, day))
+
+
+@pytest.mark.contract("WIN-1", "WIN-7", "WIN-8", "WIN-9")
+def test_a_day_opens_an_hour_before_its_cutoff_and_ends_with_its_success(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann", args='{"language": "de"}')
+    until(kit, datetime(2026, 11, 18, 7, 59, tzinfo=UTC))
+    assert digest.sent == []
+    kit.elapse("2h")
+    assert digest.sent == [("ann", DAY, "de")]
+    ann = subject(kit, "ann")
+    assert (ann.last_date, ann.status, ann.reason) == (DAY, "success", None)
+    assert ann.last_run_at == datetime(2026, 11, 18, 8, tzinfo=UTC)
+    assert (ann.day, ann.next_at) == (date(2026, 11, 19), datetime(2026, 11, 19, 8, tzinfo=UTC))
+    assert counts(kit) == [DayCount(540, "opened", 1), DayCount(540, "success", 1)]
+    assert digest.reset == []
+    (job,) = kit.jobs(digest.task)
+    assert (job.state, job.subject, job.order_at) == ("succeeded", "ann", datetime(2026, 11, 18, 9, tzinfo=UTC))
+
+
+@pytest.mark.contract("WIN-6", "WIN-8", "WIN-11", "WIN-13")
+def test_attempts_are_the_delay_apart_until_the_cutoff_which_runs_the_hook_once(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann")
+    digest.failing.add("ann")
+    until(kit, datetime(2026, 11, 18, 12, tzinfo=UTC))
+    assert digest.sent == [("ann", DAY, "en")] * 6
+    ann = subject(kit, "ann")
+    assert (ann.last_date, ann.status, ann.reason, ann.last_run_at) == (DAY, "cutoff_reached", None, None)
+    assert digest.reset == [("ann", DAY)]
+    (job,) = kit.jobs(digest.task)
+    assert (job.state, job.reason, job.attempt) == ("skipped", "cutoff_reached", 6)
+    assert counts(kit) == [DayCount(540, "cutoff_reached", 1), DayCount(540, "opened", 1)]
+    digest.failing.clear()
+    kit.elapse("1d")
+    assert subject(kit, "ann").status == "success"
+    assert digest.reset == [("ann", DAY)]
+
+
+@pytest.mark.contract("WIN-2", "WIN-14")
+def test_a_window_that_nobody_served_is_over_while_its_date_lasts_and_missed_later(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann")
+    kit.clock.advance_to(datetime(2026, 11, 18, 15, tzinfo=UTC))
+    kit.elapse("1m")
+    assert (subject(kit, "ann").last_date, subject(kit, "ann").status) == (DAY, "cutoff_reached")
+    assert digest.reset == [("ann", DAY)]
+    kit.clock.advance_to(datetime(2026, 11, 22, 3, tzinfo=UTC))
+    kit.elapse("1m")
+    ann = subject(kit, "ann")
+    assert (ann.last_date, ann.status, ann.reason) == (date(2026, 11, 21), "missed", "outage")
+    assert digest.reset == [("ann", DAY)]
+    (window,) = asyncio.run(kit._store.windows.all())
+    ledger = asyncio.run(kit._store.windows.ledger(window.id, "ann", NOON - timedelta(days=9), kit.clock.now(), 10))
+    assert [(slot.verdict, slot.reason, slot.slots) for slot in ledger] == [
+        ("skipped", "added_late", 1),
+        ("skipped", "cutoff_reached", 1),
+        ("missed", "outage", 3),
+    ]
+
+
+@pytest.mark.contract("WIN-2")
+def test_a_window_that_was_served_late_is_opened_then(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann")
+    kit.clock.advance_to(datetime(2026, 11, 18, 8, 50, tzinfo=UTC))
+    kit.elapse("1m")
+    assert digest.sent == [("ann", DAY, "en")]
+
+
+@pytest.mark.contract("WIN-9")
+def test_a_subject_added_after_its_cutoff_has_its_day_behind_it(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann")
+    kit.elapse("1m")
+    ann = subject(kit, "ann")
+    assert (ann.last_date, ann.status, ann.reason) == (date(2026, 11, 17), "cutoff_reached", "added_late")
+    assert (digest.sent, digest.reset) == ([], [])
+    assert counts(kit, date(2026, 11, 17)) == [DayCount(540, "added_late", 1)]
+
+
+@pytest.mark.contract("WIN-3")
+def test_the_earliest_cutoff_comes_first(digest: Digest, kit: Kit) -> None:
+    for minute, name in enumerate(("zoe", "bob", "ann")):
+        add(kit, name, due=9 * 60 - minute)
+    kit.clock.advance_to(datetime(2026, 11, 18, 8, 30, tzinfo=UTC))
+    kit.elapse("1m")
+    assert [user for user, *_ in digest.sent] == ["ann", "bob", "zoe"]
+
+
+def test_a_handler_that_gives_up_leaves_the_day_to_its_cutoff(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann")
+    digest.failing.add("ann")
+    digest.raises = Fail("no such account")
+    until(kit, datetime(2026, 11, 18, 8, 59, tzinfo=UTC))
+    assert len(digest.sent) == 1
+    assert subject(kit, "ann").last_date == date(2026, 11, 17)
+    kit.elapse("2m")
+    assert (subject(kit, "ann").status, digest.reset) == ("cutoff_reached", [("ann", DAY)])
+
+
+def test_a_handler_says_when_it_wants_to_be_tried_again(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann")
+    digest.failing.add("ann")
+    digest.raises = Retry("busy", after="25m")
+    until(kit, datetime(2026, 11, 18, 10, tzinfo=UTC))
+    assert len(digest.sent) == 3
+
+
+@pytest.mark.contract("WIN-14", "WIN-19")
+def test_a_window_across_midnight_belongs_to_the_day_of_its_cutoff_in_its_zone(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann", due=30, tz="Asia/Tokyo")  # 00:30 in Tokyo is 15:30 of the day before in UTC
+    until(kit, datetime(2026, 11, 17, 14, 31, tzinfo=UTC))
+    assert digest.sent == [("ann", DAY, "en")]
+
+
+@pytest.mark.contract("WIN-1")
+def test_the_task_of_a_window_is_not_enqueued_by_itself(digest: Digest, kit: Kit) -> None:
+    with pytest.raises(InvalidJob, match="oncue subjects run digest"):
+        digest.task.enqueue("ann", DAY)
+
+
+def test_what_a_window_cannot_have_is_refused_by_name() -> None:
+    app = Oncue(name="digest")
+    wrong: list[dict[str, Any]] = [
+        {"max_retries": 3}, {"deadline": "5m"}, {"delivery": "at_most_once"}, {"missed": "each"},
+        {"max_concurrency": 0}, {"on_cutoff": print},
+    ]  # fmt: skip
+    for options in wrong:
+        with pytest.raises(ValueError, match=next(iter(options))):
+            app.task(schedule=daily(), **options)(lambda user: None)
+    with pytest.raises(ValueError, match="max_concurrency: only tasks with schedule=daily"):
+        app.task(max_concurrency=3)(lambda user: None)
+    with pytest.raises(ValueError, match="the first one gets the subject"):
+        app.task(schedule=daily())(lambda: None)
