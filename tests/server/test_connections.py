@@ -24,7 +24,10 @@ PATIENCE = 30.0
 
 
 class Application:
-    """Answers when it has the whole body; `/large` with more than any buffer takes; `/wait` when it is told to."""
+    """Answers when it has the whole body; `/large` with more than any buffer takes; `/wait` when it is told to.
+
+    The second half of an answer waits until the first one is taken off, or given up.
+    """
 
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()
@@ -41,10 +44,12 @@ class Application:
         self.asked.release()
         if scope["path"] == "/wait":
             await self.goes_on.wait()
-        body = b"x" * 50_000_000 if scope["path"] == "/large" else b"ok"
-        headers = [(b"content-length", str(len(body)).encode())]
+        half = b"x" * 25_000_000 if scope["path"] == "/large" else b""
+        last = half or b"ok"
+        headers = [(b"content-length", str(len(half + last)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": half, "more_body": True})
+        await send({"type": "http.response.body", "body": last})
         self.ended.set()
 
 
@@ -163,8 +168,9 @@ async def test_an_answer_that_is_not_taken_off_is_given_up() -> None:
     application = Application()
     async with serving(application, body=SOON) as port, peers(port) as (peer,):
         await peer.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await application.ended.wait()
-        assert len(await peer.rest()) < 50_000_000
+        async with asyncio.timeout(PATIENCE):  # nothing is read before it is given up
+            await application.ended.wait()
+        assert len(await peer.rest()) < 25_000_000
 
 
 async def test_half_sent_requests_make_room_for_others() -> None:
