@@ -10,8 +10,9 @@ from typing import TypeAlias, TypeVar
 
 from oncue.application.connecting import Connection
 from oncue.application.portal import at_once, refuse_inside_loop
-from oncue.model import Note, Subject
+from oncue.model import Job, Note, Subject
 from oncue.store import SqliteStore
+from oncue.store.sqlite import values
 from oncue.store.sqlite.windows import subject_fields
 from oncue.store.statements import SUBJECT_COLUMNS
 from oncue.testing.clock import Clock
@@ -28,7 +29,7 @@ SubjectKey: TypeAlias = tuple[int, str]
 FORGET = "delete from oncue_jobs where claim_no = 0 and id in (select value from json_each(?))"
 FORGET_SUBJECT = "delete from oncue_subjects where schedule_id = ? and name = ?"
 RESTORE_SUBJECT = f"insert into oncue_subjects ({SUBJECT_COLUMNS}) values (:{SUBJECT_COLUMNS.replace(', ', ', :')})"
-GO_ON = "update oncue_jobs set cancel_requested_at = null where id = ? and finished_at is null"
+GO_ON = "update oncue_jobs set cancel_requested_at = null, visible_at = ? where id = ? and finished_at is null"
 
 
 class StageStore(SqliteStore):
@@ -40,7 +41,7 @@ class StageStore(SqliteStore):
         ids = json.dumps([step for step in written if isinstance(step, int)])
         at_once(self.database.write(lambda connection: connection.execute(FORGET, (ids,))))
 
-    def restore(self, before: Mapping[SubjectKey, Subject | None], stopped: Collection[int | None]) -> None:
+    def restore(self, before: Mapping[SubjectKey, Subject | None], stopped: Collection[Job]) -> None:
         """Subjects are as they were; the jobs that were asked to stop go on, if they have not ended."""
 
         def work(connection: sqlite3.Connection) -> None:
@@ -48,7 +49,7 @@ class StageStore(SqliteStore):
                 connection.execute(FORGET_SUBJECT, key)
                 if subject is not None:
                     connection.execute(RESTORE_SUBJECT, subject_fields(subject))
-            connection.executemany(GO_ON, [(job_id,) for job_id in stopped])
+            connection.executemany(GO_ON, [(values.micros(job.visible_at), job.id) for job in stopped])
 
         at_once(self.database.write(work))
 
@@ -73,8 +74,10 @@ class FollowedSubjects(OwnTables):
         for one in subjects:
             for known in await self.subjects(one.schedule_id, [one.name]):
                 before[known.schedule_id, known.name] = known
-        took = await self._stage.store.windows.put(subjects, now, notes, stops)
-        await self._stage.follow(self._on, [lambda: self._stage.store.restore(before, stops)])
+        store = self._stage.store
+        jobs = await store.windows.unfinished([job_id for job_id in stops if job_id is not None])
+        took = await store.windows.put(subjects, now, notes, stops)
+        await self._stage.follow(self._on, [lambda: store.restore(before, jobs)])
         return took
 
 
