@@ -14,6 +14,8 @@ from oncue.policy import windows
 from oncue.policy.zones import zone
 
 LONGEST_NAME = 200
+MOST_ROWS = 1000
+"""So many subjects are written at once."""
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 

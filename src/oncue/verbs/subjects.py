@@ -24,8 +24,6 @@ T = TypeVar("T")
 
 ADD, CHANGE, REMOVE, RUN = "subject.add", "subject.change", "subject.remove", "subject.run"
 ADD_MANY = "subject.add_many"
-BATCH = 1000
-"""So many rows are written at once."""
 
 
 class Put(Protocol):

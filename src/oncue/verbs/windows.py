@@ -15,7 +15,7 @@ from oncue.model import Day, DayCount, Decided, Note, RowOutcome, Schedule, Slot
 from oncue.policy import subjects, windows
 from oncue.task import Task
 from oncue.verbs.base import checked_limit, compare_and_set
-from oncue.verbs.subjects import BATCH, RUN, OwnTables, SubjectWriting, where_called
+from oncue.verbs.subjects import RUN, OwnTables, SubjectWriting, where_called
 
 TERMS = ("at", "tz", "weekdays", "days_off", "args")
 """What a subject can be told."""
@@ -53,14 +53,20 @@ class Windows(SubjectWriting):
         return await connected.store.windows.day(found.id, connected.now().date() if day is None else day)
 
     async def ledger(
-        self, window: str | Task[Any, Any], name: str, *, start: date | None = None, end: date | None = None
+        self,
+        window: str | Task[Any, Any],
+        name: str,
+        *,
+        start: date | None = None,
+        end: date | None = None,
+        limit: int = 1000,
     ) -> builtins.list[Slot]:
         """What became of the days of a subject, oldest first: of the last 30 unless a span is given."""
         connected, found = await self._connected(), await self.get(window)
         last = connected.now().date() + windows.ONE_DAY if end is None else end
         first = last - timedelta(days=LEDGER_DAYS) if start is None else start
-        begin, until = windows.slot_of(first), windows.slot_of(last)
-        return await connected.store.windows.ledger(found.id, subjects.checked_name(name), begin, until, 1000)
+        begin, until, most = windows.slot_of(first), windows.slot_of(last), checked_limit(limit)
+        return await connected.store.windows.ledger(found.id, subjects.checked_name(name), begin, until, most)
 
     # --- changing -----------------------------------------------------------------------------------------------
 
@@ -146,7 +152,7 @@ class Windows(SubjectWriting):
         async def add_many() -> int:
             tables = await self._tables(on)
             found, left, done, written = await self._window(tables, window), iter(rows), 0, 0
-            while batch := [*islice(left, BATCH)]:
+            while batch := [*islice(left, subjects.MOST_ROWS)]:
                 wanted = self._wanted_rows(found, batch, tables.now())
                 _refuse_invalid(wanted.outcomes, done)
                 outcomes = await self._put_rows(tables, found, wanted, by)
@@ -162,8 +168,8 @@ class Windows(SubjectWriting):
     ) -> builtins.list[RowOutcome]:
         """Add or change up to 1,000 subjects, and say what came of each row. Those that are wrong are left out: the
         others are written all the same. Repeating it changes nothing."""
-        if not 1 <= len(rows) <= BATCH:
-            raise InvalidSubject("subjects", f"expected 1 to {BATCH:,} rows, not {len(rows):,}")
+        if not 1 <= len(rows) <= subjects.MOST_ROWS:
+            raise InvalidSubject("subjects", f"expected 1 to {subjects.MOST_ROWS:,} rows, not {len(rows):,}")
         tables = OwnTables(await self._connected())
         found = await self._window(tables, window)
         return await self._put_rows(tables, found, self._wanted_rows(found, rows, tables.now()), by)
