@@ -292,6 +292,7 @@ class Task(Generic[P, R]):
         return WindowOptions(
             window.retry, *self.arguments.of_windows,
             hook=None if window.on_cutoff is None else window.on_cutoff.as_hook(default_max_runtime),
+            max_concurrency=window.max_concurrency,
         )  # fmt: skip
 
     def as_hook(self, default_max_runtime: float | None) -> CutoffHook:

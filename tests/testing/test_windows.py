@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -213,3 +214,60 @@ def test_what_a_window_cannot_have_is_refused_by_name() -> None:
         app.task(max_concurrency=3)(lambda user: None)
     with pytest.raises(ValueError, match="the first one gets the subject"):
         app.task(schedule=daily())(lambda: None)
+
+
+# --- in the caller's own transaction --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("create table users (name text)")
+    yield connection
+    connection.close()
+
+
+def test_a_subject_of_a_transaction_that_is_rolled_back_was_never_there(
+    digest: Digest, kit: Kit, connection: sqlite3.Connection
+) -> None:
+    app = digest.app
+    app.wait(app.windows.add("digest", "ann", at="09:00"))
+    with connection:
+        app.wait(app.windows.add("digest", "bob", at="09:00", on=connection))
+    app.wait(app.windows.add("digest", "cas", at="09:00", on=connection))
+    app.wait(app.windows.change("digest", "ann", at="10:00", on=connection))
+    connection.rollback()
+    until(kit, datetime(2026, 11, 18, 8, tzinfo=UTC))
+    assert sorted(user for user, *_ in digest.sent) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_no_attempt_of_a_removed_subject_starts(
+    digest: Digest, kit: Kit, connection: sqlite3.Connection, committed: bool
+) -> None:
+    app = digest.app
+    digest.failing.add("ann")
+    app.wait(app.windows.add("digest", "ann", at="09:00"))
+    until(kit, datetime(2026, 11, 18, 8, 1, tzinfo=UTC))
+    assert len(digest.sent) == 1
+    app.wait(app.windows.remove("digest", "ann", on=connection))
+    (connection.commit if committed else connection.rollback)()
+    until(kit, datetime(2026, 11, 18, 8, 15, tzinfo=UTC))
+    (job,) = kit.jobs(digest.task)
+    assert (len(digest.sent), job.state) == ((1, "cancelled") if committed else (2, "retrying"))
+
+
+@pytest.mark.contract("WIN-1", "WIN-2")
+def test_a_subject_that_comes_back_is_served_on_the_same_day(digest: Digest, kit: Kit) -> None:
+    app = digest.app
+    digest.failing.add("ann")
+    app.wait(app.windows.add("digest", "ann", at="09:00"))
+    until(kit, datetime(2026, 11, 18, 8, 1, tzinfo=UTC))
+    app.wait(app.windows.remove("digest", "ann"))
+    app.wait(app.windows.add("digest", "ann", at="09:00"))
+    digest.failing.clear()
+    until(kit, datetime(2026, 11, 18, 8, 30, tzinfo=UTC))
+    assert (subject(kit, "ann").status, subject(kit, "ann").last_date) == ("success", DAY)
+    assert len(digest.sent) == 2
+    until(kit, datetime(2026, 11, 18, 9, 30, tzinfo=UTC))
+    assert counts(kit) == [DayCount(540, "opened", 1), DayCount(540, "success", 1)]

@@ -9,13 +9,16 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from oncue.application.portal import Portal
 from oncue.clock import Clock, DatabaseClock
 from oncue.errors import StoreUnavailable
 from oncue.model import Declaration, Owner
 from oncue.store.contract import Store
+
+if TYPE_CHECKING:
+    from oncue.verbs.subjects import SubjectTables
 
 T = TypeVar("T")
 
@@ -101,6 +104,10 @@ class Connector(Protocol):
         """These jobs belong to the transaction of a caller's connection, and were not written on it."""
         ...
 
+    async def follow_subjects(self, on: object) -> SubjectTables:
+        """The same of subjects: what is written there is part of that transaction."""
+        ...
+
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run an asynchronous verb from plain code."""
         ...
@@ -159,6 +166,9 @@ class DatabaseConnector:
 
     async def follow(self, on: object, ids: Sequence[int]) -> None:
         raise NotImplementedError("jobs of a caller's transaction are written on its own connection")
+
+    async def follow_subjects(self, on: object) -> SubjectTables:
+        raise NotImplementedError("subjects of a caller's transaction are written on its own connection")
 
     async def connected(self) -> Connection:
         if self._pid != os.getpid():

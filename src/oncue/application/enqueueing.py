@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, islice
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from oncue import store
 from oncue.application import slots_only
@@ -24,6 +24,9 @@ from oncue.store.callers import Callers, Home, is_asynchronous
 from oncue.store.statements import DEFAULT_SCHEMA
 from oncue.task import Call, Task
 from oncue.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from oncue.verbs.subjects import SubjectTables
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -196,6 +199,15 @@ class Enqueueing:
                 "on", f"{kind.__module__}.{kind.__qualname__} is asynchronous: use `await` and `aenqueue` with it"
             )
         return at_once(self.write(call, rows))
+
+    async def subjects_on(self, on: object) -> SubjectTables:
+        """The subjects of windows, on a caller's own connection. Raises InvalidJob if it leads elsewhere."""
+        if not self._app.connector.works:
+            return await self._app.connector.follow_subjects(on)
+        home, identity = _home(self._app.settings.database_url, self._app.settings.schema), self._app.identity
+        return await self._callers.subjects(
+            on, home, lambda owner: refuse(owner, identity, home.dialect), named=identity.given
+        )
 
     async def _written_by_caller(
         self, call: Call[Any], args: list[str], keys: list[Any] | None

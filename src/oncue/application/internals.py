@@ -16,6 +16,7 @@ from oncue.application.connecting import Connection, Connector, DatabaseConnecto
 from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
 from oncue.application.naming import Place
+from oncue.application.portal import AtOnce, at_once
 from oncue.errors import UnknownTask
 from oncue.policy.checks import checked_name
 from oncue.policy.ownership import ApplicationName
@@ -27,6 +28,7 @@ from oncue.telemetry import Telemetry
 if TYPE_CHECKING:
     from oncue.application.webhooks import DeclaredWebhook
     from oncue.policy.aging import Rules
+    from oncue.verbs.subjects import SubjectTables
     from oncue.webhooks.delivery import Deliveries
     from oncue.webhooks.transport import Transport
 
@@ -208,7 +210,11 @@ class Internals:
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run an asynchronous verb from plain code."""
-        return self.connector.wait(awaitable)
+        return at_once(awaitable) if isinstance(awaitable, AtOnce) else self.connector.wait(awaitable)
+
+    async def subjects_on(self, on: object) -> SubjectTables:
+        """The subjects of windows, as the transaction of this connection sees and writes them."""
+        return await self.enqueueing.subjects_on(on)
 
     @contextmanager
     def connecting_through(self, connector: Connector) -> Iterator[None]:

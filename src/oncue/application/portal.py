@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import CancelledError
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oncue.errors import StoreUnavailable
 
@@ -80,6 +80,26 @@ def refuse_inside_loop(awaitable: Awaitable[object]) -> None:
     raise RuntimeError(
         "this would block the running event loop: use `await` (for enqueue: `aenqueue`, for deliver: `adeliver`)"
     )
+
+
+class AtOnce(Coroutine[Any, Any, T]):
+    """Steps on a caller's own synchronous connection: they never really wait, and must stay in the caller's thread.
+    `app.wait` runs them there, also inside a running event loop; `await` does too."""
+
+    def __init__(self, steps: Coroutine[Any, Any, T]) -> None:
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._steps.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        return self._steps.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._steps.throw(*error)
+
+    def close(self) -> None:
+        self._steps.close()
 
 
 def at_once(awaitable: Awaitable[T], otherwise: str = "this waits for something, where nothing may be waited for") -> T:

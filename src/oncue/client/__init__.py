@@ -11,8 +11,8 @@ Both clients have the same verbs and differ only in how they wait. Whatever lose
 same idempotency key: the server does it once.
 
 jobs, queues, schedules,
-webhooks, nodes, tokens,
-audit_log                  the verbs, a file for each noun
+webhooks, windows, nodes,
+tokens, audit_log          the verbs, a file for each noun
 verbs                      the list of them, and what makes a client's method of one
 plain, awaiting, caller    the clients, and what both are made of
 requests                   what is asked, in the words of the API

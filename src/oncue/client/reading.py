@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -79,6 +79,8 @@ def _reader(hint: Any) -> Reader:
     """What makes a value of this type of what JSON has. Texts stay texts: a newer server may know more states."""
     if hint is datetime:
         return datetime.fromisoformat
+    if hint is date:
+        return date.fromisoformat
     if hint is UUID:
         return UUID
     if hint is float:

@@ -12,6 +12,7 @@ from oncue.errors import (
     Conflict,
     InvalidJob,
     InvalidSchedule,
+    InvalidSubject,
     InvalidWebhook,
     JobNotFound,
     NotAllowed,
@@ -19,6 +20,7 @@ from oncue.errors import (
     RowLocked,
     ScheduleNotFound,
     StoreUnavailable,
+    SubjectNotFound,
     TokenNotFound,
     UnknownTask,
     WebhookNotFound,
@@ -31,7 +33,8 @@ STILL_BEING_ANSWERED = "still-being-answered"
 LONGEST_TEXT = 200
 
 MISSING: dict[About, type[OncueError]] = {
-    "job": JobNotFound, "schedule": ScheduleNotFound, "webhook": WebhookNotFound, "token": TokenNotFound,
+    "job": JobNotFound, "schedule": ScheduleNotFound, "webhook": WebhookNotFound,
+    "subject": SubjectNotFound, "token": TokenNotFound,
 }  # fmt: skip
 NAMES = {
     "cron_expression": "expression", "from": "start", "to": "end", "global": "globally",
@@ -91,6 +94,8 @@ def _invalid(errors: list[dict[str, Any]], about: About) -> OncueError:
         return InvalidSchedule(field, message, first.get("position"))
     if about == "webhook" and field not in DELIVERIES:
         return InvalidWebhook(field, message)
+    if about == "subject" and field != "idempotency_key":
+        return InvalidSubject(field, message)
     return InvalidJob(field, message)
 
 

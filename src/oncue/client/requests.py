@@ -16,7 +16,7 @@ from oncue.policy.durations import Duration
 
 T = TypeVar("T")
 
-About: TypeAlias = Literal["job", "schedule", "webhook", "token", "anything"]
+About: TypeAlias = Literal["job", "schedule", "webhook", "subject", "token", "anything"]
 Query: TypeAlias = tuple[tuple[str, str], ...]
 
 LONGEST_KEY = 255

@@ -16,6 +16,7 @@ from oncue.client import queues as on_queues
 from oncue.client import schedules as on_schedules
 from oncue.client import tokens as on_tokens
 from oncue.client import webhooks as on_webhooks
+from oncue.client import windows as on_windows
 from oncue.client.requests import Page, Request
 
 if TYPE_CHECKING:
@@ -137,6 +138,21 @@ class Webhooks(Noun[C]):
     retry = Verb(on_webhooks.retry_execution)
 
 
+class Windows(Noun[C]):
+    list = Verb(on_windows.windows)
+    get = Verb(on_windows.window)
+    day = Verb(on_windows.day)
+    subjects = Verb(on_windows.subjects)
+    all_subjects = Listing(on_windows.all_subjects)
+    subject = Verb(on_windows.subject)
+    ledger = Verb(on_windows.ledger)
+    add = Verb(on_windows.add)
+    change = Verb(on_windows.change)
+    remove = Verb(on_windows.remove)
+    add_each = Verb(on_windows.add_each)
+    run_now = Verb(on_windows.run_now)
+
+
 class Nodes(Noun[C]):
     list = Verb(on_nodes.nodes)
     leader = Verb(on_nodes.leader)
@@ -177,6 +193,10 @@ class Verbs:
     @property
     def webhooks(self) -> Webhooks[Self]:
         return Webhooks(self)
+
+    @property
+    def windows(self) -> Windows[Self]:
+        return Windows(self)
 
     @property
     def nodes(self) -> Nodes[Self]:

@@ -5,6 +5,7 @@ be done about each. A day that begins gets its slot and its job; a day whose cut
 
     the day's job has not ended    the job is ended, and its end writes the day: a success that comes first wins
     there is no such job           the subject's own version decides
+    it was removed, and added      its job was asked to stop: once that has ended, the day gets another one
     the day is decided             the subject moves on to its next day
 
 Each write is conditional, so two planners at once do nothing twice. A pass costs what is due, not what there is.
@@ -27,7 +28,7 @@ from oncue.engine.service import Signal
 from oncue.model import Change, Decided, Job, Schedule, Subject, SubjectStep, Tally
 from oncue.policy import options, windows
 from oncue.policy.lifecycle import close_day
-from oncue.policy.windows import DayPlan, DayTerms, WindowRule
+from oncue.policy.windows import DayPlan, DayTerms, JobOfDay, WindowRule
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -147,9 +148,10 @@ class Planner:
         self, window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, Job], now: datetime
     ) -> Planned:
         terms: DayTerms = windows.terms_of(subject, rule, window.tz)
-        plan = windows.plan(subject, terms, window.started_at, now)
+        job = jobs.get(subject.job_id or 0)
+        plan = windows.plan(subject, terms, window.started_at, now, job=_standing(job))
         is_over = now >= subject.cutoff_at and _is_open(subject)
-        return Planned(subject, plan, jobs.get(subject.job_id or 0) if is_over else None)
+        return Planned(subject, plan, job if is_over else None)
 
     # --- days whose job has not ended ---------------------------------------------------------------------------
 
@@ -242,6 +244,18 @@ def _is_open(subject: Subject) -> bool:
     return subject.job_id is not None and (subject.last_date is None or subject.last_date < subject.day)
 
 
+def _standing(job: Job | None) -> JobOfDay:
+    """How it is with the job of an open day; None: it has ended."""
+    if job is None:
+        return "ended"
+    return "under_way" if job.cancel_requested_at is None else "stopping"
+
+
+def _reopens(one: Planned) -> bool:
+    """Whether the day had a job before: its subject was removed and added again. That is no second day."""
+    return one.plan.opens and one.subject.job_id is not None and one.plan.day.date == one.subject.day
+
+
 def _is_cutoff_of_row(one: Planned) -> bool:
     """Whether the day of the row comes to its cutoff, noticed while its date lasts."""
     closes = one.plan.closes
@@ -251,7 +265,7 @@ def _is_cutoff_of_row(one: Planned) -> bool:
 def _step(window: Schedule, one: Planned, ids: Iterator[int], hooks: Iterator[int], now: datetime) -> SubjectStep:
     """The write for a subject whose day has no job that could still succeed."""
     subject, plan = one.subject, one.plan
-    decided, tallies = [*_missed(subject, plan)], [*_tallies(plan)]
+    decided, tallies = [*_missed(subject, plan)], [*_tallies(one)]
     closes = plan.closes
     last = (subject.last_date, subject.status, subject.reason)
     if plan.missed:
@@ -268,9 +282,10 @@ def _step(window: Schedule, one: Planned, ids: Iterator[int], hooks: Iterator[in
         hook = windows.hook_of(told, subject.name, closes.day.date, hook_ids, now, AUTHOR)
     job, job_id = None, subject.job_id if plan.day.date == subject.day else None
     if plan.opens:
-        job_id = next(ids)
-        job = windows.job_of(window, subject, plan.day, job_id, now, AUTHOR)
-        decided.append(Decided(windows.slot_of(plan.day.date), "fired", job_id=job_id))
+        job_id, before = next(ids), subject.job_id if _reopens(one) else None
+        job = windows.job_of(window, subject, plan.day, job_id, now, AUTHOR, before)
+        if before is None:
+            decided.append(Decided(windows.slot_of(plan.day.date), "fired", job_id=job_id))
     return SubjectStep(
         subject.schedule_id, subject.name, subject.version, plan.day, plan.next_at, job_id, *last,
         decided=tuple(decided), job=job, hook=hook, tallies=tuple(tallies),
@@ -286,12 +301,13 @@ def _missed(subject: Subject, plan: DayPlan) -> list[Decided]:
     return [Decided(first, "missed", windows.OUTAGE, until=last if len(days) > 1 else None, slots=len(days))]
 
 
-def _tallies(plan: DayPlan) -> list[Tally]:
+def _tallies(one: Planned) -> list[Tally]:
+    plan = one.plan
     found = [Tally(day.date, windows.bucket_of(day.cutoff_at), "missed") for day in plan.missed]
     if plan.closes is not None:
         late = plan.closes.reason == windows.ADDED_LATE
         bucket = windows.bucket_of(plan.closes.day.cutoff_at)
         found.append(Tally(plan.closes.day.date, bucket, "added_late" if late else "cutoff_reached"))
-    if plan.opens:
+    if plan.opens and not _reopens(one):
         found.append(Tally(plan.day.date, windows.bucket_of(plan.day.cutoff_at), "opened"))
     return found

@@ -100,6 +100,17 @@ class SubjectStep(NamedTuple):
     tallies: Sequence[Tally] = ()
 
 
+class RowOutcome(NamedTuple):
+    """What came of one row of many subjects that were handed in."""
+
+    subject: str
+    outcome: Literal["added", "changed", "unchanged", "repeated", "invalid"]
+    """`repeated`: a later row is for the same subject, and that one counts."""
+    field: str | None = None
+    """What is wrong with a row that is invalid."""
+    message: str | None = None
+
+
 class DayCount(NamedTuple):
     """How many subjects of a window, with their cutoff in the same minute, had this happen on a day."""
 

@@ -41,6 +41,8 @@ class WindowOptions:
     hook: CutoffHook | None = None
     cutoff_at: datetime | None = None
     """Of a job: until when a success counts. A schedule has none."""
+    max_concurrency: int | None = None
+    """Of a schedule: how many of its jobs the code wants to run at once, on all nodes. A job has none."""
 
     def stored(self) -> dict[str, Any]:
         told: dict[str, Any] = {"retry": self.retry, "subject": self.subject, "day": self.day}
@@ -48,6 +50,8 @@ class WindowOptions:
             told["hook"] = {name: getattr(self.hook, name) for name in CutoffHook.__slots__}
         if self.cutoff_at is not None:
             told["cutoff_at"] = self.cutoff_at.isoformat()
+        if self.max_concurrency is not None:
+            told["max_concurrency"] = self.max_concurrency
         return told
 
 
@@ -136,6 +140,7 @@ def _window(told: Any) -> WindowOptions | None:
         day=told.get("day"),
         hook=None if hook is None else CutoffHook(**hook),
         cutoff_at=None if cutoff_at is None else datetime.fromisoformat(cutoff_at),
+        max_concurrency=told.get("max_concurrency"),
     )
 
 

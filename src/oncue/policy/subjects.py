@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterable
 from datetime import date, datetime
@@ -13,6 +14,8 @@ from oncue.policy import windows
 from oncue.policy.zones import zone
 
 LONGEST_NAME = 200
+MOST_ROWS = 1000
+"""So many subjects are written at once."""
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
@@ -91,9 +94,9 @@ def added(window: Schedule, wanted: Subject, current: Subject | None, now: datet
     terms = windows.terms_of(wanted, windows.rule_of(window.expression), window.tz)
     last = wanted.last_date
     if current is not None and current.job_id is not None and (last is None or last < current.day):
-        if now < current.cutoff_at:  # removed while its day was open, and added again: that day goes on
+        if now < current.cutoff_at:  # removed while its day was open, and added again: that day gets another job
             same = {name: getattr(current, name) for name in ("day", "opens_at", "cutoff_at")}
-            return dataclasses.replace(wanted, since=now, next_at=current.cutoff_at, **same)
+            return dataclasses.replace(wanted, since=now, next_at=max(now, current.opens_at), **same)
         last = current.day
     day = windows.first_day(terms, last, now)
     return dataclasses.replace(
@@ -108,5 +111,6 @@ def removed(current: Subject, now: datetime) -> Subject:
 
 def same_terms(one: Subject, other: Subject) -> bool:
     """Whether both ask for the same, so that there is nothing to write."""
-    names = ("due", "tz", "weekdays", "days_off", "args", "removed_at")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    names = ("due", "tz", "weekdays", "days_off", "removed_at")
+    same = all(getattr(one, name) == getattr(other, name) for name in names)
+    return same and (one.args == other.args or json.loads(one.args) == json.loads(other.args))

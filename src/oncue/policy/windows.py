@@ -20,7 +20,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from oncue.errors import InvalidSchedule
 from oncue.model import Batch, Claim, Day, DayStatus, Schedule, Skipped, Subject, Terms
@@ -38,6 +38,8 @@ ADDED_LATE = "added_late"
 OUTAGE = "outage"
 PROMPTLY = timedelta(minutes=5)
 """A cutoff that the planner looks at so soon after it did not pass while nothing ran, whatever date it is by then."""
+STOPPING_LOOK = timedelta(seconds=5)
+"""How soon the planner looks again at a day whose job was asked to stop and has not ended."""
 ONE_DAY = timedelta(days=1)
 MOST_DAYS_OFF = 366
 _FURTHEST = 7 * (MOST_DAYS_OFF + 2)
@@ -156,19 +158,27 @@ class DayPlan(NamedTuple):
     missed: tuple[Day, ...]
     """The days of an outage, oldest first; they have no job, unless the first is the day of the row."""
     opens: bool
-    """Whether `day` begins now: its job is made."""
+    """Whether the job of `day` is made now: it begins, or its subject was removed and added again."""
     day: Day
     """The day that its row is about from now on. Its cutoff may have passed as well: then the planner comes back."""
     next_at: datetime
 
 
-def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime) -> DayPlan:
+JobOfDay: TypeAlias = Literal["under_way", "stopping", "ended"]
+"""How it is with the job of a day that has one: `ended` is without a success, which would have decided the day."""
+
+
+def plan(
+    subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime, *, job: JobOfDay = "under_way"
+) -> DayPlan:
     """What the planner does now. A day that was over before its window was enabled is no day of it."""
     current = Day(subject.day, subject.opens_at, subject.cutoff_at)
     is_decided = subject.last_date is not None and subject.last_date >= subject.day
     if now < current.cutoff_at:
-        if is_decided or subject.job_id is not None:
+        if is_decided or (subject.job_id is not None and job == "under_way"):
             return DayPlan(None, (), False, current, current.cutoff_at)
+        if subject.job_id is not None and job == "stopping":
+            return DayPlan(None, (), False, current, min(now + STOPPING_LOOK, current.cutoff_at))
         opens = now >= current.opens_at
         return DayPlan(None, (), opens, current, current.cutoff_at if opens else current.opens_at)
     over = [] if is_decided else [current]
@@ -220,16 +230,19 @@ def arguments(own: str, subject: str, day: date, names: tuple[str | None, str | 
     return json.dumps(told, ensure_ascii=False)
 
 
-def job_of(window: Schedule, subject: Subject, day: Day, job_id: int, now: datetime, by: str) -> Batch:
+def job_of(
+    window: Schedule, subject: Subject, day: Day, job_id: int, now: datetime, by: str, retry_of: int | None = None
+) -> Batch:
     """The job of a subject's day. It stands where its cutoff puts it: the earliest one is first."""
     told = options.read(window.options)
     assert told.window is not None, f"schedule {window.name}: its options are not those of a window"
-    of_day = dataclasses.replace(told, window=dataclasses.replace(told.window, cutoff_at=day.cutoff_at))
+    of_job = dataclasses.replace(told.window, cutoff_at=day.cutoff_at, max_concurrency=None)
+    of_day = dataclasses.replace(told, window=of_job)
     names = told.window.subject, told.window.day
     return Batch(
         task=window.task, queue=window.queue, priority=window.priority, state="queued", options=of_day.stored(),
         max_retries=window.max_retries, max_runtime=window.max_runtime, created_at=now, visible_at=now,
-        deadline_at=None, enqueued_by=by, retry_of=None, ids=[job_id],
+        deadline_at=None, enqueued_by=by, retry_of=retry_of, ids=[job_id],
         args=[arguments(subject.args, subject.name, day.date, names)], order_at=day.cutoff_at,
     )  # fmt: skip
 

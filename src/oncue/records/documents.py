@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -69,7 +69,7 @@ def _value(value: Any) -> Any:
 @cache
 def _writer(kind: Any) -> Callable[[Any], Any] | None:
     """What writes values of this class. Those of a driver may be of a subclass: asyncpg has UUIDs of its own."""
-    for known, write in ((datetime, instant), (UUID, str), (tuple, _several)):
+    for known, write in ((datetime, instant), (date, date.isoformat), (UUID, str), (tuple, _several)):
         if issubclass(kind, known):
             return write
     return document if is_dataclass(kind) else None

@@ -19,6 +19,7 @@ from oncue.telemetry import Telemetry
 from oncue.verbs.jobs import Jobs
 from oncue.verbs.queues import Queues
 from oncue.verbs.schedules import Schedules
+from oncue.verbs.subjects import SubjectTables
 from oncue.verbs.webhooks import Webhooks
 
 OPTIONS = Options(timeout=6.0, max_runtime=20.0, retry=Exponential("1s", cap="8s"))
@@ -46,6 +47,9 @@ class Operator:
 
     async def check_owner(self) -> None:
         """A simulated cluster has one application."""
+
+    async def subjects_on(self, on: object) -> SubjectTables:
+        raise NotImplementedError("in a simulation no caller has a connection of its own")
 
     async def pause_before_retry(self, seconds: float) -> None:
         await Delay(seconds)

@@ -1,4 +1,4 @@
-"""Follows the transactions of the code under test: jobs that were enqueued in one that is rolled back are gone.
+"""Follows the transactions of the code under test: what was written in one that is rolled back is gone.
 
 The kit's jobs are in a database of its own, so that a caller's rollback does not reach them. The kit listens to the
 caller's connection instead: SQLite tells of every statement, and so does SQLAlchemy. The drivers of
@@ -19,7 +19,10 @@ from oncue.store.callers import connections, is_asynchronous
 from oncue.store.callers.connections import CallerConnection
 from oncue.store.callers.finding import connection_to
 
-Forget: TypeAlias = Callable[[Collection[int]], None]
+Undo: TypeAlias = Callable[[], None]
+Written: TypeAlias = int | Undo
+"""What a transaction has written: a job, by its id, or something that says how it is taken back."""
+Forget: TypeAlias = Callable[[Collection[Written]], None]
 
 XID = "select pg_current_xact_id()::text"
 STATUS = "select pg_xact_status($1::text::xid8)"
@@ -36,15 +39,15 @@ _STEPS = [
 
 
 class Transaction:
-    """The jobs that were enqueued on one connection since its transaction began, and the savepoints between them."""
+    """What was written on one connection since its transaction began, and the savepoints in between."""
 
     def __init__(self, connection: object, forget: Forget) -> None:
         self.connection = connection
         self._forget = forget
-        self._steps: list[int | str] = []
+        self._steps: list[Written | str] = []
         self._is_over = False
 
-    def add(self, ids: Sequence[int]) -> None:
+    def add(self, ids: Sequence[Written]) -> None:
         self._begin_anew()
         self._steps += ids
 
@@ -71,7 +74,7 @@ class Transaction:
     def release_savepoint(self, name: str) -> None:
         place = self._place(name)
         if place is not None:
-            self._steps[place:] = [step for step in self._steps[place:] if isinstance(step, int)]
+            self._steps[place:] = [step for step in self._steps[place:] if not isinstance(step, str)]
 
     def _begin_anew(self) -> None:
         if self._is_over:
@@ -81,7 +84,7 @@ class Transaction:
         return next((place for place in reversed(range(len(self._steps))) if self._steps[place] == name), None)
 
     def _undo(self, since: int) -> None:
-        gone = [step for step in self._steps[since:] if isinstance(step, int)]
+        gone = [step for step in self._steps[since:] if not isinstance(step, str)]
         del self._steps[since:]
         if gone:
             self._forget(gone)
@@ -110,9 +113,9 @@ class Transactions:
     def __init__(self, forget: Forget) -> None:
         self._forget = forget
         self._followed: dict[int, Transaction] = {}
-        self._asked: list[tuple[CallerConnection, bool, str, Sequence[int]]] = []
+        self._asked: list[tuple[CallerConnection, bool, str, Sequence[Written]]] = []
 
-    async def follow(self, on: object, ids: Sequence[int]) -> None:
+    async def follow(self, on: object, ids: Sequence[Written]) -> None:
         """These jobs belong to the transaction of this connection. What is no connection is none to follow."""
         try:
             caller: Any = await connection_to(on)
@@ -126,7 +129,7 @@ class Transactions:
             ((xid,),) = await caller.fetch(XID)
             self._asked.append((caller, is_asynchronous(on), xid, ids))
 
-    async def _follow_sqlite(self, caller: Any, ids: Sequence[int]) -> None:
+    async def _follow_sqlite(self, caller: Any, ids: Sequence[Written]) -> None:
         connection = caller.connection
         if id(connection) not in self._followed:
             followed = self._followed[id(connection)] = Transaction(connection, self._forget)
@@ -138,7 +141,7 @@ class Transactions:
         if connection.in_transaction:
             self._followed[id(connection)].add(ids)
 
-    async def _follow_alchemy(self, caller: Any, ids: Sequence[int]) -> None:
+    async def _follow_alchemy(self, caller: Any, ids: Sequence[Written]) -> None:
         connection = caller.connection
         if isinstance(caller, connections.AsyncAlchemyConnection):
             connection = connection.sync_connection

@@ -16,6 +16,7 @@ from oncue.telemetry import Telemetry
 if TYPE_CHECKING:
     from oncue.application.webhooks import DeclaredWebhook
     from oncue.settings import Settings
+    from oncue.verbs.subjects import SubjectTables
 
 T = TypeVar("T")
 
@@ -58,6 +59,10 @@ class VerbsApplication(Protocol):
 
     async def check_owner(self) -> None:
         """Raise WrongApplication if the tables belong to an application of another name."""
+        ...
+
+    async def subjects_on(self, on: object) -> SubjectTables:
+        """The subjects of windows, as the transaction of this connection sees and writes them."""
         ...
 
     async def pause_before_retry(self, seconds: float) -> None:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import date, timedelta
 from itertools import islice
 from typing import Any
 
-from oncue.application.connecting import Connected
-from oncue.errors import Conflict, InvalidJob, InvalidSubject, SubjectNotFound
-from oncue.model import Day, DayCount, Decided, Note, Schedule, Slot, Subject, SubjectStep, Tally
+from oncue.errors import Conflict, InvalidSubject
+from oncue.model import Day, DayCount, Decided, Note, RowOutcome, Schedule, Slot, Subject, SubjectStep, Tally
 from oncue.policy import subjects, windows
-from oncue.policy.windows import is_window
 from oncue.task import Task
-from oncue.verbs.base import NounVerbs, checked_limit, compare_and_set
+from oncue.verbs.base import checked_limit, compare_and_set
+from oncue.verbs.subjects import RUN, OwnTables, SubjectWriting, where_called
 
-ADD, CHANGE, REMOVE, RUN = "subject.add", "subject.change", "subject.remove", "subject.run"
-ADD_MANY = "subject.add_many"
-BATCH = 1000
+TERMS = ("at", "tz", "weekdays", "days_off", "args")
+"""What a subject can be told."""
 LEDGER_DAYS = 30
 
 
-class Windows(NounVerbs):
+class Windows(SubjectWriting):
+    """With `on=session`, a subject is written in the caller's own transaction: it is there once that is committed. On a
+    synchronous connection plain code says `app.wait(app.windows.add(…, on=connection))`, which stays in its thread."""
+
     # --- reading ------------------------------------------------------------------------------------------------
 
     async def list(self) -> builtins.list[Schedule]:
@@ -32,20 +34,11 @@ class Windows(NounVerbs):
 
     async def get(self, window: str | Task[Any, Any]) -> Schedule:
         """One window. Raises SubjectNotFound."""
-        name = window.name if isinstance(window, Task) else window
-        found = await (await self._connected()).store.schedules.get(name)
-        if found is None or found.deleted_at is not None:
-            raise SubjectNotFound(f"there is no window {name!r}")
-        if not is_window(found.expression):
-            raise SubjectNotFound(f"{name!r} is a schedule without subjects: no window")
-        return found
+        return await self._window(OwnTables(await self._connected()), window)
 
     async def subject(self, window: str | Task[Any, Any], name: str) -> Subject:
         """One subject of a window. Raises SubjectNotFound."""
-        found = await self._stored(await self._connected(), await self.get(window), subjects.checked_name(name))
-        if found is None or found.removed_at is not None:
-            raise SubjectNotFound(f"window {_name(window)!r} has no subject {name!r}")
-        return found
+        return await self._subject(OwnTables(await self._connected()), await self.get(window), name)
 
     async def subjects(
         self, window: str | Task[Any, Any], *, after: str = "", limit: int = 100
@@ -60,18 +53,24 @@ class Windows(NounVerbs):
         return await connected.store.windows.day(found.id, connected.now().date() if day is None else day)
 
     async def ledger(
-        self, window: str | Task[Any, Any], name: str, *, start: date | None = None, end: date | None = None
+        self,
+        window: str | Task[Any, Any],
+        name: str,
+        *,
+        start: date | None = None,
+        end: date | None = None,
+        limit: int = 1000,
     ) -> builtins.list[Slot]:
         """What became of the days of a subject, oldest first: of the last 30 unless a span is given."""
         connected, found = await self._connected(), await self.get(window)
         last = connected.now().date() + windows.ONE_DAY if end is None else end
         first = last - timedelta(days=LEDGER_DAYS) if start is None else start
-        begin, until = windows.slot_of(first), windows.slot_of(last)
-        return await connected.store.windows.ledger(found.id, subjects.checked_name(name), begin, until, 1000)
+        begin, until, most = windows.slot_of(first), windows.slot_of(last), checked_limit(limit)
+        return await connected.store.windows.ledger(found.id, subjects.checked_name(name), begin, until, most)
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    async def add(
+    def add(
         self,
         window: str | Task[Any, Any],
         name: str,
@@ -82,78 +81,98 @@ class Windows(NounVerbs):
         days_off: Iterable[date | str] = (),
         args: Mapping[str, Any] | None = None,
         by: str = "system",
-    ) -> Subject:
+        on: object | None = None,
+    ) -> Coroutine[Any, Any, Subject]:
         """Add a subject, or give it these terms if it is there: its day is over at `at`, in `tz`.
 
         If today's cutoff has passed, today is decided as `cutoff_reached`, reason `added_late`. A change while its day
         is open, or decided, counts from the next day on.
         """
-        connected, found = await self._connected(), await self.get(window)
         row = {"at": at, "tz": tz, "weekdays": weekdays, "days_off": days_off, "args": args}
 
-        async def add() -> Subject | None:
-            now = connected.now()
-            wanted = self._wanted(found, name, row, now)
-            current = await self._stored(connected, found, wanted.name)
-            if current is not None and subjects.same_terms(current, wanted):
-                return current
-            new = current is None or current.removed_at is not None
-            return await self._put(
-                connected, found, subjects.added(found, wanted, current, now), ADD if new else CHANGE, by
-            )
+        async def add() -> Subject:
+            tables = await self._tables(on)
+            return await self._added(tables, await self._window(tables, window), name, row, by)
 
-        return await compare_and_set(f"subject {name!r}", add)
+        return where_called(on, add())
 
-    async def change(self, window: str | Task[Any, Any], name: str, *, by: str = "system", **fields: Any) -> Subject:
+    def change(
+        self,
+        window: str | Task[Any, Any],
+        name: str,
+        *,
+        by: str = "system",
+        on: object | None = None,
+        **fields: Any,
+    ) -> Coroutine[Any, Any, Subject]:
         """Change what is given of `at`, `tz`, `weekdays`, `days_off` and `args`; the rest stays."""
-        known = ("at", "tz", "weekdays", "days_off", "args")
-        if not fields or fields.keys() - set(known):
+        if not fields or fields.keys() - set(TERMS):
             raise InvalidSubject(
-                "fields", f"expected some of {', '.join(known)}, not {', '.join(sorted(fields)) or 'none'}"
+                "fields", f"expected some of {', '.join(TERMS)}, not {', '.join(sorted(fields)) or 'none'}"
             )
-        current = await self.subject(window, name)
-        kept: dict[str, Any] = {
-            "at": subjects.shown_due(current.due), "tz": current.tz,
-            "weekdays": subjects.shown_weekdays(current.weekdays), "days_off": current.days_off,
-            "args": json.loads(current.args),
-        }  # fmt: skip
-        return await self.add(window, name, by=by, **{**kept, **fields})
 
-    async def remove(self, window: str | Task[Any, Any], name: str, *, by: str = "system") -> None:
-        """Remove a subject. A job of its day that has not ended is cancelled. Raises SubjectNotFound."""
-        connected, found = await self._connected(), await self.get(window)
+        async def change() -> Subject:
+            tables = await self._tables(on)
+            found = await self._window(tables, window)
+            kept = _terms(await self._subject(tables, found, name))
+            return await self._added(tables, found, name, {**kept, **fields}, by)
 
-        async def remove() -> Subject | None:
-            current = await self.subject(found.name, name)
-            return await self._put(connected, found, subjects.removed(current, connected.now()), REMOVE, by)
+        return where_called(on, change())
 
-        gone = await compare_and_set(f"subject {name!r}", remove)
-        if gone.job_id is not None and await connected.store.windows.unfinished([gone.job_id]):
-            from oncue.verbs.jobs import Jobs
+    def remove(
+        self, window: str | Task[Any, Any], name: str, *, by: str = "system", on: object | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Remove a subject. No attempt of its day's job starts any more, and one that runs is asked to stop: that holds
+        from the commit on. Raises SubjectNotFound."""
 
-            await Jobs(self._app).cancel(gone.job_id, by=by)
+        async def remove() -> None:
+            tables = await self._tables(on)
+            gone = await self._removed(tables, await self._window(tables, window), name, by)
+            if on is None and gone.job_id is not None:
+                await self._cancel(gone.job_id, by)
 
-    async def add_many(
+        return where_called(on, remove())
+
+    def add_many(
         self,
         window: str | Task[Any, Any],
         rows: Iterable[Mapping[str, Any]],
         *,
         by: str = "system",
         progress: Callable[[int], None] = lambda written: None,
-    ) -> int:
+        on: object | None = None,
+    ) -> Coroutine[Any, Any, int]:
         """Add or change any number of subjects; how many were written.
 
         A row has `subject` and `at`, and what else `add` takes. Rows that are stored as they are wanted are left alone,
         so that a bulk that broke off is simply started again. `progress` is told how many rows are done. A row that is
         wrong raises InvalidSubject with its number; those of the thousands before it are written.
         """
-        connected, found = await self._connected(), await self.get(window)
-        left, done, written = iter(rows), 0, 0
-        while batch := [*islice(left, BATCH)]:
-            written += await self._put_batch(connected, found, batch, done, by)
-            done += len(batch)
-            progress(done)
-        return written
+
+        async def add_many() -> int:
+            tables = await self._tables(on)
+            found, left, done, written = await self._window(tables, window), iter(rows), 0, 0
+            while batch := [*islice(left, subjects.MOST_ROWS)]:
+                wanted = self._wanted_rows(found, batch, tables.now())
+                _refuse_invalid(wanted.outcomes, done)
+                outcomes = await self._put_rows(tables, found, wanted, by)
+                written += sum(one.outcome in ("added", "changed") for one in outcomes)
+                done += len(batch)
+                progress(done)
+            return written
+
+        return where_called(on, add_many())
+
+    async def add_each(
+        self, window: str | Task[Any, Any], rows: Sequence[Mapping[str, Any]], *, by: str = "system"
+    ) -> builtins.list[RowOutcome]:
+        """Add or change up to 1,000 subjects, and say what came of each row. Those that are wrong are left out: the
+        others are written all the same. Repeating it changes nothing."""
+        if not 1 <= len(rows) <= subjects.MOST_ROWS:
+            raise InvalidSubject("subjects", f"expected 1 to {subjects.MOST_ROWS:,} rows, not {len(rows):,}")
+        tables = OwnTables(await self._connected())
+        found = await self._window(tables, window)
+        return await self._put_rows(tables, found, self._wanted_rows(found, rows, tables.now()), by)
 
     async def run_now(self, window: str | Task[Any, Any], name: str, *, by: str = "system") -> Subject:
         """Open a subject's day before its time. Raises Conflict if that is decided, or has its job already."""
@@ -183,67 +202,23 @@ class Windows(NounVerbs):
 
         return await compare_and_set(f"subject {name!r}", run)
 
-    # --- rows ---------------------------------------------------------------------------------------------------
+    async def _cancel(self, job_id: int, by: str) -> None:
+        """End a job that was asked to stop, if it waits: else the next claim does."""
+        from oncue.verbs.jobs import Jobs
 
-    def _wanted(self, window: Schedule, name: str, row: Mapping[str, Any], now: datetime) -> Subject:
-        """The subject that a row asks for. Raises InvalidSubject."""
-        return Subject(
-            schedule_id=window.id, name=subjects.checked_name(name), due=subjects.checked_due(row.get("at", "")),
-            tz=subjects.checked_zone(row.get("tz")), weekdays=subjects.checked_weekdays(row.get("weekdays")),
-            days_off=subjects.checked_days_off(row.get("days_off") or ()),
-            args=self._args(window, name, row.get("args") or {}), version=0, since=now, day=now.date(), opens_at=now,
-            cutoff_at=now, next_at=now, job_id=None, last_date=None, status=None, reason=None, last_run_at=None,
-            created_at=now, updated_at=now, removed_at=None,
-        )  # fmt: skip
-
-    def _args(self, window: Schedule, name: str, own: Mapping[str, Any]) -> str:
-        """The arguments of a subject's own, checked where this process has the code of the task."""
-        task = self._app.tasks.get(window.task)
-        if not isinstance(own, Mapping):
-            raise InvalidSubject("args", f"expected an object, not {own!r:.60}")
-        if task is None:
-            return json.dumps(own, ensure_ascii=False)
-        try:
-            return task.arguments.dump_for_subject(name, own, self._app.settings.max_args_bytes)
-        except InvalidJob as error:
-            raise InvalidSubject(f"args.{error.field}", str(error).removeprefix(f"{error.field}: ")) from None
-
-    async def _put(self, connected: Connected, window: Schedule, row: Subject, action: str, by: str) -> Subject | None:
-        note = Note(
-            by, action, f"subject:{window.name}/{row.name}", None, {"at": subjects.shown_due(row.due), "tz": row.tz}
-        )
-        (took,) = await connected.store.windows.put([row], connected.now(), [note])
-        return await self._stored(connected, window, row.name) if took else None
-
-    async def _put_batch(
-        self, connected: Connected, window: Schedule, batch: Sequence[Mapping[str, Any]], before: int, by: str
-    ) -> int:
-        now, wanted = connected.now(), dict[str, Subject]()
-        for number, row in enumerate(batch, before + 1):
-            try:
-                one = self._wanted(window, row.get("subject", ""), row, now)
-            except InvalidSubject as error:
-                message = str(error).removeprefix(f"{error.field}: ")
-                raise InvalidSubject(error.field, f"{message} (row {number})") from None
-            wanted[one.name] = one
-        written = 0
-        while wanted:
-            stored = {one.name: one for one in await connected.store.windows.subjects(window.id, [*wanted])}
-            rows = [
-                subjects.added(window, one, stored.get(name), now)
-                for name, one in wanted.items()
-                if name not in stored or not subjects.same_terms(stored[name], one)
-            ]
-            told = Note(by, ADD_MANY, f"window:{window.name}", None, {"subjects": len(rows)})
-            took = await connected.store.windows.put(rows, now, [told, *[None] * (len(rows) - 1)] if rows else ())
-            written += sum(took)
-            wanted = {row.name: wanted[row.name] for row, wrote in zip(rows, took, strict=True) if not wrote}
-        return written
-
-    async def _stored(self, connected: Connected, window: Schedule, name: str) -> Subject | None:
-        found = await connected.store.windows.subjects(window.id, [name])
-        return found[0] if found else None
+        with contextlib.suppress(Conflict):  # it has ended by itself
+            await Jobs(self._app).cancel(job_id, by=by)
 
 
-def _name(window: str | Task[Any, Any]) -> str:
-    return window.name if isinstance(window, Task) else window
+def _terms(subject: Subject) -> dict[str, Any]:
+    """What a subject was told."""
+    return {
+        "at": subjects.shown_due(subject.due), "tz": subject.tz, "weekdays": subjects.shown_weekdays(subject.weekdays),
+        "days_off": subject.days_off, "args": json.loads(subject.args),
+    }  # fmt: skip
+
+
+def _refuse_invalid(outcomes: Sequence[RowOutcome], before: int) -> None:
+    for number, one in enumerate(outcomes, before + 1):
+        if one.outcome == "invalid":
+            raise InvalidSubject(one.field or "subject", f"{one.message} (row {number})")

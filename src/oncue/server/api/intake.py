@@ -15,7 +15,7 @@ from oncue.server.api.problems import MALFORMED, NOT_FOUND, TOO_LARGE, Problem, 
 LARGEST_BODY = 1024 * 1024
 SMALL_BODY = 64 * 1024
 MOST_FIELDS = 50
-"""Of a body, or of one of the jobs in it: no route knows that many."""
+"""Of a body, or of one of the jobs or subjects in it: no route knows that many."""
 THROWN_AWAY = 8 * LARGEST_BODY
 DEEPEST = 64
 ARRIVAL_SECONDS = 30.0
@@ -89,11 +89,12 @@ def _parsed(body: bytes) -> Any:
 
 
 def _refuse_many_fields(value: Any) -> None:
-    """Every unknown field of a body, or of one of the jobs in it, would be told of: there may be a hundred thousand."""
-    jobs = value.get("jobs") if isinstance(value, dict) else None
+    """Every unknown field of a body, or of one of the rows in it, would be told of: there may be a hundred thousand."""
     named = [("body", value)]
-    if isinstance(jobs, list):
-        named += [(f"jobs.{number}", job) for number, job in enumerate(jobs)]
+    for name in ("jobs", "subjects") if isinstance(value, dict) else ():
+        rows = value.get(name)
+        if isinstance(rows, list):
+            named += [(f"{name}.{number}", row) for number, row in enumerate(rows)]
     for place, found in named:
         if isinstance(found, dict) and len(found) > MOST_FIELDS:
             raise invalid(place, f"expected at most {MOST_FIELDS} fields, not {len(found):,}")

@@ -17,6 +17,7 @@ from oncue.errors import (
     IdTaken,
     InvalidJob,
     InvalidSchedule,
+    InvalidSubject,
     InvalidWebhook,
     JobNotFound,
     OncueError,
@@ -24,6 +25,7 @@ from oncue.errors import (
     ScheduleNotFound,
     StoreError,
     StoreRefused,
+    SubjectNotFound,
     TokenNotFound,
     UnknownTask,
     WebhookNotFound,
@@ -169,10 +171,10 @@ def _of_ours(error: OncueError) -> Problem:
     match error:
         case UnknownTask():
             return Problem(UNKNOWN_TASK, str(error), [FieldError("task", str(error))])
-        case InvalidJob() | InvalidSchedule() | InvalidWebhook():
+        case InvalidJob() | InvalidSchedule() | InvalidSubject() | InvalidWebhook():
             message = str(error).removeprefix(f"{error.field}: ")
             return invalid(error.field, message, getattr(error, "position", None))
-        case JobNotFound() | ScheduleNotFound() | TokenNotFound() | WebhookNotFound():
+        case JobNotFound() | ScheduleNotFound() | SubjectNotFound() | TokenNotFound() | WebhookNotFound():
             return Problem(NOT_FOUND, str(error))
         case Conflict():
             problem = Problem(CONFLICT, str(error))

@@ -73,7 +73,7 @@ class DeclaredRoute(APIRoute):
 
     def _unless_verb(self, match: Match, child: Scope) -> tuple[Match, Scope]:
         if self.verbs and match is not Match.NONE:
-            (name,) = child["path_params"].values()
+            *_, name = child["path_params"].values()
             rest, _, last = str(name).rpartition("/")
             if rest and last in self.verbs:
                 return Match.NONE, {}
@@ -158,6 +158,9 @@ class Routes:
         self, path: str, *, needs: TokenScope, patience: float | None = None, **said: Any
     ) -> Callable[[Endpoint], Endpoint]:
         return self._added(["PUT"], path, RouteDeclaration(needs, patience or CHANGE_SECONDS), said)
+
+    def patch(self, path: str, *, needs: TokenScope, **said: Any) -> Callable[[Endpoint], Endpoint]:
+        return self._added(["PATCH"], path, RouteDeclaration(needs, CHANGE_SECONDS), said)
 
     def delete(self, path: str, *, needs: TokenScope, **said: Any) -> Callable[[Endpoint], Endpoint]:
         return self._added(["DELETE"], path, RouteDeclaration(needs, CHANGE_SECONDS), said)

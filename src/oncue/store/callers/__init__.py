@@ -1,4 +1,4 @@
-"""Enqueueing on a connection that is not ours: inside the caller's own transaction, and by nothing else.
+"""Enqueueing, and subjects of windows, on a connection that is not ours: inside the caller's own transaction.
 
 The job is there if and when the caller commits, and never was if it rolls back. So everything is asked of that one
 connection: the time, the ids, the insert, the hint for the workers. What the database answers to it is the caller's
@@ -8,6 +8,7 @@ finding      which kind of connection it is
 connections  how each kind is asked, in one verb
 postgres     the steps of an enqueue on PostgreSQL
 sqlite       the same on SQLite
+windows      subjects of windows, on both
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import NamedTuple, TypeAlias
 
 from oncue.errors import InvalidJob
 from oncue.model import Batch, Declaration, Owner, Receipt
+from oncue.store.callers.connections import CallerConnection
 from oncue.store.callers.finding import connection_to, is_asynchronous
 from oncue.store.callers.postgres import OnPostgres
 from oncue.store.callers.sqlite import OnSqlite
+from oncue.store.callers.windows import SubjectsOnPostgres, SubjectsOnSqlite
 from oncue.store.statements import DEFAULT_SCHEMA, check_version
 
 __all__ = ["Callers", "Home", "is_asynchronous"]
@@ -58,19 +61,33 @@ class Callers:
 
         An application that is `named` is told whose tables these are.
         """
-        connection = await connection_to(on)
-        if connection.dialect != home.dialect:
-            ours, theirs = NAMES[home.dialect], NAMES[connection.dialect]
-            raise InvalidJob("on", f"expected a connection to the application's database, {ours}, not to {theirs}")
+        connection = await _led_home(on, home)
+        writer, ids, now = await self._begun(connection, home, count)
+        owner = await self._owner_of(writer, now) if named else None
+        check(await self._declaration(writer, task, now), owner)
+        batch = make(ids, now)
+        return batch, await writer.enqueue(batch)
+
+    async def subjects(
+        self, on: object, home: Home, check: Callable[[Owner | None], None], *, named: bool
+    ) -> SubjectsOnPostgres | SubjectsOnSqlite:
+        """The subjects of windows, as this connection sees and writes them. Raises InvalidJob as `write` does."""
+        connection = await _led_home(on, home)
+        writer, _, now = await self._begun(connection, home, 1)
+        check(await self._owner_of(writer, now) if named else None)
+        if home.path is None:
+            return SubjectsOnPostgres(connection, home.schema, now)
+        return SubjectsOnSqlite(connection, now)
+
+    async def _begun(
+        self, connection: CallerConnection, home: Home, count: int
+    ) -> tuple[OnPostgres | OnSqlite, list[int], datetime]:
         writer = OnPostgres(connection, home.schema) if home.path is None else OnSqlite(connection, home.path)
         ids, now = await writer.reserve(count)
         if not self._checked:  # once, as a store does when it opens: while it runs, others may migrate
             check_version(connection.dialect, await writer.version())
             self._checked = True
-        owner = await self._owner_of(writer, now) if named else None
-        check(await self._declaration(writer, task, now), owner)
-        batch = make(ids, now)
-        return batch, await writer.enqueue(batch)
+        return writer, ids, now
 
     async def _declaration(self, writer: OnPostgres | OnSqlite, task: str, now: datetime) -> Declaration | None:
         """What is stored of the schedule that code declares under this name; what was read lately is believed."""
@@ -84,3 +101,12 @@ class Callers:
         if self._owner is None or abs(now - self._owner[0]) > TRUSTED:
             self._owner = now, await writer.owner()
         return self._owner[1]
+
+
+async def _led_home(on: object, home: Home) -> CallerConnection:
+    """How to ask this connection. Raises InvalidJob if it leads to another kind of database."""
+    connection = await connection_to(on)
+    if connection.dialect != home.dialect:
+        ours, theirs = NAMES[home.dialect], NAMES[connection.dialect]
+        raise InvalidJob("on", f"expected a connection to the application's database, {ours}, not to {theirs}")
+    return connection

@@ -28,11 +28,18 @@ class Windows(Protocol):
         """The subjects of a window that are not removed, by name; `after` is the name to go on from."""
         ...
 
-    async def put(self, subjects: Sequence[Subject], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+    async def put(
+        self,
+        subjects: Sequence[Subject],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        stops: Sequence[int | None] = (),
+    ) -> list[bool]:
         """Write each subject whose row still has the version that it was read with, 0 for one that has no row yet.
 
         The new version is one more. Each takes or not by itself; `notes`, if there are any, are as many, and are
-        written with those that took.
+        written with those that took. `stops`, if there are any, are as many too: jobs that are asked to stop with the
+        write of their subjects. No attempt of such a job starts any more.
         """
         ...
 
@@ -58,6 +65,7 @@ class Windows(Protocol):
         notes: Sequence[Note | None] = (),
     ) -> list[bool | None]:
         """Move each subject whose guard holds, write its slots, make its jobs and count its days: in one transaction.
+        The slot of a day tells its latest job.
 
         With an epoch, nothing is written unless `node` still leads under it. None: another session holds the row.
         `notes` are as in `put`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -38,8 +39,8 @@ def node(row: asyncpg.Record) -> Node:
     return Node(**values)
 
 
-def schedule(row: asyncpg.Record) -> Schedule:
-    values = dict(row)
+def schedule(row: asyncpg.Record | Mapping[str, Any]) -> Schedule:
+    values: dict[str, Any] = dict(row)
     for name in _DURATIONS:
         values[name] = None if values[name] is None else values[name].total_seconds()
     return Schedule(**values)

@@ -30,11 +30,16 @@ class PostgresWindows:
     async def page(self, schedule_id: int, after: str = "", limit: int = 100) -> list[Subject]:
         return [_subject(row) for row in await self._db.fetch("subjects_page", schedule_id, after, limit)]
 
-    async def put(self, subjects: Sequence[Subject], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+    async def put(
+        self,
+        subjects: Sequence[Subject],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        stops: Sequence[int | None] = (),
+    ) -> list[bool]:
         if not subjects:
             return []
-        given = [{"ordinal": number, **subject_row(one)} for number, one in enumerate(subjects, 1)]
-        ((won,),) = await self._db.fetch("put_subjects", now, json.dumps(given, default=str), *note_columns(notes))
+        ((won,),) = await self._db.fetch("put_subjects", *put_columns(subjects, now, notes, stops))
         taken = frozenset(won)
         self._db.notifications.send()
         return [number in taken for number in range(1, len(subjects) + 1)]
@@ -82,6 +87,14 @@ class PostgresWindows:
     async def prune(self, before: datetime, limit: int) -> int:
         pruned: int = (await self._db.fetch("prune_days", before, limit, before.date()))[0][0]
         return pruned
+
+
+def put_columns(
+    subjects: Sequence[Subject], now: datetime, notes: Sequence[Note | None], stops: Sequence[int | None]
+) -> list[Any]:
+    """What `put_subjects` is told."""
+    given = [{"ordinal": number, **subject_row(one)} for number, one in enumerate(subjects, 1)]
+    return [now, json.dumps(given, default=str, ensure_ascii=False), *note_columns(notes), list(stops)]
 
 
 def _subject(row: asyncpg.Record) -> Subject:

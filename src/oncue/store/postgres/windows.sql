@@ -44,6 +44,17 @@ with given as materialized (
       from given where version = 0
         on conflict do nothing
     returning schedule_id, name
+), stopped as (
+    -- Jobs are locked before subjects, here too: `changed` waits for this part.
+    update oncue_jobs j
+       set cancel_requested_at = $1, updated_at = $1,
+           visible_at = case when j.state in ('scheduled', 'retrying') then least(j.visible_at, $1) else j.visible_at end
+      from unnest($8::bigint[]) with ordinality as s (id, ordinal)
+      join given g on g.ordinal = s.ordinal
+      join oncue_subjects t on t.schedule_id = g.schedule_id and t.name = g.name and t.version = g.version
+     where j.id = s.id and j.state || '' in ('scheduled', 'queued', 'running', 'retrying')
+       and j.cancel_requested_at is null
+    returning j.id
 ), changed as (
     update oncue_subjects t
        set due = g.due, tz = g.tz, weekdays = g.weekdays, days_off = g.days_off, args = g.args, version = t.version + 1,
@@ -52,6 +63,7 @@ with given as materialized (
            removed_at = g.removed_at
       from given g
      where t.schedule_id = g.schedule_id and t.name = g.name and t.version = g.version and g.version > 0
+       and (select count(*) from stopped) >= 0
     returning t.schedule_id, t.name
 ), won as (
     select g.ordinal from given g join (select * from added union all select * from changed) as w
@@ -68,7 +80,7 @@ select coalesce(array_agg(ordinal), '{}') from won;
 
 -- name: advance
 -- Rows that another session holds are passed over; the second array tells which these are. A slot that is in the ledger
--- already makes no job, unless the job says which one it repeats.
+-- already makes no job, unless the job says which one it repeats: then the slot tells of that one from now on.
 with step as materialized (
     select * from json_to_recordset($4::json)
         as s (ordinal bigint, schedule_id bigint, name text, version bigint, day date, opens_at timestamptz,
@@ -111,7 +123,11 @@ with step as materialized (
               retry_of bigint, order_at timestamptz, group_name text, address text)
       join won w on w.ordinal = n.ordinal
      where n.is_hook or n.retry_of is not null or n.id in (select job_id from decided)
-    returning id
+    returning id, retry_of, schedule_id, subject, scheduled_for
+), repeated as (
+    update oncue_slots s set job_id = m.id from made m
+     where s.schedule_id = m.schedule_id and s.subject = m.subject and s.scheduled_for = m.scheduled_for
+       and s.job_id = m.retry_of
 ), tallied as (
     insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
     select w.schedule_id, y.day, y.bucket, y.event, count(*)

@@ -32,18 +32,27 @@ class SqliteWindows:
 
     async def subjects(self, schedule_id: int, names: Sequence[str]) -> list[Subject]:
         rows = await self._db.rows("subjects", schedule_id=schedule_id, names=json.dumps(list(names)))
-        return [_subject(row) for row in rows]
+        return [subject_of_row(row) for row in rows]
 
     async def page(self, schedule_id: int, after: str = "", limit: int = 100) -> list[Subject]:
         rows = await self._db.rows("subjects_page", schedule_id=schedule_id, after=after, limit=limit)
-        return [_subject(row) for row in rows]
+        return [subject_of_row(row) for row in rows]
 
-    async def put(self, subjects: Sequence[Subject], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
+    async def put(
+        self,
+        subjects: Sequence[Subject],
+        now: datetime,
+        notes: Sequence[Note | None] = (),
+        stops: Sequence[int | None] = (),
+    ) -> list[bool]:
         if not subjects:
             return []
 
         def work(connection: sqlite3.Connection) -> list[bool]:
             took = [self._put(connection, subject, now) for subject in subjects]
+            for job_id, wrote in zip(stops, took, strict=bool(stops)):
+                if wrote and job_id is not None:
+                    connection.execute(self._db.sql["stop_job"], {"id": job_id, "now": values.micros(now)})
             if notes:
                 self._db.add_notes(connection, [note for note, wrote in zip(notes, took, strict=True) if wrote], now)
             return took
@@ -56,7 +65,7 @@ class SqliteWindows:
 
     async def due(self, schedule_id: int, now: datetime, limit: int) -> list[Subject]:
         rows = await self._db.rows("due_subjects", schedule_id=schedule_id, now=values.micros(now), limit=limit)
-        return [_subject(row) for row in rows]
+        return [subject_of_row(row) for row in rows]
 
     async def next_at(self) -> datetime | None:
         return values.instant_or_none(await self._db.value("next_subject"))
@@ -121,6 +130,8 @@ class SqliteWindows:
             if scheduled_for is not None:
                 day = {"id": batch.ids[0], "scheduled_for": values.micros(scheduled_for)}
                 connection.execute(self._db.sql["mark_day"], {**whose, **day})
+                if batch.retry_of is not None:
+                    connection.execute(self._db.sql["repeat_day"], {**whose, **day, "retry_of": batch.retry_of})
         return True
 
     async def ledger(self, schedule_id: int, name: str, start: datetime, end: datetime, limit: int) -> list[Slot]:
@@ -155,7 +166,7 @@ class SqliteWindows:
         return await self._db.write(work) if is_any else 0
 
 
-def _subject(row: Sequence[Any]) -> Subject:
+def subject_of_row(row: Sequence[Any]) -> Subject:
     columns = dict(zip(_COLUMNS, row, strict=True))
     for name in _INSTANTS:
         columns[name] = values.instant_or_none(columns[name])

@@ -40,6 +40,13 @@ update oncue_subjects
        last_date = :last_date, status = :status, reason = :reason, updated_at = :now, removed_at = :removed_at
  where schedule_id = :schedule_id and name = :name and version = :version;
 
+-- name: stop_job
+-- It is due at once, so that the next claim can refuse it.
+update oncue_jobs
+   set cancel_requested_at = :now, updated_at = :now,
+       visible_at = case when state in ('scheduled', 'retrying') then min(visible_at, :now) else visible_at end
+ where id = :id and +state in ('scheduled', 'queued', 'running', 'retrying') and cancel_requested_at is null;
+
 -- name: move_subject
 update oncue_subjects
    set version = version + 1, day = :day, opens_at = :opens_at, cutoff_at = :cutoff_at, next_at = :next_at,
@@ -56,6 +63,11 @@ values (:schedule_id, :name, :scheduled_for, :until, :slots, :verdict, :reason, 
 -- name: mark_day
 -- Whose day it is.
 update oncue_jobs set schedule_id = :schedule_id, scheduled_for = :scheduled_for, subject = :name where id = :id;
+
+-- name: repeat_day
+-- The slot of a day tells its latest job.
+update oncue_slots set job_id = :id
+ where schedule_id = :schedule_id and subject = :name and scheduled_for = :scheduled_for and job_id = :retry_of;
 
 -- name: tally
 insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects) values (:schedule_id, :day, :bucket, :event, :subjects);

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from oncue.application.connecting import Connected
 from oncue.errors import Conflict
-from oncue.model import DELIVER, Limits, Schedule
+from oncue.model import DELIVER, Schedule
+from oncue.policy import audit_entries, options
 from oncue.policy import schedules as policy
 from oncue.policy.triggers import Rule
 from oncue.task import Declared, Task
@@ -38,13 +39,13 @@ class Declaring(Editing):
         """
         connected = connected or await self._connected()
         await Webhooks(self._app).declare_all(connected, dials=dials)
+        await self._limit_windows(connected)
         for wanted in self._declared(only):
             try:
                 await self._declare(connected, wanted)
             except Conflict as error:  # one schedule that cannot be declared does not keep a worker from working
                 log.error("schedule %s cannot be declared: %s", wanted.name, error)
                 self._app.telemetry.emit("schedule.error", {}, schedule=wanted.name, error=error)
-        await self._limit_windows(connected)
         await self._rekey(connected)
         await self.disable_undeclared(connected)
 
@@ -68,11 +69,34 @@ class Declaring(Editing):
         return dataclasses.replace(wanted, declared_by=self._app.name)
 
     async def _limit_windows(self, connected: Connected) -> None:
-        """Bound what runs of each window at once, on all nodes, unless an operator has set limits of its queue."""
-        for task in self._app.tasks.values():
-            if task.window is not None:
-                limits = Limits(globally=task.window.max_concurrency)
-                await connected.store.queues.default_limits(task.queue, limits, connected.now())
+        """Bound what runs of windows at once, on all nodes: each queue has the least that one of its windows declares.
+
+        The limit follows the code for as long as it is what the code declared before. Another one was set by hand, and
+        stays. This comes before the windows are declared: a worker that dies in between does it again.
+        """
+        declared = _least((task.queue, task.window.max_concurrency) for task in self._app.tasks.values() if task.window)
+        if not declared:
+            return
+        stored = [(one.queue, options.read(one.options).window) for one in await connected.store.windows.all()]
+        before = _least(
+            (queue, window.max_concurrency) for queue, window in stored if window and window.max_concurrency
+        )
+        for queue, most in declared.items():
+            await compare_and_set(f"queue {queue}", partial(self._limited, connected, queue, before.get(queue), most))
+
+    async def _limited(self, connected: Connected, queue: str, before: int | None, most: int) -> bool | None:
+        known, now = await connected.store.queues.limits(queue), connected.now()
+        if known.globally == most:
+            return True
+        if known.globally != before:
+            log.warning(
+                "queue %s: max_concurrency is %d in the code, and the limit that was set by hand is %s: that one "
+                "counts; `oncue queues limit %s --global %d` sets the code's", queue, most, known.globally, queue, most,
+            )  # fmt: skip
+            return True
+        wanted = dataclasses.replace(known, globally=most)
+        note = audit_entries.of_limits(f"code:{self._app.name}", queue, known, wanted)
+        return True if await connected.store.queues.set_limits(queue, known, wanted, now, note=note) else None
 
     async def _rekey(self, connected: Connected) -> None:
         """Give the schedules that were made at run time the keys that their tasks declare by now."""
@@ -153,6 +177,13 @@ class Declaring(Editing):
             return True
 
         await compare_and_set(f"schedule {name!r}", disable)
+
+
+def _least(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for queue, most in pairs:
+        found[queue] = min(most, found.get(queue, most))
+    return found
 
 
 def _as_operators_left_it(current: Schedule, wanted: Schedule) -> Schedule:
