@@ -27,7 +27,7 @@ from tests.store.scene import NOW, OPTIONS, a_batch, a_node, after, before, ente
 
 BATCHES = (1, 100, 500, 1000)
 NODE = UUID(int=7)
-LARGE = {"oncue_jobs", "oncue_schedules", "oncue_slots"}
+LARGE = {"oncue_jobs", "oncue_schedules", "oncue_slots", "oncue_subjects"}
 
 # 200,000 jobs: seven in ten finished, and some in every other state, spread over three queues and ten priorities.
 FILL = f"""
@@ -92,7 +92,8 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     states = ["running"] * batch
     documents, guards = ["{}"] * batch, [[str(NODE)] * batch, fences, [True] * batch]
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
-    change += [instants, instants, documents, texts, fences, documents, [None] * batch, *guards, None]
+    change += [instants, instants, documents, texts, fences, documents, [None] * batch, *guards]
+    change += [fences, [NOW.date()] * batch, instants, instants, fences, None]
     return {
         "claim": (
             "oncue_jobs_claimable and oncue_jobs_addressed",
@@ -194,6 +195,52 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
     }
 
 
+# A window with 100,000 subjects, of which a thousand are due every minute; one in ten is removed.
+FILL_SUBJECTS = f"""
+insert into oncue_schedules (id, name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
+                             max_instances, enabled, options, max_retries, revision, started_at, version, cursor,
+                             created_by, created_at, updated_at)
+values (99999, 'digest', '', 'send', '{{}}', 'windows', 0, '@window 1h retry 10m', 'UTC', 'debian', 'latest',
+        '5 minutes', 1, true, '{OPTIONS}', 3, 1, '2029-12-20', 1, '2029-12-20', 'tests', '2029-12-20', '2029-12-20');
+insert into oncue_subjects (schedule_id, name, due, weekdays, days_off, args, version, since, day, opens_at, cutoff_at,
+                            next_at, job_id, created_at, updated_at, removed_at)
+select 99999, 'user' || n, n % 1440, 127, '[]', '{{}}', 1, made, '2030-01-01', made, made + interval '1 hour',
+       case when n % 10 > 0 then made end, n, made, made, case when n % 10 = 0 then made end
+  from (select n, timestamptz '2030-01-01' + n % 1440 * interval '1 minute' as made
+          from generate_series(1, 100000) as n) as numbered;
+insert into oncue_slots (schedule_id, subject, scheduled_for, verdict, job_id, revision, decided_at, outcome)
+select 99999, 'user' || n % 1000, timestamptz '2029-11-01' + n / 1000 * interval '1 day', 'fired', n, 1,
+       '2029-12-01', 'succeeded'
+  from generate_series(1, 50000) as n
+"""
+
+
+def asked_of_windows(batch: int) -> dict[str, tuple[str, list[Any]]]:
+    """The same for subjects and their days."""
+    ids, names = list(range(1, batch + 1)), [f"user{number}" for number in range(1, batch + 1)]
+    instant, day = NOW.isoformat(), NOW.date().isoformat()
+    row = {"schedule_id": 99999, "day": day, "opens_at": instant, "cutoff_at": instant, "next_at": instant}
+    given = [{**row, "ordinal": number, "name": name, "version": 1} for number, name in enumerate(names, 1)]
+    decided = [{"ordinal": number, "scheduled_for": instant, "verdict": "fired", "slots": 1} for number in ids]
+    tallies = [{"ordinal": number, "day": day, "bucket": 1, "event": "opened"} for number in ids]
+    nothing: list[list[str]] = [[]] * 5
+    return {
+        "windows": ("oncue_schedules_windows", []),
+        "subjects": ("oncue_subjects_pkey", [99999, names]),
+        "subjects_page": ("oncue_subjects_pkey", [99999, "user7", batch]),
+        "due_subjects": ("oncue_subjects_due", [99999, NOW, batch]),
+        "next_subject": ("oncue_schedules_windows and oncue_subjects_due", []),
+        "unfinished_jobs": ("oncue_jobs_pkey", [ids]),
+        "put_subjects": ("oncue_subjects_pkey", [NOW, json.dumps(given), *nothing, ids]),
+        "advance": (
+            "oncue_subjects_pkey",
+            [NOW, NODE, 1, *map(json.dumps, (given, decided, [], tallies)), *nothing],
+        ),
+        "subject_slots": ("oncue_slots_pkey", [99999, "user7", before(days=30), NOW, batch]),
+        "prune_days": ("oncue_slots_old_days and oncue_subjects_removed", [before(days=30), batch, day]),
+    }
+
+
 def literal(value: Any) -> str:
     if value is None:
         return "null"
@@ -248,13 +295,15 @@ async def test_hot_statements_keep_their_plans_on_postgresql(postgres_url: str) 
     try:
         await connection.execute(FILL)
         await connection.execute(FILL_LEDGER)
+        await connection.execute(FILL_SUBJECTS)
         for about in ("with no statistics", "analysed"):
             if about == "analysed":
                 await connection.execute("analyze")
             for mode in ("force_custom_plan", "force_generic_plan"):
                 await connection.execute(f"set plan_cache_mode = {mode}")
                 for batch in BATCHES:
-                    for name, (index, arguments) in (asked(batch) | asked_of_the_ledger(batch)).items():
+                    asked_for = asked(batch) | asked_of_the_ledger(batch) | asked_of_windows(batch)
+                    for name, (index, arguments) in asked_for.items():
                         if wrong := trouble(await explained(connection, name, arguments), index):
                             found.append(f"{name} at {batch} with {mode}, {about}: {wrong}")
     finally:

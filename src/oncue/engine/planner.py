@@ -25,7 +25,7 @@ from oncue.clock import Clock
 from oncue.engine.applying import apply_each
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
-from oncue.model import Change, Decided, Job, Schedule, Subject, SubjectStep, Tally
+from oncue.model import Change, Decided, NextDay, OpenJob, Schedule, Subject, SubjectStep, Tally
 from oncue.policy import options, windows
 from oncue.policy.lifecycle import close_day
 from oncue.policy.windows import DayPlan, DayTerms, JobOfDay, WindowRule
@@ -62,7 +62,7 @@ class Planned(NamedTuple):
 
     subject: Subject
     plan: DayPlan
-    job: Job | None
+    job: OpenJob | None
 
 
 class Planner:
@@ -145,7 +145,7 @@ class Planner:
             self._telemetry.emit("schedule.error", {}, schedule=window.name, error=error)
 
     def _planned_one(
-        self, window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, Job], now: datetime
+        self, window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, OpenJob], now: datetime
     ) -> Planned:
         terms: DayTerms = windows.terms_of(subject, rule, window.tz)
         job = jobs.get(subject.job_id or 0)
@@ -156,7 +156,7 @@ class Planner:
     # --- days whose job has not ended ---------------------------------------------------------------------------
 
     async def _close(self, window: Schedule, closing: Sequence[Planned], now: datetime) -> bool:
-        """End the jobs; the end of each writes its subject's day. The next pass moves the subjects on."""
+        """End the jobs; the end of each writes its subject's day. Where more is to be done, the next pass goes on."""
         if not closing:
             return False
         hooks = iter(await self._reserved(sum(_is_cutoff_of_row(one) for one in closing), window))
@@ -178,7 +178,8 @@ class Planner:
         told = options.read(window.options).window
         ids = list(islice(hooks, 1))
         hook = None if told is None else windows.hook_of(told, one.subject.name, one.subject.day, ids, now, AUTHOR)
-        return close_day(one.job, now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, () if hook is None else (hook,))
+        hooked = () if hook is None else (hook,)
+        return close_day(one.job, now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, hooked, _next_day(one))
 
     # --- the others ---------------------------------------------------------------------------------------------
 
@@ -244,7 +245,7 @@ def _is_open(subject: Subject) -> bool:
     return subject.job_id is not None and (subject.last_date is None or subject.last_date < subject.day)
 
 
-def _standing(job: Job | None) -> JobOfDay:
+def _standing(job: OpenJob | None) -> JobOfDay:
     """How it is with the job of an open day; None: it has ended."""
     if job is None:
         return "ended"
@@ -260,6 +261,14 @@ def _is_cutoff_of_row(one: Planned) -> bool:
     """Whether the day of the row comes to its cutoff, noticed while its date lasts."""
     closes = one.plan.closes
     return closes is not None and closes.day.date == one.subject.day and closes.has_hook
+
+
+def _next_day(one: Planned) -> NextDay | None:
+    """The day that a subject moves on to with the end of its job, if that is all: its next opening is ahead."""
+    subject, plan = one.subject, one.plan
+    if plan.missed or plan.opens or plan.next_at != plan.day.opens_at:
+        return None
+    return NextDay(subject.version, plan.day, windows.bucket_of(subject.cutoff_at))
 
 
 def _step(window: Schedule, one: Planned, ids: Iterator[int], hooks: Iterator[int], now: datetime) -> SubjectStep:

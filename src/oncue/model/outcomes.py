@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from oncue.model.jobs import Batch, LeaderEpoch, State
-from oncue.model.windows import DayStatus
+from oncue.model.windows import DayStatus, NextDay
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,8 @@ class Change(NamedTuple):
     """Of the job of a window's day: what the day comes to with this."""
     follow_ups: tuple[Batch, ...] = ()
     """Jobs that are written with it, in the same transaction. A job whose key is taken is left out."""
+    next_day: NextDay | None = None
+    """Of the job of a window's day: the day that its subject's row is about from then on, if that is known already."""
     before: datetime | None = None
     late: Change | None = None
     leader: LeaderEpoch | None = None

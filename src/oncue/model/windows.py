@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
-from oncue.model.jobs import Batch
+from oncue.model.jobs import Batch, State
 from oncue.model.schedules import Decided
 
 WINDOWS_QUEUE = "windows"
@@ -73,6 +73,35 @@ class Tally(NamedTuple):
     date: date
     bucket: int
     event: DayEvent
+
+
+class NextDay(NamedTuple):
+    """What a subject's row is about once the end of a job has decided its day: the day that comes next.
+
+    Written if the row still has this version; else its terms were changed meanwhile, and the planner comes back to it.
+    """
+
+    version: int
+    day: Day
+    bucket: int
+    """Of the day that is decided: the minute of its cutoff, under which it is counted."""
+
+
+class OpenJob(NamedTuple):
+    """The job of a subject's day that has not ended: what its end depends on."""
+
+    id: int
+    state: State
+    claim_no: int
+    options: str
+    visible_at: datetime
+    retry_count: int
+    attempt: int
+    crashes: int
+    claimed_at: datetime | None
+    started_at: datetime | None
+    error: str | None
+    cancel_requested_at: datetime | None
 
 
 class SubjectStep(NamedTuple):

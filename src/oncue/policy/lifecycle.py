@@ -42,6 +42,8 @@ from oncue.model import (
     FollowUp,
     Job,
     Lost,
+    NextDay,
+    OpenJob,
     Outcome,
     Released,
     Skipped,
@@ -220,16 +222,23 @@ def _why_not(job: Job, state: State) -> str | None:
     return None
 
 
-def close_day(job: Job, now: datetime, status: DayStatus, reason: str, follow_ups: tuple[Batch, ...] = ()) -> Change:
+def close_day(
+    job: Job | OpenJob,
+    now: datetime,
+    status: DayStatus,
+    reason: str,
+    follow_ups: tuple[Batch, ...] = (),
+    next_day: NextDay | None = None,
+) -> Change:
     """End the job of a window's day, which has not succeeded in time: with it the day comes to this."""
     if job.state == "running":
         change = _taken_away(job, "skipped", now, reason)
     else:
         change = _unheld(job, "skipped", now, reason=reason, started_at=None, ended_at=now)
-    return change._replace(day_status=status, follow_ups=follow_ups)
+    return change._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
 
 
-def _taken_away(job: Job, state: State, now: datetime, why: str = BY_HAND) -> Change:
+def _taken_away(job: Job | OpenJob, state: State, now: datetime, why: str = BY_HAND) -> Change:
     """End a running attempt in its node's stead. The claim_no stays: the next claim raises it."""
     began = job.started_at or job.claimed_at
     outcome = why if state == "queued" else state
@@ -239,7 +248,7 @@ def _taken_away(job: Job, state: State, now: datetime, why: str = BY_HAND) -> Ch
 
 
 def _unheld(
-    job: Job,
+    job: Job | OpenJob,
     state: State,
     now: datetime,
     *,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from oncue.model import Change, Claim, Job
+from oncue.model import Change, Claim, Job, OpenJob
 from oncue.policy import options
 
 FREE, IN_COHORT, ALONE = 0, 1, 2
@@ -43,7 +43,7 @@ def isolation(crashes: int, most: int | None) -> int:
     return IN_COHORT if crashes == most - DEATHS_ALONE - 1 else FREE
 
 
-def isolation_of(job: Claim | Job, crashes: int | None = None) -> int:
+def isolation_of(job: Claim | Job | OpenJob, crashes: int | None = None) -> int:
     """How a job is kept apart with the crashes that it has, or with so many."""
     crashes = job.crashes if crashes is None else crashes
     return isolation(crashes, options.read(job.options).max_crashes) if crashes else FREE

@@ -20,6 +20,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from oncue.errors import InvalidSchedule
@@ -27,6 +28,7 @@ from oncue.model import Batch, Claim, Day, DayStatus, Schedule, Skipped, Subject
 from oncue.policy import options
 from oncue.policy.durations import Duration, describe, seconds
 from oncue.policy.options import WindowOptions
+from oncue.policy.remembering import remembering
 from oncue.policy.triggers import WINDOW, Rule
 from oncue.policy.zones import first_instant, local_date, zone
 
@@ -42,6 +44,7 @@ STOPPING_LOOK = timedelta(seconds=5)
 """How soon the planner looks again at a day whose job was asked to stop and has not ended."""
 ONE_DAY = timedelta(days=1)
 MOST_DAYS_OFF = 366
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 _FURTHEST = 7 * (MOST_DAYS_OFF + 2)
 """Within so many days there is one that is no day off, whatever weekdays are left out."""
 
@@ -101,9 +104,10 @@ def terms_of(subject: Subject, rule: WindowRule, tz: str) -> DayTerms:
     return DayTerms(subject.due, subject.tz or tz, subject.weekdays, subject.days_off, rule.length)
 
 
+@lru_cache(maxsize=10_000)
 def day_of(terms: DayTerms, day: date) -> Day | None:
     """The window that belongs to a date; None on a weekday that is left out, on a day off, and if there is no such
-    date in the zone."""
+    date in the zone. Remembered: thousands of subjects have the same terms."""
     if not terms.weekdays >> day.weekday() & 1 or day in terms.days_off:
         return None
     cutoff_at = first_instant(terms.tz, datetime.combine(day, time(*divmod(terms.due, 60))))
@@ -222,29 +226,37 @@ def _moving_on(closes: Closing | None, missed: list[Day], upcoming: Day, now: da
 def arguments(own: str, subject: str, day: date, names: tuple[str | None, str | None]) -> str:
     """The arguments of a job: the subject's own, its name and the date, under the names of the task's parameters."""
     whose, when = names
-    told = json.loads(own)
+    told = {} if own == "{}" else json.loads(own)
     if whose is not None:
         told[whose] = subject
     if when is not None:
         told[when] = day.isoformat()
-    return json.dumps(told, ensure_ascii=False)
+    return _as_json(told)
 
 
 def job_of(
     window: Schedule, subject: Subject, day: Day, job_id: int, now: datetime, by: str, retry_of: int | None = None
 ) -> Batch:
     """The job of a subject's day. It stands where its cutoff puts it: the earliest one is first."""
-    told = options.read(window.options)
-    assert told.window is not None, f"schedule {window.name}: its options are not those of a window"
-    of_job = dataclasses.replace(told.window, cutoff_at=day.cutoff_at, max_concurrency=None)
-    of_day = dataclasses.replace(told, window=of_job)
-    names = told.window.subject, told.window.day
+    told = options.read(window.options).window
+    assert told is not None, f"schedule {window.name}: its options are not those of a window"
+    names = told.subject, told.day
     return Batch(
-        task=window.task, queue=window.queue, priority=window.priority, state="queued", options=of_day.stored(),
+        task=window.task, queue=window.queue, priority=window.priority, state="queued",
+        options=_options_of_day(window.options, day.cutoff_at),
         max_retries=window.max_retries, max_runtime=window.max_runtime, created_at=now, visible_at=now,
         deadline_at=None, enqueued_by=by, retry_of=retry_of, ids=[job_id],
         args=[arguments(subject.args, subject.name, day.date, names)], order_at=day.cutoff_at,
     )  # fmt: skip
+
+
+@remembering(4096)
+def _options_of_day(text: str, cutoff_at: datetime) -> str:
+    """The options of a window's jobs of a day: subjects with the same cutoff have the same."""
+    told = options.read(text)
+    assert told.window is not None
+    of_job = dataclasses.replace(told.window, cutoff_at=cutoff_at, max_concurrency=None)
+    return dataclasses.replace(told, window=of_job).stored()
 
 
 def hook_of(window: WindowOptions, subject: str, day: date, job_ids: list[int], now: datetime, by: str) -> Batch | None:

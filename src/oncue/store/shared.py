@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -31,7 +34,6 @@ from oncue.model import (
     Sample,
     Step,
     Subject,
-    SubjectStep,
     Webhook,
     known,
 )
@@ -60,6 +62,9 @@ PLAIN: tuple[tuple[int, Any], ...] = tuple(
 """What the fields of a change are that asks for nothing but its state."""
 DETAILS = Change._fields.index("details")
 PLAIN_COLUMNS = [Change._fields.index(field) for field in ("id", "claim_no", "started_at", "ended_at")]
+
+DAYS_OFF = SUBJECT_COLUMNS.split(", ").index("days_off")
+"""Where a subject's row has them, as JSON."""
 
 BEGINNING: DuePosition = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 
@@ -145,10 +150,17 @@ def webhook_fields(webhook: Webhook) -> dict[str, Any]:
     return {**fields, "headers": json.dumps(dict(webhook.headers)), "secrets": json.dumps(webhook.secrets)}
 
 
-def subject_of(columns: Mapping[str, Any]) -> Subject:
-    """A subject from the columns of its row, of which the dates and instants are ours already."""
-    days_off = tuple(date.fromisoformat(day) for day in json.loads(columns["days_off"]))
-    return Subject(**{**columns, "days_off": days_off})
+def subject_of(*row: Any) -> Subject:
+    """A subject from its row, of which the dates and instants are ours already."""
+    columns = list(row)
+    columns[DAYS_OFF] = _days_off(columns[DAYS_OFF])
+    return Subject(*columns)
+
+
+@lru_cache(maxsize=1000)
+def _days_off(text: str) -> tuple[date, ...]:
+    """Most subjects have none, and a planner reads a thousand subjects at a time."""
+    return tuple(date.fromisoformat(day) for day in json.loads(text))
 
 
 def subject_row(subject: Subject) -> dict[str, Any]:
@@ -157,13 +169,9 @@ def subject_row(subject: Subject) -> dict[str, Any]:
     return {**fields, "days_off": [day.isoformat() for day in subject.days_off], "args": json.loads(subject.args)}
 
 
-def step_jobs(steps: Sequence[SubjectStep]) -> Iterator[tuple[int, bool, datetime | None, Batch]]:
-    """The jobs that steps make: the number of the step, whether it is a cutoff's hook, its slot, and the job."""
-    for number, step in enumerate(steps, 1):
-        if step.job is not None:
-            yield number, False, datetime.combine(step.day.date, time(), UTC), step.job
-        if step.hook is not None:
-            yield number, True, None, step.hook
+def midnight(day: date) -> datetime:
+    """How the ledger tells a day."""
+    return datetime.combine(day, time(), UTC)
 
 
 async def in_thread_if_many(rows: int, make: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
@@ -284,6 +292,15 @@ class Endings(NamedTuple):
         ]
 
     @property
+    def next_days(self) -> list[tuple[int | None, date | None, datetime | None, datetime | None, int | None]]:
+        """For each row the day that its subject moves on to: on which version, its date, its opening and its cutoff;
+        and the minute under which the day that is decided is counted."""
+        return [
+            (None,) * 5 if (told := row.next_day) is None else (told.version, *told.day, told.bucket)
+            for row in self.rows
+        ]
+
+    @property
     def follow_ups(self) -> list[tuple[int, Batch]]:
         """The jobs that follow, each with the number of the row that brings them."""
         return [(number, batch) for number, row in enumerate(self.rows) for batch in row.follow_ups]
@@ -296,6 +313,33 @@ class Endings(NamedTuple):
         for number in took:
             found[self.places[number]] = self.rows[number].ending or True
         return found
+
+
+_OF_EACH = ("ids", "args", "keys")
+_SHARED = itemgetter(*(place for place, field in enumerate(Batch._fields) if field not in _OF_EACH))
+
+
+def _shared(batch: Batch) -> tuple[Any, ...]:
+    """What all jobs of a batch have in common; whether they have keys is part of that."""
+    return (*_SHARED(batch), batch.keys is None)
+
+
+def alike(jobs: Iterable[tuple[T, Batch]]) -> list[tuple[list[T], Batch]]:
+    """The same jobs in as few batches as they need, each with what was told with the jobs of it."""
+    kinds: dict[tuple[Any, ...], tuple[list[T], list[Batch]]] = {}
+    for own, batch in jobs:
+        told, batches = kinds.setdefault(_shared(batch), ([], []))
+        told.append(own)
+        batches.append(batch)
+    return [(told, _together(batches)) for told, batches in kinds.values()]
+
+
+def _together(batches: list[Batch]) -> Batch:
+    if len(batches) == 1:
+        return batches[0]
+    keys = None if batches[0].keys is None else [key for batch in batches for key in batch.keys or ()]
+    ids, args = ([*chain.from_iterable(lists)] for lists in zip(*((one.ids, one.args) for one in batches), strict=True))
+    return batches[0]._replace(ids=ids, args=args, keys=keys)
 
 
 def endings(changes: Sequence[Change], latest: datetime) -> Endings:

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 
 from oncue.application.connecting import Connection
 from oncue.application.portal import at_once, refuse_inside_loop
-from oncue.model import Job, Note, Subject
+from oncue.model import Note, OpenJob, Subject
 from oncue.store import SqliteStore
 from oncue.store.sqlite import values
 from oncue.store.sqlite.windows import subject_fields
@@ -41,7 +41,7 @@ class StageStore(SqliteStore):
         ids = json.dumps([step for step in written if isinstance(step, int)])
         at_once(self.database.write(lambda connection: connection.execute(FORGET, (ids,))))
 
-    def restore(self, before: Mapping[SubjectKey, Subject | None], stopped: Collection[Job]) -> None:
+    def restore(self, before: Mapping[SubjectKey, Subject | None], stopped: Collection[OpenJob]) -> None:
         """Subjects are as they were; the jobs that were asked to stop go on, if they have not ended."""
 
         def work(connection: sqlite3.Connection) -> None:

@@ -15,7 +15,7 @@ from oncue.store.postgres import values as postgres_values
 from oncue.store.postgres.windows import put_columns
 from oncue.store.shared import note_row, subject_of
 from oncue.store.sqlite import values
-from oncue.store.sqlite.windows import subject_fields, subject_of_row
+from oncue.store.sqlite.windows import subject_fields, subjects_of
 
 SCHEDULE, SUBJECT = statements.SCHEDULE_COLUMNS.split(", "), statements.SUBJECT_COLUMNS.split(", ")
 DOCUMENTS = ("args", "days_off")
@@ -36,7 +36,7 @@ class SubjectsOnPostgres:
 
     async def subjects(self, schedule_id: int, names: Sequence[str]) -> list[Subject]:
         rows = await self._connection.fetch(self._sql["subjects"], schedule_id, list(names))
-        return [subject_of(_named(SUBJECT, row)) for row in rows]
+        return [subject_of(*_named(SUBJECT, row).values()) for row in rows]
 
     async def put(
         self,
@@ -79,7 +79,7 @@ class SubjectsOnSqlite:
 
     async def subjects(self, schedule_id: int, names: Sequence[str]) -> list[Subject]:
         asked = {"schedule_id": schedule_id, "names": json.dumps(list(names))}
-        return [subject_of_row(row) for row in await self._connection.fetch(self._sql["subjects"], asked)]
+        return subjects_of(await self._connection.fetch(self._sql["subjects"], asked))
 
     async def put(
         self,

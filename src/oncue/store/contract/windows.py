@@ -12,7 +12,7 @@ from datetime import date, datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.model import DayCount, Job, Note, Schedule, Slot, Subject, SubjectStep
+from oncue.model import DayCount, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
 
 
 class Windows(Protocol):
@@ -51,7 +51,7 @@ class Windows(Protocol):
         """When the next subject of any enabled window is due."""
         ...
 
-    async def unfinished(self, job_ids: Sequence[int]) -> list[Job]:
+    async def unfinished(self, job_ids: Sequence[int]) -> list[OpenJob]:
         """Those of these jobs that have not ended."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -39,6 +39,7 @@ from oncue.store.shared import (
     PLAIN_COLUMNS,
     ROW,
     Endings,
+    alike,
     endings,
     listing,
     note_columns,
@@ -332,16 +333,22 @@ class PostgresJobs:
 def change_columns(made: Endings) -> list[Any]:
     """The arrays of `apply` and the like, and the jobs that follow as one document."""
     columns = zip(*(row[:ROW] for row in made.rows), strict=True)
-    jobs = [
-        {"ordinal": number + 1, "id": job_id, "args": args, "key": key, **shared_fields(batch)}
+    guards, days = zip(*made.guards, strict=True), zip(*made.next_days, strict=True)
+    jobs = (
+        ({"ordinal": number + 1, "id": job_id, "args": args, "key": key}, batch)
         for number, batch in made.follow_ups
         for job_id, args, key in zip(batch.ids, batch.args, keys_of(batch), strict=True)
-    ]
-    guards = zip(*made.guards, strict=True)
-    return [*map(list, columns), *map(list, guards), json.dumps(jobs, default=str) if jobs else None]
+    )
+    return [*map(list, columns), *map(list, guards), *map(list, days), jobs_document(jobs)]
 
 
-def shared_fields(batch: Batch) -> dict[str, Any]:
+def jobs_document(jobs: Iterable[tuple[dict[str, Any], Batch]]) -> str | None:
+    """Jobs of few kinds as JSON: what they share, then what each has of its own. None: there are no jobs."""
+    kinds = [{**_shared_fields(batch), "jobs": own} for own, batch in alike(jobs)]
+    return json.dumps(kinds, default=str) if kinds else None
+
+
+def _shared_fields(batch: Batch) -> dict[str, Any]:
     names = (
         *("task", "queue", "priority", "state", "options", "max_retries", "max_runtime", "created_at", "visible_at"),
         *("deadline_at", "enqueued_by", "retry_of", "order_at", "group_name", "address"),

@@ -258,10 +258,12 @@ select {claim_out} from claimed order by priority desc, order_at, id;
 select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
                          $9::int[], $10::int[], $11::int[], $12::timestamptz[], $13::timestamptz[], $14::text[],
                          $15::text[], $16::int[], $17::text[], $18::text[], $19::uuid[], $20::bigint[],
-                         $21::boolean[])
+                         $21::boolean[], $22::bigint[], $23::date[], $24::timestamptz[], $25::timestamptz[],
+                         $26::smallint[])
              with ordinality
         as c (id, from_state, claim_no, state, reason, outcome, visible_at, retry_count, attempt, crashes, started_at,
-              ended_at, result, error, isolation, details, day_status, leader, epoch, leads, ordinal)
+              ended_at, result, error, isolation, details, day_status, leader, epoch, leads, next_version, next_day,
+              next_opens_at, next_cutoff_at, bucket, ordinal)
      where leads is null
         or leads = exists (select from oncue_leases where name = 'leader' and holder = c.leader and epoch = c.epoch)
 
@@ -285,7 +287,17 @@ update oncue_jobs j
 -- name: _guarded
 j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.group_name, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at,
-              c.ended_at, c.error, c.ordinal, c.from_state, j.details, j.reason, j.schedule_id, j.subject, c.day_status
+              c.ended_at, c.error, c.ordinal, c.from_state, j.details, j.reason, j.schedule_id, j.subject,
+              j.scheduled_for, c.day_status, c.next_version, c.next_day, c.next_opens_at, c.next_cutoff_at, c.bucket
+
+-- name: _batch
+task text, queue text, priority smallint, state text, options text, max_retries integer, max_runtime interval,
+              created_at timestamptz, visible_at timestamptz, deadline_at timestamptz, enqueued_by text,
+              retry_of bigint, order_at timestamptz, group_name text, address text, jobs json
+
+-- name: _shared
+b.task, b.queue, b.priority, b.state, b.options, b.max_retries, b.max_runtime, b.created_at, b.created_at, b.order_at,
+           b.visible_at, b.deadline_at, b.enqueued_by, b.retry_of
 
 -- name: _recorded
 history as (
@@ -301,18 +313,14 @@ history as (
     select queue, task, from_state, -count(*) from done
      where from_state in ('succeeded', 'failed', 'cancelled', 'skipped') group by queue, task, from_state
 ), followed as (
-    -- The jobs that follow from what was written. Few changes bring any: one document has them all.
+    -- The jobs that follow from what was written. Few changes bring any: one document has them all, and says once what
+    -- many of them share.
     insert into oncue_jobs ({new_job})
-    select n.id, n.args::json, n.key, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
-           n.created_at, n.created_at, n.order_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of,
-           null, null, null, n.group_name, n.address
-      from json_to_recordset($22::json)
-        as n (ordinal bigint, id bigint, args text, key text, task text, queue text, priority smallint, state text,
-              options text, max_retries integer, max_runtime interval, created_at timestamptz, visible_at timestamptz,
-              deadline_at timestamptz, enqueued_by text, retry_of bigint, order_at timestamptz, group_name text,
-              address text)
+    select n.id, n.args::json, n.key, {_shared}, null, null, null, b.group_name, b.address
+      from json_to_recordset($27::json) as b ({_batch})
+     cross join lateral json_to_recordset(b.jobs) as n (ordinal bigint, id bigint, args text, key text)
       join done on done.ordinal = n.ordinal
-     order by n.task, n.key, n.id
+     order by b.task, n.key, n.id
         on conflict (task, key) where key is not null and state in ('scheduled', 'queued', 'running', 'retrying')
         do nothing
     returning queue, group_name, state
@@ -323,14 +331,21 @@ history as (
      where group_name is not null group by queue, group_name
 ), finalized as (
     -- The job of a window's day ends it: what the day comes to is written with the end of the job.
+    -- The subject moves on to its next day at once, if that was worked out from the row as it is.
     update oncue_subjects s
        set last_date = s.day, status = done.day_status, version = s.version + 1, updated_at = $1,
            reason = case when done.day_status <> 'success' then nullif(done.reason, done.day_status) end,
-           last_run_at = case when done.day_status = 'success' then done.ended_at else s.last_run_at end
+           last_run_at = case when done.day_status = 'success' then done.ended_at else s.last_run_at end,
+           day = case when s.version = done.next_version then done.next_day else s.day end,
+           opens_at = case when s.version = done.next_version then done.next_opens_at else s.opens_at end,
+           cutoff_at = case when s.version = done.next_version then done.next_cutoff_at else s.cutoff_at end,
+           next_at = case when s.version = done.next_version then done.next_opens_at else s.next_at end,
+           job_id = case when s.version = done.next_version then null else s.job_id end
       from done
      where done.day_status is not null and s.schedule_id = done.schedule_id and s.name = done.subject
        and s.job_id = done.id and (s.last_date is null or s.last_date < s.day)
-    returning s.schedule_id, s.day, (extract(epoch from s.cutoff_at)::bigint / 60 % 1440)::smallint as bucket, s.status
+    returning s.schedule_id, (done.scheduled_for at time zone 'UTC')::date as day, s.status,
+              coalesce(done.bucket, extract(epoch from s.cutoff_at)::bigint / 60 % 1440)::smallint as bucket
 ), tallied as (
     insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
     select schedule_id, day, bucket, status, count(*) from finalized group by schedule_id, day, bucket, status
@@ -348,16 +363,16 @@ select coalesce(array_agg(ordinal), '{}') from done;
 -- name: apply_noted
 -- The same by hand: with the lines of the audit log, and, for a schedule's job that runs again, on its version.
 with held as (
-    update oncue_schedules set version = version + 1 where id = $28::bigint and version = $29::bigint returning id
+    update oncue_schedules set version = version + 1 where id = $33::bigint and version = $34::bigint returning id
 ), change as (
     {_change}
 ), done as (
     {_applied}
-     where j.id = any($2::bigint[]) and ($28::bigint is null or exists (select from held)) and {_guarded}
+     where j.id = any($2::bigint[]) and ($33::bigint is null or exists (select from held)) and {_guarded}
 ), {_recorded}, noted as (
     insert into oncue_audit (at, actor, action, subject, before, after)
     select $1, n.actor, n.action, n.subject, n.before::json, n.after::json
-      from unnest($23::text[], $24::text[], $25::text[], $26::text[], $27::text[]) with ordinality
+      from unnest($28::text[], $29::text[], $30::text[], $31::text[], $32::text[]) with ordinality
         as n (actor, action, subject, before, after, ordinal)
       join done on done.ordinal = n.ordinal
      where n.actor is not null order by n.ordinal

@@ -8,13 +8,11 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
-from oncue.model import DayCount, Job, Note, Schedule, Slot, Subject, SubjectStep
+from oncue.model import DayCount, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
 from oncue.store.postgres import values
 from oncue.store.postgres.database import Database
-from oncue.store.postgres.jobs import shared_fields
-from oncue.store.shared import note_columns, step_jobs, subject_of, subject_row
+from oncue.store.postgres.jobs import jobs_document
+from oncue.store.shared import midnight, note_columns, subject_of, subject_row
 
 
 class PostgresWindows:
@@ -25,10 +23,10 @@ class PostgresWindows:
         return [values.schedule(row) for row in await self._db.fetch("windows")]
 
     async def subjects(self, schedule_id: int, names: Sequence[str]) -> list[Subject]:
-        return [_subject(row) for row in await self._db.fetch("subjects", schedule_id, names)] if names else []
+        return [subject_of(*row) for row in await self._db.fetch("subjects", schedule_id, names)] if names else []
 
     async def page(self, schedule_id: int, after: str = "", limit: int = 100) -> list[Subject]:
-        return [_subject(row) for row in await self._db.fetch("subjects_page", schedule_id, after, limit)]
+        return [subject_of(*row) for row in await self._db.fetch("subjects_page", schedule_id, after, limit)]
 
     async def put(
         self,
@@ -45,14 +43,14 @@ class PostgresWindows:
         return [number in taken for number in range(1, len(subjects) + 1)]
 
     async def due(self, schedule_id: int, now: datetime, limit: int) -> list[Subject]:
-        return [_subject(row) for row in await self._db.fetch("due_subjects", schedule_id, now, limit)]
+        return [subject_of(*row) for row in await self._db.fetch("due_subjects", schedule_id, now, limit)]
 
     async def next_at(self) -> datetime | None:
         found: datetime | None = (await self._db.fetch("next_subject"))[0][0]
         return found
 
-    async def unfinished(self, job_ids: Sequence[int]) -> list[Job]:
-        return [values.job(row) for row in await self._db.fetch("unfinished_jobs", job_ids)] if job_ids else []
+    async def unfinished(self, job_ids: Sequence[int]) -> list[OpenJob]:
+        return [OpenJob(*row) for row in await self._db.fetch("unfinished_jobs", job_ids)] if job_ids else []
 
     async def advance(
         self,
@@ -65,9 +63,10 @@ class PostgresWindows:
     ) -> list[bool | None]:
         if not steps:
             return []
-        documents = (
-            json.dumps(rows, default=str) for rows in (_steps(steps), _decided(steps), _jobs(steps), _tallies(steps))
+        moved, decided, counted = (
+            json.dumps(rows, default=str) for rows in (_steps(steps), _decided(steps), _tallies(steps))
         )
+        documents = (moved, decided, _jobs(steps), counted)
         ((won, locked, made),) = await self._db.fetch("advance", now, node, epoch, *documents, *note_columns(notes))
         if made:
             self._db.notifications.send()
@@ -97,10 +96,6 @@ def put_columns(
     return [now, json.dumps(given, default=str, ensure_ascii=False), *note_columns(notes), list(stops)]
 
 
-def _subject(row: asyncpg.Record) -> Subject:
-    return subject_of(dict(row))
-
-
 def _steps(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:
     return [
         {
@@ -123,14 +118,15 @@ def _decided(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _jobs(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:
-    return [
-        {
-            "ordinal": number, "is_hook": is_hook, "scheduled_for": scheduled_for, "id": batch.ids[0],
-            "args": batch.args[0], **shared_fields(batch),
-        }
-        for number, is_hook, scheduled_for, batch in step_jobs(steps)
-    ]  # fmt: skip
+def _jobs(steps: Sequence[SubjectStep]) -> str | None:
+    """The jobs of days, and those of cutoffs, which have no slot."""
+    made = (
+        ({"ordinal": number, "slot": slot, "id": batch.ids[0], "args": batch.args[0]}, batch)
+        for number, step in enumerate(steps, 1)
+        for slot, batch in ((midnight(step.day.date), step.job), (None, step.hook))
+        if batch is not None
+    )
+    return jobs_document(made)
 
 
 def _tallies(steps: Sequence[SubjectStep]) -> list[dict[str, Any]]:

@@ -23,7 +23,9 @@ select min(head.next_at) from oncue_schedules s
 
 -- name: unfinished_jobs
 -- `state || ''` keeps the planner from the index of all that waits.
-select {job} from oncue_jobs
+select id, state, claim_no, options, visible_at, retry_count, attempt, crashes, claimed_at, started_at, error,
+       cancel_requested_at
+  from oncue_jobs
  where id = any($1::bigint[]) and state || '' in ('scheduled', 'queued', 'running', 'retrying') order by id;
 
 -- name: _given
@@ -88,16 +90,17 @@ with step as materialized (
      where $3::bigint is null or exists (select from oncue_leases where name = 'leader' and holder = $2 and epoch = $3)
      order by schedule_id, name
 ), free as materialized (
-    select s.ordinal, t.place from step s
+    select s.*, t.place from step s
      cross join lateral (select ctid as place from oncue_subjects t
                           where t.schedule_id = s.schedule_id and t.name = s.name and t.version = s.version
                             for no key update skip locked) as t
 ), won as (
+    -- By the place of the row: there is no join that could be planned badly.
     update oncue_subjects t
        set version = t.version + 1, day = s.day, opens_at = s.opens_at, cutoff_at = s.cutoff_at, next_at = s.next_at,
            job_id = s.job_id, last_date = s.last_date, status = s.status, reason = s.reason, updated_at = $1
-      from step s join free on free.ordinal = s.ordinal
-     where t.schedule_id = s.schedule_id and t.name = s.name and t.version = s.version
+      from free s
+     where t.ctid = s.place and t.version = s.version
     returning s.ordinal, t.schedule_id, t.name
 ), decided as (
     insert into oncue_slots (schedule_id, subject, scheduled_for, until, slots, verdict, reason, job_id, revision,
@@ -112,17 +115,12 @@ with step as materialized (
     returning job_id
 ), made as (
     insert into oncue_jobs ({new_job}, subject)
-    select n.id, n.args::json, null, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
-           n.created_at, n.created_at, n.order_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of,
-           case when not n.is_hook then w.schedule_id end, n.scheduled_for, null, n.group_name, n.address,
-           case when not n.is_hook then w.name end
-      from json_to_recordset($6::json)
-        as n (ordinal bigint, is_hook boolean, scheduled_for timestamptz, id bigint, args text, task text, queue text,
-              priority smallint, state text, options text, max_retries integer, max_runtime interval,
-              created_at timestamptz, visible_at timestamptz, deadline_at timestamptz, enqueued_by text,
-              retry_of bigint, order_at timestamptz, group_name text, address text)
+    select n.id, n.args::json, null, {_shared}, case when n.slot is not null then w.schedule_id end, n.slot, null,
+           b.group_name, b.address, case when n.slot is not null then w.name end
+      from json_to_recordset($6::json) as b ({_batch})
+     cross join lateral json_to_recordset(b.jobs) as n (ordinal bigint, slot timestamptz, id bigint, args text)
       join won w on w.ordinal = n.ordinal
-     where n.is_hook or n.retry_of is not null or n.id in (select job_id from decided)
+     where n.slot is null or b.retry_of is not null or n.id in (select job_id from decided)
     returning id, retry_of, schedule_id, subject, scheduled_for
 ), repeated as (
     update oncue_slots s set job_id = m.id from made m

@@ -19,7 +19,7 @@ create temp table if not exists change (
     ordinal integer primary key, id integer, from_state text, claim_no integer, state text, reason text, outcome text,
     visible_at integer, retry_count integer, attempt integer, crashes integer, started_at integer, ended_at integer,
     result text, error text, isolation integer, details text, day_status text, leader text, epoch integer,
-    leads integer)
+    leads integer, next_version integer, next_day text, next_opens_at integer, next_cutoff_at integer, bucket integer)
 """
 
 

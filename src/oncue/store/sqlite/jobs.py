@@ -35,6 +35,7 @@ from oncue.store.shared import (
     LARGEST_ID,
     NAMED_FOR,
     Endings,
+    alike,
     endings,
     listing,
     loaded,
@@ -339,12 +340,11 @@ class SqliteJobs:
         connection.execute(self._db.sql["wake_changed"])
         connection.execute(self._db.sql["apply"], {"now": values.micros(now)})
         if any(row.day_status is not None for row in made.rows):
-            decided = Counter(connection.execute(self._db.sql["finalize"], {"now": values.micros(now)}).fetchall())
-            connection.executemany(self._db.sql["tally"], values.tallies(decided))
+            connection.execute(self._db.sql["tally_finalized"])
+            connection.execute(self._db.sql["finalize"], {"now": values.micros(now)})
         took = set(rows_of(connection, self._db.sql["took"], {}))
-        for number, batch in made.follow_ups:
-            if number in took:
-                self.insert(connection, batch)
+        for _, batch in alike((number, batch) for number, batch in made.follow_ups if number in took):
+            self.insert(connection, batch)
         return took
 
     async def mark_started(self, started: Sequence[Started]) -> list[int]:

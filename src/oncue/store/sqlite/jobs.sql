@@ -255,7 +255,8 @@ delete from temp.change;
 insert into temp.change
 select key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
        value ->> 8, value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14, value ->> 15,
-       value ->> 16, value ->> 17, value ->> 18, value ->> 19
+       value ->> 16, value ->> 17, value ->> 18, value ->> 19, value ->> 20, value ->> 21, value ->> 22, value ->> 23,
+       value ->> 24
   from json_each(:changes);
 
 -- name: drop_unled_changes
@@ -308,16 +309,30 @@ update oncue_jobs
        deadline_at = case when finished_at is null then deadline_at else :now + (deadline_at - created_at) end
   from temp.change c where oncue_jobs.id = c.id;
 
+-- name: tally_finalized
+-- What days come to with the ends of their jobs, counted before it is written.
+insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
+select s.schedule_id, s.day, s.cutoff_at / 60000000 % 1440, c.day_status, count(*)
+  from temp.change c cross join oncue_jobs j on j.id = c.id
+ cross join oncue_subjects s on s.schedule_id = j.schedule_id and s.name = j.subject
+ where c.day_status is not null and s.job_id = c.id and (s.last_date is null or s.last_date < s.day)
+ group by s.schedule_id, s.day, s.cutoff_at / 60000000 % 1440, c.day_status;
+
 -- name: finalize
--- The job of a window's day ends it: what the day comes to is written with the end of the job.
+-- The job of a window's day ends it: what the day comes to is written with the end of the job. The subject moves on to
+-- its next day at once, if that was worked out from the row as it is.
 update oncue_subjects
    set last_date = day, status = c.day_status, version = version + 1, updated_at = :now,
        reason = case when c.day_status <> 'success' then nullif(c.reason, c.day_status) end,
-       last_run_at = case when c.day_status = 'success' then c.ended_at else last_run_at end
+       last_run_at = case when c.day_status = 'success' then c.ended_at else last_run_at end,
+       day = iif(version is c.next_version, c.next_day, day),
+       opens_at = iif(version is c.next_version, c.next_opens_at, opens_at),
+       cutoff_at = iif(version is c.next_version, c.next_cutoff_at, cutoff_at),
+       next_at = iif(version is c.next_version, c.next_opens_at, next_at),
+       job_id = iif(version is c.next_version, null, job_id)
   from temp.change c join oncue_jobs j on j.id = c.id
  where c.day_status is not null and oncue_subjects.schedule_id = j.schedule_id and oncue_subjects.name = j.subject
-   and oncue_subjects.job_id = c.id and (last_date is null or last_date < day)
-returning oncue_subjects.schedule_id, day, cutoff_at / 60000000 % 1440, status;
+   and oncue_subjects.job_id = c.id and (last_date is null or last_date < day);
 
 -- name: took
 select json_group_array(ordinal) from temp.change;

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from oncue.model import Batch, Change, Claim, Decided, Due, Job, Lease, Node, Receipt, Revision, Schedule, Slot
+from oncue.model import Batch, Change, Claim, Decided, Due, Job, Lease, Node, OpenJob, Receipt, Revision, Schedule, Slot
 from oncue.store import statements
 from oncue.store.shared import ROW, Endings, duplicate_record, loaded
 
@@ -60,6 +60,13 @@ def batch(batch: Batch, skip: Container[int] = ()) -> dict[str, Any]:
     }
 
 
+def open_job(row: Sequence[Any]) -> OpenJob:
+    return OpenJob(*row)._replace(
+        visible_at=instant(row[4]), claimed_at=instant_or_none(row[8]), started_at=instant_or_none(row[9]),
+        cancel_requested_at=instant_or_none(row[11]),
+    )  # fmt: skip
+
+
 def wakes_group(batch: Batch) -> bool:
     return batch.group is not None and batch.state == "queued"
 
@@ -95,8 +102,13 @@ def unrecorded_duplicates(batch_: Batch, receipts: Sequence[Receipt], known: Con
 
 def change_rows(made: Endings) -> str:
     """The rows of some changes, as `load_changes` reads them."""
-    guarded = zip(made.rows, made.guards, strict=True)
-    return json.dumps([[*_change_row(row), *guard] for row, guard in guarded], default=str)
+    rows = zip(made.rows, made.guards, made.next_days, strict=True)
+    return json.dumps([[*_change_row(row), *guard, *_next_row(day)] for row, guard, day in rows], default=str)
+
+
+def _next_row(told: Sequence[Any]) -> list[Any]:
+    version, day, opens_at, cutoff_at, bucket = told
+    return [version, day, micros_or_none(opens_at), micros_or_none(cutoff_at), bucket]
 
 
 def _change_row(change: Change) -> list[Any]:
@@ -114,7 +126,7 @@ def plain_changes(columns: Sequence[tuple[Any, ...]], now: datetime) -> dict[str
     return {"changes": json.dumps(list(rows)), "now": micros(now)}
 
 
-class _Instants(dict[int | None, Any]):
+class Instants(dict[int | None, Any]):
     """Microseconds to instants. The rows of a batch share most of theirs, and making one costs more than finding it."""
 
     def __missing__(self, micros: int | None) -> datetime | None:
@@ -123,7 +135,7 @@ class _Instants(dict[int | None, Any]):
 
 
 def claims(rows: list[Any]) -> list[Claim]:
-    instants = _Instants()
+    instants = Instants()
     for row in rows:
         row[6:11] = [instants[micros] for micros in row[6:11]]
         row[16] = bool(row[16])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from oncue.model import DayCount, Job, Note, Schedule, Slot, Subject, SubjectStep
+from oncue.model import DayCount, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
 from oncue.store import statements
-from oncue.store.shared import step_jobs, subject_of
+from oncue.store.shared import alike, midnight, subject_of
 from oncue.store.sqlite import values
 from oncue.store.sqlite.database import Database
 from oncue.store.sqlite.jobs import SqliteJobs
@@ -20,6 +20,7 @@ from oncue.store.sqlite.jobs import SqliteJobs
 _COLUMNS = statements.SUBJECT_COLUMNS.split(", ")
 _INSTANTS = [name for name in _COLUMNS if name.endswith("_at") or name == "since"]
 _DATES = ("day", "last_date")
+_INSTANT_PLACES, _DATE_PLACES = ([_COLUMNS.index(name) for name in names] for names in (_INSTANTS, _DATES))
 
 
 class SqliteWindows:
@@ -32,11 +33,11 @@ class SqliteWindows:
 
     async def subjects(self, schedule_id: int, names: Sequence[str]) -> list[Subject]:
         rows = await self._db.rows("subjects", schedule_id=schedule_id, names=json.dumps(list(names)))
-        return [subject_of_row(row) for row in rows]
+        return subjects_of(rows)
 
     async def page(self, schedule_id: int, after: str = "", limit: int = 100) -> list[Subject]:
         rows = await self._db.rows("subjects_page", schedule_id=schedule_id, after=after, limit=limit)
-        return [subject_of_row(row) for row in rows]
+        return subjects_of(rows)
 
     async def put(
         self,
@@ -65,13 +66,14 @@ class SqliteWindows:
 
     async def due(self, schedule_id: int, now: datetime, limit: int) -> list[Subject]:
         rows = await self._db.rows("due_subjects", schedule_id=schedule_id, now=values.micros(now), limit=limit)
-        return [subject_of_row(row) for row in rows]
+        return subjects_of(rows)
 
     async def next_at(self) -> datetime | None:
         return values.instant_or_none(await self._db.value("next_subject"))
 
-    async def unfinished(self, job_ids: Sequence[int]) -> list[Job]:
-        return [values.job(row) for row in await self._db.rows("unfinished_jobs", ids=json.dumps(list(job_ids)))]
+    async def unfinished(self, job_ids: Sequence[int]) -> list[OpenJob]:
+        rows = await self._db.rows("unfinished_jobs", ids=json.dumps(list(job_ids)))
+        return [values.open_job(row) for row in rows]
 
     async def advance(
         self,
@@ -90,49 +92,36 @@ class SqliteWindows:
             if epoch is not None and not connection.execute(self._db.sql["leads"], common).fetchall():
                 return [False] * len(steps)
             connection.execute(self._db.sql["raise_high_water"], {"now": common["now"]})
-            took: list[bool | None] = [self._advanced(connection, step, common) for step in steps]
-            written = [step for step, wrote in zip(steps, took, strict=True) if wrote]
-            tallies = Counter(
-                (step.schedule_id, tally.date.isoformat(), tally.bucket, tally.event)
-                for step in written
-                for tally in step.tallies
-            )
-            connection.executemany(self._db.sql["tally"], values.tallies(tallies))
+            moved = set(connection.execute(self._db.sql["move_subjects"], {**common, "steps": _rows(steps)}).fetchall())
+            took: list[bool | None] = [(step.schedule_id, step.name) in moved for step in steps]
+            self._decide(connection, [step for step, wrote in zip(steps, took, strict=True) if wrote], common)
             if notes:
                 self._db.add_notes(connection, [note for note, wrote in zip(notes, took, strict=True) if wrote], now)
             return took
 
         return await self._db.write(work)
 
-    def _advanced(self, connection: sqlite3.Connection, step: SubjectStep, common: dict[str, Any]) -> bool:
-        whose = {**common, "schedule_id": step.schedule_id, "name": step.name}
-        row = {
-            **whose, "version": step.version, "day": step.day.date.isoformat(),
-            "opens_at": values.micros(step.day.opens_at), "cutoff_at": values.micros(step.day.cutoff_at),
-            "next_at": values.micros_or_none(step.next_at), "job_id": step.job_id,
-            "last_date": None if step.last_date is None else step.last_date.isoformat(), "status": step.status,
-            "reason": step.reason,
-        }  # fmt: skip
-        if not connection.execute(self._db.sql["move_subject"], row).rowcount:
-            return False
-        fired: set[int | None] = set()
-        for one in step.decided:
-            told = {
-                "scheduled_for": values.micros(one.scheduled_for), "until": values.micros_or_none(one.until),
-                "slots": one.slots, "verdict": one.verdict, "reason": one.reason, "job_id": one.job_id,
-            }  # fmt: skip
-            if connection.execute(self._db.sql["decide_day"], {**whose, **told}).rowcount:
-                fired.add(one.job_id)
-        for _, is_hook, scheduled_for, batch in step_jobs([step]):
-            if not is_hook and batch.retry_of is None and batch.ids[0] not in fired:
-                continue
+    def _decide(self, connection: sqlite3.Connection, steps: Sequence[SubjectStep], common: dict[str, Any]) -> None:
+        """Write the slots and the jobs of subjects that have moved, and count their days."""
+        decided = connection.execute(self._db.sql["decide_days"], {**common, "decided": _slots(steps)})
+        fired = {job_id for (job_id,) in decided.fetchall()}
+        for _, batch in alike((step, step.hook) for step in steps if step.hook is not None):
             self._jobs.insert(connection, batch)
-            if scheduled_for is not None:
-                day = {"id": batch.ids[0], "scheduled_for": values.micros(scheduled_for)}
-                connection.execute(self._db.sql["mark_day"], {**whose, **day})
-                if batch.retry_of is not None:
-                    connection.execute(self._db.sql["repeat_day"], {**whose, **day, "retry_of": batch.retry_of})
-        return True
+        days = [(step, step.job) for step in steps if step.job is not None]
+        for whose, batch in alike((step, job) for step, job in days if job.retry_of is not None or job.ids[0] in fired):
+            jobs = zip(batch.ids, batch.args, map(_day_of, whose), strict=True)
+            told = {**values.batch(batch), "jobs": json.dumps([(job_id, args, *day) for job_id, args, day in jobs])}
+            connection.execute(self._db.sql["enqueue_days"], told)
+        for step, job in days:
+            if job.retry_of is not None:
+                slot = {"schedule_id": step.schedule_id, "name": step.name, "scheduled_for": _day_of(step)[1]}
+                connection.execute(self._db.sql["repeat_day"], {**slot, "id": job.ids[0], "retry_of": job.retry_of})
+        tallies = Counter(
+            (step.schedule_id, tally.date.isoformat(), tally.bucket, tally.event)
+            for step in steps
+            for tally in step.tallies
+        )
+        connection.executemany(self._db.sql["tally"], values.tallies(tallies))
 
     async def ledger(self, schedule_id: int, name: str, start: datetime, end: datetime, limit: int) -> list[Slot]:
         rows = await self._db.rows(
@@ -166,13 +155,52 @@ class SqliteWindows:
         return await self._db.write(work) if is_any else 0
 
 
-def subject_of_row(row: Sequence[Any]) -> Subject:
-    columns = dict(zip(_COLUMNS, row, strict=True))
-    for name in _INSTANTS:
-        columns[name] = values.instant_or_none(columns[name])
-    for name in _DATES:
-        columns[name] = None if columns[name] is None else date.fromisoformat(columns[name])
-    return subject_of(columns)
+def _rows(steps: Sequence[SubjectStep]) -> str:
+    return json.dumps([
+        (
+            step.schedule_id, step.name, step.version, step.day.date, values.micros(step.day.opens_at),
+            values.micros(step.day.cutoff_at), values.micros_or_none(step.next_at), step.job_id, step.last_date,
+            step.status, step.reason,
+        )
+        for step in steps
+    ], default=str)  # fmt: skip
+
+
+def _slots(steps: Sequence[SubjectStep]) -> str:
+    return json.dumps([
+        (
+            step.schedule_id, step.name, values.micros(one.scheduled_for), values.micros_or_none(one.until), one.slots,
+            one.verdict, one.reason, one.job_id,
+        )
+        for step in steps for one in step.decided
+    ])  # fmt: skip
+
+
+def _day_of(step: SubjectStep) -> tuple[int, int, str]:
+    """Whose day it is: of a job, the window, the slot and the subject."""
+    return step.schedule_id, values.micros(midnight(step.day.date)), step.name
+
+
+def subjects_of(rows: Iterable[Sequence[Any]]) -> list[Subject]:
+    """Subjects that are read together have most of their instants and dates in common."""
+    instants, dates = values.Instants(), _Dates()
+    made = []
+    for row in rows:
+        columns = list(row)
+        for place in _INSTANT_PLACES:
+            columns[place] = instants[columns[place]]
+        for place in _DATE_PLACES:
+            columns[place] = dates[columns[place]]
+        made.append(subject_of(*columns))
+    return made
+
+
+class _Dates(dict[str | None, date | None]):
+    """Texts to dates."""
+
+    def __missing__(self, text: str | None) -> date | None:
+        made = self[text] = None if text is None else date.fromisoformat(text)
+        return made
 
 
 def subject_fields(subject: Subject) -> dict[str, Any]:

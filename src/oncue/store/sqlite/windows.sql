@@ -23,7 +23,9 @@ select min((select next_at from oncue_subjects indexed by oncue_subjects_due
  where substr(s.expression, 1, 7) = '@window' and s.deleted_at is null and s.enabled;
 
 -- name: unfinished_jobs
-select {job} from oncue_jobs
+select id, state, claim_no, options, visible_at, retry_count, attempt, crashes, claimed_at, started_at, error,
+       cancel_requested_at
+  from oncue_jobs
  where id in (select value from json_each(:ids)) and +state in ('scheduled', 'queued', 'running', 'retrying')
  order by id;
 
@@ -47,22 +49,31 @@ update oncue_jobs
        visible_at = case when state in ('scheduled', 'retrying') then min(visible_at, :now) else visible_at end
  where id = :id and +state in ('scheduled', 'queued', 'running', 'retrying') and cancel_requested_at is null;
 
--- name: move_subject
+-- name: move_subjects
 update oncue_subjects
-   set version = version + 1, day = :day, opens_at = :opens_at, cutoff_at = :cutoff_at, next_at = :next_at,
-       job_id = :job_id, last_date = :last_date, status = :status, reason = :reason, updated_at = :now
- where schedule_id = :schedule_id and name = :name and version = :version;
+   set version = version + 1, day = s.value ->> 3, opens_at = s.value ->> 4, cutoff_at = s.value ->> 5,
+       next_at = s.value ->> 6, job_id = s.value ->> 7, last_date = s.value ->> 8, status = s.value ->> 9,
+       reason = s.value ->> 10, updated_at = :now
+  from json_each(:steps) s
+ where schedule_id = s.value ->> 0 and name = s.value ->> 1 and version = s.value ->> 2
+returning schedule_id, name;
 
--- name: decide_day
+-- name: decide_days
 insert into oncue_slots (schedule_id, subject, scheduled_for, until, slots, verdict, reason, job_id, revision,
                          decided_at, decided_by, epoch)
-values (:schedule_id, :name, :scheduled_for, :until, :slots, :verdict, :reason, :job_id,
-        (select revision from oncue_schedules where id = :schedule_id), :now, :node, :epoch)
-    on conflict do nothing;
+select d.value ->> 0, d.value ->> 1, d.value ->> 2, d.value ->> 3, d.value ->> 4, d.value ->> 5, d.value ->> 6,
+       d.value ->> 7, (select revision from oncue_schedules where id = d.value ->> 0), :now, :node, :epoch
+  from json_each(:decided) d where true
+    on conflict do nothing
+returning job_id;
 
--- name: mark_day
--- Whose day it is.
-update oncue_jobs set schedule_id = :schedule_id, scheduled_for = :scheduled_for, subject = :name where id = :id;
+-- name: enqueue_days
+-- Jobs of days, with whose day it is.
+insert into oncue_jobs ({new_job}, subject)
+select n.value ->> 0, n.value ->> 1, null, :task, :queue, :priority, :state, :options, :max_retries, :max_runtime,
+       :created_at, :created_at, :order_at, :visible_at, :deadline_at, :enqueued_by, :retry_of, n.value ->> 2,
+       n.value ->> 3, null, :group_name, :address, n.value ->> 4
+  from json_each(:jobs) as n;
 
 -- name: repeat_day
 -- The slot of a day tells its latest job.
