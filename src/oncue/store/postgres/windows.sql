@@ -96,20 +96,30 @@ with step as materialized (
         as d (ordinal bigint, scheduled_for timestamptz, verdict text, reason text, job_id bigint, until timestamptz,
               slots bigint)
       join won w on w.ordinal = d.ordinal
-        on conflict do nothing
+        on conflict (schedule_id, subject, scheduled_for)
+        do update set reason = excluded.reason where oncue_slots.job_id = excluded.job_id
     returning job_id
+), job as materialized (
+    select * from json_to_recordset($6::json)
+        as n (ordinal bigint, is_hook boolean, scheduled_for timestamptz, id bigint, args text, task text, queue text,
+              priority smallint, state text, options text, max_retries integer, max_runtime interval,
+              created_at timestamptz, visible_at timestamptz, deadline_at timestamptz, enqueued_by text,
+              retry_of bigint, order_at timestamptz, group_name text, address text)
+), repeated as (
+    -- The ledger tells of the latest job of a day.
+    update oncue_slots s
+       set job_id = n.id, outcome = null, outcome_reason = null, started_at = null, finished_at = null, worker = null,
+           error = null
+      from job n join won w on w.ordinal = n.ordinal
+     where n.retry_of is not null and not n.is_hook
+       and s.schedule_id = w.schedule_id and s.subject = w.name and s.scheduled_for = n.scheduled_for
 ), made as (
     insert into oncue_jobs ({new_job}, subject)
     select n.id, n.args::json, null, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
            n.created_at, n.created_at, n.order_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of,
            case when not n.is_hook then w.schedule_id end, n.scheduled_for, null, n.group_name, n.address,
            case when not n.is_hook then w.name end
-      from json_to_recordset($6::json)
-        as n (ordinal bigint, is_hook boolean, scheduled_for timestamptz, id bigint, args text, task text, queue text,
-              priority smallint, state text, options text, max_retries integer, max_runtime interval,
-              created_at timestamptz, visible_at timestamptz, deadline_at timestamptz, enqueued_by text,
-              retry_of bigint, order_at timestamptz, group_name text, address text)
-      join won w on w.ordinal = n.ordinal
+      from job n join won w on w.ordinal = n.ordinal
      where n.is_hook or n.retry_of is not null or n.id in (select job_id from decided)
     returning id
 ), tallied as (

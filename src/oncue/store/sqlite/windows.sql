@@ -51,7 +51,14 @@ insert into oncue_slots (schedule_id, subject, scheduled_for, until, slots, verd
                          decided_at, decided_by, epoch)
 values (:schedule_id, :name, :scheduled_for, :until, :slots, :verdict, :reason, :job_id,
         (select revision from oncue_schedules where id = :schedule_id), :now, :node, :epoch)
-    on conflict do nothing;
+    on conflict do update set reason = excluded.reason where oncue_slots.job_id = excluded.job_id;
+
+-- name: repeat_day
+-- The ledger tells of the latest job of a day.
+update oncue_slots
+   set job_id = :id, outcome = null, outcome_reason = null, started_at = null, finished_at = null, worker = null,
+       error = null
+ where schedule_id = :schedule_id and subject = :name and scheduled_for = :scheduled_for;
 
 -- name: mark_day
 -- Whose day it is.
