@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from oncue.model import DayCount, Schedule, Slot, Subject
+from oncue.policy.days import fate_of
 from oncue.policy.subjects import shown_due, shown_weekdays
 from oncue.policy.windows import rule_of
 
@@ -47,8 +48,7 @@ def _day(events: dict[str, int]) -> dict[str, int]:
 
 def ledger_record(slot: Slot) -> dict[str, Any]:
     last = slot.until or slot.scheduled_for
-    outcome = slot.state_reason if slot.state == "skipped" else slot.state
     return {
         "day": slot.scheduled_for.date().isoformat(), "until": last.date().isoformat(), "days": slot.slots,
-        "outcome": slot.reason or outcome, "job_id": slot.job_id,
+        "outcome": fate_of(slot), "job_id": slot.job_id,
     }  # fmt: skip

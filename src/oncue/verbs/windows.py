@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncue.application.connecting import Connected
 from oncue.errors import Conflict, InvalidJob, InvalidSubject, SubjectNotFound
@@ -16,6 +16,9 @@ from oncue.policy import subjects, windows
 from oncue.policy.windows import is_window
 from oncue.task import Task
 from oncue.verbs.base import NounVerbs, checked_limit, compare_and_set
+
+if TYPE_CHECKING:
+    from oncue.policy.explain import Explanation
 
 ADD, CHANGE, REMOVE, RUN = "subject.add", "subject.change", "subject.remove", "subject.run"
 ADD_MANY = "subject.add_many"
@@ -68,6 +71,18 @@ class Windows(NounVerbs):
         first = last - timedelta(days=LEDGER_DAYS) if start is None else start
         begin, until = windows.slot_of(first), windows.slot_of(last)
         return await connected.store.windows.ledger(found.id, subjects.checked_name(name), begin, until, 1000)
+
+    async def explain(self, window: str | Task[Any, Any], name: str, day: date | None = None) -> Explanation:
+        """Why a subject has, or has not, got what a day was for: of the day that is open, or today's, unless one is
+        given. Of a removed subject too. Raises SubjectNotFound."""
+        from oncue.policy import explain
+        from oncue.verbs import explaining
+
+        connected, found = await self._connected(), await self.get(window)
+        subject = await self._stored(connected, found, subjects.checked_name(name))
+        if subject is None:
+            raise SubjectNotFound(f"window {found.name!r} has no subject {name!r}")
+        return explain.explain_day(await explaining.day_facts(connected, found, subject, day, self._app.aging))
 
     # --- changing -----------------------------------------------------------------------------------------------
 
