@@ -49,6 +49,8 @@ class DaysAudit:
     end: date
     subjects: int
     days: Sequence[SubjectDay]
+    last: str | None = None
+    """The last subject of them, by name: the next page begins after it."""
 
     @property
     def problems(self) -> list[SubjectDay]:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from oncue.model import DayCount, Schedule, Slot, Subject
-from oncue.policy.days import fate_of
+from oncue.policy.days import SubjectDay, fate_of
 from oncue.policy.subjects import shown_due, shown_weekdays
 from oncue.policy.windows import rule_of
 
@@ -37,6 +37,21 @@ def day_records(counts: list[DayCount]) -> list[dict[str, Any]]:
     for bucket, event, number in counts:
         buckets.setdefault(bucket, {})[event] = number
     return [{"cutoff": shown_due(bucket), **_day(events)} for bucket, events in sorted(buckets.items())]
+
+
+def day_totals(counts: list[DayCount]) -> dict[str, int]:
+    """The same of all minutes together."""
+    events: dict[str, int] = {}
+    for _, event, number in counts:
+        events[event] = events.get(event, 0) + number
+    return _day(events)
+
+
+def subject_day_record(day: SubjectDay) -> dict[str, Any]:
+    return {
+        "subject": day.subject, "day": day.day.isoformat(), "until": (day.until or day.day).isoformat(),
+        "days": day.days, "fate": day.fate, "reason": day.reason, "job_id": day.job_id,
+    }  # fmt: skip
 
 
 def _day(events: dict[str, int]) -> dict[str, int]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from oncue.application.connecting import Connected
 from oncue.errors import Conflict, InvalidJob, InvalidSubject, SubjectNotFound
 from oncue.model import Day, DayCount, Decided, Note, Schedule, Slot, Subject, SubjectStep, Tally
-from oncue.policy import subjects, windows
+from oncue.policy import days, subjects, windows
+from oncue.policy.days import DaysAudit
 from oncue.policy.windows import is_window
 from oncue.task import Task
 from oncue.verbs.base import NounVerbs, checked_limit, compare_and_set
@@ -71,6 +72,52 @@ class Windows(NounVerbs):
         first = last - timedelta(days=LEDGER_DAYS) if start is None else start
         begin, until = windows.slot_of(first), windows.slot_of(last)
         return await connected.store.windows.ledger(found.id, subjects.checked_name(name), begin, until, 1000)
+
+    async def audit(
+        self,
+        window: str | Task[Any, Any],
+        start: date | None = None,
+        end: date | None = None,
+        *,
+        subject: str | None = None,
+        after: str = "",
+        limit: int = 1000,
+    ) -> DaysAudit:
+        """What became of every day that subjects should have had, by default yesterday and today: of up to `limit`
+        subjects by name, from `after` on, or of one. The name of the last subject is where the next page begins."""
+        connected, found = await self._connected(), await self.get(window)
+        now = connected.now()
+        last = now.date() if end is None else end
+        first = last - windows.ONE_DAY if start is None else start
+        if first > last:
+            raise InvalidSubject("start", f"expected a date up to {last}, not {first}")
+        if subject is None:
+            audited = await connected.store.windows.page(found.id, after, checked_limit(limit))
+        else:
+            audited = await connected.store.windows.subjects(found.id, [subjects.checked_name(subject)])
+            if not audited:
+                raise SubjectNotFound(f"window {found.name!r} has no subject {subject!r}")
+        rows = await self._rows(connected, found, [one.name for one in audited], first, last)
+        # Read after the rows that may be theirs, as those of other schedules are.
+        revisions, rule = await connected.store.schedules.revisions(found.id), windows.rule_of(found.expression)
+        judged = [
+            day
+            for one in audited
+            for day in days.audit(
+                one, windows.terms_of(one, rule, found.tz), revisions, rows.get(one.name, ()), (first, last), now
+            )
+        ]
+        return DaysAudit(first, last, len(audited), judged, audited[-1].name if audited else None)
+
+    async def _rows(
+        self, connected: Connected, window: Schedule, names: Sequence[str], first: date, last: date
+    ) -> dict[str, builtins.list[Slot]]:
+        """The ledger's rows of these subjects, by their names."""
+        found: dict[str, builtins.list[Slot]] = {}
+        span = windows.slot_of(first), windows.slot_of(last)
+        for name, row in await connected.store.windows.ledgers(window.id, names, *span) if names else []:
+            found.setdefault(name, []).append(row)
+        return found
 
     async def explain(self, window: str | Task[Any, Any], name: str, day: date | None = None) -> Explanation:
         """Why a subject has, or has not, got what a day was for: of the day that is open, or today's, unless one is

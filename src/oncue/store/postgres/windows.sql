@@ -149,6 +149,14 @@ select {slot} from oncue_slots s
  where s.schedule_id = $1 and s.subject = $2 and s.scheduled_for <= $4 and coalesce(s.until, s.scheduled_for) >= $3
  order by s.scheduled_for limit $5;
 
+-- name: subjects_slots
+select s.subject, {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = $1 and s.subject = any($2::text[]) and s.scheduled_for <= $4
+   and coalesce(s.until, s.scheduled_for) >= $3
+ order by s.subject, s.scheduled_for;
+
 -- name: window_day
 select bucket, event, sum(subjects)::bigint from (
        select bucket, event, subjects from oncue_window_days where schedule_id = $1 and day = $2

@@ -132,6 +132,15 @@ class SqliteWindows:
         )  # fmt: skip
         return [values.slot(row) for row in rows]
 
+    async def ledgers(
+        self, schedule_id: int, names: Sequence[str], start: datetime, end: datetime
+    ) -> list[tuple[str, Slot]]:
+        rows = await self._db.rows(
+            "subjects_slots", schedule_id=schedule_id, names=json.dumps(list(names)), start=values.micros(start),
+            end=values.micros(end),
+        )  # fmt: skip
+        return [(row[0], values.slot(row[1:])) for row in rows]
+
     async def day(self, schedule_id: int, day: date) -> list[DayCount]:
         rows = await self._db.rows("window_day", schedule_id=schedule_id, day=day.isoformat())
         return [DayCount(*row) for row in rows]

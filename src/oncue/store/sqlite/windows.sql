@@ -75,6 +75,14 @@ select {slot} from oncue_slots s
    and coalesce(s.until, s.scheduled_for) >= :start
  order by s.scheduled_for limit :limit;
 
+-- name: subjects_slots
+select s.subject, {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = :schedule_id and s.subject in (select value from json_each(:names)) and s.scheduled_for <= :end
+   and coalesce(s.until, s.scheduled_for) >= :start
+ order by s.subject, s.scheduled_for;
+
 -- name: window_day
 select bucket, event, sum(subjects) from (
        select bucket, event, subjects from oncue_window_days where schedule_id = :schedule_id and day = :day
