@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import date, datetime
 from uuid import UUID
 
 import typer
@@ -44,6 +44,14 @@ def moment(text: str, option: str) -> Moment:
         return moments.moment(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def day(text: str, option: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        expected = f"expected a date such as 2026-11-18, not {text!r:.40}"
+        raise typer.BadParameter(expected, param_hint=option) from None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from oncue.cli import failures, output
+from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
@@ -225,10 +225,7 @@ def _json(text: str) -> Any:
 
 
 def _day(text: str | None) -> date | None:
-    try:
-        return None if text is None else date.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"--day: expected a date such as 2026-11-18, not {text!r:.40}") from None
+    return None if text is None else values.day(text, "--day")
 
 
 def register(cli: typer.Typer) -> None:

@@ -25,7 +25,7 @@ from oncue.clock import Clock
 from oncue.engine.applying import apply_each
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
-from oncue.model import Change, Decided, NextDay, OpenJob, Schedule, Subject, SubjectStep, Tally
+from oncue.model import Change, Day, Decided, NextDay, OpenJob, Schedule, Subject, SubjectStep, Tally
 from oncue.policy import options, windows
 from oncue.policy.lifecycle import close_day
 from oncue.policy.windows import DayPlan, DayTerms, JobOfDay, WindowRule
@@ -281,9 +281,8 @@ def _step(window: Schedule, one: Planned, ids: Iterator[int], hooks: Iterator[in
         last = (plan.missed[-1].date, "missed", windows.OUTAGE)
     if closes is not None:
         last = (closes.day.date, closes.status, closes.reason)
-        if not (closes.day.date == subject.day and subject.job_id is not None):  # else its slot is in the ledger
-            reason = closes.reason or windows.CUTOFF_REACHED
-            decided.append(Decided(windows.slot_of(closes.day.date), "skipped", reason))
+        reason = closes.reason or windows.CUTOFF_REACHED
+        decided.append(Decided(windows.slot_of(closes.day.date), "skipped", reason, _job_of(subject, closes.day)))
     hook = None
     told = options.read(window.options).window
     if closes is not None and closes.has_hook and told is not None:
@@ -302,12 +301,22 @@ def _step(window: Schedule, one: Planned, ids: Iterator[int], hooks: Iterator[in
 
 
 def _missed(subject: Subject, plan: DayPlan) -> list[Decided]:
-    """The days of an outage, as one row. One that had a job is in the ledger already."""
-    days = [day for day in plan.missed if day.date != subject.day or subject.job_id is None]
+    """The days of an outage, as one row. One that had a job has a row of its own already, which gets the reason."""
+    days = [day for day in plan.missed if _job_of(subject, day) is None]
+    begun = [
+        Decided(windows.slot_of(day.date), "missed", windows.OUTAGE, job_id)
+        for day in plan.missed
+        if (job_id := _job_of(subject, day)) is not None
+    ]
     if not days:
-        return []
+        return begun
     first, last = windows.slot_of(days[0].date), windows.slot_of(days[-1].date)
-    return [Decided(first, "missed", windows.OUTAGE, until=last if len(days) > 1 else None, slots=len(days))]
+    return [*begun, Decided(first, "missed", windows.OUTAGE, until=last if len(days) > 1 else None, slots=len(days))]
+
+
+def _job_of(subject: Subject, day: Day) -> int | None:
+    """The job of a day, which ended and did not decide it."""
+    return subject.job_id if day.date == subject.day else None
 
 
 def _tallies(one: Planned) -> list[Tally]:

@@ -108,7 +108,9 @@ class SubjectStep(NamedTuple):
     """One conditional write of a subject's days: the guard (schedule_id, name, version), then what the row becomes,
     the slots that are decided, and the jobs that are made.
 
-    The job of a slot that is in the ledger already is not made, unless it says which job it repeats (`retry_of`).
+    The job of a slot that is in the ledger already is not made, unless it says which job it repeats (`retry_of`): then
+    the ledger names this one from now on. A slot that is decided with the job that the ledger has keeps that row, which
+    gets the reason: the job ended, and the day came to something else.
     """
 
     schedule_id: int

@@ -192,21 +192,25 @@ def by_hand(job: Job, state: State, now: datetime) -> Change | None:
         running                      ->  queued, succeeded, failed      whatever its attempt comes to is rejected
         any finished state           ->  queued                         as `revive` has it
 
-    The rest is refused: only a claim makes a job run, and what is final stays.
+    The rest is refused: only a claim makes a job run, and what is final stays. The success of a window's job decides
+    its day, so it counts before the cutoff only.
     """
     if state != "running" and (job.state == state or (state == "queued" and job.state in WAITING)):
         return None
-    refusal = _why_not(job, state)
+    refusal = _why_not(job, state, now)
     if refusal is not None:
         raise Conflict(f"job {job.id} is {job.state}: {refusal}", job.id)
     if job.state in TERMINAL:
         return revive(job, now)
     if job.state == "running":
-        return _taken_away(job, state, now)
-    return _unheld(job, state, now, reason=BY_HAND, started_at=None, ended_at=now)
+        change = _taken_away(job, state, now)
+    else:
+        change = _unheld(job, state, now, reason=BY_HAND, started_at=None, ended_at=now)
+    decides = state == "succeeded" and job.subject is not None
+    return change._replace(day_status="success") if decides else change
 
 
-def _why_not(job: Job, state: State) -> str | None:
+def _why_not(job: Job, state: State, now: datetime) -> str | None:
     """Why a job cannot get the state that an operator wants, if so."""
     if state == "running":
         return "a status by hand is never running; only a worker that claims a job makes it so"
@@ -219,7 +223,16 @@ def _why_not(job: Job, state: State) -> str | None:
         return "it was asked to stop, so queued again it would be cancelled; set it to failed, then retry it"
     if job.state == "running" and state == "queued" and _is_promised(job):
         return "it is the one run that its slot was promised; set it to failed, then retry it"
+    cutoff_at = cutoff_of(job)
+    if state == "succeeded" and cutoff_at is not None and cutoff_at <= now:
+        return f"its day was over at {cutoff_at:%Y-%m-%d %H:%M} UTC, and a success counts only before that"
     return None
+
+
+def cutoff_of(job: Job | Claim) -> datetime | None:
+    """Until when a success counts; None unless it is the job of a window's day."""
+    window = options.read(job.options).window
+    return None if window is None else window.cutoff_at
 
 
 def close_day(

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from oncue.errors import InvalidSchedule
-from oncue.model import Batch, Claim, Day, DayStatus, Schedule, Skipped, Subject, Terms
+from oncue.model import Batch, Claim, Day, DayStatus, Job, Schedule, Skipped, Subject, SubjectStep, Terms
 from oncue.policy import options
 from oncue.policy.durations import Duration, describe, seconds
 from oncue.policy.options import WindowOptions
@@ -284,3 +284,47 @@ def terms_of_success(claim: Claim, window: WindowOptions, now: datetime) -> Term
         day_status="success",
         late_day_status=CUTOFF_REACHED,
     )
+
+
+# --- by hand --------------------------------------------------------------------------------------------------------
+
+
+def why_not_again(
+    job: Job, window: Schedule | None, subject: Subject | None, latest: Job | None, now: datetime
+) -> str | None:
+    """Why the day of a finished job gets no further one, if so. `latest` is the latest job of the subject's row."""
+    if window is None or window.deleted_at is not None:
+        return "its window is deleted"
+    if subject is None or subject.removed_at is not None:
+        return f"{job.subject} is no subject of window {window.name} any more"
+    day = f"the day {slot_date(job)} of {subject.name}"
+    if subject.last_date is not None and subject.last_date >= slot_date(job):
+        return f"{day} is decided" + (f": {subject.status}" if subject.last_date == slot_date(job) else "")
+    if subject.day != slot_date(job) or now >= subject.cutoff_at:
+        return f"{day} was over at its cutoff; only the job of an open day is retried"
+    if not window.enabled:
+        return f"window {window.name} is disabled"
+    if latest is not None and not latest.finished:
+        return f"job {latest.id} is for {day} already, and is {latest.state}"
+    return None
+
+
+def again(job: Job, subject: Subject, new_id: int, now: datetime, by: str) -> SubjectStep:
+    """Repeat the job of a day that is open: the new job is the day's from now on. The ended job stays as it is."""
+    day = Day(subject.day, subject.opens_at, subject.cutoff_at)
+    repeat = Batch(
+        task=job.task, queue=job.queue, priority=job.priority, state="queued", options=job.options,
+        max_retries=job.max_retries, max_runtime=job.max_runtime, created_at=now, visible_at=now, deadline_at=None,
+        enqueued_by=by, retry_of=job.id, ids=[new_id], args=[json.dumps(job.args, ensure_ascii=False)],
+        order_at=day.cutoff_at,
+    )  # fmt: skip
+    return SubjectStep(
+        subject.schedule_id, subject.name, subject.version, day, day.cutoff_at, new_id, subject.last_date,
+        subject.status, subject.reason, job=repeat,
+    )  # fmt: skip
+
+
+def slot_date(job: Job) -> date:
+    """The day that a window's job is for."""
+    assert job.scheduled_for is not None, f"job {job.id}: the job of a window's day has its slot"
+    return job.scheduled_for.date()

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any, ClassVar
 
 from oncue.model import DayCount, DayStatus, RowOutcome, Schedule, Slot, Subject
+from oncue.policy.days import SubjectDay, fate_of
 from oncue.policy.subjects import shown_due, shown_weekdays
 from oncue.policy.windows import rule_of
 from oncue.records.documents import RULES, Document, document, rules
@@ -124,12 +125,23 @@ def day_records(counts: list[DayCount]) -> list[Document]:
     return [document(_bucket(bucket, events)) for bucket, events in sorted(buckets.items())]
 
 
+def day_totals(counts: list[DayCount]) -> dict[str, int]:
+    """The same of all minutes together."""
+    events: dict[str, int] = {}
+    for _, event, number in counts:
+        events[event] = events.get(event, 0) + number
+    return _totals(events)
+
+
 def _bucket(bucket: int, events: dict[str, int]) -> BucketRecord:
+    return BucketRecord(cutoff=shown_due(bucket), **_totals(events))
+
+
+def _totals(events: dict[str, int]) -> dict[str, int]:
     done = {name: events.get(name, 0) for name in ("success", "cutoff_reached", "missed", "added_late")}
     opened = events.get("opened", 0)
     # A day that is over without a job was never opened.
-    still_open = max(opened - done["success"] - done["cutoff_reached"], 0)
-    return BucketRecord(cutoff=shown_due(bucket), open=still_open, **done)
+    return {"open": max(opened - done["success"] - done["cutoff_reached"], 0), **done}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,11 +159,10 @@ class LedgerRecord:
 
 
 def ledger_record(slot: Slot) -> Document:
-    outcome = slot.state_reason if slot.state == "skipped" else slot.state
     return document(
         LedgerRecord(
             day=slot.scheduled_for.date(), until=(slot.until or slot.scheduled_for).date(), days=slot.slots,
-            outcome=slot.reason or outcome, job_id=slot.job_id,
+            outcome=fate_of(slot), job_id=slot.job_id,
         )
     )  # fmt: skip
 
@@ -173,3 +184,10 @@ class RowRecord:
 
 def row_record(row: RowOutcome) -> Document:
     return document(RowRecord(**row._asdict()))
+
+
+def subject_day_record(day: SubjectDay) -> dict[str, Any]:
+    return {
+        "subject": day.subject, "day": day.day.isoformat(), "until": (day.until or day.day).isoformat(),
+        "days": day.days, "fate": day.fate, "reason": day.reason, "job_id": day.job_id,
+    }  # fmt: skip

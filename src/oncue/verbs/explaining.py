@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from oncue.application.connecting import Connected
-from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Queue, Schedule
+from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Queue, Schedule, Subject
 from oncue.policy.aging import Rules
-from oncue.policy.explain import Cluster, JobFacts, LimitFacts, ScheduleFacts, SlotFacts
+from oncue.policy.explain import (
+    Cluster,
+    DayFacts,
+    JobFacts,
+    LimitFacts,
+    ScheduleFacts,
+    SlotFacts,
+    WindowFacts,
+    day_in_question,
+)
 from oncue.policy.explain.jobs import MOST_COUNTED
 from oncue.policy.explain.schedules import MOST_SHOWN
 from oncue.policy.suspicion import ALONE, isolation_of
+from oncue.policy.windows import slot_of
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 from oncue.verbs.jobs.reading import attempts_of
 
 MOST_ASKED = 20
 """How many nodes are asked what they hold."""
+MOST_ROWS = 10
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -48,6 +59,28 @@ async def slot_facts(connected: Connected, schedule: Schedule, at: datetime, agi
         facts = dataclasses.replace(facts, job=await _job_facts(store, job, cluster, aging))
     if row is not None and row.blocked_by is not None:
         facts = dataclasses.replace(facts, in_the_way=await store.jobs.get(row.blocked_by))
+    return facts
+
+
+async def window_facts(connected: Connected, window: Schedule) -> WindowFacts:
+    store = connected.store
+    revisions, cluster = await store.schedules.revisions(window.id), await _cluster(connected)
+    paused_at = await _paused_at(store, window.queue)
+    return WindowFacts(window, revisions, cluster, paused_at, await store.windows.next_at())
+
+
+async def day_facts(
+    connected: Connected, window: Schedule, subject: Subject, day: date | None, aging: Rules
+) -> DayFacts:
+    store = connected.store
+    revisions, cluster = await store.schedules.revisions(window.id), await _cluster(connected)
+    asked = day_in_question(subject, window, cluster.now) if day is None else day
+    at = slot_of(asked)
+    rows = await store.windows.ledger(window.id, subject.name, at, at, MOST_ROWS)
+    facts = DayFacts(window, revisions, subject, asked, cluster, rows, paused_at=await _paused_at(store, window.queue))
+    row = facts.row
+    if row is not None and row.job_id is not None and (job := await store.jobs.get(row.job_id)) is not None:
+        facts = dataclasses.replace(facts, job=await _job_facts(store, job, cluster, aging))
     return facts
 
 

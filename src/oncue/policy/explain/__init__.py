@@ -13,6 +13,7 @@ last.
     revisions  what a schedule was at an instant, and who made it so
     slots      what became of one slot
     schedules  why a schedule does not fire, or when it will
+    windows    what became of a subject's day, and how a window stands
 """
 
 from __future__ import annotations
@@ -23,16 +24,22 @@ from oncue.policy.explain.jobs import JobFacts, explain_job
 from oncue.policy.explain.limits import LimitFacts
 from oncue.policy.explain.schedules import ScheduleFacts, explain_schedule
 from oncue.policy.explain.slots import SlotFacts, explain_slot
+from oncue.policy.explain.windows import DayFacts, WindowFacts, day_in_question, explain_day, explain_window
 
 __all__ = [
     "Cluster",
+    "DayFacts",
     "Explanation",
     "Finding",
     "JobFacts",
     "LimitFacts",
     "ScheduleFacts",
     "SlotFacts",
+    "WindowFacts",
+    "day_in_question",
+    "explain_day",
     "explain_job",
     "explain_schedule",
     "explain_slot",
+    "explain_window",
 ]

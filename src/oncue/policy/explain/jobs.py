@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from shlex import quote
 
 from oncue.model import MAX_PRIORITY, PARKED, Attempt, Job, Node, State
 from oncue.policy import options
@@ -12,8 +13,9 @@ from oncue.policy.aging import Rules, next_round
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
 from oncue.policy.explain.findings import Explanation, Finding, counted, error_line, instant, length, when
 from oncue.policy.explain.limits import LimitFacts, name_of, no_room, paused_group, taking
-from oncue.policy.lifecycle import BY_HAND, too_late
+from oncue.policy.lifecycle import BY_HAND, cutoff_of, too_late
 from oncue.policy.suspicion import ALONE, COHORT, DEATHS_ALONE, IN_COHORT, PATIENCE_SECONDS, isolation_of
+from oncue.policy.windows import CUTOFF_REACHED, OUTAGE
 
 MOST_COUNTED = 10_000
 """Where the count of the jobs ahead ends."""
@@ -65,12 +67,26 @@ def course_of(facts: JobFacts) -> list[Finding]:
 
 def _origin(facts: JobFacts) -> list[Finding]:
     job, findings = facts.job, []
-    if job.scheduled_for is not None:
+    if job.subject is not None:
+        findings.append(_day(facts))
+    elif job.scheduled_for is not None:
         of = "a schedule that is gone" if facts.schedule is None else facts.schedule
         findings.append(Finding("slot_of", f"It was made for slot {instant(job.scheduled_for)} of {of}."))
     if job.retry_of is not None:
         findings.append(Finding("retry_of", f"It was made by hand, to repeat job {job.retry_of}."))
     return findings
+
+
+def _day(facts: JobFacts) -> Finding:
+    job, now, cutoff_at = facts.job, facts.cluster.now, cutoff_of(facts.job)
+    of = "a window that is gone" if facts.schedule is None else f"window {facts.schedule}"
+    day = "" if job.scheduled_for is None else f"{job.scheduled_for.date()} "
+    until = "" if cutoff_at is None else f"; its cutoff is {when(cutoff_at, now)}"
+    suggestion = None
+    if facts.schedule is not None and job.subject is not None:
+        typed = f"{quote(facts.schedule)} --subject {quote(job.subject)} --day {day.strip()}"
+        suggestion = f"`oncue explain {typed}` tells of the day"
+    return Finding("day_of", f"It is for the day {day}of {job.subject} in {of}{until}.", suggestion)
 
 
 # --- waiting --------------------------------------------------------------------------------------------------------
@@ -95,11 +111,13 @@ def _later(facts: JobFacts) -> Finding:
 
 
 def _next_retry(job: Job, now: datetime) -> Finding:
-    text = (
-        f"Its last attempt failed{error_line(job.error)}. The next one is due at {when(job.visible_at, now)}; "
-        f"{job.retry_count} of {job.max_retries} retries are used."
-    )
-    return Finding("next_retry", text)
+    next_one = f"Its last attempt failed{error_line(job.error)}. The next one is due at {when(job.visible_at, now)}"
+    cutoff_at = cutoff_of(job)
+    if cutoff_at is None:
+        return Finding("next_retry", f"{next_one}; {job.retry_count} of {job.max_retries} retries are used.")
+    if job.visible_at >= cutoff_at:
+        return Finding("next_retry", f"{next_one}, after its cutoff {when(cutoff_at, now)}: there is none any more.")
+    return Finding("next_retry", f"{next_one}; attempts go on until its cutoff {when(cutoff_at, now)}.")
 
 
 def _waits_for_its_turn(facts: JobFacts) -> list[Finding]:
@@ -204,7 +222,8 @@ def _behind(facts: JobFacts) -> list[Finding]:
     if not facts.ahead or isolation_of(facts.job):
         return []
     older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
-    parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} older" if older else ""]
+    earlier = "older" if facts.job.subject is None else "with an earlier cutoff"
+    parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} {earlier}" if older else ""]
     text = (
         f"It is behind {many}{counted(facts.ahead, 'other')} of {name_of(facts.job)}: "
         f"{' and '.join(part for part in parts if part)}.{taking(facts.limits, facts.ahead)}"
@@ -321,6 +340,8 @@ def _why_not_retried(job: Job) -> tuple[str, str]:
     if job.reason == "worker_startup_recovery":
         text = "It is not retried: its worker died under it, and it may run at most once."
         return "at_most_once", text
+    if job.subject is not None:
+        return "given_up", "It is not retried: its handler, or the rule for its errors, gave it up for the day."
     if job.max_retries == 0:
         return "no_retries_left", "It is not retried: its task allows no retries (max_retries=0)."
     if job.retry_count >= job.max_retries:
@@ -351,12 +372,17 @@ _SKIPPED = {
     "misfire": "it had not started within the grace of its slot",
     "duplicate": "another job had its key when it was sent again, and stands for it",
     "interrupted": "its worker shut down while it ran, and it may run at most once",
+    CUTOFF_REACHED: "its day was over before it succeeded",
+    OUTAGE: "no leader ran from its cutoff to the end of its date",
 }
 
 
 def _again(facts: JobFacts, words: str) -> str | None:
     """How to repeat it, unless that was done, and still goes on or went well."""
     if any(not retry.finished or retry.state == "succeeded" for retry in facts.retries):
+        return None
+    cutoff_at = cutoff_of(facts.job)
+    if cutoff_at is not None and cutoff_at <= facts.cluster.now:
         return None
     return f"{words} with `oncue retry {facts.job.id}`"
 

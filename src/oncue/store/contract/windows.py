@@ -76,6 +76,12 @@ class Windows(Protocol):
         """The ledger's rows of one subject that touch this span of time, oldest first."""
         ...
 
+    async def ledgers(
+        self, schedule_id: int, names: Sequence[str], start: datetime, end: datetime
+    ) -> list[tuple[str, Slot]]:
+        """The same of several subjects: each row with its subject, by name, oldest first."""
+        ...
+
     async def day(self, schedule_id: int, day: date) -> list[DayCount]:
         """How many subjects came to what on a day, by the minute of their cutoff in UTC."""
         ...

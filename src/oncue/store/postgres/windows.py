@@ -76,6 +76,12 @@ class PostgresWindows:
     async def ledger(self, schedule_id: int, name: str, start: datetime, end: datetime, limit: int) -> list[Slot]:
         return [Slot(*row) for row in await self._db.fetch("subject_slots", schedule_id, name, start, end, limit)]
 
+    async def ledgers(
+        self, schedule_id: int, names: Sequence[str], start: datetime, end: datetime
+    ) -> list[tuple[str, Slot]]:
+        rows = await self._db.fetch("subjects_slots", schedule_id, names, start, end)
+        return [(name, Slot(*row)) for name, *row in rows]
+
     async def day(self, schedule_id: int, day: date) -> list[DayCount]:
         return [DayCount(*row) for row in await self._db.fetch("window_day", schedule_id, day)]
 

@@ -111,7 +111,8 @@ with step as materialized (
         as d (ordinal bigint, scheduled_for timestamptz, verdict text, reason text, job_id bigint, until timestamptz,
               slots bigint)
       join won w on w.ordinal = d.ordinal
-        on conflict do nothing
+        on conflict (schedule_id, subject, scheduled_for)
+        do update set reason = excluded.reason where oncue_slots.job_id = excluded.job_id
     returning job_id
 ), made as (
     insert into oncue_jobs ({new_job}, subject)
@@ -123,9 +124,13 @@ with step as materialized (
      where n.slot is null or b.retry_of is not null or n.id in (select job_id from decided)
     returning id, retry_of, schedule_id, subject, scheduled_for
 ), repeated as (
-    update oncue_slots s set job_id = m.id from made m
-     where s.schedule_id = m.schedule_id and s.subject = m.subject and s.scheduled_for = m.scheduled_for
-       and s.job_id = m.retry_of
+    -- The ledger tells of the latest job of a day.
+    update oncue_slots s
+       set job_id = m.id, outcome = null, outcome_reason = null, started_at = null, finished_at = null, worker = null,
+           error = null
+      from made m
+     where m.retry_of is not null and s.schedule_id = m.schedule_id and s.subject = m.subject
+       and s.scheduled_for = m.scheduled_for
 ), tallied as (
     insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
     select w.schedule_id, y.day, y.bucket, y.event, count(*)
@@ -152,6 +157,14 @@ select {slot} from oncue_slots s
   left join oncue_nodes n on n.id = j.node_id
  where s.schedule_id = $1 and s.subject = $2 and s.scheduled_for <= $4 and coalesce(s.until, s.scheduled_for) >= $3
  order by s.scheduled_for limit $5;
+
+-- name: subjects_slots
+select s.subject, {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = $1 and s.subject = any($2::text[]) and s.scheduled_for <= $4
+   and coalesce(s.until, s.scheduled_for) >= $3
+ order by s.subject, s.scheduled_for;
 
 -- name: window_day
 select bucket, event, sum(subjects)::bigint from (

@@ -115,7 +115,7 @@ class SqliteWindows:
         for step, job in days:
             if job.retry_of is not None:
                 slot = {"schedule_id": step.schedule_id, "name": step.name, "scheduled_for": _day_of(step)[1]}
-                connection.execute(self._db.sql["repeat_day"], {**slot, "id": job.ids[0], "retry_of": job.retry_of})
+                connection.execute(self._db.sql["repeat_day"], {**slot, "id": job.ids[0]})
         tallies = Counter(
             (step.schedule_id, tally.date.isoformat(), tally.bucket, tally.event)
             for step in steps
@@ -129,6 +129,15 @@ class SqliteWindows:
             limit=limit,
         )  # fmt: skip
         return [values.slot(row) for row in rows]
+
+    async def ledgers(
+        self, schedule_id: int, names: Sequence[str], start: datetime, end: datetime
+    ) -> list[tuple[str, Slot]]:
+        rows = await self._db.rows(
+            "subjects_slots", schedule_id=schedule_id, names=json.dumps(list(names)), start=values.micros(start),
+            end=values.micros(end),
+        )  # fmt: skip
+        return [(row[0], values.slot(row[1:])) for row in rows]
 
     async def day(self, schedule_id: int, day: date) -> list[DayCount]:
         rows = await self._db.rows("window_day", schedule_id=schedule_id, day=day.isoformat())

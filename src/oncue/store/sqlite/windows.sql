@@ -64,7 +64,7 @@ insert into oncue_slots (schedule_id, subject, scheduled_for, until, slots, verd
 select d.value ->> 0, d.value ->> 1, d.value ->> 2, d.value ->> 3, d.value ->> 4, d.value ->> 5, d.value ->> 6,
        d.value ->> 7, (select revision from oncue_schedules where id = d.value ->> 0), :now, :node, :epoch
   from json_each(:decided) d where true
-    on conflict do nothing
+    on conflict do update set reason = excluded.reason where oncue_slots.job_id = excluded.job_id
 returning job_id;
 
 -- name: enqueue_days
@@ -76,9 +76,11 @@ select n.value ->> 0, n.value ->> 1, null, :task, :queue, :priority, :state, :op
   from json_each(:jobs) as n;
 
 -- name: repeat_day
--- The slot of a day tells its latest job.
-update oncue_slots set job_id = :id
- where schedule_id = :schedule_id and subject = :name and scheduled_for = :scheduled_for and job_id = :retry_of;
+-- The ledger tells of the latest job of a day.
+update oncue_slots
+   set job_id = :id, outcome = null, outcome_reason = null, started_at = null, finished_at = null, worker = null,
+       error = null
+ where schedule_id = :schedule_id and subject = :name and scheduled_for = :scheduled_for;
 
 -- name: tally
 insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects) values (:schedule_id, :day, :bucket, :event, :subjects);
@@ -90,6 +92,14 @@ select {slot} from oncue_slots s
  where s.schedule_id = :schedule_id and s.subject = :name and s.scheduled_for <= :end
    and coalesce(s.until, s.scheduled_for) >= :start
  order by s.scheduled_for limit :limit;
+
+-- name: subjects_slots
+select s.subject, {slot} from oncue_slots s
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ where s.schedule_id = :schedule_id and s.subject in (select value from json_each(:names)) and s.scheduled_for <= :end
+   and coalesce(s.until, s.scheduled_for) >= :start
+ order by s.subject, s.scheduled_for;
 
 -- name: window_day
 select bucket, event, sum(subjects) from (

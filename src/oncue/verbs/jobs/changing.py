@@ -8,7 +8,7 @@ from uuid import UUID
 
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import MAX_PRIORITY, Applied, Change, Job, JobFilter, Note, Schedule, State
-from oncue.policy import audit_entries, lifecycle
+from oncue.policy import audit_entries, lifecycle, windows
 from oncue.policy.checks import checked_name, checked_priority, checked_status
 from oncue.store.contract import Store
 from oncue.verbs.base import compare_and_set
@@ -47,7 +47,8 @@ class Changing(JobReading):
 
         The run of an at-most-once slot stays as it is: a new job is made, which says whose retry it is, enqueued by
         `by`. Once one of these has succeeded, there are no more: Conflict. A delivery stays as it is too, and may be
-        repeated as often as you like.
+        repeated as often as you like. So does the job of a window's day: the new job is the day's, if that is open
+        and its cutoff has not come; else Conflict.
         """
         return await self._again(ref, checked_name(by, "by"), RETRY)
 
@@ -56,7 +57,8 @@ class Changing(JobReading):
 
         A waiting job becomes succeeded or failed. A running one becomes queued, succeeded or failed, and whatever its
         attempt comes to is rejected. A finished one is queued again, as `retry` does it. A job that has the status
-        already, or waits and shall be queued, stays as it is. `crawling` and `success` are understood.
+        already, or waits and shall be queued, stays as it is. `crawling` and `success` are understood. The success of
+        a window's job decides its day, and counts before the cutoff only; a failure leaves the day to its cutoff.
         """
         job, _ = await self._with_status(ref, checked_status(status), checked_name(by, "by"))
         return job
@@ -113,6 +115,8 @@ class Changing(JobReading):
 
         async def restart() -> Job | None:
             job, now = await self.get(ref), connected.now()
+            if job.finished and job.subject is not None:
+                return await self._day_again(job, by, action)
             if job.finished and (job.schedule_id is not None or lifecycle.is_final(job)):
                 return await self._rerun(job, by, action)
             took = await self._applied(_revived(job, now), job, now, _restarted(action, by, job))
@@ -140,6 +144,31 @@ class Changing(JobReading):
             return await self.get(new_id or job_id) if took else None
 
         return await compare_and_set(f"job {job_id}" if schedule_id is None else f"the schedule of job {job_id}", rerun)
+
+    async def _day_again(self, job: Job, by: str, action: str) -> Job:
+        """Another job for the day of a window: the subject's version is the fence. What is finished stays so."""
+        connected = await self._connected()
+        store = connected.store
+        assert job.schedule_id is not None
+        assert job.subject is not None
+        schedule_id, names = job.schedule_id, [job.subject]
+        (new_id,) = await store.jobs.reserve(1)
+
+        async def make() -> Job | None:
+            window = await store.schedules.by_id(schedule_id)
+            subject = next(iter(await store.windows.subjects(schedule_id, names)), None)
+            known = None if subject is None else subject.job_id
+            latest = None if known is None else await store.jobs.get(known)
+            now = connected.now()
+            refusal = windows.why_not_again(job, window, subject, latest, now)
+            if subject is None or refusal is not None:
+                busy = latest is not None and not latest.finished
+                raise Conflict(f"job {job.id} is {job.state}: {refusal}", known if busy else job.id)
+            step = windows.again(job, subject, new_id, now, by)
+            (took,) = await store.windows.advance([step], now, notes=[_repeated(action, by, job, new_id)])
+            return await self.get(new_id) if took else None
+
+        return await compare_and_set(f"the day of job {job.id}", make)
 
     async def _applied(self, change: Change, job: Job, now: datetime, note: Note) -> bool:
         store = (await self._connected()).store

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from oncue.policy.checks import checked_moment
+from oncue.policy.windows import is_window
 from oncue.verbs.schedules.by_hand import Backfilled, ByHand
 from oncue.verbs.schedules.editing import Editing
 from oncue.verbs.schedules.reading import MOST_PREVIEWED, Fire, fires
@@ -31,6 +32,8 @@ class Schedules(Editing, ByHand):
         from oncue.verbs import explaining
 
         connected, schedule = await self._connected(), await self._any(name)
+        if is_window(schedule.expression):
+            return explain.explain_window(await explaining.window_facts(connected, schedule))
         return explain.explain_schedule(await explaining.schedule_facts(connected, schedule))
 
     async def explain_slot(self, name: str, at: datetime) -> Explanation:
