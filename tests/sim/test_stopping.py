@@ -9,9 +9,7 @@ from oncue.sim.script import Act
 from oncue.sim.world import World
 
 
-# Seed 1 is left out. As with one seed in twenty, a beat that was sent before the farewell arrives after it there, and
-# the process has a lease again for a while: known, and still to be mended.
-@pytest.mark.parametrize("seed", [0, *range(2, 13)])
+@pytest.mark.parametrize("seed", range(13))
 def test_a_process_that_has_left_does_not_come_back(seed: int) -> None:
     """On a line that is slow enough for a beat to fall between its farewell and its end."""
     world = World(seed, latency=0.9)

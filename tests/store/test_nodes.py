@@ -41,6 +41,18 @@ async def test_a_beat_that_was_given_up_and_comes_late_changes_nothing(store: St
     assert await store.nodes.alive() == [], "nor does a beginning bring back who has left"
 
 
+async def test_a_farewell_is_later_than_every_beat_that_is_still_on_its_way(store: Store) -> None:
+    """A process that has left would have a lease again, and nothing would keep it."""
+    node = replace(a_node(), beat_no=1)
+    await store.nodes.register(node)
+    await store.nodes.leave(node.id, after(seconds=9), 3)
+    assert not await store.nodes.beat(node.id, after(seconds=8), after(seconds=23), 2)
+    await store.nodes.register(replace(node, beat_at=after(seconds=8), expires_at=after(seconds=23), beat_no=2))
+    assert await store.nodes.alive() == []
+    await store.nodes.register(replace(node, beat_no=4))
+    assert [seen.id for seen in await store.nodes.alive()] == [node.id], "a later life begins as ever"
+
+
 async def test_a_stranger_cannot_beat(store: Store) -> None:
     assert not await store.nodes.beat(uuid4(), NOW, after(seconds=15))
     assert await store.nodes.alive() == []

@@ -118,24 +118,32 @@ class Membership:
         return None if self.is_alive() else now
 
     async def leave(self) -> None:
-        """End the lease, so that rescue need not wait for its end."""
+        """End the lease, so that rescue need not wait for its end.
+
+        The farewell is numbered like a beat, and later than all of them: a beat or a registration of this process that
+        is still on its way changes nothing when it arrives.
+        """
         self.expires_at = None
-        await self._store.nodes.leave(self.node.id, self._clock.now())
+        self._beat_no += 1
+        await self._store.nodes.leave(self.node.id, self._clock.now(), self._beat_no)
 
     async def _renew(self, now: datetime) -> None:
         expires_at = now + self._lease
         self._beat_no += 1
+        number = self._beat_no  # a farewell that is sent while this waits for its answer has the next one
         if self.expires_at is not None and now >= self.expires_at:
             self._lost_touch()  # this process stood still; perhaps its whole host did, and the others with it
-        if self.expires_at is not None and not await self._store.nodes.beat(
-            self.node.id, now, expires_at, self._beat_no
-        ):
-            self.expires_at = None
-            self._lost_touch()
-            self.end_life("this node was declared lost")
+        if self.expires_at is not None:
+            renewed = await self._store.nodes.beat(self.node.id, now, expires_at, number)
+            if self._beat_no != number:
+                return  # this process has left meanwhile
+            if not renewed:
+                self.expires_at = None
+                self._lost_touch()
+                self.end_life("this node was declared lost")
         if self.expires_at is None:
             await self._store.nodes.register(
-                dataclasses.replace(self.node, beat_at=now, expires_at=expires_at, beat_no=self._beat_no)
+                dataclasses.replace(self.node, beat_at=now, expires_at=expires_at, beat_no=number)
             )
             if self._has_joined:
                 _log.warning("this node has a lease again, and takes jobs again")

@@ -29,8 +29,9 @@ class Nodes(Protocol):
         """When the first lease ends of those nodes that were not declared lost, or when it ended."""
         ...
 
-    async def leave(self, node: UUID, now: datetime) -> None:
-        """End a node's lease at once, in good order."""
+    async def leave(self, node: UUID, now: datetime, number: int = 0) -> None:
+        """End a node's lease at once, in good order. Beats and registrations with lower numbers change nothing
+        afterwards."""
 
     async def alive(self) -> list[Node]: ...
 

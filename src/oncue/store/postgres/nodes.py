@@ -51,8 +51,8 @@ class PostgresNodes:
         found: datetime | None = rows[0][0]
         return found
 
-    async def leave(self, node: UUID, now: datetime) -> None:
-        await self._db.fetch("leave", node, now)
+    async def leave(self, node: UUID, now: datetime, number: int = 0) -> None:
+        await self._db.fetch("leave", node, now, number)
         self._db.notifications.send()
 
     async def alive(self) -> list[Node]:

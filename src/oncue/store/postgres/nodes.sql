@@ -39,7 +39,8 @@ delete from oncue_nodes
                          for update skip locked));
 
 -- name: leave
-update oncue_nodes set lost_at = coalesce(lost_at, $2), left_at = $2 where id = $1;
+update oncue_nodes set lost_at = coalesce(lost_at, $2), left_at = $2, beat_no = greatest(beat_no, $3)
+ where id = $1;
 
 -- name: nodes
 select {node} from oncue_nodes where lost_at is null order by started_at, id;

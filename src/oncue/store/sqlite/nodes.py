@@ -53,8 +53,8 @@ class SqliteNodes:
     async def next_lease_end(self) -> datetime | None:
         return values.instant_or_none(await self._db.value("next_lease_end"))
 
-    async def leave(self, node: UUID, now: datetime) -> None:
-        parameters = {"node": str(node), "now": values.micros(now)}
+    async def leave(self, node: UUID, now: datetime, number: int = 0) -> None:
+        parameters = {"node": str(node), "now": values.micros(now), "number": number}
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(self._db.sql["raise_high_water"], {"now": values.micros(now)})

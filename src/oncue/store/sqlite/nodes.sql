@@ -24,7 +24,8 @@ update oncue_nodes set lost_at = :now
 select min(expires_at) from oncue_nodes where lost_at is null;
 
 -- name: leave
-update oncue_nodes set lost_at = coalesce(lost_at, :now), left_at = :now where id = :node;
+update oncue_nodes set lost_at = coalesce(lost_at, :now), left_at = :now, beat_no = max(beat_no, :number)
+ where id = :node;
 
 -- name: nodes
 select {node} from oncue_nodes where lost_at is null order by started_at, id;
