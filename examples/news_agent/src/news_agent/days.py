@@ -15,8 +15,9 @@ from news_agent.digests import Digest
 from news_agent.jobs import app, daily_digest, read
 from news_agent.users import User
 from oncue import Job, JobNotFound, SubjectNotFound
-from oncue.model import Day, Schedule, Slot, Subject
+from oncue.model import Attempt, Day, Schedule, Slot, Subject
 from oncue.policy import windows
+from oncue.policy.error_summary import error_summary
 from oncue.policy.zones import local_date
 
 Status: TypeAlias = Literal["none", "upcoming", "open", "overdue", "success", "cutoff_reached", "missed"]
@@ -30,6 +31,9 @@ class AttemptLine(NamedTuple):
     finished_at: datetime | None
     outcome: str
     error: str | None
+    """One line of it."""
+    error_class: str | None
+    """Where a model failed: req, llm or parse."""
 
 
 class DayLine(NamedTuple):
@@ -169,10 +173,13 @@ async def _job(slot: Slot | None) -> Job | None:
 
 
 async def _attempts(job: Job) -> list[AttemptLine]:
-    return [
-        AttemptLine(one.attempt, one.started_at, one.finished_at, one.outcome, one.error)
-        for one in await app.jobs.attempts(job.id)
-    ]
+    return [_attempt(one) for one in await app.jobs.attempts(job.id)]
+
+
+def _attempt(one: Attempt) -> AttemptLine:
+    error_class = (one.details or {}).get("error_class")
+    error = error_summary(one.error) or None
+    return AttemptLine(one.attempt, one.started_at, one.finished_at, one.outcome, error, error_class)
 
 
 def _status(subject: Subject | None, slot: Slot | None, day: date, now: datetime) -> tuple[Status, str | None]:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine
 
 from news_agent import chats, database, digests, model, settings, users
-from news_agent.model import Model, Prompt
+from news_agent.model import Model, ModelError, Prompt
 from oncue import Cancel, Oncue, current_job, daily
 
 P = ParamSpec("P")
@@ -57,6 +57,9 @@ async def daily_digest(user: str, day: date) -> dict[str, Any]:
             return {"delivered": False, "reason": "an earlier attempt has delivered it"}
         text = await the_model().answer(prompt)
         return {"delivered": await _delivered(user, day, text)}
+    except ModelError as error:
+        current_job().details(error_class=error.error_class)  # the page shows it; telemetry reads the attribute
+        raise
     except digests.TooLate:
         raise Cancel(TOO_LATE) from None
     except users.UserNotFound:
