@@ -128,6 +128,7 @@ class Settings:
     http_connections: int = Field(500, ge=10, le=100_000)
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
+    window_tick: Seconds = 60.0
     lease: Annotated[Seconds, Field(ge=1, unit=" s")] = 15.0
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
@@ -220,6 +221,7 @@ class Settings:
             buffer=self.buffer,
             drain=self.drain_timeout,
             schedules=self.tick_interval,
+            windows=self.window_tick,
             retention=self.retention,
             ledger_retention=self.ledger_retention,
             maintenance=self.maintenance_interval,

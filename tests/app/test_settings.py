@@ -48,6 +48,7 @@ def test_each_source_wins_over_the_next_and_is_remembered(tmp_path: Path) -> Non
         ("DATABASE_URL", "postgres://db/x", "database_url", "postgres://db/x"),
         ("HTTP_ADDR", ":8080", "http_addr", ":8080"),
         ("TICK_INTERVAL", "1m30s", "tick_interval", 90.0),
+        ("ONCUE_WINDOW_TICK", "500ms", "window_tick", 0.5),
         ("MAX_RUNTIME_THRESHOLD", "15m", "max_runtime", 900.0),
         ("ONCUE_QUEUES", "mail, default", "queues", ("mail", "default")),
         ("ONCUE_PG_LISTEN", "false", "pg_listen", False),
@@ -186,14 +187,15 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
         settings.concurrency = 5  # type: ignore[misc]
 
 
-@pytest.mark.contract("QUE-2", "QUE-18")
+@pytest.mark.contract("QUE-2", "QUE-18", "WIN-18")
 def test_the_services_keep_the_pace_that_is_set(tmp_path: Path) -> None:
     environment = {
         "ONCUE_POLL_INTERVAL": "5s", "ONCUE_TICK_INTERVAL": "1m", "ONCUE_MAINTENANCE_INTERVAL": "5m",
         "ONCUE_AGING_INTERVAL": "1m", "ONCUE_AGING_AFTER": "2h", "ONCUE_AGING_GAIN": "20",
+        "ONCUE_WINDOW_TICK": "2m",
     }  # fmt: skip
     pace = load(environment=environment, folder=tmp_path).pace
-    assert (pace.poll, pace.schedules, pace.maintenance) == (5.0, 60.0, 300.0)
+    assert (pace.poll, pace.schedules, pace.windows, pace.maintenance) == (5.0, 60.0, 120.0, 300.0)
     assert pace.aging == Rules(every=60.0, after=7200.0, gain=20)
 
 

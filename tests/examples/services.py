@@ -54,7 +54,8 @@ def started_by(unit: str) -> list[str]:
 def workers() -> Nursery:
     """Where processes of the examples come from: what they import of others takes them two seconds of work."""
     others = ("sqlalchemy", "feedparser", "sklearn.feature_extraction.text", "aiohttp.web")
-    made = Nursery(*others, path=(SOURCE, ROOT / "examples/crawler/src", ROOT / "examples/webhook_cron/src", *OURS))
+    programs = [ROOT / "examples" / name / "src" for name in ("crawler", "webhook_cron", "news_agent")]
+    made = Nursery(*others, path=(SOURCE, *programs, *OURS))
     atexit.register(made.close)
     return made
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncue import Fail, InvalidJob, Oncue, Retry, daily, testing
+from oncue import Fail, InvalidJob, Oncue, Retry, current_job, daily, testing
 from oncue.model import EVERY_DAY, DayCount, Subject
 from oncue.policy import windows
 from oncue.testing import Kit
@@ -178,6 +178,26 @@ def test_a_handler_that_gives_up_leaves_the_day_to_its_cutoff(digest: Digest, ki
     assert subject(kit, "ann").last_date == date(2026, 11, 17)
     kit.elapse("2m")
     assert (subject(kit, "ann").status, digest.reset) == ("cutoff_reached", [("ann", DAY)])
+
+
+@pytest.mark.contract("WIN-6")
+def test_a_cutoff_that_passes_while_a_handler_moves_the_clock_is_seen_at_once() -> None:
+    app = Oncue(name="digest")
+
+    @app.task(schedule=daily())
+    async def slow(user: str) -> None:
+        if current_job().attempt == 1:
+            raise RuntimeError("the model is away")
+        kit.clock.advance("20s")
+        raise Fail("after the cutoff")
+
+    with testing.use(app, now=NOON) as kit:
+        app.wait(app.windows.add(slow, "ann", at="09:00"))
+        until(kit, datetime(2026, 11, 18, 8, 5, tzinfo=UTC))
+        kit.clock.advance_to(datetime(2026, 11, 18, 8, 59, 50, tzinfo=UTC))
+        kit.elapse("5m")
+        ann = app.wait(app.windows.subject(slow, "ann"))
+        assert (ann.last_date, ann.status) == (DAY, "cutoff_reached")
 
 
 def test_a_handler_says_when_it_wants_to_be_tried_again(digest: Digest, kit: Kit) -> None:

@@ -140,12 +140,14 @@ class KitNode:
         again = {service.name for service in due}
         called = True
         while called:
-            called = False
+            called, began = False, self._clock.now()
             for service in services:
                 if service.signal.take() or service.name in again:
                     called = True
                     await self._step(service, again)
             called = called or await self._is_unlimited()
+            if self._clock.now() > began:  # a handler moved the clock: what came due by that has not been looked at
+                again.update(service.name for service in self._timed)
             check()
 
     async def _is_unlimited(self) -> bool:
