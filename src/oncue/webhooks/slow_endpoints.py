@@ -20,6 +20,8 @@ HELD_SECONDS, LOOKS = 1.0, 5
 POSTPONED_SECONDS = 10.0
 MOST_SLOW = 10_000
 """Of so many endpoints it is known that they are slow. Of more, those are forgotten that turned slow first."""
+TURNS = 3
+"""So many turns of the event loop it takes at the most until an answer that has come is read."""
 NEVER = float("-inf"), ""
 
 _log = logging.getLogger("oncue.webhooks")
@@ -85,9 +87,15 @@ class SlowEndpoints:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
-        """Those that have waited for too long go aside, the oldest first, as far as there is room."""
+    def _look(self, turns: int = TURNS) -> None:
+        """Those that have waited for too long go aside, the oldest first, as far as there is room.
+
+        If this process has stood still, answers have come and were not read: they are, in the next turns of the loop.
+        """
         loop = asyncio.get_running_loop()
+        if turns:
+            loop.call_soon(self._look, turns - 1)
+            return
         late = loop.time() - PATIENCE
         for attempt, (began, endpoint) in tuple(self._seated.items()):
             if began > late:
