@@ -44,6 +44,7 @@ class Settings:
     isolation_seconds: float = 20
     isolation_start_up: float = 3
     waiting_deliveries: int = 100_000
+    hanging_seconds: float = 15
     scheduled_webhooks: int = 100_000
     scheduled_seconds: float = 600
     kept_jobs: int = 2_000_000
@@ -71,6 +72,7 @@ QUICK = {
     "paced_seconds": 4,
     "deliveries": 10_000,
     "isolation_seconds": 10,
+    "hanging_seconds": 8,
     "scheduled_seconds": 60,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,
@@ -105,6 +107,7 @@ TINY = Settings(
     isolation_seconds=0.5,
     isolation_start_up=0.1,
     waiting_deliveries=200,
+    hanging_seconds=0.2,
     scheduled_webhooks=100,
     scheduled_seconds=2,
     kept_jobs=300,

@@ -39,7 +39,7 @@ EVENTS: dict[str, str] = {
     "node.beat": "a lease was renewed: duration (s); node",
     "queue.depth": "a sample of what waits: depth (of all queues); depths (by queue, then by priority)",
     "survey": "what a look at the whole database found: survey",
-    "in_flight": "attempts running in this process: in_flight, buffered, concurrency; node",
+    "in_flight": "attempts running in this process: in_flight, buffered, concurrency, aside; node",
     "delivery": "a request of a delivery was answered, or was not sent: seconds; claim, webhook, outcome",
     "breaker": "the circuit breaker of an endpoint opened, or closed: trips (0: it closed); group",
     "orphans": "deliveries were found that no node would look at: found, re_emitted, failed",

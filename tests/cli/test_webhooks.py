@@ -397,3 +397,10 @@ def test_the_json_of_a_listing_is_that_of_the_api(oncue: Shell, sqlite_hooks: st
     shown = oncue("webhooks", "show", "orders", "--json").json
     assert json.dumps(shown)
     assert shown.keys() - oncue("webhooks", "--json").json[0].keys() == {"endpoint", "execution_list"}
+
+
+@pytest.mark.contract("HOOK-2")
+def test_a_webhook_without_retries(hooks: str, oncue: Shell) -> None:
+    oncue("webhooks", "add", "once", "--url", URL, "--retry", "none")
+    assert oncue("webhooks", "show", "once", "--json").json["retry"] == []
+    assert "none" in oncue("webhooks", "show", "once").out

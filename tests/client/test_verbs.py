@@ -203,6 +203,9 @@ def webhooks(client: Client) -> None:
     assert client.webhooks.deliver("orders/paid", key="seven").id == delivery.id
     assert [found.number for found in client.webhooks.executions()] == [bare.id, delivery.id]
     assert [found.id for found in client.webhooks.all_executions("orders/paid", page=1)] == [delivery.uid]
+    emitted, failed = (list(client.webhooks.all_executions(status=status)) for status in ("emitted", "failed"))
+    assert ([found.number for found in emitted], failed) == ([bare.id, delivery.id], [])
+    assert client.webhooks.executions("orders/paid", status="delivered") == []
     execution = client.webhooks.execution(delivery.uid)
     assert (execution.status, execution.state, execution.payload, execution.attempt_list) == (
         "emitted", "scheduled", {"order": 7}, (),

@@ -253,7 +253,7 @@ class Held:
 
     def __init__(self) -> None:
         self.running = 0
-        self.busy = 0
+        self.taken = 0
         self.allowed: list[int | None] = []
 
     def allow(self, queue: str, most: int | None) -> None:
@@ -327,12 +327,12 @@ async def test_seats_that_are_given_back_late_are_not_in_use(store: Store) -> No
         raise StoreUnavailable("no answer")
 
     store.queues.take_seats = held_up  # type: ignore[method-assign]
-    room.busy = room.concurrency
+    room.taken = room.concurrency
     with pytest.raises(StoreUnavailable):
         await service.tick(after(seconds=4))  # it has no room any more, so the other one may have its seats
     store.queues.take_seats = real  # type: ignore[method-assign]
     assert service.allowed == {"default": 0}
-    room.busy = 0
+    room.taken = 0
     await service.tick(after(seconds=5))
     assert service.allowed == {"default": 2}
     store.queues.take_seats = held_up  # type: ignore[method-assign]
@@ -432,7 +432,7 @@ async def test_a_node_takes_no_seats_that_it_could_not_use(store: Store) -> None
 async def test_a_full_node_holds_seats_ready_but_gives_them_to_whoever_can_use_them(store: Store) -> None:
     await limited_store(store)
     full, empty = Held(), Held()
-    full.busy = full.concurrency
+    full.taken = full.concurrency
     one, other = await seated(store, full), await seated(store, empty)
     await one.tick(NOW)
     assert one.allowed == {"default": 4}

@@ -8,7 +8,9 @@ from contextvars import ContextVar
 
 import pytest
 
-from oncue.model import Failed, Succeeded
+from oncue.engine.context import current
+from oncue.model import Failed, Released, Succeeded, TimedOut
+from oncue.policy.options import Options
 from tests.engine.stage import Stage, settle
 
 marker: ContextVar[str] = ContextVar("marker", default="clean")
@@ -171,3 +173,67 @@ async def test_seats_are_given_back() -> None:
         await settle()
     assert stage.executor.busy == 0
     assert stage.executor.started_total == 35
+
+
+class Waiting:
+    """A coroutine that leaves its seat and then waits for an answer."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.answer = asyncio.Event()
+
+    async def work(self, number: int) -> None:
+        self.begun.append(number)
+        current.get().leave_seat()
+        await self.answer.wait()
+
+
+@pytest.mark.contract("HOOK-5")
+async def test_a_job_that_has_left_its_seat_goes_on_and_the_next_has_the_seat() -> None:
+    waiting = Waiting()
+    stage = Stage(waiting.work, concurrency=2)
+    stage.submit(*(stage.claim("work", args={"number": number}) for number in range(10)))
+    await settle()
+    executor = stage.executor
+    assert waiting.begun == list(range(10))
+    assert (executor.running, executor.aside, executor.busy, executor.taken) == (10, 10, 10, 0)
+    waiting.answer.set()
+    await stage.quiet()
+    assert {ended.outcome for ended in stage.ended.values()} == {Succeeded()}
+    assert (executor.running, executor.aside) == (0, 0)
+
+
+async def test_a_seat_that_was_left_is_told_of() -> None:
+    waiting, told = Waiting(), []
+    stage = Stage(waiting.work, concurrency=1)
+    stage.executor.seat_left.listen(lambda: told.append(stage.executor.taken))
+    stage.submit(stage.claim("work", args={"number": 0}))
+    await settle()
+    assert told == [0]
+    waiting.answer.set()
+    await stage.quiet()
+
+
+async def test_a_job_without_a_seat_is_cut_off_in_time_and_counts_for_its_queue() -> None:
+    waiting = Waiting()
+    stage = Stage(waiting.work, concurrency=4)
+    stage.executor.allow("default", 2)
+    stage.submit(*(stage.claim("work", args={"number": number}, options=Options(timeout=30.0)) for number in range(3)))
+    await settle()
+    assert waiting.begun == [0, 1], "a limit of the queue counts those without a seat too"
+    await stage.pass_time(31)
+    assert [type(ended.outcome) for ended in stage.ended.values()] == [TimedOut, TimedOut]
+    await settle()
+    assert waiting.begun == [0, 1, 2]
+    waiting.answer.set()
+    await stage.quiet()
+
+
+async def test_jobs_without_a_seat_end_when_the_executor_is_closed() -> None:
+    waiting = Waiting()
+    stage = Stage(waiting.work, concurrency=1)
+    stage.submit(*(stage.claim("work", args={"number": number}) for number in range(3)))
+    await settle()
+    stage.executor.close()
+    await settle()
+    assert [ended.outcome for ended in stage.ended.values()] == [Released("stopped")] * 3

@@ -315,12 +315,12 @@ def too_late(watch: Watch) -> None:
 
 
 def lease_lost(watch: Watch) -> None:
-    seats = SimpleNamespace(concurrency=1, running=0, waiting=0)
+    seats = SimpleNamespace(concurrency=1, running=0, waiting=0, aside=0)
     watch.metrics.follow(seats, 0, a_standing(a_node(), alive=False))
 
 
 def buffer_full(watch: Watch) -> None:
-    watch.metrics.follow(SimpleNamespace(concurrency=1, running=1, waiting=81), 100)
+    watch.metrics.follow(SimpleNamespace(concurrency=1, running=1, waiting=81, aside=0), 100)
 
 
 def failing(watch: Watch, service: str, error: Exception, times: int) -> None:

@@ -66,7 +66,7 @@ def test_a_node_that_lives_and_its_seats() -> None:
     assert meter.value("node_alive") is None
     assert meter.value("queue_seats", queue="mail") is None
     for alive in (True, False):
-        seats = SimpleNamespace(concurrency=1, running=0, waiting=0)
+        seats = SimpleNamespace(concurrency=1, running=0, waiting=0, aside=0)
         meter.metrics.follow(seats, 0, a_standing(a_node(), alive=alive))
         assert meter.value("node_alive") == alive
     assert meter.value("queue_seats", queue="mail") == 3

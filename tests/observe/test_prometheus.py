@@ -101,14 +101,16 @@ def test_depth_and_priorities(meter: Meter) -> None:
 
 @pytest.mark.contract("HOOK-8")
 def test_buffer_and_seats(meter: Meter) -> None:
-    meter.telemetry.emit("in_flight", {"in_flight": 3, "buffered": 4, "concurrency": 8})
+    meter.telemetry.emit("in_flight", {"in_flight": 3, "buffered": 4, "concurrency": 8, "aside": 2})
     assert (meter.value("in_flight_jobs"), meter.value("buffer_size"), meter.value("concurrency")) == (3, 4, 8)
+    assert meter.value("aside_jobs") == 2
 
     class Seats:
-        concurrency, running, waiting = 16, 5, 6
+        concurrency, running, waiting, aside = 16, 5, 6, 7
 
     meter.metrics.follow(Seats(), 100)
     assert (meter.value("in_flight_jobs"), meter.value("buffer_size"), meter.value("concurrency")) == (5, 6, 16)
+    assert meter.value("aside_jobs") == 7
     assert meter.value("buffer_capacity") == 100
 
 

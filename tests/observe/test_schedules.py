@@ -120,7 +120,7 @@ def a_standing(node: Node, *, epoch: int | None = None, holder: Any = None, aliv
 
 @pytest.mark.contract("SLOT-2")
 def test_a_lead_that_ran_out_quietly_and_standing_by(meter: Meter) -> None:
-    seats = SimpleNamespace(concurrency=1, running=0, waiting=0)
+    seats = SimpleNamespace(concurrency=1, running=0, waiting=0, aside=0)
     meter.telemetry.emit("leader.elected", {"epoch": 7}, node=None, lease=None)
     meter.metrics.follow(seats, 0, a_standing(a_node(), holder="another"))
     assert [meter.value(name) for name in ("is_leader", "is_exclusive", "standing_by")] == [0, 0, 1]

@@ -100,7 +100,6 @@ def test_a_ladder_reads_durations() -> None:
         (lambda: Exponential(jitter=-0.1), "jitter"),
         (lambda: Exponential(base="soon"), "base"),
         (lambda: Exponential(cap="-1s"), "cap"),
-        (Ladder, "steps"),
         (lambda: Ladder("30s", "never"), "step 2"),
     ],
 )
@@ -109,7 +108,11 @@ def test_nonsense_is_refused_by_name(make, named: str) -> None:  # type: ignore[
         make()
 
 
-@pytest.mark.parametrize("policy", [Exponential(), Exponential("5s", 3, "1h", 0), Ladder("30s", "2m")])
+def test_a_ladder_without_steps_has_no_retries() -> None:
+    assert (Ladder().default_max_retries(), Ladder().delay(0, Random(1)), Ladder().bounds(3)) == (0, 0.0, (0.0, 0.0))
+
+
+@pytest.mark.parametrize("policy", [Exponential(), Exponential("5s", 3, "1h", 0), Ladder("30s", "2m"), Ladder()])
 def test_a_policy_survives_storage(policy: Exponential | Ladder) -> None:
     assert from_stored(policy.stored()) == policy
 

@@ -179,7 +179,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"secrets": "t0p-s3cret"}, "secrets"), ({"secrets": {"a": KEY}}, "secrets"), ({"secrets": [KEY] * 6}, "secrets"),
     ({"secrets": ["(hidden) 66c02a1e"]}, "secrets"), ({"secrets": "env:HOME"}, "secrets"),
     ({"timeout": 0.5}, "timeout"), ({"timeout": 61}, "timeout"), ({"timeout": "t0p-s3cret"}, "timeout"),
-    ({"retry": []}, "retry"), ({"retry": ["soon"]}, "retry"), ({"redirects": 6}, "redirects"),
+    ({"retry": 0}, "retry"), ({"retry": ["soon"]}, "retry"), ({"redirects": 6}, "redirects"),
     ({"method": "BREW"}, "method"), ({"content_type": "no\r\nthing"}, "content_type"), ({"body": "{{nope}}"}, "body"),
     ({"ca": "../../etc/passwd"}, "ca"), ({"certificate": "/etc/passwd"}, "certificate"), ({"secret": KEY}, "secret"),
 ]  # fmt: skip
@@ -366,6 +366,16 @@ async def test_statuses_are_those_of_the_contract(api: Api) -> None:
         (ids[2], "failed", "cancelled", "cancelled"), (ids[3], "emitted", "queued", None),
     ]  # fmt: skip
     assert found[0]["next_attempt_at"] == found[0]["created_at"] == found[0]["scheduled_at"]
+    for path in (SENT, f"{HOOKS}/orders/executions"):
+        for status, expected in (("delivered", ids[:1]), ("failed", ids[1:3]), ("emitted", ids[3:])):
+            found, link = [], f"{path}?status={status}&limit=1"
+            while link:
+                page = await api.get(link)
+                found += [one["number"] for one in page["executions"]]
+                link = page["next"]
+            assert found == expected[::-1], "the filter goes along from page to page"
+        refused = await api("GET", f"{path}?status=lost")
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "status")
 
 
 async def test_pages_of_executions(api: Api) -> None:

@@ -51,6 +51,18 @@ def test_a_request_without_a_secret_or_with_another_is_not_verified(
         assert {sent.webhook: sent.verified for sent in kit.webhooks.sent} == {"plain": False, "referring": True}
 
 
+@pytest.mark.contract("HOOK-2")
+def test_a_webhook_without_retries_is_tried_once(app: Oncue) -> None:
+    orders = app.webhook("orders", url=HOOK, retry=Ladder())
+    with use(app) as kit:
+        kit.webhooks.answer(orders, 503, "network")
+        orders.deliver()
+        assert kit.elapse("2h") == {"failed": 1}
+        orders.deliver()
+        assert kit.elapse("2h") == {"failed": 1}
+        assert len(kit.webhooks.sent) == 2
+
+
 @pytest.mark.contract("HOOK-2", "HOOK-3")
 def test_scripted_answers_climb_the_ladder(app: Oncue) -> None:
     orders = app.webhook("orders", url=HOOK, secrets=SECRET)

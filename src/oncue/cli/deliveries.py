@@ -15,15 +15,16 @@ from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.webhook_options import Headers, Method, Payload, PayloadFile, Secrets
-from oncue.model import DELIVER, STATES, WEBHOOKS_QUEUE, Attempt, Job, Receipt, State
+from oncue.errors import InvalidWebhook
+from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Job, Receipt, State
+from oncue.policy.deliveries import execution_status, states_of
 from oncue.policy.urls import origin
 from oncue.records.documents import Document
-from oncue.records.webhooks import delivery_attempt_record, execution_detail, execution_record, execution_status
+from oncue.records.webhooks import delivery_attempt_record, execution_detail, execution_record
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-STATUSES = ("emitted", "delivered", "failed")
 STYLES = {"emitted": "blue", "delivered": "green", "failed": "red"}
 
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The execution: its uid, or its number.", show_default=False)]
@@ -115,7 +116,7 @@ def list_executions(
     schema: SchemaOption = None,
 ) -> None:
     """List deliveries, newest first: of one webhook, or all."""
-    states = () if status is None else _states(status)
+    states = _states(status)
     endpoint = name if name is None or "://" not in name else origin(name)
     found = find(app, database_url=database_url, schema=schema)
 
@@ -140,10 +141,11 @@ def list_executions(
         output.show("There are no executions yet. `oncue webhooks deliver NAME` makes one, and so does a schedule.")
 
 
-def _states(status: str) -> tuple[State, ...]:
-    if status not in STATUSES:
-        raise typer.BadParameter(f"expected one of {', '.join(STATUSES)}, not {status!r}", param_hint="--status")
-    return tuple(state for state in STATES if execution_status(state) == status)
+def _states(status: str | None) -> tuple[State, ...]:
+    try:
+        return states_of(status)
+    except InvalidWebhook as error:
+        raise typer.BadParameter(str(error).removeprefix("status: "), param_hint="--status") from None
 
 
 def record(job: Job, names: Mapping[int, str]) -> Document:

@@ -372,7 +372,7 @@ def _reason(answer: EndpointAnswer) -> str:
 
 
 def _ladder(webhook: Webhook) -> str:
-    return ", ".join(_span(step) for step in ladder_of(webhook.retry).steps)
+    return ", ".join(_span(step) for step in ladder_of(webhook.retry).steps) or "none"
 
 
 def _span(seconds: float) -> str:

@@ -34,7 +34,7 @@ BodyFile = Annotated[str | None, typer.Option("--body-file", metavar="FILE", hel
 Timeout = Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help="Of one attempt: 1s to 60s, 30s.")]
 Secrets = Annotated[list[str] | None, typer.Option("--secret", metavar="SECRET", help=SECRET_HELP)]
 Retry = Annotated[
-    str | None, typer.Option("--retry", metavar="WAITS", help="'30s,2m,10m': before each further attempt.")
+    str | None, typer.Option("--retry", metavar="WAITS", help="'30s,2m,10m': before each further attempt; 'none'.")
 ]
 Redirects = Annotated[int | None, typer.Option("--redirects", help="So many are followed, at most 5; none by default.")]
 Ca = Annotated[str | None, typer.Option("--ca", metavar="FILE", help="A private CA, in ONCUE_WEBHOOKS_TLS_DIR.")]
@@ -79,8 +79,8 @@ def secrets(texts: Sequence[str]) -> list[str]:
 
 
 def ladder(text: str) -> list[str]:
-    """`30s,2m,10m`."""
-    return [values.duration(step.strip(), "--retry") for step in text.split(",")]
+    """`30s,2m,10m`; `none` for a single attempt."""
+    return [] if text.strip() == "none" else [values.duration(step.strip(), "--retry") for step in text.split(",")]
 
 
 def body(text: str | None, file: str | None) -> str | None:

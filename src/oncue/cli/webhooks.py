@@ -123,7 +123,7 @@ def _state(seen: _Seen, now: datetime) -> str:
 
 
 def _ladder(webhook: Webhook) -> str:
-    return ", ".join(durations.describe(step) for step in ladder_of(webhook.retry).steps)
+    return ", ".join(durations.describe(step) for step in ladder_of(webhook.retry).steps) or "none"
 
 
 @group.command("show")

@@ -11,6 +11,7 @@ from uuid import UUID
 from oncue.client import reading, requests
 from oncue.client.requests import Page, Request, checked_key, given, moment, query, seconds, segment
 from oncue.model import Receipt
+from oncue.policy.deliveries import ExecutionStatus
 from oncue.policy.durations import Duration
 from oncue.policy.retry import Ladder
 from oncue.records.webhooks import ExecutionDetail, ExecutionRecord, WebhookDetail, WebhookRecord
@@ -178,17 +179,21 @@ def deliver_to_url(
 
 
 def executions(
-    name: str | None = None, *, before: int | None = None, limit: int = 100
+    name: str | None = None, *, status: ExecutionStatus | None = None, before: int | None = None, limit: int = 100
 ) -> Request[list[ExecutionRecord]]:
-    """The deliveries to a webhook, or all of them, newest first, up to 1,000. `before` is the number to go on from."""
+    """The deliveries to a webhook, or all of them, newest first, up to 1,000. `before` is the number to go on from.
+    With a `status`, those only that are `emitted` (not ended), `delivered` or `failed`."""
     read = requests.rows(_execution, "executions")
-    return Request("GET", _executions(name), read, query(before=before, limit=limit), about="webhook")
+    return Request("GET", _executions(name), read, query(status=status, before=before, limit=limit), about="webhook")
 
 
-def all_executions(name: str | None = None, *, page: int = 500) -> Request[Page[ExecutionRecord]]:
-    """Every delivery to a webhook, or every one there is, newest first, fetched page by page as you go on."""
+def all_executions(
+    name: str | None = None, *, status: ExecutionStatus | None = None, page: int = 500
+) -> Request[Page[ExecutionRecord]]:
+    """Every delivery to a webhook, or every one there is, newest first, fetched page by page as you go on. With a
+    `status`, those only that have it."""
     read = requests.page(_execution, "executions")
-    return Request("GET", _executions(name), read, query(limit=page), about="webhook")
+    return Request("GET", _executions(name), read, query(status=status, limit=page), about="webhook")
 
 
 def execution(ref: int | UUID) -> Request[ExecutionDetail]:
@@ -226,7 +231,7 @@ def _how(
             "content_type": content_type,
             "timeout": seconds(timeout),
             "secrets": secrets if secrets is None or isinstance(secrets, str) else list(secrets),
-            "retry": None if steps is None else [seconds(step) for step in steps],
+            "retry": None if steps is None else [seconds(step) for step in steps or ()],
             "redirects": redirects,
         }
     )

@@ -36,16 +36,28 @@ class Stoppable(Protocol):
     def cancel(self) -> object: ...
 
 
+class SeatKeeper(Protocol):
+    """Where attempts run that have a seat."""
+
+    def leave_seat(self, attempt: HandlerAttempt) -> None: ...
+
+
 class HandlerAttempt(RunningAttempt):
     """An attempt that runs a handler, with what it said of itself."""
 
-    __slots__ = ("cut", "cut_at", "deadline", "progress", "saved", "task")
+    __slots__ = ("cut", "cut_at", "deadline", "progress", "saved", "seats", "task")
 
-    def __init__(self, claim: Claim, started: float, deadline: float | None) -> None:
+    def __init__(self, claim: Claim, started: float, deadline: float | None, seats: SeatKeeper | None = None) -> None:
         super().__init__(claim, started)
         self.deadline = deadline
+        self.seats = seats
         self.task: Stoppable | None = None
         self.cut: Outcome | None = None
         self.cut_at = 0.0
         self.progress: Told | None = None
         self.saved: Told | None = None
+
+    def leave_seat(self) -> None:
+        """Go on without a seat: this attempt only waits for an answer, and the next job may have its seat."""
+        if self.seats is not None:
+            self.seats.leave_seat(self)

@@ -139,7 +139,7 @@ class Claimer:
     async def tick(self, now: datetime) -> datetime:
         next_due = await self._promoted(now)
         target = self._throughput.target(self._executor.started_total - self._executor.running, now)
-        wanted = min(prefetch.shortage(self._executor.concurrency, self._executor.busy, target), CLAIM_LIMIT)
+        wanted = min(prefetch.shortage(self._executor.concurrency, self._executor.taken, target), CLAIM_LIMIT)
         if wanted <= 0 or self._in_flight.closed or not self._alive():
             self.more = True  # whatever woke us up is still to be looked at
             return now + self._poll
@@ -209,7 +209,7 @@ class Claimer:
         return total, again
 
     def _has_room(self) -> bool:
-        return self._executor.busy < self._executor.concurrency and not self._in_flight.closed
+        return self._executor.taken < self._executor.concurrency and not self._in_flight.closed
 
     def _kinds(self, wanted: int) -> list[tuple[list[str], int]]:
         """What to claim, and how much of it. One claim takes the most urgent of all that there is.

@@ -25,6 +25,10 @@ class RunningJob(Protocol):
     follow_ups: tuple[FollowUp, ...]
     cancel_requested: bool
 
+    def leave_seat(self) -> None:
+        """Go on without a seat of this process: the attempt only waits for an answer from elsewhere."""
+        ...
+
 
 class Enqueueable(Protocol):
     """A task, or a task with the options of one enqueue."""

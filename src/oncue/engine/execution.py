@@ -77,6 +77,8 @@ class Execution(Generic[A]):
         starts: PendingStarts | None = None,
     ) -> None:
         self.signal = Signal()
+        self.seat_left = Signal()
+        """An attempt goes on without its seat, which is free."""
         self.concurrency = concurrency
         self.started_total = 0
         self._clock = clock
@@ -95,6 +97,16 @@ class Execution(Generic[A]):
     def busy(self) -> int:
         """Jobs that are running, or wait for a seat or in one."""
         return len(self._running) + self.waiting
+
+    @property
+    def aside(self) -> int:
+        """Attempts that are running and have left their seats."""
+        return 0
+
+    @property
+    def taken(self) -> int:
+        """Jobs that have a seat or wait for one."""
+        return self.busy - self.aside
 
     @property
     def running(self) -> int:

@@ -9,6 +9,9 @@ Plain functions run in threads. A thread cannot be stopped: one that is over its
 and keeps its seat until it really ends. Process tasks run in child processes, which can be stopped (`children`).
 
 Queues may be limited, and processes are: which claims may take a seat is for `WaitingClaims` to say.
+
+A coroutine that only waits for an answer from elsewhere may leave its seat and go on: a delivery to an endpoint that
+hangs. Its task is then no seat any more, and ends with it. The limits of queues count it as before.
 """
 
 from __future__ import annotations
@@ -80,6 +83,8 @@ class Executor(Execution[HandlerAttempt]):
         self._limited = self._claims.allowed
         self._children = Children(processes, setup or Setup())
         self._seats: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+        """Those that were seats, and run an attempt that has left its seat."""
         self._threads: ThreadPoolExecutor | None = None
         self._generation = generation()
         self._turn_ends: float | None = None
@@ -118,7 +123,7 @@ class Executor(Execution[HandlerAttempt]):
         self._closed = True
         self._claims.drop()  # a seat that is stopped must not take the next one
         self._starts.drop()
-        for seat in tuple(self._seats):
+        for seat in (*self._seats, *self._aside):
             seat.cancel()
         self._children.close()
         if self._threads is not None:
@@ -188,6 +193,18 @@ class Executor(Execution[HandlerAttempt]):
         if ready > count and free > count:
             asyncio.get_running_loop().call_soon(self._open_seats, count * 2)
 
+    @property
+    def aside(self) -> int:
+        return len(self._aside)
+
+    def leave_seat(self, attempt: HandlerAttempt) -> None:
+        seat = attempt.task
+        if isinstance(seat, asyncio.Task) and seat in self._seats:
+            self._seats.discard(seat)
+            self._aside.add(seat)
+            self._fill_seats()
+            self.seat_left.set()
+
     def _left(self, seat: asyncio.Task[None]) -> None:
         self._seats.discard(seat)
         if self._claims.ready():
@@ -218,6 +235,9 @@ class Executor(Execution[HandlerAttempt]):
             current.set(attempt)
             untouched = contextvars.copy_context()
             now = await self._run(attempt, self._handlers[claim.task], task)
+            if task in self._aside:
+                self._aside.discard(task)
+                return
             if contextvars.copy_context() != untouched:
                 return
             if self._turn_ends is None:
@@ -299,7 +319,7 @@ class Executor(Execution[HandlerAttempt]):
         if self._refused(claim, started):
             return None
         deadline = self._deadline(claim, started)
-        attempt = self._running[claim.id, claim.claim_no] = HandlerAttempt(claim, started, deadline)
+        attempt = self._running[claim.id, claim.claim_no] = HandlerAttempt(claim, started, deadline, self)
         attempt.marked = is_recorded(claim)
         self.started_total += 1
         if deadline is not None and deadline < self._next_sweep:

@@ -146,6 +146,7 @@ class WorkerNode:
             life=self.life, epoch=lambda: self.leadership.epoch, addresses=self.addresses,
         )  # fmt: skip
         self.seating.raised.listen(self.claimer.signal.set)
+        self.executor.seat_left.listen(self._look_for_more)
         self.settler, self.second_settler = (
             Settler(
                 store, node.id, self.executor, self.in_flight, clock, dice, telemetry,
@@ -238,6 +239,10 @@ class WorkerNode:
     def _ended(self, ended: Ended) -> None:
         self.in_flight.end(ended)
         self.starts.look()
+        self._look_for_more()
+
+    def _look_for_more(self) -> None:
+        """A seat is free."""
         if self.claimer.more:
             self.claimer.signal.set()
 

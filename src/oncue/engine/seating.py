@@ -200,7 +200,7 @@ class Seating:
         """How many seats this node could fill: with what it has claimed, and with as many more as would find room."""
         in_hand = self._executor.running_in(seating.queue) + self._executor.held_in(seating.queue)
         more = seating.waiting and self._is_working()
-        return min(most, in_hand + (max(self._executor.concurrency - self._executor.busy, 0) if more else 0))
+        return min(most, in_hand + (max(self._executor.concurrency - self._executor.taken, 0) if more else 0))
 
     def _allow(self, queue: str, most: int) -> None:
         before = self.allowed.get(queue, 0)

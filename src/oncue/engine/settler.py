@@ -197,6 +197,7 @@ class Settler:
                 "in_flight": self._executor.running,
                 "buffered": self._executor.waiting,
                 "concurrency": self._executor.concurrency,
+                "aside": self._executor.aside,
             },
             node=self._node,
         )

@@ -45,6 +45,9 @@ class Seats(Protocol):
     @property
     def waiting(self) -> int: ...
 
+    @property
+    def aside(self) -> int: ...
+
 
 class MetricSeries:
     """What is counted for one task in one queue."""
@@ -202,11 +205,12 @@ class PrometheusMetrics(Collector):
     def _here(self) -> Iterator[Metric]:
         told, seats = self._told, self._seats
         running, buffered = told.get("in_flight", 0), told.get("buffered", 0)
-        concurrency = told.get("concurrency", 0)
+        concurrency, aside = told.get("concurrency", 0), told.get("aside", 0)
         if seats is not None:
-            running, buffered, concurrency = seats.running, seats.waiting, seats.concurrency
+            running, buffered, concurrency, aside = seats.running, seats.waiting, seats.concurrency, seats.aside
         yield GaugeMetricFamily("oncue_in_flight_jobs", "Attempts that run in this process.", running)
-        yield GaugeMetricFamily("oncue_concurrency", "Attempts that may run in this process at once.", concurrency)
+        yield GaugeMetricFamily("oncue_concurrency", "Attempts that may have a seat here at once.", concurrency)
+        yield GaugeMetricFamily("oncue_aside_jobs", "Attempts that run here without a seat.", aside)
         yield GaugeMetricFamily("oncue_buffer_size", "Claimed jobs that wait here for a seat.", buffered)
         yield GaugeMetricFamily("oncue_buffer_capacity", "Claimed jobs that may wait here at most.", self._buffer)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from oncue.errors import InvalidWebhook
+from oncue.model import STATES, WAITING, State
 from oncue.policy.content_types import JSON_TYPE
 from oncue.policy.options import Options
 from oncue.policy.remembering import remembering
 from oncue.policy.retry import Ladder, from_stored
 
+ExecutionStatus: TypeAlias = Literal["emitted", "delivered", "failed"]
+EXECUTION_STATUSES: tuple[ExecutionStatus, ...] = get_args(ExecutionStatus)
 LONGEST_ATTEMPT = 75.0
 """Seconds after which an attempt is cut off. Its own time-out is at most 60; the rest is for the database."""
 
@@ -55,3 +59,17 @@ def ladder_of(stored: str) -> Ladder:
 
 
 DEFAULT_FORM = Form()
+
+
+def execution_status(state: State) -> ExecutionStatus:
+    """In the words of the contract: whatever ended without a 2xx has failed."""
+    if state in WAITING or state == "running":
+        return "emitted"
+    return "delivered" if state == "succeeded" else "failed"
+
+
+def states_of(status: object) -> tuple[State, ...]:
+    """The states of the jobs whose executions have this status; None: of all. Raises InvalidWebhook."""
+    if status is not None and status not in EXECUTION_STATUSES:
+        raise InvalidWebhook("status", f"expected one of {', '.join(EXECUTION_STATUSES)}, not {status!r:.100}")
+    return tuple(state for state in STATES if execution_status(state) == status)

@@ -61,22 +61,23 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Ladder:
-    """Fixed steps, one per retry, without jitter. Its length is the number of retries."""
+    """Fixed steps, one per retry, without jitter. Its length is the number of retries: Ladder() has none."""
 
     steps: tuple[float, ...]
 
     def __init__(self, *steps: Duration) -> None:
-        if not steps:
-            raise ValueError("steps: expected at least one delay, such as Ladder('30s', '2m', '10m')")
         taken = tuple(seconds(step, f"step {number}") for number, step in enumerate(steps, 1))
         object.__setattr__(self, "steps", taken)
 
     def delay(self, retry_count: int, dice: Random) -> float:
-        return self.steps[min(retry_count, len(self.steps) - 1)]
+        return self._step(retry_count)
 
     def bounds(self, retry_count: int) -> tuple[float, float]:
-        step = self.steps[min(retry_count, len(self.steps) - 1)]
+        step = self._step(retry_count)
         return step, step
+
+    def _step(self, retry_count: int) -> float:
+        return self.steps[min(retry_count, len(self.steps) - 1)] if self.steps else 0.0
 
     def default_max_retries(self) -> int:
         return len(self.steps)

@@ -107,11 +107,14 @@ def _checked_secret(secret: object, number: int) -> str:
 
 
 def checked_retry(retry: object) -> Ladder:
-    """The waits between attempts: a Ladder, its steps, or a Ladder as it is stored."""
+    """The waits between attempts: a Ladder, its steps, or a Ladder as it is stored. None of them: a single attempt."""
+    if retry == 0 and not isinstance(retry, bool):
+        return Ladder()
     steps = retry.get("steps") if isinstance(retry, Mapping) and retry.get("kind") == "ladder" else retry
     steps = steps.steps if isinstance(steps, Ladder) else steps
-    if not isinstance(steps, tuple | list) or not 1 <= len(steps) <= MOST_STEPS:
-        raise InvalidWebhook("retry", f"expected 1 to {MOST_STEPS} waits such as ['30s', '2m', '10m'], or a Ladder")
+    if not isinstance(steps, tuple | list) or len(steps) > MOST_STEPS:
+        expected = f"at most {MOST_STEPS} waits such as ['30s', '2m', '10m'], [] for no retries, or a Ladder"
+        raise InvalidWebhook("retry", f"expected {expected}")
     try:
         return Ladder(*steps)
     except ValueError as error:

@@ -66,6 +66,9 @@ class Running:
     def news(self) -> News:
         return News(self.row_count, self.progress, self.details, self.follow_ups)
 
+    def leave_seat(self) -> None:
+        """A child process is the seat of its job."""
+
 
 class JobLoop:
     def __init__(self, wire: Connection[Any, Any], setup: Setup) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 from uuid import UUID
 
 from oncue.identity import job_uid
 from oncue.model import PARKED, WAITING, Attempt, Group, Job, State, Webhook
-from oncue.policy.deliveries import ladder_of
+from oncue.policy.deliveries import ExecutionStatus, execution_status, ladder_of
 from oncue.records.documents import RULES, Document, document, milliseconds, rules
 from oncue.webhooks.secrets import redacted, redacted_secrets
-
-ExecutionStatus: TypeAlias = Literal["emitted", "delivered", "failed"]
 
 WEBHOOK_EXAMPLE: dict[str, Any] = {
     "name": "orders",
@@ -177,13 +175,6 @@ class ExecutionRecord:
 def execution_record(job: Job, schedule: str | None) -> Document:
     """A delivery; `schedule` is the name of the one that it was made for."""
     return document(ExecutionRecord(**_execution(job, schedule)))
-
-
-def execution_status(state: State) -> ExecutionStatus:
-    """In the words of the contract: whatever ended without a 2xx has failed."""
-    if state in WAITING or state == "running":
-        return "emitted"
-    return "delivered" if state == "succeeded" else "failed"
 
 
 def _execution(job: Job, schedule: str | None) -> dict[str, Any]:

@@ -23,7 +23,11 @@ from oncue.store.contract import Store
 from oncue.task import Task
 from oncue.telemetry import Telemetry
 from oncue.webhooks.delivery import Deliveries
+from oncue.webhooks.slow_endpoints import SlowEndpoints
 from oncue.webhooks.transport import Transport
+
+ROOM_ASIDE = 6
+"""Deliveries that wait aside in one process: few, so that some are held back."""
 
 
 class HandlersExecutor(Executor):
@@ -73,6 +77,7 @@ def delivery_handlers(
         return connection
 
     deliveries = Deliveries(
-        connected, lambda: transport, {}, telemetry, lambda: network.threshold, lambda: network.share
-    )
+        connected, lambda: transport, {}, telemetry, lambda: network.threshold, lambda: network.share,
+        SlowEndpoints(ROOM_ASIDE),
+    )  # fmt: skip
     return builtin_tasks(cast(Any, SimpleNamespace(internals=SimpleNamespace(deliveries=deliveries))))

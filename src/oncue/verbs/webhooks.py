@@ -17,7 +17,7 @@ from oncue.errors import Conflict, InvalidWebhook, JobNotFound, WebhookNotFound
 from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Group, Job, JobFilter, Limits, Note, Receipt, Webhook
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_name
-from oncue.policy.deliveries import Carried, ladder_of
+from oncue.policy.deliveries import Carried, ExecutionStatus, ladder_of, states_of
 from oncue.policy.webhooks import checked_fields
 from oncue.verbs.base import NounVerbs, checked_before, checked_limit, compare_and_set
 from oncue.verbs.jobs.changing import Changing
@@ -59,15 +59,25 @@ class Webhooks(NounVerbs):
         return await Queues(self._app).group(WEBHOOKS_QUEUE, webhook.name)
 
     async def executions(
-        self, name: str | None = None, *, before: int | None = None, limit: int = 100, whole: bool = True
+        self,
+        name: str | None = None,
+        *,
+        status: ExecutionStatus | None = None,
+        before: int | None = None,
+        limit: int = 100,
+        whole: bool = True,
     ) -> builtins.list[Job]:
-        """The deliveries of a webhook, or all of them, newest first; `before` is the number to go on from.
+        """The deliveries of a webhook, or all of them, newest first; `before` is the number to go on from. With a
+        `status`, those only that are `emitted` (not ended), `delivered` or `failed`.
 
         Not `whole`, large payloads and errors are left out, and `Job.shortened` says which.
         """
         group = None if name is None else (await self.get(name)).name
         before, limit = checked_before(before, "an execution"), checked_limit(limit)
-        wanted = JobFilter(queue=WEBHOOKS_QUEUE, task=DELIVER, group=group, before=before, limit=limit, short=not whole)
+        wanted = JobFilter(
+            states=states_of(status), queue=WEBHOOKS_QUEUE, task=DELIVER, group=group, before=before, limit=limit,
+            short=not whole,
+        )  # fmt: skip
         return await (await self._connected()).store.jobs.find(wanted)
 
     async def execution(self, ref: int | UUID) -> tuple[Job, builtins.list[Attempt]]:

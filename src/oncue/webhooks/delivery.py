@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from oncue.engine.context import JobContext, current
+from oncue.engine.context import JobContext, RunningJob, current
 from oncue.errors import Fail, InvalidWebhook, Postpone, Retry, Skip, StoreError, UnusableSecret
 from oncue.model import Claim, Limits, Webhook
 from oncue.policy import breaker, http
@@ -23,6 +23,7 @@ from oncue.webhooks.echoes import failure_without_echo, response_without_echo
 from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
 from oncue.webhooks.secrets import resolved_headers, resolved_secrets
 from oncue.webhooks.signing import sign
+from oncue.webhooks.slow_endpoints import SlowEndpoints
 from oncue.webhooks.transport import NotSent, Request, Response, Transport
 
 DELETED, DISABLED, UNKNOWN = "webhook_deleted", "webhook_disabled", "webhook_unknown"
@@ -59,9 +60,11 @@ class Deliveries:
         telemetry: Telemetry,
         threshold: Callable[[], int],
         share: Callable[[], int],
+        slow: SlowEndpoints | None = None,
     ) -> None:
         """`threshold`: so many failures in a row open the circuit breaker of an endpoint; 0 turns it off. `share`: how
         many deliveries to one endpoint run at once, unless an operator says otherwise."""
+        self._slow = SlowEndpoints() if slow is None else slow
         self._connected = connected
         self._make_transport = make_transport
         self._environ = environ
@@ -77,8 +80,18 @@ class Deliveries:
         """Deliver the job that runs here, to its webhook or to a bare URL. Returns once it is delivered; raises what
         else is to become of the job."""
         running = current.get()
+        endpoint = _endpoint_of(running.claim, webhook, bare)
+        if endpoint is not None and endpoint in self._slow.names:
+            await self._slow.admit(running, endpoint)
+        try:
+            await self._attempt(running, endpoint, webhook, payload, bare)
+        finally:
+            self._slow.ended(running)
+
+    async def _attempt(
+        self, running: RunningJob, endpoint: str | None, webhook: str | None, payload: Any, bare: Target | None
+    ) -> None:
         claim, job = running.claim, JobContext(running)
-        endpoint = _endpoint_of(claim, webhook, bare)
         try:
             found = await self._looked_up(webhook, claim.queue, endpoint)
         except StoreError as error:  # nothing was sent, and the endpoint has no part in it: it costs no retry
@@ -87,6 +100,8 @@ class Deliveries:
         target = _target_now(webhook, found.webhook, claim) if webhook is not None else bare
         assert target is not None
         request = self._request(target, webhook, payload, claim, found.connected.now())
+        if endpoint is not None:
+            self._slow.sends(running, endpoint)
         try:
             response = response_without_echo(await self._opened().send(request), request)
         except NotSent as error:
@@ -94,6 +109,7 @@ class Deliveries:
             self._tell(claim, webhook, error.kind, 0.0)
             await self._judge(claim.queue, endpoint, found, breaker.evidence_of_not_sent(error.kind))
             raise _no_answer(failure_without_echo(error, request)) from None
+        self._slow.answered(running)
         job.details(**_told(response))
         self._tell(claim, webhook, http.outcome(response.status), response.seconds)
         await self._judge(claim.queue, endpoint, found, breaker.evidence_of_status(response.status))
@@ -106,6 +122,7 @@ class Deliveries:
         return await self._lookups.find(webhook, endpoint or "")
 
     async def close(self) -> None:
+        self._slow.close()
         if self._transport is not None:
             await self._transport.close()
             self._transport = None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
+from fastapi import Query
 from starlette.requests import Request
 
 from oncue.model import Job
+from oncue.policy.deliveries import ExecutionStatus
 from oncue.records.webhooks import ExecutionDetail, ExecutionRecord, execution_detail, execution_record
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
@@ -24,12 +26,18 @@ if TYPE_CHECKING:
 PREFIX = "/api/admin/executions"
 TAG = "webhooks"
 
+Status: TypeAlias = Annotated[
+    ExecutionStatus | None, Query(description="Only those that are `emitted` (not ended), `delivered` or `failed`.")
+]
+
 
 def add(routes: Routes, app: Oncue) -> None:
     @routes.get(PREFIX, **looking(TAG, "List executions", ExecutionPage))
-    async def list_executions(request: Request, limit: Limit = 100, before: Before = None) -> Answer:
+    async def list_executions(
+        request: Request, status: Status = None, limit: Limit = 100, before: Before = None
+    ) -> Answer:
         """Deliveries to all webhooks and to bare URLs, newest first. `before` is the number of one."""
-        return await page(app, request, None, before, limit)
+        return await page(app, request, None, status, before, limit)
 
     @routes.get(f"{PREFIX}/{{id}}", **looking(TAG, "Show an execution", ExecutionDetail, 404))
     async def show_execution(id: JobRef) -> Answer:
@@ -53,13 +61,15 @@ def place_of(request: Request, execution: Job) -> str:
     return f"{request.scope.get('root_path', '')}{PREFIX}/{execution.uid}"
 
 
-async def page(app: Oncue, request: Request, webhook: str | None, before: int | None, limit: int) -> Answer:
+async def page(
+    app: Oncue, request: Request, webhook: str | None, status: Status, before: int | None, limit: int
+) -> Answer:
     """A page of the deliveries to a webhook, or of all of them."""
     names: dict[int, str] = {}
 
     async def read(last: Job | None, most: int) -> Sequence[Job]:
         reached = before if last is None else last.id
-        found = await app.webhooks.executions(webhook, before=reached, limit=most, whole=False)
+        found = await app.webhooks.executions(webhook, status=status, before=reached, limit=most, whole=False)
         names.update(await app.webhooks.schedules_of(job for job in found if job.schedule_id not in names))
         return found
 

@@ -72,10 +72,10 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
 
     @routes.get(f"{PREFIX}/{{name:path}}/executions", **looking(TAG, "List a webhook's executions", ExecutionPage, 404))
     async def list_webhook_executions(
-        request: Request, name: Name, limit: Limit = 100, before: Before = None
+        request: Request, name: Name, status: executions.Status = None, limit: Limit = 100, before: Before = None
     ) -> Answer:
         """The deliveries to it, newest first. `before` is the number of one."""
-        return await executions.page(app, request, name, before, limit)
+        return await executions.page(app, request, name, status, before, limit)
 
     @routes.get(f"{PREFIX}/{{name:path}}", **looking(TAG, "Show a webhook", ShownWebhook, 404))
     async def show_webhook(name: Name) -> Answer:

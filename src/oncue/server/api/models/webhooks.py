@@ -47,7 +47,7 @@ class HowSent(Body):
         None, description="What signs: whsec_…, or a reference to the workers' environment. Several, to change them."
     )
     retry: list[DurationValue] | None = Field(
-        None, min_length=1, max_length=MOST_STEPS, description="How long to wait before each further attempt.",
+        None, max_length=MOST_STEPS, description="How long to wait before each further attempt; [] for no retries.",
         examples=[["30s", "2m", "10m"]],
     )  # fmt: skip
     redirects: Annotated[StrictInt, Field(ge=0, le=MOST_REDIRECTS), WHOLE] | None = Field(
