@@ -8,7 +8,7 @@ from typing import Any
 
 from oncue.application.internals import Internals
 from oncue.application.webhooks import bare_call
-from oncue.engine.slo_watcher import Announce, News
+from oncue.engine.slo_watcher import AlertNews, Announce
 from oncue.errors import InvalidWebhook, WebhookNotFound
 from oncue.model import DELIVER, FollowUp
 from oncue.task import Call
@@ -24,7 +24,7 @@ def announcer(app: Internals) -> Announce | None:
     if target is None:
         return None
 
-    async def announce(news: Sequence[News]) -> Sequence[FollowUp]:
+    async def announce(news: Sequence[AlertNews]) -> Sequence[FollowUp]:
         try:
             return [call.prepared(**arguments) for call, arguments in [await _call(app, target, one) for one in news]]
         except (WebhookNotFound, InvalidWebhook) as error:  # the log and the metrics tell of it all the same
@@ -34,7 +34,7 @@ def announcer(app: Internals) -> Announce | None:
     return announce
 
 
-async def _call(app: Internals, target: str, one: News) -> tuple[Call[Any], dict[str, Any]]:
+async def _call(app: Internals, target: str, one: AlertNews) -> tuple[Call[Any], dict[str, Any]]:
     payload = payload_of(app.name, one)
     if "://" in target:
         return bare_call(app.builtin[DELIVER], target, payload, {}, {"enqueued_by": AUTHOR})
@@ -43,7 +43,7 @@ async def _call(app: Internals, target: str, one: News) -> tuple[Call[Any], dict
     return await Webhooks(app).call(target, payload, {"enqueued_by": AUTHOR})
 
 
-def payload_of(application: str, one: News) -> dict[str, Any]:
+def payload_of(application: str, one: AlertNews) -> dict[str, Any]:
     """What the endpoint gets."""
     state = one.state
     return {

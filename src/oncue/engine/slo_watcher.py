@@ -28,7 +28,7 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 
-class News(NamedTuple):
+class AlertNews(NamedTuple):
     """A warning that begins, or is over."""
 
     event: Literal["slo.breach", "slo.over"]
@@ -37,7 +37,7 @@ class News(NamedTuple):
     at: datetime
 
 
-Announce: TypeAlias = Callable[[Sequence[News]], Awaitable[Sequence[FollowUp]]]
+Announce: TypeAlias = Callable[[Sequence[AlertNews]], Awaitable[Sequence[FollowUp]]]
 """Makes the deliveries that tell of news. They are written with it."""
 
 _log = logging.getLogger("oncue.slo")
@@ -65,7 +65,7 @@ class SloWatcher:
         self._rules = rules
         self._announce = announce
         self._every = timedelta(seconds=rules.every)
-        self._in_doubt: tuple[AlertBook, list[News]] | None = None
+        self._in_doubt: tuple[AlertBook, list[AlertNews]] | None = None
         """What was sent, and what it would lead to, while it is not known whether it was written."""
         leadership.followers.append(self.signal)
 
@@ -116,8 +116,8 @@ class SloWatcher:
 
     async def _write(self, book: AlertBook, judgement: Judgement, epoch: int, now: datetime) -> None:
         news = [
-            *(News("slo.breach", state, self._rules.minutes, now) for state in judgement.begun),
-            *(News("slo.over", state, self._rules.minutes, now) for state in judgement.over),
+            *(AlertNews("slo.breach", state, self._rules.minutes, now) for state in judgement.begun),
+            *(AlertNews("slo.over", state, self._rules.minutes, now) for state in judgement.over),
         ]
         jobs = await self._deliveries(news, now)
         next_book = AlertBook(book.version, now, judgement.states)
@@ -127,7 +127,7 @@ class SloWatcher:
         if took:
             self._tell(news)
 
-    async def _deliveries(self, news: Sequence[News], now: datetime) -> list[Batch]:
+    async def _deliveries(self, news: Sequence[AlertNews], now: datetime) -> list[Batch]:
         if not news or self._announce is None:
             return []
         batches = [following(asked, now) for asked in await self._announce(news)]
@@ -142,7 +142,7 @@ class SloWatcher:
             if (book.version, book.evaluated_at) == (sent.version + 1, sent.evaluated_at):
                 self._tell(news)
 
-    def _tell(self, news: Sequence[News]) -> None:
+    def _tell(self, news: Sequence[AlertNews]) -> None:
         for one in news:
             state = one.state
             _log.warning(
