@@ -219,6 +219,7 @@ def test_the_public_names_are_these() -> None:
 APPLICATION = [
     "aclose",
     "adeliver",
+    "alerts",
     "asgi",
     "audit_log",
     "close",
@@ -235,6 +236,7 @@ APPLICATION = [
     "queues",
     "schedules",
     "settings",
+    "subscribe",
     "task",
     "tasks",
     "tokens",
@@ -272,7 +274,7 @@ def test_a_constant_has_one_value(path: Path) -> None:
 
 NAMED_IN_SEVERAL_LAYERS = {
     "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens", "Webhooks",  # a noun: application, store and client
-    "Windows",  # the same, but for the client
+    "Alerts", "Windows",  # the same, but for the client
     "Backfilled", "Readiness",  # as the process has it, and as the client reads it
     "Clock",  # the test kit's is a clock
     "Database",  # one for each dialect

@@ -17,6 +17,7 @@ from oncue.model import DELIVER, Delivery, Missed, Receipt
 from oncue.policy.retry import DEFAULT_LADDER, Ladder
 from oncue.settings import Settings
 from oncue.task import UNSET, Call, RetryRule, Task, _Unset
+from oncue.telemetry import PUBLIC_EVENTS, Subscriber
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from oncue.application.webhooks import DeclaredWebhook
     from oncue.engine.node import WorkerNode
     from oncue.policy.durations import Duration
+    from oncue.policy.error_classes import ErrorClasses
     from oncue.policy.retry import Policy
     from oncue.policy.triggers import Rule
+    from oncue.verbs.alerts import Alerts
     from oncue.verbs.audit_log import AuditLog
     from oncue.verbs.jobs import Jobs
     from oncue.verbs.nodes import Nodes
@@ -106,6 +109,7 @@ class Oncue:
         key: Callable[..., str] | None = None,
         max_concurrency: int | _Unset = UNSET,
         on_cutoff: Task[Any, Any] | None = None,
+        error_classes: ErrorClasses | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Callable[..., Any], **options: Any) -> Any:
@@ -265,6 +269,12 @@ class Oncue:
         return Windows(self.internals)
 
     @cached_property
+    def alerts(self) -> Alerts:
+        from oncue.verbs.alerts import Alerts
+
+        return Alerts(self.internals)
+
+    @cached_property
     def nodes(self) -> Nodes:
         from oncue.verbs.nodes import Nodes
 
@@ -285,6 +295,19 @@ class Oncue:
     async def now(self) -> datetime:
         """The database's time, which all nodes share: hosts may disagree."""
         return (await self.internals.connected()).now()
+
+    # --- what happens -------------------------------------------------------------------------------------------
+
+    def subscribe(self, subscriber: Subscriber, *events: str) -> None:
+        """Call `subscriber(event, measurements, metadata)` for these events, or for all that are public.
+
+        They are those of daily windows (`sched.…`) and of the SLO watcher (`slo.…`). It is called where the event
+        happens, in the worker's event loop, and must not wait. An exception of its is logged and disturbs nothing.
+        """
+        for event in events:
+            if event not in PUBLIC_EVENTS:
+                raise ValueError(f"event: expected one of {', '.join(PUBLIC_EVENTS)}, not {event!r}")
+        self.internals.telemetry.subscribe(subscriber, *(events or PUBLIC_EVENTS))
 
     # --- from plain code, and at the end ------------------------------------------------------------------------
 

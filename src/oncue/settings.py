@@ -21,6 +21,7 @@ from oncue.policy.aging import Rules
 from oncue.policy.checks import checked_name
 from oncue.policy.durations import seconds
 from oncue.policy.names import checked_node_name
+from oncue.policy.slo import SloRules
 from oncue.store.addresses import checked_schema, hidden
 
 if TYPE_CHECKING:
@@ -66,6 +67,30 @@ def _redis_url(value: Any) -> Any:
     if isinstance(value, str) and not value.startswith(("redis://", "rediss://", "unix://")):
         raise ValueError("expected an address such as redis://host:6379/0")
     return value
+
+
+def _share(value: Any) -> Any:
+    """A share as people write it: `10%` or `0.1`."""
+    word = str(value).strip()
+    try:
+        share = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if isinstance(value, bool) or not 0 <= share <= 1:
+        raise ValueError("expected a share such as 10% or 0.1")
+    return share
+
+
+def _webhook(value: Any) -> Any:
+    """The name of a webhook, or a URL."""
+    if isinstance(value, str) and "://" in value:
+        from oncue.policy.urls import checked_url
+
+        try:
+            return checked_url(value)
+        except ValueError as error:
+            raise ValueError(str(error).removeprefix("url: ")) from None
+    return _name(value)
 
 
 def _schema(value: Any) -> str:
@@ -154,6 +179,19 @@ class Settings:
     reconcile_interval: Seconds = 300.0
     reconcile_threshold: Seconds = 600.0
     reconcile_batch_size: int = Field(100, ge=1, le=10_000)
+    tick_ms: int = Field(60_000, ge=1000, le=600_000)
+    slo_eval_ms: int = Field(60_000, ge=1000, le=3_600_000)
+    slo_window_minutes: int = Field(15, ge=2, le=1440)
+    breach_consecutive: int = Field(3, ge=1, le=100)
+    tick_budget_ms: int = Field(300, ge=1)
+    sat_ratio: Annotated[float, Before(_share)] = 0.8
+    depth_avg_max: int = Field(1000, ge=0)
+    job_p95_max_ms: int = Field(30_000, ge=1)
+    cutoff_rate_max: Annotated[float, Before(_share)] = 0.01
+    alert_queue_depth: int = Field(1000, ge=0)
+    alert_failed_rate: Annotated[float, Before(_share)] = 0.1
+    alert_running_for: Seconds = 3600.0
+    alert_webhook: Annotated[str, Before(_webhook)] | None = None
     redis_url: Annotated[str, Before(_redis_url)] | None = None
     pg_connections: int = Field(6, ge=2, le=100)
     pg_prepare: bool = True
@@ -209,6 +247,22 @@ class Settings:
         )
 
     @property
+    def slo(self) -> SloRules:
+        return SloRules(
+            every=self.slo_eval_ms / 1000,
+            minutes=self.slo_window_minutes,
+            consecutive=self.breach_consecutive,
+            tick_budget_ms=self.tick_budget_ms,
+            sat_ratio=self.sat_ratio,
+            depth_avg_max=self.depth_avg_max,
+            job_p95_max_ms=self.job_p95_max_ms,
+            cutoff_rate_max=self.cutoff_rate_max,
+            queue_depth=self.alert_queue_depth,
+            failed_rate=self.alert_failed_rate,
+            running_for=self.alert_running_for,
+        )
+
+    @property
     def pace(self) -> Pace:
         from oncue.engine.node import Pace
 
@@ -227,6 +281,8 @@ class Settings:
             maintenance=self.maintenance_interval,
             aging=self.aging,
             orphans=self.orphans,
+            windows=self.tick_ms / 1000,
+            slo=self.slo,
         )
 
     @property

@@ -27,6 +27,7 @@ from oncue.policy.checks import (
     checked_schedule_name,
 )
 from oncue.policy.durations import Duration, seconds
+from oncue.policy.error_classes import ErrorClasses, checked_error_classes
 from oncue.policy.names import checked_address
 from oncue.policy.options import CutoffHook, Options, WindowOptions
 from oncue.policy.retry import DEFAULT_MAX_RETRIES, DEFAULT_POLICY, Exponential, Ladder, Policy
@@ -101,6 +102,7 @@ class Task(Generic[P, R]):
         key: Callable[..., str] | None = None,
         max_concurrency: int | _Unset = UNSET,
         on_cutoff: Task[Any, Any] | None = None,
+        error_classes: ErrorClasses | None = None,
         declared_in: str | None = None,
     ) -> None:
         self.app = app
@@ -127,6 +129,7 @@ class Task(Generic[P, R]):
             schedule, max_concurrency, on_cutoff,
             {"retry": retry, "max_retries": max_retries, "deadline": deadline, "key": key},
         )  # fmt: skip
+        self.error_classes = checked_error_classes(error_classes)
         self.schedule = self._declared(schedule, missed, grace, max_instances)
         update_wrapper(self, function)
 

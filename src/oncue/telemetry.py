@@ -45,8 +45,20 @@ EVENTS: dict[str, str] = {
     "orphans": "deliveries were found that no node would look at: found, re_emitted, failed",
     "age": "waiting jobs gained priority: jobs",
     "prune": "finished jobs were deleted: jobs",
+    "sched.tick.stop": "a tick of the planner is over: duration_ms; users_scanned, eligible_in_window, enqueued, "
+    "cutoff_finalized",
+    "sched.queue.depth": "what waits in a window's queue, in the whole cluster: depth; today, queue, in_flight, "
+    "max_concurrency",
+    "sched.executor.in_flight": "what runs here of a window's queue has changed: in_flight; max_concurrency, queue",
+    "sched.job.stop": "an attempt of a window's job ended: duration_ms; result, error_class (of a failure), window",
+    "sched.finalize": "a user's day has its outcome: status, due_bucket, today, window, reason",
+    "slo.breach": "a warning begins: value, threshold; alert, of, window_minutes, due_bucket, since, text",
+    "slo.over": "a warning is over: value, threshold; alert, of, window_minutes, due_bucket, since, text",
     "tick.error": "a service's step failed and will be repeated: service, error",
 }
+
+PUBLIC_EVENTS = tuple(event for event in EVENTS if event.startswith(("sched.", "slo.")))
+"""Those that an application may subscribe to, and that stay what they are."""
 
 REPEAT_SECONDS = 300.0
 

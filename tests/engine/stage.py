@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from oncue.clock import VirtualClock
@@ -30,6 +31,7 @@ class PlainHandler:
     rule: Callable[[int, Exception], float | None] | None = None
     process = False
     place = None
+    error_classes = MappingProxyType[type[BaseException], str]({})
 
     @property
     def is_async(self) -> bool:

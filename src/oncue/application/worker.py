@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 from oncue import __version__, identity
+from oncue.application.alerting import announcer
 from oncue.application.connecting import Connection
 from oncue.application.internals import Internals
 from oncue.application.ownership import check_name, take_tables
@@ -21,7 +22,7 @@ from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.starting import Patience
 from oncue.engine.timekeeper import Timekeeper
 from oncue.model import WEBHOOKS_QUEUE, WINDOWS_QUEUE, Node
-from oncue.observe import logs
+from oncue.observe import logs, open_telemetry
 from oncue.observe.redis_analytics import counting
 from oncue.store.contract import Store
 from oncue.verbs.schedules.declaring import Declaring
@@ -79,6 +80,7 @@ async def _working(
         Declarations(lambda: Declaring(app).disable_undeclared(Connection(main, clock)), interval=2 * pace.lease)
     )
     process = WorkerProcess(node, main, clock, app.telemetry, pace)
+    open_telemetry.subscribe(app.telemetry)
     analytics = counting(app.settings.redis_url, app.telemetry, clock)
     async with analytics, app.lifespans.opened(), app.delivering(), _started(process, heartbeat):
         _log.info("node %s is working on %s", node.naming.shown, ", ".join(node.node.queues))
@@ -119,6 +121,7 @@ def _assembled(app: Internals, main: Store, beats: Store, clock: Clock, address:
             Setup(settings, logs.chosen()), lambda: node.may_start(),
         ),
         lapsed=lapsed, is_gone=_is_gone, in_processes=[task.name for task in app.tasks.values() if task.process],
+        announce=announcer(app),
     )  # fmt: skip
     return node
 

@@ -1,19 +1,26 @@
-"""`oncue alerts`: the rules file for Prometheus."""
+"""`oncue alerts`: the rules file for Prometheus, and how the SLOs and alerts stand."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from oncue.cli import output, values
+from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
+from oncue.cli.output import JsonOption, escape
+from oncue.model import AlertBook
 from oncue.observe.alerts import Thresholds, rules
 from oncue.policy import durations
+from oncue.records.alerts import book_record, state_of
 
 DEFAULTS = Thresholds()
+COLOURS = {"ok": "green", "breached": "yellow", "warned": "red"}
 
 
 def show_rules(
+    context: typer.Context,
     queue_depth: Annotated[
         int, typer.Option("--queue-depth", metavar="N", help="More jobs than this wait in a queue.")
     ] = DEFAULTS.queue_depth,
@@ -40,7 +47,10 @@ def show_rules(
     """Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.
 
     The options are the thresholds. Name the file under `rule_files` in prometheus.yml. No database is needed.
+    `oncue alerts list` shows how the SLOs and alerts stand that the leader watches itself.
     """
+    if context.invoked_subcommand is not None:
+        return
     thresholds = Thresholds(
         _checked_depth(queue_depth), share(failed_rate, "--failed-rate"), _seconds(running_for, "--running-for"),
         _seconds(waiting_for, "--waiting-for"), _seconds(late, "--late"), _seconds(paused_for, "--paused-for"),
@@ -76,5 +86,39 @@ def _checked_job(name: str) -> str:
     return name
 
 
+def list_alerts(
+    as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None, schema: SchemaOption = None
+) -> None:
+    """List each SLO and alert as the leader last saw it: its value, its threshold, and since when it is breached."""
+    found = find(app, database_url=database_url, schema=schema)
+
+    async def work() -> tuple[AlertBook, datetime]:
+        return await found.alerts.book(), await found.now()
+
+    book, now = ask(found, work)
+    if as_json:
+        output.show_json(book_record(book))
+    elif book.evaluated_at is None:
+        output.show("Nothing was evaluated yet: the leader does so once a minute. Start a worker with `oncue worker`.")
+    else:
+        _show(book, now)
+
+
+def _show(book: AlertBook, now: datetime) -> None:
+    table = output.table("alert", "of", "state", "value", "threshold", "since", "what", right=("value", "threshold"))
+    for state in sorted(book.alerts, key=lambda state: (state.warned_at is None, -state.breaches)):
+        word = state_of(state)
+        since = "" if state.since is None else output.when(state.since, now)
+        table.add_row(
+            state.alert, escape(state.of), f"[{COLOURS[word]}]{word}[/]", f"{state.value:g}", f"{state.threshold:g}",
+            since, escape(state.text),
+        )  # fmt: skip
+    output.show(table)
+    output.show(f"evaluated {output.when(book.evaluated_at, now)}")
+
+
 def register(cli: typer.Typer) -> None:
-    cli.command("alerts")(show_rules)
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(show_rules)
+    group.command("list")(list_alerts)
+    cli.add_typer(group, name="alerts")

@@ -33,7 +33,6 @@ SUMMARIES = {
     "prune": "Delete finished jobs and their attempts, in small batches.",
     "migrate": "Create oncue's tables, or bring them up to date. Safe to repeat, and from several places at once.",
     "doctor": "Check settings, database, nodes, queues and jobs, and say what to do. Exit code 4 if a check fails.",
-    "alerts": "Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.",
     "simulate": "Simulate an application in virtual time: is it fast enough, and how many nodes does its peak need?",
     "demo": "Watch a few thousand jobs, three workers, and what happens when one of them is killed.",
     "schedules": "List the schedules; `show`, `add`, `edit`, `enable`, `disable` or `remove` one.",
@@ -43,5 +42,6 @@ SUMMARIES = {
     "subjects": "List the subjects of windows; `show`, `add`, `remove`, `import` or `run` them.",
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "token": "Make, list and revoke the tokens of the API.",
+    "alerts": "Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.",
 }
 """In the order of the help."""

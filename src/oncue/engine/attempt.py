@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from oncue.engine.execution import RunningAttempt
 from oncue.engine.messages import CodePlace, Told
 from oncue.model import Claim, Failed, Outcome
+from oncue.policy.error_classes import ErrorClasses
 
 
 class Handler(Protocol):
@@ -20,6 +21,8 @@ class Handler(Protocol):
     place: CodePlace | None
     """Where a child process finds the function, if that is where it runs."""
     function: Callable[..., Any]
+    error_classes: ErrorClasses
+    """What kind of failure its exceptions are."""
 
     def bind(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
         """The arguments, and the slot if the function wants it, checked against its type hints."""

@@ -14,6 +14,7 @@ from oncue.clock import Clock
 from oncue.engine.pending_starts import PendingStarts
 from oncue.engine.service import Signal
 from oncue.engine.waiting_claims import PROCESSES, WaitingClaims
+from oncue.engine.window_events import WindowEvents
 from oncue.model import (
     Cancelled,
     Claim,
@@ -90,6 +91,8 @@ class Execution(Generic[A]):
         if in_processes:
             self._claims.allow(PROCESSES, processes, 0)
         self._running: dict[tuple[int, int], A] = {}
+        self.window_events: WindowEvents | None = None
+        """Who is told of the attempts of windows' jobs."""
 
     # --- what runs, and what waits ------------------------------------------------------------------------------
 
@@ -286,8 +289,10 @@ class Execution(Generic[A]):
         at = self._clock.at
         terms = attempt.terms
         window = options.read(attempt.claim.options).window
-        if window is not None and window.cutoff_at is not None and isinstance(outcome, Succeeded):
-            terms = windows.terms_of_success(attempt.claim, window, at(ended))
+        if window is not None and window.cutoff_at is not None:
+            self._tell_day_stopped(attempt, outcome, ended)
+            if isinstance(outcome, Succeeded):
+                terms = windows.terms_of_success(attempt.claim, window, at(ended))
         if attempt.claim.leader is not None:
             terms = (terms or Terms())._replace(leader=attempt.claim.leader)
         if attempt.follow_ups:
@@ -295,6 +300,20 @@ class Execution(Generic[A]):
             terms = (terms or Terms())._replace(follow_ups=asked)
         told = (attempt.row_count, attempt.details, terms)
         self._ended(Ended(attempt.claim, outcome, at(attempt.started), at(ended), *told))
+
+    def _tell_day_began(self, claim: Claim) -> None:
+        """An attempt of a job with a slot begins; if that is the day of a window, it is told."""
+        if self.window_events is not None:
+            self.window_events.began(claim, self._most_in(claim.queue))
+
+    def _tell_day_stopped(self, attempt: A, outcome: Outcome, ended: float) -> None:
+        if self.window_events is not None:
+            claim = attempt.claim
+            self.window_events.stopped(claim, outcome, ended - attempt.started, self._most_in(claim.queue))
+
+    def _most_in(self, queue: str) -> int:
+        """How many attempts of a queue may run here at once."""
+        return min(self._claims.allowed.get(queue, self.concurrency), self.concurrency)
 
     # --- what an executor does in its own way -------------------------------------------------------------------
 

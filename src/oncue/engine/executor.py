@@ -33,6 +33,7 @@ from oncue.engine.children import Child, Children
 from oncue.engine.clones import end_clone, generation
 from oncue.engine.context import current
 from oncue.engine.execution import Execution
+from oncue.engine.job_lines import level_of
 from oncue.engine.messages import Begun, News, Setup, Work
 from oncue.engine.outcomes import SUCCESS, SizeLimits, failure, kept
 from oncue.engine.pending_starts import PendingStarts
@@ -326,6 +327,8 @@ class Executor(Execution[HandlerAttempt]):
             self._sweep_at(deadline)
         if self._tells_starts:
             self._tell_start(claim, started)
+        if claim.scheduled_for is not None:
+            self._tell_day_began(claim)
         return attempt
 
     def _sweep_at(self, reading: float) -> None:
@@ -335,7 +338,8 @@ class Executor(Execution[HandlerAttempt]):
     def _tell_start(self, claim: Claim, started: float) -> None:
         if _log.isEnabledFor(logging.INFO) and claim.task != DELIVER:  # of a delivery one line tells, at its end
             slot = "" if claim.scheduled_for is None else f" slot={claim.scheduled_for.isoformat()}"
-            _log.info(
+            _log.log(
+                level_of(claim),
                 "job %d started task=%s queue=%s attempt=%d%s",
                 claim.id, claim.task, claim.queue, claim.attempt + 1, slot,
             )  # fmt: skip

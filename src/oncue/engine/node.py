@@ -7,7 +7,8 @@
     reconciler                                       compares this node's claims with the database's
     leadership                                       who leads
     scheduler, planner, backfilling, expiry, aging,
-    orphans, pruning, folding, sampling              on the leader only
+    orphans, pruning, folding, sampling, slo_watcher on the leader only
+    minutes                                          what this node measures, minute by minute
     rescue, survey                                   on every node: a rescue must not wait for a leader
 
 Shutting down: the scheduler and the upkeep stop, the lead is given up, no more is claimed, what was claimed may finish
@@ -39,6 +40,7 @@ from oncue.engine.in_flight import InFlight
 from oncue.engine.leadership import Leadership, OnLeader
 from oncue.engine.membership import Membership
 from oncue.engine.messages import Setup
+from oncue.engine.minutes import Minutes
 from oncue.engine.naming import Naming
 from oncue.engine.orphans import OrphanRules, Orphans
 from oncue.engine.outcomes import SizeLimits
@@ -53,11 +55,14 @@ from oncue.engine.scheduler import Scheduler, SlotWriter
 from oncue.engine.seating import Seating
 from oncue.engine.service import Service
 from oncue.engine.settler import Settler
+from oncue.engine.slo_watcher import Announce, SloWatcher
 from oncue.engine.survey import Surveying
+from oncue.engine.window_events import WindowEvents
 from oncue.errors import StoreError
 from oncue.model import LEADER_ADDRESS, NODE_ADDRESS, Node
 from oncue.policy.aging import Rules
 from oncue.policy.lifecycle import DEPOSED, Ended
+from oncue.policy.slo import SloRules
 from oncue.policy.suspicion import ALONE, isolation_of
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -88,6 +93,8 @@ class Pace:
     maintenance: float = 60.0
     aging: Rules = field(default_factory=Rules)
     orphans: OrphanRules = field(default_factory=OrphanRules)
+    slo: SloRules | None = None
+    """When the watcher of SLOs warns; None: there is no watcher, and nothing is measured for it."""
 
     @property
     def patience(self) -> float:
@@ -114,11 +121,13 @@ class WorkerNode:
         lapsed: Callable[[str], None] | None = None,
         is_gone: Callable[[Node], bool] = lambda _: False,
         in_processes: Collection[str] = (),
+        announce: Announce | None = None,
     ) -> None:
         self.node = node
         self.in_flight = InFlight(pace.settle_batch)
         self.starts = RecordedStarts(store, clock, lambda: self.executor.running, poll=pace.poll)
         self.executor = make_executor(self._ended, self.starts)
+        self.executor.window_events = WindowEvents(telemetry)
         self.membership = Membership(
             beat_store, node, clock, telemetry, lapsed or self.abandon,
             lease=pace.lease, beat=pace.beat, patience=pace.patience,
@@ -173,6 +182,12 @@ class WorkerNode:
         self.slot_writer = SlotWriter(self.scheduler, interval=pace.schedules)
         self.planner = Planner(store, node.id, self.leadership, clock, telemetry, interval=pace.windows, poll=pace.poll)
         self.planner.opened.listen(self.claimer.signal.set)
+        self.watch: list[Service] = []
+        """The services that look after the SLOs, if there are any."""
+        if pace.slo is not None:
+            minutes = Minutes(store, node.id, clock, telemetry)
+            watcher = SloWatcher(store, node.id, self.leadership, telemetry, minutes, pace.slo, announce)
+            self.watch = [minutes, watcher]
         self.expiry = Expiry(store, telemetry)
         self.backfilling = Backfilling(store, interval=pace.poll)
         self.backfilling.released.listen(self.claimer.signal.set)
@@ -188,6 +203,7 @@ class WorkerNode:
             self.scheduler,
             self.slot_writer,
             self.planner,
+            *self.watch,
             *(
                 OnLeader(service, self.leadership)
                 for service in (

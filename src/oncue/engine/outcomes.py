@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from oncue import errors
 from oncue.engine.texts import bounded
 from oncue.model import Cancelled, Claim, Failed, Outcome, Skipped, Snoozed, Succeeded
 from oncue.policy.durations import seconds
+from oncue.policy.error_classes import ErrorClasses, error_class
 from oncue.policy.retry import retry_after
 
 SUCCESS = Succeeded()
@@ -29,6 +30,8 @@ class SizeLimits:
 
 
 class Decides(Protocol):
+    error_classes: ErrorClasses
+
     def on_error(self, error: Exception, retry_count: int) -> Failed | None: ...
 
 
@@ -57,6 +60,12 @@ def failure(error: BaseException, handler: Decides, claim: Claim, cut: Outcome |
     """What a handler's exception means. One raised while it was being cut off means what the cut meant."""
     if cut is not None:
         return cut
+    found = _failure(error, handler, claim, limits)
+    classed = error_class(error, handler.error_classes)
+    return replace(found, error_class=classed) if classed is not None and isinstance(found, Failed) else found
+
+
+def _failure(error: BaseException, handler: Decides, claim: Claim, limits: SizeLimits) -> Outcome:
     if isinstance(error, errors.HandlerDecision):
         try:
             return _decided(error, limits)

@@ -25,6 +25,7 @@ from oncue.clock import Clock
 from oncue.engine.applying import apply_each
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
+from oncue.engine.window_events import tell_finalized, tell_load
 from oncue.model import Change, Day, Decided, NextDay, OpenJob, Schedule, Subject, SubjectStep, Tally
 from oncue.policy import options, windows
 from oncue.policy.lifecycle import close_day
@@ -101,10 +102,12 @@ class Planner:
             return now + self._interval
         if self._began is None:
             self._began = self._clock.monotonic()
-        passes = [await self._pass(window, epoch, now) for window in await self._store.windows.all() if window.enabled]
+        enabled = [window for window in await self._store.windows.all() if window.enabled]
+        passes = [await self._pass(window, epoch, now) for window in enabled]
         if any(one.moved for one in passes):
             return now
         self._tell()
+        await tell_load(self._store, self._telemetry, enabled, now)
         if any(one.is_left for one in passes):
             return now + self._poll
         upcoming = await self._store.windows.next_at()
@@ -164,7 +167,10 @@ class Planner:
         took = await apply_each(self._store, changes, now)
         for one, change, written in zip(closing, changes, took, strict=True):
             if written:
-                self._finalized(window, one.subject.cutoff_at, change.day_status or "", str(one.subject.day))
+                tell_finalized(
+                    self._telemetry, window.name, one.subject.cutoff_at, change.day_status or "", str(one.subject.day),
+                    windows.OUTAGE if change.day_status == "missed" else None,
+                )  # fmt: skip
                 _log.debug("window=%s subject=%s day=%s %s", window.name, one.subject.name, one.subject.day,
                            change.reason)  # fmt: skip
         self._counts.finalized += sum(map(bool, took))
@@ -201,11 +207,13 @@ class Planner:
 
     def _moved(self, window: Schedule, one: Planned) -> None:
         subject, plan = one.subject, one.plan
+        tell, name = self._telemetry, window.name
         for day in plan.missed:
-            self._finalized(window, day.cutoff_at, "missed", str(day.date))
-        if plan.closes is not None and plan.closes.reason != windows.ADDED_LATE:
-            self._counts.finalized += 1
-            self._finalized(window, plan.closes.day.cutoff_at, plan.closes.status, str(plan.closes.day.date))
+            tell_finalized(tell, name, day.cutoff_at, "missed", str(day.date), windows.OUTAGE)
+        if plan.closes is not None:
+            day, closes = plan.closes.day, plan.closes
+            self._counts.finalized += closes.reason != windows.ADDED_LATE
+            tell_finalized(tell, name, day.cutoff_at, closes.status, str(day.date), closes.reason)
         _log.debug(
             "window=%s subject=%s day=%s %s", window.name, subject.name, plan.day.date,
             "enqueued" if plan.opens else f"next look {plan.next_at.isoformat()}",
@@ -218,26 +226,16 @@ class Planner:
 
     # --- telling ------------------------------------------------------------------------------------------------
 
-    def _finalized(self, window: Schedule, cutoff_at: datetime, status: str, day: str) -> None:
-        self._telemetry.emit(
-            "sched.finalize", {}, status=status, due_bucket=windows.bucket_of(cutoff_at), today=day, window=window.name
-        )
-
     def _tell(self) -> None:
         """A tick is over: all that was due is done."""
         began, done = self._began, self._counts
         self._began, self._counts = None, TickCounts()
         duration = 0.0 if began is None else (self._clock.monotonic() - began) * 1000
         self._telemetry.emit(
-            "sched.tick.stop",
-            {
-                "duration_ms": duration,
-                "users_scanned": done.scanned,
-                "eligible_in_window": done.eligible,
-                "enqueued": done.enqueued,
-                "cutoff_finalized": done.finalized,
-            },
-        )
+            "sched.tick.stop", {"duration_ms": duration},
+            users_scanned=done.scanned, eligible_in_window=done.eligible, enqueued=done.enqueued,
+            cutoff_finalized=done.finalized,
+        )  # fmt: skip
 
 
 def _is_open(subject: Subject) -> bool:

@@ -18,6 +18,7 @@ from oncue.engine.applying import apply_each, listed
 from oncue.engine.claimer import Claimer
 from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
+from oncue.engine.job_lines import level_of
 from oncue.engine.service import Signal
 from oncue.model import HeldClaim, Released
 from oncue.policy.lifecycle import Ended, settle
@@ -67,7 +68,7 @@ class Reconciler:
         still = set(self._executor.claims())  # some may have been settled during the call
         for place in claimed:
             if place not in believed and place in still:
-                _log.warning("job %d was taken from this node: its attempt is stopped", place[0])
+                _log.log(self._level(place), "job %d was taken from this node: its attempt is stopped", place[0])
                 self._executor.fence(*place)
         for row in rows:
             if row.cancel_requested:
@@ -77,6 +78,11 @@ class Reconciler:
         await self._save_progress()
         await self._save_details()
         return now + self._interval
+
+    def _level(self, place: tuple[int, int]) -> int:
+        """The cutoff of a window takes the jobs of many users away. That is no news."""
+        claim = self._in_flight.claims.get(place)
+        return logging.WARNING if claim is None else level_of(claim, logging.WARNING)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """When long attempts began may be told later."""

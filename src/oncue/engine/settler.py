@@ -19,7 +19,9 @@ from oncue.engine.applying import apply_past_refusals, listed
 from oncue.engine.delivery_lines import log_delivery
 from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
+from oncue.engine.job_lines import level_of
 from oncue.engine.texts import bounded
+from oncue.engine.window_events import tell_settled_day
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
 from oncue.model import DELIVER, TERMINAL, Applied, Batch, Change, Failed, Job, Receipt
 from oncue.policy.error_summary import error_summary
@@ -154,6 +156,7 @@ class Settler:
         if batch:
             written = [change.as_written(answer) for change, answer in zip(changes, took, strict=True)]
             self._tell_followers(written, took)
+            self._tell_days(batch, written, took)
             self._tell(batch, written, [bool(answer) for answer in took])
 
     async def _with_lost_replies(self, changes: list[Change], took: list[Applied]) -> list[Applied]:
@@ -187,6 +190,12 @@ class Settler:
                         task=made.task, queue=made.queue, batch=made, receipts=receipts,
                     )  # fmt: skip
 
+    def _tell_days(self, batch: list[Ended], changes: list[Change], took: list[Applied]) -> None:
+        """Days of windows that are decided now. Only a success has terms of that kind."""
+        for ended, change, answer in zip(batch, changes, took, strict=True):
+            if ended.terms is not None and answer:
+                tell_settled_day(self._telemetry, ended, change)
+
     def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
         rejected = len(took) - sum(took)
         emit, wants = self._telemetry.emit, self._telemetry.wants
@@ -207,7 +216,7 @@ class Settler:
             return
         for ended, change, written in zip(batch, changes, took, strict=True):
             if not written:
-                _log.warning("job %d: a late outcome was rejected (%s), the job had moved on", change.id, change.state)
+                _log_rejected(ended, change)
                 emit("settle.rejected", {}, change=change, node=self._node)
             elif change.outcome is None and change.state not in TERMINAL:
                 emit("release", {"jobs": 1}, change=change, node=self._node)
@@ -240,14 +249,26 @@ def _ending_of(change: Change, job: Job) -> Applied:
     return False
 
 
+def _log_rejected(ended: Ended, change: Change) -> None:
+    """Of a window's job that is usual: its cutoff came first. It is told where users are told of."""
+    is_late = change.day_status is not None
+    _log.log(
+        level_of(ended.claim, logging.WARNING),
+        "job %d: a late %s was rejected (%s), the job had moved on",
+        change.id, "success" if is_late else "outcome", change.state,
+    )  # fmt: skip
+
+
 def _log_end(ended: Ended, change: Change, duration: float) -> None:
     claim = ended.claim
     slot = "" if claim.scheduled_for is None else f" slot={claim.scheduled_for.isoformat()}"
     rows = "" if ended.rows is None else f" rows={ended.rows}"
     why = f" reason={change.reason}" if change.reason else ""
     error = f" error={error_summary(change.error)}" if change.error else ""
+    if change.ending == "late" and change.day_status is not None:
+        why += " (late success)"
     _log.log(
-        logging.WARNING if change.state == "failed" else logging.INFO,
+        level_of(claim, logging.WARNING if change.state == "failed" else logging.INFO),
         "job %d %s task=%s queue=%s attempt=%d%s duration=%.3fs%s%s%s",
         claim.id, change.state, claim.task, claim.queue, change.attempt, slot, duration, rows, why, error,
     )  # fmt: skip

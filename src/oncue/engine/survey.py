@@ -14,7 +14,7 @@ from itertools import islice
 
 from oncue.engine.counting import latest_sample
 from oncue.engine.service import Signal, can_wait
-from oncue.model import Age, HeldBack, Lease, Node, Queue, Sample
+from oncue.model import Age, AlertState, HeldBack, Lease, Node, Queue, Sample
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
 from oncue.telemetry import Telemetry
 
@@ -41,6 +41,8 @@ class Survey:
     """When the jobs were counted, if that was before."""
     held_back: Sequence[HeldBack] = ()
     """Groups that are paused or whose circuit breaker is open, up to `MOST_HELD_BACK`."""
+    alerts: Sequence[AlertState] = ()
+    """The SLOs and alerts, as the leader's watcher last evaluated them."""
 
 
 class Surveying:
@@ -87,6 +89,7 @@ async def survey(store: Store, sample: Sample, now: datetime) -> Survey:
     return Survey(
         now, queues, _serving(nodes, exclusive, now), sample.ages, _stands(leader, now), await store.slots.next_run(),
         _isolated(sample), sample.at, await store.groups.held_back(now, MOST_HELD_BACK),
+        (await store.alerts.book()).alerts,
     )  # fmt: skip
 
 

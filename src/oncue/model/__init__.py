@@ -5,6 +5,7 @@ a third of what a frozen dataclass costs to make. Most of the others are frozen 
 """
 
 from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Token
+from oncue.model.alerts import NO_ALERTS, AlertBook, AlertState, Figures, Minute, MinuteKind
 from oncue.model.application import Owner
 from oncue.model.counts import KINDS, LIVE_LIMIT, Age, Count, Sample, Stats, cut_off, known
 from oncue.model.groups import Group, GroupSettings, GroupsLook, HeldBack, Rate, Turns
@@ -89,6 +90,7 @@ __all__ = [
     "LONGEST_LISTING",
     "MAX_PRIORITY",
     "NODE_ADDRESS",
+    "NO_ALERTS",
     "PARKED",
     "SCOPES",
     "STATES",
@@ -98,6 +100,8 @@ __all__ = [
     "WEBHOOKS_QUEUE",
     "WINDOWS_QUEUE",
     "Age",
+    "AlertBook",
+    "AlertState",
     "Applied",
     "Attempt",
     "AuditEntry",
@@ -116,6 +120,7 @@ __all__ = [
     "Due",
     "DuePosition",
     "Failed",
+    "Figures",
     "FollowUp",
     "Group",
     "GroupSettings",
@@ -130,6 +135,8 @@ __all__ = [
     "LimitedQueue",
     "Limits",
     "Lost",
+    "Minute",
+    "MinuteKind",
     "Missed",
     "NextDay",
     "Node",

@@ -29,6 +29,8 @@ class Failed:
     """Instead of a delay: not before this instant."""
     at_least: bool = False
     """The policy's delay counts as well, if it is longer."""
+    error_class: str | None = None
+    """What kind of failure it was, if that is known: `req`, `llm`, `parse` or `unknown`."""
 
 
 @dataclass(frozen=True, slots=True)

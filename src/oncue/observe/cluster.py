@@ -29,6 +29,7 @@ Reading: TypeAlias = tuple[str, tuple[str, ...], float]
 """The name of a gauge, its labels, and its value."""
 
 QUEUE = ("queue",)
+ALERT = ("alert", "of")
 GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("queue_oldest_wait_seconds", QUEUE, "For how long the job has been due that has waited longest; 0 if none does."),
     ("queue_paused", QUEUE, "1 while the queue is paused."),
@@ -41,6 +42,9 @@ GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("groups_paused", (), "Groups of queues that an operator has paused; 1,000 are counted at most."),
     ("leader_present", (), "1 while some node leads."),
     ("schedules_enabled", (), "1 while a schedule is enabled."),
+    ("alert_active", ALERT, "1 while the leader's watcher warns of this SLO or alert."),
+    ("alert_value", ALERT, "What the watcher compares with the threshold."),
+    ("alert_threshold", ALERT, "Above this it is a breach."),
     ("schedule_overdue_seconds", (), "For how long a slot has been due that no leader has decided; 0 if none is."),
 )
 
@@ -112,6 +116,11 @@ def readings(survey: Survey) -> Iterator[Reading]:
         yield "kept_apart_jobs", (NAMES[isolation],), survey.isolated.get(isolation, 0)
     yield "breakers_open", (), sum(group.trips > 0 for group in survey.held_back)
     yield "groups_paused", (), sum(group.by_hand for group in survey.held_back)
+    for state in survey.alerts[:MOST]:
+        labels = (state.alert, state.of)
+        yield "alert_active", labels, int(state.warned_at is not None)
+        yield "alert_value", labels, state.value
+        yield "alert_threshold", labels, state.threshold
     yield "leader_present", (), int(survey.led)
     yield "schedules_enabled", (), int(survey.next_run is not None)
     yield "schedule_overdue_seconds", (), _since(survey.next_run, survey.at)

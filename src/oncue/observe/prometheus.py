@@ -7,7 +7,7 @@ turns them into metrics at a scrape. They come from one thread, that of the even
 others is counted by prometheus_client (rare.py).
 
 The series are bounded (labels.py). What is about the whole database is in cluster.py, what is about schedules in
-slots.py, about deliveries in deliveries.py, and a node's standing in node_metrics.py.
+slots.py, about deliveries in deliveries.py, about windows in windows.py, and a node's standing in node_metrics.py.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from oncue.observe.event_counters import LABELS, EventCounters
 from oncue.observe.labels import Pairs
 from oncue.observe.node_metrics import NodeMetrics, ObservedNode
 from oncue.observe.slots import SlotMetrics
+from oncue.observe.windows import WindowMetrics
 from oncue.policy import options
 from oncue.policy.slots import MISFIRE
 from oncue.telemetry import Telemetry
@@ -78,6 +79,7 @@ class PrometheusMetrics(Collector):
         self._pairs.expect(DELIVER, WEBHOOKS_QUEUE)  # deliveries are read off it, however many tasks there are
         for collector in (
             self, SlotMetrics(telemetry), self._standing, ClusterMetrics(telemetry), DeliveryMetrics(telemetry),
+            WindowMetrics(telemetry),
         ):  # fmt: skip
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)

@@ -126,6 +126,8 @@ class ScriptedExecutor(Execution[_Attempt]):
         self.started_total += 1
         self.most_running = max(self.most_running, len(self._running))
         self._telemetry.emit("job.start", {"wait": 0.0}, claim=claim)
+        if claim.scheduled_for is not None:
+            self._tell_day_began(claim)
         attempt.led_by = self._leads() if attempt.act.led else None
         self._say(attempt, begun=claim.claim_no)
         if attempt.act.do != "hang":

@@ -16,6 +16,7 @@ from oncue.model import (
     KINDS,
     UNFINISHED,
     Age,
+    AlertState,
     Applied,
     Batch,
     Change,
@@ -369,3 +370,24 @@ def is_plain_step(step: Step) -> bool:
         return False
     (decided,) = step.decided
     return decided.job_id is not None and decided == (step.cursor, "fired", None, decided.job_id, None, None, 1)
+
+
+_ALERT_INSTANTS = ("since", "warned_at")
+
+
+def alerts_json(alerts: Iterable[AlertState]) -> str:
+    """The state of all SLOs and alerts, as it is kept."""
+    return json.dumps([alert._asdict() for alert in alerts], default=datetime.isoformat)
+
+
+def alerts_of(text: str) -> tuple[AlertState, ...]:
+    """What `alerts_json` has written. Another version of oncue may have: what this one does not know is left out."""
+    return tuple(AlertState(**_alert_fields(told)) for told in json.loads(text))
+
+
+def _alert_fields(told: dict[str, Any]) -> dict[str, Any]:
+    known = {name: value for name, value in told.items() if name in AlertState._fields}
+    for name in _ALERT_INSTANTS:
+        if known.get(name) is not None:
+            known[name] = datetime.fromisoformat(known[name])
+    return known

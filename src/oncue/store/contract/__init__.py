@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from oncue.store.contract.access import AuditLog, Requests, Tokens
+from oncue.store.contract.alerts import Alerts
 from oncue.store.contract.application import Application
 from oncue.store.contract.jobs import Jobs
 from oncue.store.contract.nodes import Leases, Nodes
@@ -40,6 +41,7 @@ NOUNS = (
     "slots",
     "webhooks",
     "windows",
+    "alerts",
     "nodes",
     "leases",
     "tokens",
@@ -77,6 +79,9 @@ class Store(Protocol):
 
     @property
     def windows(self) -> Windows: ...
+
+    @property
+    def alerts(self) -> Alerts: ...
 
     @property
     def nodes(self) -> Nodes: ...

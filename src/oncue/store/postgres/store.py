@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from oncue.store.contract import Wake
+from oncue.store.postgres.alerts import PostgresAlerts
 from oncue.store.postgres.application import PostgresApplication
 from oncue.store.postgres.audit_log import PostgresAuditLog
 from oncue.store.postgres.counters import PostgresCounters
@@ -46,6 +47,7 @@ class PostgresStore:
         self.slots = PostgresSlots(self.database)
         self.webhooks = PostgresWebhooks(self.database)
         self.windows = PostgresWindows(self.database)
+        self.alerts = PostgresAlerts(self.database)
         self.nodes = PostgresNodes(self.database)
         self.leases = PostgresLeases(self.database)
         self.tokens = PostgresTokens(self.database)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from oncue.clock import wall
 from oncue.store.contract import Wake
+from oncue.store.sqlite.alerts import SqliteAlerts
 from oncue.store.sqlite.application import SqliteApplication
 from oncue.store.sqlite.audit_log import SqliteAuditLog
 from oncue.store.sqlite.counters import SqliteCounters
@@ -48,6 +49,7 @@ class SqliteStore:
         self.slots = SqliteSlots(self.database, self.jobs)
         self.webhooks = SqliteWebhooks(self.database)
         self.windows = SqliteWindows(self.database, self.jobs)
+        self.alerts = SqliteAlerts(self.database, self.jobs)
         self.nodes = SqliteNodes(self.database)
         self.leases = SqliteLeases(self.database)
         self.tokens = SqliteTokens(self.database)
