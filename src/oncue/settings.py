@@ -153,7 +153,6 @@ class Settings:
     http_connections: int = Field(500, ge=10, le=100_000)
     poll_interval: Seconds = 0.5
     tick_interval: Seconds = 30.0
-    window_tick: Seconds = 60.0
     lease: Annotated[Seconds, Field(ge=1, unit=" s")] = 15.0
     beat: Seconds | None = None
     drain_timeout: Seconds = 30.0
@@ -179,7 +178,7 @@ class Settings:
     reconcile_interval: Seconds = 300.0
     reconcile_threshold: Seconds = 600.0
     reconcile_batch_size: int = Field(100, ge=1, le=10_000)
-    tick_ms: int = Field(60_000, ge=1000, le=600_000)
+    tick_ms: int = Field(60_000, ge=10, le=3_600_000)
     slo_eval_ms: int = Field(60_000, ge=1000, le=3_600_000)
     slo_window_minutes: int = Field(15, ge=2, le=1440)
     breach_consecutive: int = Field(3, ge=1, le=100)
@@ -275,7 +274,6 @@ class Settings:
             buffer=self.buffer,
             drain=self.drain_timeout,
             schedules=self.tick_interval,
-            windows=self.window_tick,
             retention=self.retention,
             ledger_retention=self.ledger_retention,
             maintenance=self.maintenance_interval,

@@ -48,7 +48,7 @@ def test_each_source_wins_over_the_next_and_is_remembered(tmp_path: Path) -> Non
         ("DATABASE_URL", "postgres://db/x", "database_url", "postgres://db/x"),
         ("HTTP_ADDR", ":8080", "http_addr", ":8080"),
         ("TICK_INTERVAL", "1m30s", "tick_interval", 90.0),
-        ("ONCUE_WINDOW_TICK", "500ms", "window_tick", 0.5),
+        ("ONCUE_TICK_MS", "500", "tick_ms", 500),
         ("MAX_RUNTIME_THRESHOLD", "15m", "max_runtime", 900.0),
         ("ONCUE_QUEUES", "mail, default", "queues", ("mail", "default")),
         ("ONCUE_PG_LISTEN", "false", "pg_listen", False),
@@ -192,7 +192,7 @@ def test_the_services_keep_the_pace_that_is_set(tmp_path: Path) -> None:
     environment = {
         "ONCUE_POLL_INTERVAL": "5s", "ONCUE_TICK_INTERVAL": "1m", "ONCUE_MAINTENANCE_INTERVAL": "5m",
         "ONCUE_AGING_INTERVAL": "1m", "ONCUE_AGING_AFTER": "2h", "ONCUE_AGING_GAIN": "20",
-        "ONCUE_WINDOW_TICK": "2m",
+        "ONCUE_TICK_MS": "120000",
     }  # fmt: skip
     pace = load(environment=environment, folder=tmp_path).pace
     assert (pace.poll, pace.schedules, pace.windows, pace.maintenance) == (5.0, 60.0, 120.0, 300.0)

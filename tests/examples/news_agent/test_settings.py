@@ -12,7 +12,7 @@ def test_the_defaults_are_the_origins() -> None:
     assert settings == Settings()
     assert (settings.window_minutes, settings.retry_delay_minutes, settings.tick_ms) == (60, 10, 60_000)
     own = oncue_settings(settings, {})
-    assert (own.window_tick, own.http_addr) == (60.0, "127.0.0.1:8080")
+    assert (own.tick_ms, own.http_addr) == (60_000, "127.0.0.1:8080")
 
 
 @pytest.mark.contract("WIN-18")
@@ -25,7 +25,7 @@ def test_each_variable_is_read() -> None:
     settings = load(given)
     assert settings == Settings(250, 7, 1500, 30, 0.5, "https://model.example/v1?k=1", 900, "t", True)
     own = oncue_settings(settings, given)
-    assert (own.window_tick, own.http_addr) == (0.25, ":9")
+    assert (own.tick_ms, own.http_addr) == (250, ":9")
     assert oncue_settings(settings, {"ONCUE_HTTP_ADDR": ":7"}).http_addr == ":7"
 
 

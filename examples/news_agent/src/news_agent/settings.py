@@ -56,7 +56,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
 def oncue_settings(ours: Settings, environment: Mapping[str, str] | None = None) -> OncueSettings:
     """oncue's own settings, with this program's tick and defaults where the environment says nothing."""
     given = _given(environment)
-    told = {"ONCUE_WINDOW_TICK": f"{ours.tick_ms:g}ms"}
+    told = {"ONCUE_TICK_MS": f"{ours.tick_ms:.0f}"}
     if "ONCUE_HTTP_ADDR" not in given:
         told |= USUAL
     return oncue_own.load(environment={**told, **given})

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from oncue.model import NO_ALERTS, AlertBook, Batch, Minute
 from oncue.store.postgres.database import Database
-from oncue.store.postgres.jobs import shared_fields
+from oncue.store.postgres.jobs import jobs_document
 from oncue.store.shared import alerts_json, alerts_of
 
 
@@ -39,13 +39,13 @@ class PostgresAlerts:
     async def write(
         self, book: AlertBook, now: datetime, *, node: UUID, epoch: int, jobs: Sequence[Batch] = ()
     ) -> bool:
-        made = [
-            {"id": job_id, "args": args, **shared_fields(batch)}
+        made = jobs_document(
+            ({"id": job_id, "args": args}, batch)
             for batch in jobs
             for job_id, args in zip(batch.ids, batch.args, strict=True)
-        ]
+        )
         ((written,),) = await self._db.fetch(
-            "write_alert_book", now, node, epoch, book.version, alerts_json(book.alerts), json.dumps(made, default=str)
+            "write_alert_book", now, node, epoch, book.version, alerts_json(book.alerts), made
         )
         if written and made:
             self._db.notifications.send()

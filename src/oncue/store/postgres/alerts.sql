@@ -32,14 +32,9 @@ with written as (
     returning 1
 ), made as (
     insert into oncue_jobs ({new_job})
-    select n.id, n.args::json, null, n.task, n.queue, n.priority, n.state, n.options, n.max_retries, n.max_runtime,
-           n.created_at, n.created_at, n.order_at, n.visible_at, n.deadline_at, n.enqueued_by, n.retry_of,
-           null, null, null, n.group_name, n.address
-      from json_to_recordset($6::json)
-        as n (id bigint, args text, task text, queue text, priority smallint, state text, options text,
-              max_retries integer, max_runtime interval, created_at timestamptz, visible_at timestamptz,
-              deadline_at timestamptz, enqueued_by text, retry_of bigint, order_at timestamptz, group_name text,
-              address text)
+    select n.id, n.args::json, null, {_shared}, null, null, null, b.group_name, b.address
+      from json_to_recordset($6::json) as b ({_batch})
+     cross join lateral json_to_recordset(b.jobs) as n (id bigint, args text)
      where exists (select from written)
     returning queue, group_name, state
 ), woken as (
