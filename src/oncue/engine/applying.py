@@ -20,12 +20,15 @@ Fallback: TypeAlias = Callable[[int, StoreRefused], Change | None]
 _log = logging.getLogger("oncue.applying")
 
 
-async def apply_each(store: Store, changes: Sequence[Change], now: datetime) -> list[Applied]:
+async def apply_each(
+    store: Store, changes: Sequence[Change], now: datetime, *, past_locks: bool = False
+) -> list[Applied]:
     """Which of them took: all at once, or one by one if that is refused.
 
     None: it was refused, and would be again, or its row is locked. It is as it was, and so a later pass finds it.
+    `past_locks`: rows are known to be locked, so do not wait for them first.
     """
-    took, refused = await apply_past_refusals(store, list(changes), now)
+    took, refused = await apply_past_refusals(store, list(changes), now, past_locks=past_locks)
     for number, error in refused.items():
         change = changes[number]
         _log.error("job %d stays as it is: the database refuses to make it %s: %s", change.id, change.state, error)

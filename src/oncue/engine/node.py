@@ -285,7 +285,11 @@ class WorkerNode:
             self.claimer.look_again()
         self.claimer.signal.set()
         self.seating.wake()
-        (self.leadership if self.leadership.epoch is None else self.scheduler).signal.set()
+        if self.leadership.epoch is None:
+            self.leadership.signal.set()
+        else:
+            self.scheduler.signal.set()
+            self.planner.wake()
 
     async def end_leases(self) -> None:
         """End the leases that the heartbeat thread renews: the other nodes need not wait for their end."""

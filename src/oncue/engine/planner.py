@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
@@ -35,6 +35,7 @@ from oncue.telemetry import Telemetry
 
 LIMIT = 1000
 AUTHOR = "window"
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 _log = logging.getLogger("oncue.windows")
 
@@ -92,14 +93,42 @@ class Planner:
         self._poll = timedelta(seconds=poll)
         self._counts = TickCounts()
         self._began: float | None = None
+        self._meets_locks = False
+        """Whether another session holds a row that the last pass was to write: the next pass does not wait for it."""
+        self._is_woken = False
+        self._looked_at = self._tick_at = BEGINNING
         self._unplanned: set[tuple[int, str]] = set()
         """The subjects whose days could not be worked out."""
         leadership.followers.append(self.signal)
+
+    def wake(self) -> None:
+        """Something changed in the database, perhaps: a subject was added whose day has begun already."""
+        self._is_woken = True
+        self.signal.set()
 
     async def tick(self, now: datetime) -> datetime:
         epoch = self._leadership.epoch
         if epoch is None:
             return now + self._interval
+        if self._is_woken and now < self._tick_at:
+            later = await self._looked(now)
+            if later is not None:
+                return later
+        self._is_woken, self._looked_at = False, now
+        self._tick_at = await self._tick(epoch, now)
+        return self._tick_at
+
+    async def _looked(self, now: datetime) -> datetime | None:
+        """A hint came before the next tick is due, so look for something sooner, at most once a poll. When to come
+        back; None: something is due."""
+        if now < self._looked_at + self._poll:
+            return min(self._looked_at + self._poll, self._tick_at)
+        self._is_woken, self._looked_at = False, now
+        upcoming = await self._store.windows.next_at()
+        self._tick_at = self._tick_at if upcoming is None else min(self._tick_at, upcoming)
+        return self._tick_at if self._tick_at > now else None
+
+    async def _tick(self, epoch: int, now: datetime) -> datetime:
         if self._began is None:
             self._began = self._clock.monotonic()
         enabled = [window for window in await self._store.windows.all() if window.enabled]
@@ -164,7 +193,8 @@ class Planner:
             return False
         hooks = iter(await self._reserved(sum(_is_cutoff_of_row(one) for one in closing), window))
         changes = [self._ended(window, one, hooks, now) for one in closing]
-        took = await apply_each(self._store, changes, now)
+        took = await apply_each(self._store, changes, now, past_locks=self._meets_locks)
+        self._meets_locks = None in took
         for one, change, written in zip(closing, changes, took, strict=True):
             if written:
                 tell_finalized(

@@ -382,8 +382,22 @@ select coalesce(array_agg(ordinal), '{}') from done;
 -- name: apply_free
 -- The same once a lock has kept `apply` or `apply_plain` waiting for too long: rows that another session holds are
 -- passed over. The second array tells which these are.
-with free (ids) as materialized (
+-- The job of a window's day ends with its subject's row, so it is passed over if another session holds that.
+with reachable (ids) as materialized (
     select array(select id from oncue_jobs where id = any($2::bigint[]) order by id for no key update skip locked)
+), days as materialized (
+    select j.id, s.place from oncue_jobs j
+     cross join lateral (select ctid as place from oncue_subjects s
+                          where s.schedule_id = j.schedule_id and s.name = j.subject
+                            for no key update skip locked) as s
+     where j.id = any((select ids from reachable)::bigint[]) and j.subject is not null
+), held (ids) as materialized (
+    select array(select j.id from oncue_jobs j
+                   join oncue_subjects s on s.schedule_id = j.schedule_id and s.name = j.subject
+                  where j.id = any((select ids from reachable)::bigint[]) and j.subject is not null
+                    and j.id not in (select id from days))
+), free (ids) as materialized (
+    select array(select id from unnest((select ids from reachable)) as id where id <> all ((select ids from held)::bigint[]))
 ), change as (
     {_change}
 ), done as (
