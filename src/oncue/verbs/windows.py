@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Any
 
 from oncue.application.connecting import Connected
-from oncue.errors import Conflict, InvalidJob, InvalidSubject, SubjectNotFound
+from oncue.engine.planner import decide_days
+from oncue.errors import Conflict, InvalidJob, InvalidSchedule, InvalidSubject, SubjectNotFound
 from oncue.model import Day, DayCount, Decided, Note, Schedule, Slot, Subject, SubjectStep, Tally
 from oncue.policy import subjects, windows
 from oncue.policy.windows import is_window
@@ -97,6 +98,8 @@ class Windows(NounVerbs):
             current = await self._stored(connected, found, wanted.name)
             if current is not None and subjects.same_terms(current, wanted):
                 return current
+            if await self._was_behind(connected, found, current, now):
+                return None
             new = current is None or current.removed_at is not None
             return await self._put(
                 connected, found, subjects.added(found, wanted, current, now), ADD if new else CHANGE, by
@@ -124,8 +127,10 @@ class Windows(NounVerbs):
         connected, found = await self._connected(), await self.get(window)
 
         async def remove() -> Subject | None:
-            current = await self.subject(found.name, name)
-            return await self._put(connected, found, subjects.removed(current, connected.now()), REMOVE, by)
+            current, now = await self.subject(found.name, name), connected.now()
+            if await self._was_behind(connected, found, current, now):
+                return None
+            return await self._put(connected, found, subjects.removed(current, now), REMOVE, by)
 
         gone = await compare_and_set(f"subject {name!r}", remove)
         if gone.job_id is not None and await connected.store.windows.unfinished([gone.job_id]):
@@ -229,16 +234,27 @@ class Windows(NounVerbs):
         written = 0
         while wanted:
             stored = {one.name: one for one in await connected.store.windows.subjects(window.id, [*wanted])}
-            rows = [
-                subjects.added(window, one, stored.get(name), now)
-                for name, one in wanted.items()
-                if name not in stored or not subjects.same_terms(stored[name], one)
+            changed = [
+                name for name, one in wanted.items() if name not in stored or not subjects.same_terms(stored[name], one)
             ]
+            if any([await self._was_behind(connected, window, stored.get(name), now) for name in changed]):
+                continue
+            rows = [subjects.added(window, wanted[name], stored.get(name), now) for name in changed]
             told = Note(by, ADD_MANY, f"window:{window.name}", None, {"subjects": len(rows)})
             took = await connected.store.windows.put(rows, now, [told, *[None] * (len(rows) - 1)] if rows else ())
             written += sum(took)
             wanted = {row.name: wanted[row.name] for row, wrote in zip(rows, took, strict=True) if not wrote}
         return written
+
+    async def _was_behind(self, connected: Connected, window: Schedule, current: Subject | None, now: datetime) -> bool:
+        """Whether days of a subject were over that the planner had not come to: they are decided by its old terms, and
+        the row is another one afterwards."""
+        if current is None or current.removed_at is not None or now < current.cutoff_at or not window.enabled:
+            return False
+        try:
+            return await decide_days(connected.store, window, current, now)
+        except InvalidSchedule:  # its zone is unknown to this host: other terms are what mends that
+            return False
 
     async def _stored(self, connected: Connected, window: Schedule, name: str) -> Subject | None:
         found = await connected.store.windows.subjects(window.id, [name])
