@@ -161,12 +161,19 @@ class Claimer:
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         outlook, ready_at = await store.jobs.outlook(), await store.groups.next_ready(self._queues)
-        is_wanted = not outlook.waiting.isdisjoint(self._queues) or not outlook.addresses.isdisjoint(self._addresses())
+        is_wanted = not outlook.waiting.isdisjoint(self._open_queues()) or not outlook.addresses.isdisjoint(
+            self._addresses()
+        )
         if is_wanted and self._has_room() and self._alive():
             return now
         if ready_at is not None and self._has_room() and self._alive():
             return max(now, ready_at) if outlook.due_at is None else min(max(now, ready_at), outlook.due_at)
         return outlook.due_at
+
+    def _open_queues(self) -> list[str]:
+        """The queues of which another job could begin here: of a limited one, if this node has a free seat of it."""
+        used = {queue: self._executor.running_in(queue) + self._executor.held_in(queue) for queue in self._allowed}
+        return [queue for queue in self._queues if queue not in used or used[queue] < self._allowed[queue]]
 
     def _turns_at(self) -> list[datetime]:
         """When to look at groups again, and when a queue with a rate has its turn."""

@@ -163,7 +163,7 @@ class Planner:
         planned = []
         for subject in due:
             try:
-                planned.append(self._planned_one(window, rule, subject, jobs, now))
+                planned.append(_planned(window, rule, subject, jobs, now))
             except Exception as error:  # its zone is unknown to this host, say: that does not stop the others
                 self._put_aside(window, subject, error)
         return planned
@@ -176,23 +176,14 @@ class Planner:
             _log.debug("window=%s subject=%s day=%s waits", window.name, subject.name, subject.day)
             self._telemetry.emit("schedule.error", {}, schedule=window.name, error=error)
 
-    def _planned_one(
-        self, window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, OpenJob], now: datetime
-    ) -> Planned:
-        terms: DayTerms = windows.terms_of(subject, rule, window.tz)
-        job = jobs.get(subject.job_id or 0)
-        plan = windows.plan(subject, terms, window.started_at, now, job=_standing(job))
-        is_over = now >= subject.cutoff_at and _is_open(subject)
-        return Planned(subject, plan, job if is_over else None)
-
     # --- days whose job has not ended ---------------------------------------------------------------------------
 
     async def _close(self, window: Schedule, closing: Sequence[Planned], now: datetime) -> bool:
         """End the jobs; the end of each writes its subject's day. Where more is to be done, the next pass goes on."""
         if not closing:
             return False
-        hooks = iter(await self._reserved(sum(_is_cutoff_of_row(one) for one in closing), window))
-        changes = [self._ended(window, one, hooks, now) for one in closing]
+        hooks = iter(await _reserved(self._store, sum(_is_cutoff_of_row(one) for one in closing), window))
+        changes = [_ended(window, one, hooks, now) for one in closing]
         took = await apply_each(self._store, changes, now, past_locks=self._meets_locks)
         self._meets_locks = None in took
         for one, change, written in zip(closing, changes, took, strict=True):
@@ -207,16 +198,6 @@ class Planner:
         self.opened.set()
         return any(took)
 
-    def _ended(self, window: Schedule, one: Planned, hooks: Iterator[int], now: datetime) -> Change:
-        assert one.job is not None
-        if not _is_cutoff_of_row(one):
-            return close_day(one.job, now, "missed", windows.OUTAGE)
-        told = options.read(window.options).window
-        ids = list(islice(hooks, 1))
-        hook = None if told is None else windows.hook_of(told, one.subject.name, one.subject.day, ids, now, AUTHOR)
-        hooked = () if hook is None else (hook,)
-        return close_day(one.job, now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, hooked, _next_day(one))
-
     # --- the others ---------------------------------------------------------------------------------------------
 
     async def _move(self, window: Schedule, moving: Sequence[Planned], epoch: int, now: datetime) -> bool:
@@ -225,7 +206,7 @@ class Planner:
         opening = sum(one.plan.opens for one in moving)
         closing = sum(one.plan.closes is not None and one.plan.closes.has_hook for one in moving)
         ids = iter(await self._store.jobs.reserve(opening) if opening else [])
-        hooks = iter(await self._reserved(closing, window))
+        hooks = iter(await _reserved(self._store, closing, window))
         steps = [_step(window, one, ids, hooks, now) for one in moving]
         took = await self._store.windows.advance(steps, now, node=self._node, epoch=epoch)
         for one, written in zip(moving, took, strict=True):
@@ -250,10 +231,6 @@ class Planner:
         )  # fmt: skip
         self._counts.enqueued += plan.opens
 
-    async def _reserved(self, hooks: int, window: Schedule) -> Sequence[int]:
-        told = options.read(window.options).window
-        return [] if told is None or told.hook is None or not hooks else await self._store.jobs.reserve(hooks)
-
     # --- telling ------------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
@@ -266,6 +243,48 @@ class Planner:
             users_scanned=done.scanned, eligible_in_window=done.eligible, enqueued=done.enqueued,
             cutoff_finalized=done.finalized,
         )  # fmt: skip
+
+
+async def decide_days(store: Store, window: Schedule, subject: Subject, now: datetime) -> bool:
+    """Decide the days of one subject that are over, in the planner's stead: its terms are about to change, and the
+    planner would go by the new ones. Whether there was something to decide; then there may be more of it."""
+    jobs = await store.windows.unfinished([subject.job_id]) if subject.job_id is not None and _is_open(subject) else []
+    one = _planned(window, windows.rule_of(window.expression), subject, {job.id: job for job in jobs}, now)
+    if not windows.is_behind(one.plan, now):
+        return False
+    if one.job is not None:
+        hooks = await _reserved(store, int(_is_cutoff_of_row(one)), window)
+        await store.jobs.apply([_ended(window, one, iter(hooks), now)], now)
+    else:
+        ids = await store.jobs.reserve(1) if one.plan.opens else []
+        hooks = await _reserved(store, int(one.plan.closes is not None and one.plan.closes.has_hook), window)
+        await store.windows.advance([_step(window, one, iter(ids), iter(hooks), now)], now)
+    return True
+
+
+async def _reserved(store: Store, hooks: int, window: Schedule) -> Sequence[int]:
+    told = options.read(window.options).window
+    return [] if told is None or told.hook is None or not hooks else await store.jobs.reserve(hooks)
+
+
+def _planned(window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, OpenJob], now: datetime) -> Planned:
+    terms: DayTerms = windows.terms_of(subject, rule, window.tz)
+    job = jobs.get(subject.job_id or 0)
+    plan = windows.plan(subject, terms, window.started_at, now, job=_standing(job))
+    is_over = now >= subject.cutoff_at and _is_open(subject)
+    return Planned(subject, plan, job if is_over else None)
+
+
+def _ended(window: Schedule, one: Planned, hooks: Iterator[int], now: datetime) -> Change:
+    """The end of a job whose day is over."""
+    assert one.job is not None
+    if not _is_cutoff_of_row(one):
+        return close_day(one.job, now, "missed", windows.OUTAGE)
+    told = options.read(window.options).window
+    ids = list(islice(hooks, 1))
+    hook = None if told is None else windows.hook_of(told, one.subject.name, one.subject.day, ids, now, AUTHOR)
+    hooked = () if hook is None else (hook,)
+    return close_day(one.job, now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, hooked, _next_day(one))
 
 
 def _is_open(subject: Subject) -> bool:

@@ -88,9 +88,11 @@ def added(window: Schedule, wanted: Subject, current: Subject | None, now: datet
         history = ("version", "job_id", "last_date", "status", "reason", "last_run_at", "created_at")
         wanted = dataclasses.replace(wanted, **{name: getattr(current, name) for name in history})
         is_decided = current.last_date is not None and current.last_date >= current.day
+        kept = {name: getattr(current, name) for name in ("day", "opens_at", "cutoff_at", "next_at")}
         if current.removed_at is None and now < current.cutoff_at and (is_decided or current.job_id is not None):
-            kept = ("day", "opens_at", "cutoff_at", "next_at")
-            return dataclasses.replace(wanted, since=now, **{name: getattr(current, name) for name in kept})
+            return dataclasses.replace(wanted, since=now, **kept)
+        if current.removed_at is None and not is_decided and _is_promised(current) and current.cutoff_at <= now:
+            return dataclasses.replace(wanted, since=current.since, **kept)  # the planner has yet to decide it
     terms = windows.terms_of(wanted, windows.rule_of(window.expression), window.tz)
     last = wanted.last_date
     if current is not None and current.job_id is not None and (last is None or last < current.day):
@@ -103,6 +105,11 @@ def added(window: Schedule, wanted: Subject, current: Subject | None, now: datet
         wanted, since=now, day=day.date, opens_at=day.opens_at, cutoff_at=day.cutoff_at,
         next_at=max(day.opens_at, now), job_id=None,
     )  # fmt: skip
+
+
+def _is_promised(current: Subject) -> bool:
+    """Whether its day was ahead when its terms began to count, or has begun."""
+    return current.since < current.cutoff_at or current.job_id is not None
 
 
 def removed(current: Subject, now: datetime) -> Subject:

@@ -215,6 +215,14 @@ def _closing(subject: Subject, terms: DayTerms, day: Day, has_job: bool, now: da
     return None
 
 
+def is_behind(plan: DayPlan, now: datetime) -> bool:
+    """Whether days are over and undecided that were promised: they are decided before the subject's terms change. A
+    day that was over before its terms counted was not."""
+    if plan.closes is not None and plan.closes.reason == ADDED_LATE:
+        return bool(plan.missed) or plan.day.cutoff_at <= now
+    return plan.closes is not None or bool(plan.missed)
+
+
 def _moving_on(closes: Closing | None, missed: list[Day], upcoming: Day, now: datetime) -> DayPlan:
     opens = now >= upcoming.opens_at
     return DayPlan(closes, tuple(missed), opens, upcoming, upcoming.cutoff_at if opens else upcoming.opens_at)

@@ -10,7 +10,7 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
     claim.invoke, .ok, .fail, .unknown, and the same for apply, decide, revise, rerun, request_cancel, prioritize,
-    pause, resume, set_limits, default_limits, set, trip, write and re_emit
+    pause, resume, set_limits, default_limits, set, trip, write, re_emit, put and advance
                                       op
     job                               id, task, queue, group, address, key, options, max_retries, args, state, priority,
                                       order_at, visible_at, deadline_at, of a slot's job start_by: a written row, of
@@ -22,7 +22,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
                                       (false): it counts as none, it had done nothing yet
     change                            id, from_state, claim_no, state, …, accepted: a conditional write and its fate,
                                       as it was written; details; where it depends on more: ending (null, late or
-                                      released), before, leader, epoch; where jobs may follow: brings (the ids that
+                                      released), before, leader, epoch; where it ends a subject's day: day_status;
+                                      where jobs may follow: brings (the ids that
                                       belong to this ending), might_bring (those of all its endings), keyed
     details                           id, claim_no, details: what a running attempt told so far was saved
     cancel                            id, claim_no: an operator wants this running claim to stop
@@ -45,6 +46,12 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
     slot                              schedule, at, until, slots, verdict, reason, job, blocked_by, epoch
+    subject                           schedule, subject, version, due, tz, weekdays, days_off, since, removed: the terms of
+                                      a window's subject are so from here on
+    day                               schedule, subject, date, until, days, verdict, reason, job, epoch: a day of a
+                                      subject, or a run of them, was decided: it has its job, or none
+    finalize                          schedule, subject, date, status, reason, was_date, was_status; of the row that it
+                                      was written to: day, cutoff_at, job
     hold, hold.end                    name, epoch, until: the node leads, or is the exclusive one, until then
     lease                             until: the node may hold jobs until then; renewed: it could before (of the living)
     name                              name: the node goes by it, until its lease is declared lost or it leaves
@@ -85,6 +92,7 @@ from oncue.model import (
     Receipt,
     Schedule,
     Step,
+    Subject,
     Webhook,
 )
 from oncue.telemetry import Telemetry
@@ -359,6 +367,34 @@ def webhook_event(webhook: Webhook, version: int, options: tuple[str, int] | Non
     }
 
 
+def subject_event(subject: Subject) -> dict[str, Any]:
+    return {
+        "schedule": subject.schedule_id,
+        "subject": subject.name,
+        "version": subject.version + 1,
+        "due": subject.due,
+        "tz": subject.tz,
+        "weekdays": subject.weekdays,
+        "days_off": [day.isoformat() for day in subject.days_off],
+        "since": micros(subject.since),
+        "removed": subject.removed_at is not None,
+    }
+
+
+def day_event(schedule_id: int, subject: str, decided: Decided, epoch: int | None) -> dict[str, Any]:
+    return {
+        "schedule": schedule_id,
+        "subject": subject,
+        "date": decided.scheduled_for.date().isoformat(),
+        "until": (decided.until or decided.scheduled_for).date().isoformat(),
+        "days": decided.slots,
+        "verdict": decided.verdict,
+        "reason": decided.reason,
+        "job": decided.job_id,
+        "epoch": epoch,
+    }
+
+
 def start_event(claim: Claim) -> dict[str, Any]:
     return {"id": claim.id, "claim_no": claim.claim_no, "crashes": claim.crashes}
 
@@ -421,6 +457,8 @@ def terms_event(change: Change, answer: Applied) -> dict[str, Any]:
         told["before"] = micros(change.before)
     if change.leader is not None:
         told["epoch"] = change.leader.epoch
+    if (day_status := change.as_written(answer).day_status) is not None:
+        told["day_status"] = day_status
     endings = [one for one in (change, change.late, change.released) if one is not None]
     if any(one.follow_ups for one in endings):
         told["brings"] = brought(change.as_written(answer))

@@ -21,6 +21,7 @@ from oncue.verbs.queues import Queues
 from oncue.verbs.schedules import Schedules
 from oncue.verbs.subjects import SubjectTables
 from oncue.verbs.webhooks import Webhooks
+from oncue.verbs.windows import Windows
 
 OPTIONS = Options(timeout=6.0, max_runtime=20.0, retry=Exponential("1s", cap="8s"))
 TASK = "scripted"
@@ -40,7 +41,7 @@ class Operator:
         self.telemetry = Telemetry()
         self.aging = Rules()
         self.jobs, self.queues, self.schedules = Jobs(self), Queues(self), Schedules(self)
-        self.hooks = Webhooks(self)
+        self.hooks, self.windows = Webhooks(self), Windows(self)
 
     async def connected(self) -> Operator:
         return self

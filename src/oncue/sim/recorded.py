@@ -24,6 +24,8 @@ from oncue.model import (
     Schedule,
     Started,
     Step,
+    Subject,
+    SubjectStep,
     ToldDetails,
     Turns,
     Webhook,
@@ -33,6 +35,7 @@ from oncue.sim.history import (
     brought,
     change_event,
     claim_event,
+    day_event,
     group_event,
     job_events,
     left_out_events,
@@ -42,9 +45,11 @@ from oncue.sim.history import (
     row_event,
     slot_event,
     step_event,
+    subject_event,
     terms_event,
     webhook_event,
 )
+from oncue.sim.watched import WatchedStore
 from oncue.store.contract import NOUNS, Store
 
 Verb: TypeAlias = Callable[..., Awaitable[Any]]
@@ -160,6 +165,32 @@ class Recorded(Layer):
                 made = await self._store.jobs.get(job_id)
                 if made is not None:
                     self._add("job", **row_event(made), follows=change.id)
+        if any(change.as_written(answer).day_status for change, answer in zip(changes, took, strict=True)):
+            await self._finalized()
+
+    async def _finalized(self) -> None:
+        """The days that came to their outcome with this call, as their rows tell it."""
+        for told in await cast(WatchedStore, self._store).finalized():
+            self._add("finalize", **told)
+
+    async def _note_windows_put(self, took: list[bool], subjects: Sequence[Subject], *_: Any) -> None:
+        for subject, accepted in zip(subjects, took, strict=True):
+            if accepted:
+                self._add("subject", **subject_event(subject))
+        await self._finalized()
+
+    async def _note_windows_advance(
+        self, took: list[bool | None], steps: Sequence[SubjectStep], *_: Any, epoch: int | None = None, **__: Any
+    ) -> None:
+        for step, accepted in zip(steps, took, strict=True):
+            if accepted:
+                for decided in step.decided:
+                    self._add("day", **day_event(step.schedule_id, step.name, decided, epoch))
+                for batch in (step.job, step.hook):
+                    made = None if batch is None else await self._store.jobs.get(batch.ids[0])
+                    if made is not None:
+                        self._add("job", **row_event(made))
+        await self._finalized()
 
     async def _note_jobs_report_details(self, locked: list[int], told: Sequence[ToldDetails]) -> None:
         for job_id, number, details in told:

@@ -24,6 +24,26 @@ _GROUPS = "select queue, name, running_limit, rate_count, rate_seconds, paused_u
 _WAKEUPS = "select count(*) from oncue_group_wakeups"
 _NAMES = "select name from oncue_schedules order by name"
 _LEASE_ENDS = "select id, expires_at from oncue_nodes where lost_at is null"
+_SUBJECTS = "select distinct name from oncue_subjects where schedule_id = ? order by name"
+_TALLIES = """
+select day, event, sum(subjects) from (
+       select day, event, subjects from oncue_window_days where schedule_id = :id
+       union all
+       select day, event, subjects from oncue_window_deltas where schedule_id = :id)
+ group by day, event
+"""
+_DAYS_WATCHED = """
+create temp table finalized (schedule, subject, date, status, reason, was_date, was_status, day, cutoff_at, job)
+"""
+_WATCH_DAYS = """
+create temp trigger watch_days after update on oncue_subjects
+  when new.last_date is not old.last_date or new.status is not old.status
+begin
+    insert into finalized values (new.schedule_id, new.name, new.last_date, new.status, new.reason, old.last_date,
+                                  old.status, old.day, old.cutoff_at, old.job_id);
+end
+"""
+_FINALIZED = ("schedule", "subject", "date", "status", "reason", "was_date", "was_status", "day", "cutoff_at", "job")
 _BEAT = """
 update oncue_nodes set beat_at = ?, expires_at = max(expires_at, ?) where id = ? and lost_at is null
 returning expires_at
@@ -50,6 +70,32 @@ class WatchedStore(SqliteStore):
     def __init__(self, path: str, *, wall: Callable[[], datetime]) -> None:
         super().__init__(path, inline=True, wall=wall)
         self.queues: WatchedQueues = WatchedQueues(self.database, self.counters)
+
+    async def open(self) -> None:
+        await super().open()
+        for statement in (_DAYS_WATCHED, _WATCH_DAYS):
+            await self.database.write(lambda connection, statement=statement: connection.execute(statement).fetchall())
+
+    async def finalized(self) -> list[dict[str, Any]]:
+        """The outcomes of subjects' days that were written since it was last asked."""
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            return connection.execute("delete from temp.finalized returning *").fetchall()
+
+        is_any = await self.database.read(
+            lambda connection: connection.execute("select exists (select 1 from temp.finalized)").fetchone()[0]
+        )
+        return [dict(zip(_FINALIZED, row, strict=True)) for row in await self.database.write(work)] if is_any else []
+
+    async def all_subjects(self, schedule_id: int) -> list[str]:
+        """The names of a window's subjects, of removed ones too."""
+        rows = await self.database.read(lambda connection: connection.execute(_SUBJECTS, (schedule_id,)).fetchall())
+        return [name for (name,) in rows]
+
+    async def all_tallies(self, schedule_id: int) -> dict[tuple[str, str], int]:
+        """How many subjects came to what, by the day and the event."""
+        rows = await self.database.read(lambda connection: connection.execute(_TALLIES, {"id": schedule_id}).fetchall())
+        return {(day, event): count for day, event, count in rows}
 
     async def whole_record(self) -> dict[int, list[int]]:
         """Job by job the claims whose attempts are on record."""

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oncue.application.connecting import Connected
 from oncue.application.portal import AtOnce
-from oncue.errors import InvalidJob, InvalidSubject, SubjectNotFound
+from oncue.engine.planner import decide_days
+from oncue.errors import InvalidJob, InvalidSchedule, InvalidSubject, SubjectNotFound
 from oncue.model import Note, RowOutcome, Schedule, Subject
 from oncue.policy import subjects
 from oncue.policy.windows import is_window
@@ -48,14 +49,25 @@ class SubjectTables(Protocol):
     @property
     def put(self) -> Put: ...
 
+    async def decide_days(self, window: Schedule, subject: Subject, now: datetime) -> bool:
+        """Decide the days of a subject that are over by the terms that it has, before these change. Whether there were
+        any: then its row is another one by now."""
+        ...
+
 
 class OwnTables:
     """The application's own, on its own connection."""
 
     def __init__(self, connected: Connected) -> None:
-        store = connected.store
+        store = self._store = connected.store
         self.now, self.window, self.subjects = connected.now, store.schedules.get, store.windows.subjects
         self.put: Put = store.windows.put
+
+    async def decide_days(self, window: Schedule, subject: Subject, now: datetime) -> bool:
+        try:
+            return await decide_days(self._store, window, subject, now)
+        except InvalidSchedule:  # its zone is unknown to this host: other terms are what mends that
+            return False
 
 
 class WantedRows(NamedTuple):
@@ -101,6 +113,8 @@ class SubjectWriting(NounVerbs):
             current = await stored(tables, window, wanted.name)
             if current is not None and subjects.same_terms(current, wanted):
                 return current
+            if await _was_behind(tables, window, current, now):
+                return None
             new = current is None or current.removed_at is not None
             put = subjects.added(window, wanted, current, now)
             return await _written(tables, window, put, ADD if new else CHANGE, by)
@@ -111,8 +125,10 @@ class SubjectWriting(NounVerbs):
         """The row of a subject that is removed. The job of its day, if that has not ended, was asked to stop."""
 
         async def remove() -> Subject | None:
-            current = await self._subject(tables, window, name)
-            gone = subjects.removed(current, tables.now())
+            current, now = await self._subject(tables, window, name), tables.now()
+            if await _was_behind(tables, window, current, now):
+                return None
+            gone = subjects.removed(current, now)
             return await _written(tables, window, gone, REMOVE, by, stops=current.job_id)
 
         return await compare_and_set(f"subject {name!r}", remove)
@@ -122,11 +138,12 @@ class SubjectWriting(NounVerbs):
         now, wanted, outcomes = tables.now(), dict(rows.subjects), list(rows.outcomes)
         while wanted:
             known = {one.name: one for one in await tables.subjects(window.id, [*wanted])}
-            put = [
-                subjects.added(window, one, known.get(name), now)
-                for name, one in wanted.items()
-                if name not in known or not subjects.same_terms(known[name], one)
+            changed = [
+                name for name, one in wanted.items() if name not in known or not subjects.same_terms(known[name], one)
             ]
+            if any([await _was_behind(tables, window, known.get(name), now) for name in changed]):
+                continue
+            put = [subjects.added(window, wanted[name], known.get(name), now) for name in changed]
             told = Note(by, ADD_MANY, f"window:{window.name}", None, {"subjects": len(put)})
             took = await tables.put(put, now, [told, *[None] * (len(put) - 1)] if put else ())
             for row, wrote in zip(put, took, strict=True):
@@ -215,3 +232,10 @@ def where_called(on: object | None, steps: Coroutine[Any, Any, T]) -> Coroutine[
     """On a synchronous connection of the caller nothing is ever waited for: `app.wait` takes all steps in the caller's
     own thread."""
     return steps if on is None or is_asynchronous(on) else AtOnce(steps)
+
+
+async def _was_behind(tables: SubjectTables, window: Schedule, current: Subject | None, now: datetime) -> bool:
+    """Whether days of a subject were over that the planner had not come to, and are decided now."""
+    if current is None or current.removed_at is not None or now < current.cutoff_at or not window.enabled:
+        return False
+    return await tables.decide_days(window, current, now)

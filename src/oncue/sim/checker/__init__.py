@@ -9,8 +9,8 @@ Promises that need them are checked only where they hold. The order of a job's c
 
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
 by itself, in the chapters `jobs`, `attempts`, `endings`, `suspicion`, `delivery`, `queues`, `groups`, `addresses`,
-`deliveries`, `breakers`, `cancels`, `operations`, `slots`, `leaders`, `names`, `counts`, `peace` and `expiry`. The work
-grows with the length of the history, and not faster: a job's story is short, and no promise searches through all
+`deliveries`, `breakers`, `cancels`, `operations`, `slots`, `leaders`, `names`, `counts`, `peace`, `expiry` and
+`windows`. The work grows with the length of the history, and not faster: a job's story is short, and no promise searches through all
 events for what belongs to one.
 """
 
@@ -37,13 +37,14 @@ from oncue.sim.checker import (
     queues,
     slots,
     suspicion,
+    windows,
 )
-from oncue.sim.checker.evidence import Books, Final
+from oncue.sim.checker.evidence import Books, Final, WindowBooks
 from oncue.sim.checker.gathering import gather
 from oncue.sim.checker.promises import DECLARED, Promise, Violation, report
 from oncue.sim.history import Event
 
-__all__ = ["CHAPTERS", "PROMISES", "Books", "Final", "Violation", "check", "report"]
+__all__ = ["CHAPTERS", "PROMISES", "Books", "Final", "Violation", "WindowBooks", "check", "report"]
 
 CHAPTERS = (
     jobs,
@@ -64,6 +65,7 @@ CHAPTERS = (
     counts,
     peace,
     expiry,
+    windows,
 )
 PROMISES: dict[str, Promise] = {
     name: kept for chapter in CHAPTERS for name, kept in DECLARED.items() if kept.__module__ == chapter.__name__

@@ -129,10 +129,10 @@ def is_alive(turn: Turn, change: Event, evidence: Evidence) -> bool:
 def _retries(evidence: Evidence) -> Iterator[Broken]:
     """As many as the budget allows, each after a delay that the policy can give, and none is charged but for one.
 
-    A snooze is none, and lasts as long as was asked.
+    A snooze is none, and lasts as long as was asked. The attempts of a window have a rule of their own.
     """
     for story in evidence.jobs.values():
-        if story.written is None:
+        if story.written is None or options.read(story.written.fields["options"]).window is not None:
             continue
         for turn in story.turns.values():
             for change in turn.changes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from oncue.policy import options
 from oncue.policy.lifecycle import BY_HAND
 from oncue.sim.checker.eras import era_of
-from oncue.sim.checker.evidence import LOST, OVERRUN, Evidence, Turn
+from oncue.sim.checker.evidence import LOST, OVERRUN, Evidence, Turn, closes_day
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event
 
@@ -45,6 +45,8 @@ def _what_cut(turn: Turn, change: Event) -> str | None:
     """What cut an attempt short, if anything did: who takes it away says so, or else it is its own node's word."""
     told = change.fields
     if told["from_state"] != "running" or BY_HAND in (told["outcome"], told["reason"]) or told["reason"] == "poison":
+        return None
+    if closes_day(change):
         return None
     if told["error"] in LOST:
         return str(told["error"])

@@ -35,6 +35,17 @@ class Books:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowBooks:
+    """A daily window with everything that the database has of it."""
+
+    window: Schedule
+    ledger: Mapping[str, Sequence[Slot]]
+    """What became of the days of each subject."""
+    tallies: Mapping[tuple[str, str], int]
+    """How many subjects are counted, by the day and by what happened."""
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
     """What the database held in the end: the rows, and the totals by state if they are to be compared."""
 
@@ -51,6 +62,7 @@ class Final:
     """The groups that have a row, by queue and name: limit, rate and paused_until as they are set."""
     wakeups: int = 0
     """How many notes of what happened in groups have not been read."""
+    windows: tuple[WindowBooks, ...] = ()
 
 
 def claim_no(event: Event) -> int:
@@ -164,6 +176,18 @@ class JobStory:
 
 
 @dataclass(slots=True)
+class SubjectStory:
+    """The events of one subject of a window, in the order of the history: its terms, its days and their outcomes."""
+
+    schedule: int
+    name: str
+    log: list[Event] = field(default_factory=list)
+
+    def told(self, kind: str) -> list[Event]:
+        return [event for event in self.log if event.kind == kind]
+
+
+@dataclass(slots=True)
 class ObservedOperation:
     """One call of a process: what it asked, what the database did, and what it was told."""
 
@@ -189,6 +213,7 @@ class Evidence:
     """How long a lease is, in microseconds: as was said, or else as it was when nodes joined."""
     lease_is_told: bool = False
     jobs: dict[int, JobStory] = field(default_factory=dict)
+    subjects: dict[tuple[int, str], SubjectStory] = field(default_factory=dict)
     operations: dict[int, ObservedOperation] = field(default_factory=dict)
     strangers: list[Event] = field(default_factory=list)
     """Effects and answers of operations that no process began."""
@@ -232,6 +257,12 @@ def is_by_hand(change: Event) -> bool:
 
 
 def is_taken_away(change: Event) -> bool:
-    """Whether an attempt that may go on lost its right to: it is overlong, or an operator said so."""
+    """Whether an attempt that may go on lost its right to: it is overlong, its day is over, or an operator said so."""
     told = change.fields
-    return str(told["error"]).startswith(OVERRUN) or is_by_hand(change)
+    return str(told["error"]).startswith(OVERRUN) or is_by_hand(change) or closes_day(change)
+
+
+def closes_day(change: Event) -> bool:
+    """Whether the planner ended the job of a subject's day, which had not succeeded in time."""
+    told = change.fields
+    return told["state"] == "skipped" and told.get("day_status") is not None and told.get("ending") is None

@@ -14,6 +14,7 @@ from oncue.sim.checker.evidence import (
     LeasePeriod,
     ObservedAttempt,
     ObservedOperation,
+    SubjectStory,
     Turn,
     claim_no,
     is_taken_away,
@@ -82,6 +83,9 @@ class _Gathering:
             "details": self._details,
             "cancel": self._cancel,
             "stop": self._stop,
+            "subject": self._subject,
+            "day": self._subject,
+            "finalize": self._subject,
         }
         places = self._evidence.places
         for place, event in enumerate(self._evidence.events):
@@ -154,6 +158,13 @@ class _Gathering:
         turn = self._story(event).turn(claim_no(event))
         turn.stop = turn.stop or event
         self._evidence.stopped.append(turn)
+
+    def _subject(self, event: Event) -> None:
+        whose = event.fields["schedule"], event.fields["subject"]
+        story = self._evidence.subjects.get(whose)
+        if story is None:
+            story = self._evidence.subjects[whose] = SubjectStory(*whose)
+        story.log.append(event)
 
     # --- nodes ------------------------------------------------------------------------------------------------------
 

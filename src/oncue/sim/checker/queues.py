@@ -154,11 +154,11 @@ def _limit_kept(evidence: Evidence) -> Iterator[Broken]:
 
     A lower limit holds for what is claimed once every node has learned of it; what ran already goes on beside that.
     """
-    limits = _limits(evidence)
+    limits = limits_of(evidence)
     running: dict[tuple[str, int], list[tuple[int, int, Event]]] = defaultdict(list)
-    for number, (queue, claimed, attempt) in enumerate(_seated(evidence) if limits else ()):
+    for number, (queue, claimed, attempt) in enumerate(seated(evidence) if limits else ()):
         began, until = when(attempt.start), attempt.rightful_until
-        limit = _raised(_limit_at(limits.get(queue, []), claimed), _limit_at(limits.get(queue, []), began))
+        limit = raised(limit_at(limits.get(queue, []), claimed), limit_at(limits.get(queue, []), began))
         if limit is None or until <= began or evidence.is_unsure(attempt.start):
             continue
         seats = running[queue, limit.pool]
@@ -170,7 +170,7 @@ def _limit_kept(evidence: Evidence) -> Iterator[Broken]:
             yield Broken(f"{len(seats)} attempts ran at once in the queue {queue}, {limit.most} may", starts)
 
 
-def _limits(evidence: Evidence) -> dict[str, list[_Limit]]:
+def limits_of(evidence: Evidence) -> dict[str, list[_Limit]]:
     """The limits of each queue, in the order in which they begin to hold."""
     limits: dict[str, list[_Limit]] = defaultdict(list)
     somebody_works = False
@@ -187,17 +187,17 @@ def _limits(evidence: Evidence) -> dict[str, list[_Limit]]:
     return limits
 
 
-def _limit_at(limits: list[_Limit], instant: int) -> _Limit | None:
+def limit_at(limits: list[_Limit], instant: int) -> _Limit | None:
     place = bisect_right(limits, instant, key=lambda limit: limit.since)
     return limits[place - 1] if place else None
 
 
-def _raised(then: _Limit | None, now: _Limit | None) -> _Limit | None:
+def raised(then: _Limit | None, now: _Limit | None) -> _Limit | None:
     """The limit that an attempt was claimed under, or the higher one that holds when it starts."""
     return now if then is not None and now is not None and now.pool == then.pool else then
 
 
-def _seated(evidence: Evidence) -> list[_Seated]:
+def seated(evidence: Evidence) -> list[_Seated]:
     found = [
         _Seated(story.queue, when(turn.claim or attempt.start), attempt)
         for story in evidence.jobs.values()

@@ -38,6 +38,10 @@ class SubjectsOnPostgres:
         rows = await self._connection.fetch(self._sql["subjects"], schedule_id, list(names))
         return [subject_of(*_named(SUBJECT, row).values()) for row in rows]
 
+    async def decide_days(self, window: Schedule, subject: Subject, now: datetime) -> bool:
+        """The planner does that, on a connection of its own: the row keeps its day until then."""
+        return False
+
     async def put(
         self,
         subjects: Sequence[Subject],
@@ -80,6 +84,10 @@ class SubjectsOnSqlite:
     async def subjects(self, schedule_id: int, names: Sequence[str]) -> list[Subject]:
         asked = {"schedule_id": schedule_id, "names": json.dumps(list(names))}
         return subjects_of(await self._connection.fetch(self._sql["subjects"], asked))
+
+    async def decide_days(self, window: Schedule, subject: Subject, now: datetime) -> bool:
+        """The planner does that, on a connection of its own: the row keeps its day until then."""
+        return False
 
     async def put(
         self,
