@@ -228,9 +228,10 @@ async def test_the_audit_log_tells_whose_token_it_was(make_api: MakeApi, databas
     await api("POST", SUBJECTS, {"subjects": [{"subject": "bob", "at": "09:00"}]}, headers=headers)
     await api("DELETE", f"{SUBJECTS}/ann", headers=headers)
     entries = [entry for entry in await api.app.audit_log.list() if entry.action.startswith("subject.")]
-    assert [(entry.actor.partition("#")[0], entry.action, entry.subject) for entry in reversed(entries)] == [
-        ("token:operate", "subject.add", "subject:digest/ann"), ("token:operate", "subject.change", "subject:digest/ann"),
-        ("token:operate", "subject.add_many", "window:digest"), ("token:operate", "subject.remove", "subject:digest/ann"),
+    assert {entry.actor.partition("#")[0] for entry in entries} == {"token:operate"}
+    assert [(entry.action, entry.subject) for entry in reversed(entries)] == [
+        ("subject.add", "subject:digest/ann"), ("subject.change", "subject:digest/ann"),
+        ("subject.add_many", "window:digest"), ("subject.remove", "subject:digest/ann"),
     ]  # fmt: skip
     reader = bearer(await a_token(api.app, "read", "enqueue"))
     assert (await api("GET", SUBJECTS, headers=reader)).status_code == 200
