@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from fuzz.odd import POLICIES
 from fuzz.wire import Header, Request
-from fuzz.world import QUEUES, World
+from fuzz.world import QUEUES, WINDOW, World
 from oncue.model import STATES
 from oncue.server.api.routing import DeclaredRoute
 
@@ -19,6 +19,8 @@ ADMIN = "/api/admin"
 JOBS, QUEUE, PLANS = f"{ADMIN}/jobs", f"{ADMIN}/queues", f"{ADMIN}/scheduled-jobs"
 TOKENS, AUDIT = f"{ADMIN}/tokens", f"{ADMIN}/audit-log"
 HOOKS, BARE, SENT = f"{ADMIN}/webhooks", f"{ADMIN}/deliveries", f"{ADMIN}/executions"
+WINDOWS = f"{ADMIN}/windows"
+SUBJECTS = f"{WINDOWS}/{{window}}/subjects"
 GROUPS, ADDRESSES = ("tenant:1", "tenant:2", "a/b"), ("role:leader", "node:alpha", "node:absent")
 RATES = (None, "10/s", "600/min", "1/d")
 EXPRESSIONS = ("0 3 * * *", "*/5 * * * *", "@daily", "@every 90s", "0 0 29 2 *", "30 2 * * SUN", "*/10 * * * * *")
@@ -78,7 +80,13 @@ def token(world: World, dice: Random) -> str:
     return dice.choice(world.spare_tokens) if world.spare_tokens else "nobody"
 
 
-NAMED = {JOBS: job, QUEUE: queue, PLANS: schedule, TOKENS: token, HOOKS: webhook, SENT: execution}
+def subject(world: World, dice: Random) -> str:
+    return dice.choice(world.subjects)
+
+
+NAMED = {
+    JOBS: job, QUEUE: queue, PLANS: schedule, TOKENS: token, HOOKS: webhook, SENT: execution, WINDOWS: subject
+}  # fmt: skip
 
 
 # --- bodies ---------------------------------------------------------------------------------------------------------
@@ -195,6 +203,22 @@ def bare_delivery(world: World, dice: Random) -> dict[str, Any]:
     return {"url": "https://shop.example/hooks/8?a=b", **sending(world, dice), **delivery(world, dice)}
 
 
+def subject_terms(world: World, dice: Random) -> dict[str, Any]:
+    return _some(
+        dice, tz=dice.choice((None, "Asia/Tokyo")), weekdays=dice.choice(("MON-FRI", "SAT-MON", ["TUE"], None)),
+        days_off=["2030-12-24"], args=dice.choice(({}, {"language": "de"}, None)),
+    )  # fmt: skip
+
+
+def subject_row(world: World, dice: Random) -> dict[str, Any]:
+    return {"at": dice.choice(("09:00", "7:30", "23:59")), **subject_terms(world, dice)}
+
+
+def subject_rows(world: World, dice: Random) -> dict[str, Any]:
+    names = [f"row {dice.randint(0, 50)}" for _ in range(dice.choice((1, 2, 7)))]
+    return {"subjects": [{"subject": name, **subject_row(world, dice)} for name in names]}
+
+
 BODIES: dict[tuple[str, str], Maker | None] = {
     ("POST", JOBS): enqueue,
     ("POST", f"{JOBS}/bulk"): many,
@@ -223,9 +247,16 @@ BODIES: dict[tuple[str, str], Maker | None] = {
     ("POST", f"{HOOKS}/{{name}}/deliveries"): delivery,
     ("POST", BARE): bare_delivery,
     ("POST", f"{SENT}/{{id}}/retry"): None,
+    ("POST", SUBJECTS): subject_rows,
+    ("PUT", f"{SUBJECTS}/{{name}}"): subject_row,
+    ("PATCH", f"{SUBJECTS}/{{name}}"): lambda world, dice: {
+        **subject_terms(world, dice), **_some(dice, at=dice.choice(("10:00", None)))
+    },
+    ("DELETE", f"{SUBJECTS}/{{name}}"): None,
+    ("POST", f"{SUBJECTS}/{{name}}/run"): None,
     ("POST", TOKENS): credential,
     ("DELETE", f"{TOKENS}/{{id}}"): None,
-}
+}  # fmt: skip
 """Everything that changes something, with what its body may say."""
 
 
@@ -265,6 +296,14 @@ QUERIES: dict[str, Maker | None] = {
     f"{HOOKS}/{{name}}/executions": lambda world, dice: {**_paging(world, dice), **_some(dice, before=20)},
     SENT: lambda world, dice: {**_paging(world, dice), **_some(dice, before=40)},
     f"{SENT}/{{id}}": None,
+    WINDOWS: None,
+    f"{WINDOWS}/{{window}}": None,
+    f"{WINDOWS}/{{window}}/day": lambda world, dice: _some(dice, day=dice.choice(("2030-01-31", "2026-11-18"))),
+    SUBJECTS: lambda world, dice: {**_paging(world, dice), **_some(dice, after="user")},
+    f"{SUBJECTS}/{{name}}": None,
+    f"{SUBJECTS}/{{name}}/ledger": lambda world, dice: {
+        **_paging(world, dice), **_some(dice, **{"from": "2026-01-01", "to": "2030-01-31"})
+    },
     f"{ADMIN}/nodes": None,
     f"{ADMIN}/leader": None,
     TOKENS: None,
@@ -311,11 +350,16 @@ def look(world: World, dice: Random) -> Call:
 def _named(world: World, dice: Random, call: Call) -> Call:
     if "{" not in call.path:
         return call
+    if call.path.startswith(WINDOWS):
+        names = {"window": WINDOW, "name": subject(world, dice)}
+        return replace(call, names=tuple(one for one in names.items() if f"{{{one[0]}}}" in call.path))
     name = "name" if call.path.startswith((QUEUE, HOOKS)) else "id"
     return replace(call, names=((name, existing(world, dice, call.path)),))
 
 
-def existing(world: World, dice: Random, path: str) -> str:
+def existing(world: World, dice: Random, path: str, name: str = "name") -> str:
     """Something that there is, for the name in an address."""
+    if name == "window":
+        return WINDOW
     choose = next(choose for prefix, choose in NAMED.items() if path.startswith(prefix))
     return choose(world, dice)

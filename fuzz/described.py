@@ -39,7 +39,7 @@ BEYOND_WORDS = {
     "task", "target", "args", "queue", "key", "name", "cron_expression", "tz", "at", "delay", "deadline", "expires",
     "grace", "from", "to", "after", "description", "Idempotency-Key", "group", "address", "until", "for", "url",
     "headers", "content_type", "body", "timeout", "secrets", "retry", "ca", "certificate", "payload", "webhook",
-    "max_retries",
+    "max_retries", "subject", "weekdays", "days_off", "day",
 }  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def _named(world: World) -> Callable[[Any, Any], Any]:
             return case
         is_linked = meta.phase.name == "stateful"  # what was made a step before is named already
         for name in () if is_linked else case.path_parameters or ():
-            case.path_parameters[name] = calls.existing(world, dice, case.path)
+            case.path_parameters[name] = calls.existing(world, dice, case.path, name)
         if isinstance(case.body, dict):
             case.body = _with_names(case.body, dice)
         return case
@@ -140,6 +140,8 @@ def _with_names(body: dict[str, Any], dice: Random) -> dict[str, Any]:
     named = dict(body)
     if isinstance(named.get("jobs"), list):
         named["jobs"] = [_with_names(job, dice) if isinstance(job, dict) else job for job in named["jobs"]]
+    if isinstance(named.get("subjects"), list):
+        named["subjects"] = [_with_names(row, dice) if isinstance(row, dict) else row for row in named["subjects"]]
     if "task" in named:
         named |= {"task": "letter", "args": {"to": "somebody", "more": body.get("args")}}
     if "target" in named:

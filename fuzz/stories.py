@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import quote
 
 from fuzz import crowds, pages
-from fuzz.calls import HOOKS, JOBS, PLANS, QUEUE, SENT, TOKENS
+from fuzz.calls import HOOKS, JOBS, PLANS, QUEUE, SENT, TOKENS, WINDOWS
 from fuzz.site import Site
 from fuzz.teller import Entries, Said, Teller, always, if_different, never
+from fuzz.world import WINDOW
 from oncue.model import STATES
 
 Story = Callable[[Teller], Awaitable[None]]
@@ -253,6 +254,49 @@ def _refuse_secrets(teller: Teller, said: Said) -> None:
     teller.hold(said, not told, "a secret is told")
 
 
+# --- windows --------------------------------------------------------------------------------------------------------
+
+SUBJECT_STEPS: list[Step] = [
+    ("PUT", "", lambda dice: {"at": dice.choice(("09:00", "10:00", "25:00"))}, if_different),
+    ("PATCH", "", lambda dice: {"tz": dice.choice((None, "Asia/Tokyo", "Mars/Base"))}, if_different),
+    ("PATCH", "", lambda dice: {"days_off": dice.choice(([], ["2030-12-24"], ["soon"]))}, if_different),
+    ("PATCH", "", lambda dice: {"args": dice.choice(({}, {"language": "de"}, {"user": "eve"}))}, if_different),
+    ("POST", "/run", _no_body, if_different),
+]
+
+
+async def of_a_subject(teller: Teller) -> None:
+    """Added, changed, run, removed: each change is one line of the audit log, and what is gone is gone."""
+    dice, name, app = teller.dice, f"{teller.name('user')}/ü", teller.app
+    where = f"{WINDOWS}/{WINDOW}/subjects/{quote(name, safe='')}"
+    window = await app.windows.get(WINDOW)
+
+    async def look() -> Any:
+        found = await (await app.internals.connected()).store.windows.subjects(window.id, [name])
+        return [subject.version for subject in found]
+
+    async def step() -> Said:
+        method, path, make, entries = dice.choice(SUBJECT_STEPS)
+        return await teller.change(method, f"{where}{path}", make(dice), look=look, entries=entries)
+
+    made = await teller.change("PUT", where, {"at": "12:00"}, look=look, entries=if_different)
+    teller.hold(made, made.status == 200, "it was not added")
+    for _ in range(dice.randint(3, 6)):
+        await step()
+    for path in ("", "/ledger"):
+        shown = await teller.ask("GET", f"{where}{path}")
+        teller.hold(shown, shown.status == 200, "it is not shown")
+    job = (await app.windows.subject(WINDOW, name)).job_id
+    gone = await teller.ask("DELETE", where)
+    teller.hold(gone, gone.status == 200, "it was not removed")
+    if job is not None:
+        state = (await app.jobs.get(job)).state
+        teller.hold(gone, state == "cancelled", f"its job is {state}")
+    for method, body in (("GET", None), ("PATCH", {"at": "09:00"}), ("DELETE", None)):
+        said = await teller.ask(method, where, body)
+        teller.hold(said, said.status == 404, "it is gone, and something was done to it")
+
+
 # --- requests that are sent twice -----------------------------------------------------------------------------------
 
 
@@ -298,5 +342,6 @@ async def of_pages(teller: Teller) -> None:
 
 
 STORIES: list[Story] = [
-    of_a_job, of_a_job, of_a_schedule, of_a_queue, of_a_webhook, of_a_token, of_a_key, of_a_crowd, of_pages,
+    of_a_job, of_a_job, of_a_schedule, of_a_queue, of_a_webhook, of_a_subject, of_a_token, of_a_key, of_a_crowd,
+    of_pages,
 ]  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
 
-from oncue import Oncue, cron
+from oncue import Oncue, cron, daily
 from oncue.application.worker import new_node
 from oncue.model import (
     SCOPES,
@@ -68,6 +68,9 @@ def shop(url: str, folder: Path) -> Oncue:
     @app.task(delivery="at_most_once")
     async def once(number: int = 0) -> None: ...
 
+    @app.task(schedule=daily(), max_concurrency=3)
+    async def morning_digest(user: str, day: date, language: str = "en", more: Any = None) -> None: ...
+
     # The examples of the API's own description use these.
     @app.task(queue="mail")
     async def send_invoice(order_id: int) -> None: ...
@@ -97,6 +100,8 @@ class World:
     webhooks: list[str] = field(default_factory=list)
     executions: list[str] = field(default_factory=list)
     """Their ids and numbers."""
+    subjects: list[str] = field(default_factory=list)
+    """Of the window `morning_digest`."""
 
 
 async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
@@ -107,12 +112,14 @@ async def populated(app: Oncue, *, with_tokens: bool = True) -> World:
     await _employ(world)
     await _plan(world)
     await _hook(world)
+    await _invite(world)
     await _operate(world)
     known = await app.jobs.list(limit=1000)
     world.jobs, world.uids = [job.id for job in known], [job.uid for job in known]
     world.keys = [job.key for job in known if job.key is not None]
     world.schedules = [schedule.name for schedule in await app.schedules.list()]
     await _look_at_webhooks(world)
+    await _look_at_subjects(world)
     return world
 
 
@@ -256,6 +263,29 @@ async def _look_at_webhooks(world: World) -> None:
     world.executions = [name for job in sent for name in (str(job.id), str(job.uid))] or ["7"]
 
 
+# --- windows --------------------------------------------------------------------------------------------------------
+
+WINDOW = "morning_digest"
+
+
+async def _invite(world: World) -> None:
+    """Subjects of all kinds: one is removed, and some have a day that is open or over."""
+    windows, now = world.app.windows, await world.app.now()
+    for number, tz in enumerate((None, "Europe/Berlin", "Pacific/Kiritimati", "Etc/GMT+12")):
+        await windows.add(WINDOW, f"user {number}", at="23:59" if number % 2 else "00:10", tz=tz)
+    await windows.add(WINDOW, "ü/run", at="12:00", weekdays="MON-FRI", days_off=["2030-12-24"], args={"more": [1]})
+    await windows.add(WINDOW, "gone", at="12:00")
+    await windows.remove(WINDOW, "gone")
+    for name in [one.name for one in await windows.subjects(WINDOW) if one.cutoff_at > now][:2]:
+        await windows.run_now(WINDOW, name)
+
+
+async def _look_at_subjects(world: World) -> None:
+    """Look at whom the window opens for."""
+    found = await world.app.windows.subjects(WINDOW, limit=1000)
+    world.subjects = [subject.name for subject in found][-40:] or ["nobody"]
+
+
 # --- what operators did ---------------------------------------------------------------------------------------------
 
 
@@ -280,6 +310,7 @@ async def refreshed(world: World) -> None:
     world.uids = [job.uid for job in newest] or world.uids
     world.schedules = [schedule.name for schedule in await app.schedules.list(limit=1000)][-40:] or world.schedules
     await _look_at_webhooks(world)
+    await _look_at_subjects(world)
     ours = {world.token_id, *(text.split("_")[1] for text in world.tokens.values())}
     tokens = [token.id for token in await app.tokens.list() if token.id not in ours and token.revoked_at is None]
     world.spare_tokens = tokens[-20:]

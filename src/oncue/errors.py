@@ -51,11 +51,16 @@ class InvalidWebhook(OncueError, ValueError):
 
 
 class InvalidSubject(OncueError, ValueError):
-    """What is wanted of a window's subject makes no sense: a field and what it expects."""
+    """What is wanted of a window's subject makes no sense: a field and what it expects.
 
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
+    `row` is the number of the row, of many, that this is about.
+    """
+
+    def __init__(self, field: str, message: str, row: int | None = None) -> None:
+        super().__init__(f"{field}: {message}" if row is None else f"{field}: {message} (row {row})")
         self.field = field
+        self.message = message
+        self.row = row
 
 
 class UnusableSecret(ConfigError):

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import date
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from sqlalchemy import NullPool, create_engine, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from oncue import InvalidSubject, Oncue, SubjectNotFound, Task, daily
 from oncue.store import Store
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.conftest import MakeApp
-from tests.app.drivers import DRIVERS, Driver, Held
+from tests.app.drivers import DRIVERS, Driver, Held, over
 from tests.app.shop import rows
 from tests.app.test_transactions import Nowhere
 
@@ -188,3 +192,41 @@ async def test_what_is_wrong_is_named(driver: Driver, app: Oncue, url: str, make
     assert await users(url) == [7], "the transaction was not harmed"
     with pytest.raises(InvalidSubject, match="on: expected a connection of sqlite3"):
         await app.windows.add("digest", "ann", at="09:00", on=object())
+
+
+# --- the guide ------------------------------------------------------------------------------------------------------
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class User(Base):
+    __tablename__ = "users"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+
+
+SESSIONS = [driver for driver in DRIVERS if driver.name in ("Session-pysqlite", "Session-psycopg")]
+
+
+@pytest.mark.parametrize("driver", SESSIONS, ids=lambda driver: driver.name, indirect=True)
+async def test_the_guides_example_works_as_it_stands(driver: Driver, url: str, make_app: MakeApp) -> None:
+    chapter = GUIDE.read_text("utf-8").split("\n### A user that signs up\n")[1].split("\n## ")[0]
+    (example,) = [text for text in re.findall(r"```python\n(.*?)```", chapter, re.DOTALL) if "session" in text]
+    app = make_app(url)
+
+    @app.task(schedule=daily())
+    async def morning_digest(user: str, day: date) -> None: ...
+
+    await Declaring(app.internals).synchronise()
+    engine = create_engine(over(driver.name.partition("-")[2], url), poolclass=NullPool)
+    Base.metadata.create_all(engine)
+    exec(example, {"Session": Session, "engine": engine, "User": User, "app": app})
+    with Session(engine) as session:
+        assert list(session.scalars(select(User.name))) == ["eve"]
+    assert [one.name for one in await app.windows.subjects("morning_digest")] == ["eve"]
+    Base.metadata.drop_all(engine)
+    engine.dispose()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,12 +12,14 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from oncue import Client, Ladder, NewJob, Receipt, cron
+from oncue import Client, Conflict, InvalidSubject, Ladder, NewJob, Receipt, SubjectNotFound, cron, daily
 from oncue.client.requests import Request
 from oncue.client.verbs import Listing, Noun, Verb, Verbs
+from oncue.verbs.schedules.declaring import Declaring
 from tests.client.conftest import Aside, Shop, Site
 from tests.server.conftest import a_shop
 
+WEEK = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 NOT_FOR_CLIENTS = {"/metrics", "/openapi.json"}
 
 
@@ -47,6 +49,7 @@ def test_every_verb_and_every_route(stored_shop: Shop) -> None:
         queues(client)
         schedules(client)
         webhooks(client)
+        windows(client, stored_shop)
         access(client)
         known = [verb for noun in (Verbs, *Noun.__subclasses__()) for verb in vars(noun).values()]
         assert client.used == {verb._prepare.__name__ for verb in known if isinstance(verb, Verb | Listing)}
@@ -228,6 +231,44 @@ def cluster(client: Client) -> None:
     assert node.started_at <= node.beat_at < node.expires_at
     leader = client.nodes.leader()
     assert leader.name is None or (leader.id, leader.none_since) == (node.id, None)
+
+
+def windows(client: Client, shop: Shop) -> None:
+    @shop.app.task(name="news/daily", schedule=daily(window="30m"))
+    async def digest(user: str, day: date, language: str = "en") -> None: ...
+
+    shop.aside.run(Declaring(shop.app.internals).synchronise())
+    (found,) = client.windows.list()
+    assert found == client.windows.get("news/daily")
+    assert (found.name, found.window_seconds, found.queue, found.enabled) == ("news/daily", 1800.0, "windows", True)
+    tz = "UTC" if shop.aside.run(shop.app.now()).hour < 12 else "Etc/GMT+12"  # where the day is far from its end
+    ann = client.windows.add("news/daily", "ann/ü", at="23:59", tz=tz, weekdays=WEEK, args={"language": "de"})
+    assert (ann.subject, ann.at, ann.tz, ann.args) == ("ann/ü", "23:59", tz, {"language": "de"})
+    assert ann.cutoff_at - ann.opens_at == timedelta(minutes=30)
+    assert client.windows.subject("news/daily", "ann/ü") == ann
+    changed = client.windows.change("news/daily", "ann/ü", args=None, days_off=[date(2030, 12, 24)])
+    assert (changed.at, changed.args, changed.days_off) == ("23:59", {}, (date(2030, 12, 24),))
+    assert client.windows.change("news/daily", "ann/ü", weekdays=None, days_off=None).days_off == ()
+    rows = [{"subject": "bob", "at": "09:00"}, {"subject": "cas", "at": "9", "tz": None}]
+    told = client.windows.add_each("news/daily", rows)
+    assert [(one.subject, one.outcome, one.field) for one in told] == [("bob", "added", None), ("cas", "invalid", "at")]
+    assert [one.subject for one in client.windows.subjects("news/daily", after="ann/ü", limit=5)] == ["bob"]
+    assert [one.subject for one in client.windows.all_subjects("news/daily", page=1)] == ["ann/ü", "bob"]
+    opened = client.windows.run_now("news/daily", "ann/ü", idempotency_key="open")
+    assert client.windows.run_now("news/daily", "ann/ü", idempotency_key="open") == opened
+    with pytest.raises(Conflict) as refused:
+        client.windows.run_now("news/daily", "ann/ü")
+    assert refused.value.job_id == opened.job_id
+    (row,) = client.windows.ledger("news/daily", "ann/ü")
+    assert (row.day, row.outcome, row.job_id) == (opened.day, "queued", opened.job_id)
+    assert [(one.open, one.success) for one in client.windows.day("news/daily", opened.day)] == [(1, 0)]
+    client.windows.remove("news/daily", "ann/ü")
+    for missing in (("news/daily", "ann/ü"), ("nothing", "bob")):
+        with pytest.raises(SubjectNotFound):
+            client.windows.subject(*missing)
+    with pytest.raises(InvalidSubject) as wrong:
+        client.windows.add("news/daily", "bob", at="09:00", args={"language": 7})
+    assert wrong.value.field == "args.language"
 
 
 def access(client: Recording) -> None:

@@ -11,6 +11,7 @@ from oncue import Oncue
 from oncue.server.api import AccessMode
 from oncue.server.api.problems import KINDS
 from oncue.settings import load
+from oncue.verbs.schedules.declaring import Declaring
 from tests.server.conftest import Api
 
 GUIDE = Path(__file__).parents[2] / "docs/api.md"
@@ -45,6 +46,7 @@ async def test_every_example(sqlite_url: str, tmp_path: Path) -> None:
     exec(next(block for block in blocks("python") if "send_invoice" in block), names)
     app = names["app"]
     app.configure(load({"database_url": sqlite_url}, environment={}, folder=tmp_path))
+    await Declaring(app.internals).synchronise()
     api = Api(app, AccessMode.LOOPBACK, "http://localhost:8080")
     lines = [line for block in blocks("") for line in block.splitlines() if line.startswith("curl")]
     with_token = [line for line in lines if "$TOKEN" in line]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,6 +14,7 @@ from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
+from oncue.cli.subject_table import SubjectTable, read_json
 from oncue.errors import InvalidSubject
 from oncue.model import DayCount, Schedule, Slot, Subject
 from oncue.policy.durations import describe
@@ -154,7 +154,7 @@ def add_subject(
 ) -> None:
     """Add a subject to a window, or give it these terms if it is there."""
     found = find(app, database_url=database_url, schema=schema)
-    own = _json(args)
+    own = read_json(args)
     subject: Subject = ask(
         found, lambda: found.windows.add(window, name, at=at, tz=tz, weekdays=weekdays, args=own, by=actor())
     )
@@ -191,37 +191,33 @@ def import_subjects(
 ) -> None:
     """Add or change subjects from a CSV file with the columns subject, at, and tz, weekdays, days_off, args if wanted.
 
-    An import that broke off is simply started again: rows that are stored already are left alone.
+    Days off are separated by semicolons, args is a JSON object. An import that broke off, or met a wrong row, is simply
+    started again: rows that are stored already are left alone.
     """
     found = find(app, database_url=database_url, schema=schema)
 
-    def progress(done: int) -> None:
-        if done % TOLD_ROWS == 0:
-            failures.say(f"{done:,} rows are done")
-
     async def work() -> int:
-        with file.open(newline="", encoding="utf-8-sig") as lines:
-            return await found.windows.add_many(window, _rows(csv.DictReader(lines)), by=actor(), progress=progress)
+        with file.open(newline="", encoding="utf-8-sig") as lines, _told(file) as progress:
+            table = SubjectTable(lines, file.name)
+            try:
+                return await found.windows.add_many(window, table, by=actor(), progress=progress)
+            except InvalidSubject as error:
+                raise table.located(error) from None
 
     written: int = ask(found, work)
     output.show(f"{written:,} subjects were written; the others were there as they are wanted.")
 
 
-def _rows(reader: csv.DictReader[str]) -> Iterator[dict[str, Any]]:
-    if reader.fieldnames is None or not {"subject", "at"} <= set(reader.fieldnames):
-        raise InvalidSubject("FILE.csv", "expected a first line with the columns subject and at")
-    for line in reader:
-        row: dict[str, Any] = {name: value for name, value in line.items() if name and value}
-        row["days_off"] = [day for day in str(row.get("days_off", "")).split(";") if day]
-        row["args"] = _json(row["args"]) if "args" in row else {}
-        yield row
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise InvalidSubject("args", f"expected a JSON object, not {text!r:.60}") from None
+@contextmanager
+def _told(file: Path) -> Iterator[Callable[[int], None]]:
+    """Says how far an import has come: by a bar on a terminal, else by a line now and then."""
+    with output.progress(known=True) as bar:
+        if bar.disable:
+            yield lambda done: failures.say(f"{done:,} rows are done") if done % TOLD_ROWS == 0 else None
+            return
+        with file.open("rb") as lines:
+            task = bar.add_task("importing", total=max(sum(1 for _ in lines) - 1, 1))
+        yield lambda done: bar.update(task, completed=done)
 
 
 def _day(text: str | None) -> date | None:

@@ -105,8 +105,11 @@ def remove(window: str, name: str) -> Request[None]:
 
 
 def add_each(window: str, rows: Sequence[Mapping[str, Any]]) -> Request[list[RowRecord]]:
-    """Add or change up to 1,000 subjects, and say what came of each row. A row has `subject` and `at`, and what else
-    `add` takes. Those that are wrong are left out: the others are written all the same. Repeating changes nothing."""
+    """Add or change up to 1,000 subjects, and say what came of each row.
+
+    A row has `subject` and `at`, and what else `add` takes. Those that are wrong are left out: the others are written
+    all the same. Repeating it changes nothing.
+    """
     body = requests.body({"subjects": [dict(row) for row in rows]})
     return Request("POST", _subjects(window), requests.rows(_row, "subjects"), body=body, about="subject", is_long=True)
 

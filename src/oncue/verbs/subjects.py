@@ -164,8 +164,7 @@ class SubjectWriting(NounVerbs):
             try:
                 one = self._wanted(window, name, row, now)
             except InvalidSubject as error:
-                message = str(error).removeprefix(f"{error.field}: ")
-                found.outcomes.append(RowOutcome(str(name), "invalid", error.field, message))
+                found.outcomes.append(RowOutcome(str(name), "invalid", error.field, error.message))
                 continue
             if one.name in found.places:
                 found.outcomes[found.places[one.name]] = RowOutcome(one.name, "repeated")

@@ -284,4 +284,4 @@ def _terms(subject: Subject) -> dict[str, Any]:
 def _refuse_invalid(outcomes: Sequence[RowOutcome], before: int) -> None:
     for number, one in enumerate(outcomes, before + 1):
         if one.outcome == "invalid":
-            raise InvalidSubject(one.field or "subject", f"{one.message} (row {number})")
+            raise InvalidSubject(one.field or "subject", one.message or "", number)

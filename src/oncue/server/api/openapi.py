@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI
@@ -37,6 +38,10 @@ KEY_PARAMETER = {
 }
 
 
+_ONE_AT_A_TIME = Lock()
+"""The descriptions of fields are read from the source, and two threads must not parse at once (CPython 3.11 counts the
+depth of both as one, and raises a SystemError)."""
+
 LINKS = {
     "enqueue_job": (
         "show_job", "set_job_status", "set_job_priority", "boost_job", "retry_job", "cancel_job",
@@ -66,11 +71,12 @@ def describe(api: FastAPI) -> None:
     """Let the application describe itself in full."""
 
     def openapi() -> dict[str, Any]:
-        if api.openapi_schema is None:
-            api.openapi_schema = _completed(
-                get_openapi(title=api.title, version=api.version, description=DESCRIPTION, routes=api.routes), api
-            )
-        return api.openapi_schema
+        with _ONE_AT_A_TIME:
+            if api.openapi_schema is None:
+                api.openapi_schema = _completed(
+                    get_openapi(title=api.title, version=api.version, description=DESCRIPTION, routes=api.routes), api
+                )
+            return api.openapi_schema
 
     api.openapi = openapi  # type: ignore[method-assign]
 

@@ -99,6 +99,13 @@ class AsyncpgConnection:
         return rows
 
 
+def _with_plain_instants(cursor: Any) -> Any:
+    """Django without `USE_TZ` has instants come without a zone: ours have theirs."""
+    datetimes: Any = sys.modules["psycopg.types.datetime"]
+    cursor.adapters.register_loader("timestamptz", datetimes.TimestamptzLoader)
+    return cursor
+
+
 class PsycopgConnection:
     """The cursor is of the plain kind, whatever the connection makes by itself: others bind or return otherwise."""
 
@@ -110,7 +117,7 @@ class PsycopgConnection:
     async def fetch(self, query: str, /, *args: Any) -> Rows:
         psycopg: Any = sys.modules["psycopg"]
         with psycopg.Cursor(self.connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            cursor.execute(*pyformat(query, args))
+            _with_plain_instants(cursor).execute(*pyformat(query, args))
             rows: Rows = cursor.fetchall()
         return rows
 

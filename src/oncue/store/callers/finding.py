@@ -11,8 +11,8 @@ from oncue.store.callers import connections
 from oncue.store.callers.connections import CallerConnection
 
 EXPECTED = (
-    "expected a connection of sqlite3, aiosqlite, asyncpg or psycopg, or a Session, Connection, AsyncSession or "
-    "AsyncConnection of SQLAlchemy"
+    "expected a connection of sqlite3, aiosqlite, asyncpg or psycopg, a Session, Connection, AsyncSession or "
+    "AsyncConnection of SQLAlchemy, or Django's connection"
 )
 
 Opens: TypeAlias = Callable[[Any], Awaitable[CallerConnection]]
@@ -45,6 +45,11 @@ async def _of_async_session(session: Any) -> CallerConnection:
     return connections.AsyncAlchemyConnection(await session.connection())
 
 
+async def _of_django(wrapper: Any) -> CallerConnection:
+    wrapper.ensure_connection()
+    return await connection_to(wrapper.connection)
+
+
 _KINDS = (
     ConnectionKind("sqlite3", "Connection", False, _as_is(connections.SqliteConnection)),
     ConnectionKind("aiosqlite", "Connection", True, _as_is(connections.AiosqliteConnection)),
@@ -59,6 +64,8 @@ _KINDS = (
     ConnectionKind("sqlalchemy.ext.asyncio", "AsyncConnection", True, _as_is(connections.AsyncAlchemyConnection)),
     ConnectionKind("sqlalchemy.ext.asyncio", "AsyncSession", True, _of_async_session),
     ConnectionKind("sqlalchemy.ext.asyncio", "async_scoped_session", True, _of_async_session),
+    ConnectionKind("django.utils.connection", "ConnectionProxy", False, _of_django),
+    ConnectionKind("django.db.backends.base.base", "BaseDatabaseWrapper", False, _of_django),
 )
 
 
