@@ -25,7 +25,8 @@ SHOP = "tests.cli.shop:app"
 DIARY = "tests.cli.diary:app"
 BAKERY = "tests.cli.bakery:app"
 HOOKS = "tests.cli.hooks:app"
-APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery", "tests.cli.hooks")
+DIGEST = "tests.cli.digest:app"
+APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery", "tests.cli.hooks", "tests.cli.digest")
 ROOT = Path(__file__).parents[2]
 OURS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 """Where a process finds this oncue and these tests, whatever else is installed."""
