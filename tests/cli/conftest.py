@@ -25,7 +25,10 @@ SHOP = "tests.cli.shop:app"
 DIARY = "tests.cli.diary:app"
 BAKERY = "tests.cli.bakery:app"
 HOOKS = "tests.cli.hooks:app"
-APPLICATIONS = ("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery", "tests.cli.hooks", "tests.cli.news")
+DIGEST = "tests.cli.digest:app"
+APPLICATIONS = (
+    *("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery", "tests.cli.hooks", "tests.cli.news", "tests.cli.digest"),
+)
 ROOT = Path(__file__).parents[2]
 OURS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 """Where a process finds this oncue and these tests, whatever else is installed."""

@@ -31,27 +31,27 @@ def scenario(
 ) -> Scenario:  # fmt: skip
     """`names_queues` says that the queues to serve were typed too, over the settings."""
     tasks, used = sorted(app.tasks), sorted(set(queues(app).values()))
-    with _naming("--start"):
+    with naming("--start"):
         first = _start(start)
-    with _naming("--for"):
+    with naming("--for"):
         seconds = _length(days, length)
-    with _naming("--durations"):
+    with naming("--durations"):
         known = _durations(app, takes)
-    with _naming("--queues"):
+    with naming("--queues"):
         for name in _served(app) if names_queues else ():
             reading.check_known(name, used, "queue")
-    with _naming("--limit"):
+    with naming("--limit"):
         at_once = reading.limits(reading.pairs(_files(limits), used, "queue"))
-    with _naming("--outage"):
+    with naming("--outage"):
         spans = reading.outages(reading.entries(_files(outages)), first, seconds)
-    with _naming("--failures"):
+    with naming("--failures"):
         fails = reading.by_name([(name, reading.share(value)) for name, value in _pairs(app, failures)], tasks)
-    with _naming("--arrivals"):
+    with naming("--arrivals"):
         streams = _streams(app, arrivals)
-    with _naming("--arrivals, --days"):
+    with naming("--arrivals, --days"):
         rules = {name: task.schedule.rule for name, task in app.tasks.items() if task.schedule is not None}
         reading.check_volume(streams, rules, first, first + timedelta(seconds=seconds))
-    with _naming("--target"):
+    with naming("--target"):
         late = durations.seconds(target)
     return Scenario(
         start=first, length=seconds, nodes=nodes, concurrency=app.settings.concurrency, processes=_processes(app),
@@ -59,6 +59,15 @@ def scenario(
         assumed=tuple(name for name in tasks if name not in known), failures=fails, arrivals=streams, outages=spans,
         limits=at_once, target=late, longest_waits=_longest_waits(app),
     )  # fmt: skip
+
+
+def of_task(app: Oncue, name: str, takes: Sequence[str], failures: Sequence[str]) -> tuple[Spread | None, float]:
+    """How long attempts of one task take, if that is known, and which share of them fails."""
+    with naming("--durations"):
+        known = _durations(app, takes)
+    with naming("--failures"):
+        fails = reading.by_name([(task, reading.share(value)) for task, value in _pairs(app, failures)], [name])
+    return known.get(name), fails.get(name, 0.0)
 
 
 # --- the application ------------------------------------------------------------------------------------------------
@@ -166,7 +175,7 @@ def _files(texts: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _naming(option: str) -> Iterator[None]:
+def naming(option: str) -> Iterator[None]:
     """A complaint about what was typed names the option."""
     try:
         yield

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from oncue.app import Oncue
-from oncue.cli import output, scenarios
+from oncue.cli import day_plans, output, scenarios, values
 from oncue.cli.finding import AppOption, find
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import OncueError
@@ -85,6 +85,21 @@ def simulate(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Also write an HTML page with plots.")
     ] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", metavar="NAME", help="Plan one day of this daily window instead.")
+    ] = None,
+    seats: Annotated[
+        int | None, typer.Option("--seats", min=1, help="Of the window. \\[default: its max_concurrency]")
+    ] = None,
+    subjects: Annotated[
+        list[str] | None,
+        _list(
+            "--subjects", "N@TIME,...", "Of the window, instead of the stored ones: '5000@09:00, 100000@06:00-10:00'"
+        ),
+    ] = None,
+    day: Annotated[
+        str | None, typer.Option("--day", metavar="DATE", help="Of the window's stored subjects. \\[default: tomorrow]")
+    ] = None,
     as_json: JsonOption = False,
     app: AppOption = None,
 ) -> None:
@@ -94,7 +109,25 @@ def simulate(
     production, in memory; no handler is called and no database is touched.
     What the work is comes from --durations, --arrivals and --failures. The same
     seed gives the same output, byte for byte.
+
+    With --window it is about one day of a daily window: how many subjects miss
+    their cutoff with so many --seats, and how many seats leave none.
     """
+    if window is not None:
+        _refuse_beside_window({
+            "--days": days, "--for": length, "--concurrency": concurrency, "--processes": processes,
+            "--queues": queues, "--arrivals": arrivals, "--outage": outages, "--limit": limits, "--report": report,
+            "--nodes": None if nodes == 1 else nodes,
+        })  # fmt: skip
+        day_plans.plan(
+            find(app, needs_tasks=True, may_create=True), window, seats=seats, subjects=subjects or (),
+            day=None if day is None else values.day(day, "--day"), takes=durations or (), failures=failures or (),
+            seed=seed, as_json=as_json,
+        )  # fmt: skip
+        return
+    for option, given in (("--seats", seats), ("--subjects", subjects), ("--day", day)):
+        if given is not None:
+            raise typer.BadParameter("expected --window too: of which window", param_hint=option)
     found = find(app, needs_tasks=True, may_create=True, concurrency=concurrency, processes=processes, queues=queues)
     name = app or app_name() or ""
     if report is not None:
@@ -117,6 +150,13 @@ def simulate(
             report.write_text(page(f"oncue simulate: {name}", result, said, name), "utf-8")
         except OSError as error:
             raise OncueError(f"--report: {report} could not be written: {error.strerror or error}") from None
+
+
+def _refuse_beside_window(options: dict[str, Any]) -> None:
+    for option, given in options.items():
+        if given is not None:
+            wanted = "expected --seats, --subjects, --day, --durations, --failures and --seed beside --window, not this"
+            raise typer.BadParameter(wanted, param_hint=option)
 
 
 def _check_writable(report: Path) -> None:

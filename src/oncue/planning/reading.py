@@ -8,7 +8,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from itertools import pairwise
 from math import exp, log
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from oncue.model import Limits
 from oncue.planning.scenario import DAY, Span, Spread, Stream, joined
@@ -35,6 +35,8 @@ RATE = (
 )
 SHARE = "expected a share such as 2% or 0.02, between nothing and all"
 LIMIT = "expected a number of jobs at once such as 5, or 2/node"
+SUBJECTS = "expected so many subjects and their due times in UTC such as 5000@09:00 or 100000@06:00-10:00"
+MOST_SUBJECTS = 10_000_000
 OUTAGE = "expected a time of day and a length such as 08:00+30m, or an instant such as 2030-01-03T08:00+30m (UTC)"
 
 
@@ -165,6 +167,33 @@ def stream(task: str, text: str) -> Stream:
         raise ValueError(f"{RATE}; the hours of {text!r:.100} end before they begin")
     per_day = number if unit == "d" else number * (ends - begins) / UNITS[unit]
     return Stream(task, per_day, begins, ends, text.strip())
+
+
+class DueTimes(NamedTuple):
+    """So many subjects with due times from a minute of the day on, up to another one or all at that minute."""
+
+    subjects: int
+    first: int
+    last: int | None
+
+
+def due_times(texts: Iterable[str]) -> list[DueTimes]:
+    """Subjects such as `5000@09:00` or `100000@06:00-10:00`, in UTC."""
+    made = [_due_times(entry) for entry in entries(texts)]
+    if sum(one.subjects for one in made) > MOST_SUBJECTS:
+        raise ValueError(f"expected at most {MOST_SUBJECTS:,} subjects in all")
+    return made
+
+
+def _due_times(text: str) -> DueTimes:
+    found = re.fullmatch(r"(\d{1,9})@(\d\d:\d\d)(?:-(\d\d:\d\d))?", text.strip())
+    if found is None or not int(found[1]):
+        raise ValueError(f"{SUBJECTS}; not {text!r:.100}")
+    first = int(_clock_time(found[2], SUBJECTS) // 60)
+    last = None if found[3] is None else int(_clock_time(found[3], SUBJECTS) // 60)
+    if first == 24 * 60 or (last is not None and last <= first):
+        raise ValueError(f"{SUBJECTS}; the hours of {text!r:.100} end before they begin")
+    return DueTimes(int(found[1]), first, last)
 
 
 def check_apart(streams: Sequence[Stream]) -> None:
