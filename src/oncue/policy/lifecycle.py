@@ -194,17 +194,21 @@ def by_hand(job: Job, state: State, now: datetime) -> Change | None:
     """
     if state != "running" and (job.state == state or (state == "queued" and job.state in WAITING)):
         return None
-    refusal = _why_not(job, state)
+    refusal = _why_not(job, state, now)
     if refusal is not None:
         raise Conflict(f"job {job.id} is {job.state}: {refusal}", job.id)
     if job.state in TERMINAL:
         return revive(job, now)
-    if job.state == "running":
-        return _taken_away(job, state, now)
-    return _unheld(job, state, now, reason=BY_HAND, started_at=None, ended_at=now)
+    change = (
+        _taken_away(job, state, now)
+        if job.state == "running"
+        else _unheld(job, state, now, reason=BY_HAND, started_at=None, ended_at=now)
+    )
+    # The success of a day's job is that of its day, also if an operator says so.
+    return change._replace(day_status="success") if job.subject is not None and state == "succeeded" else change
 
 
-def _why_not(job: Job, state: State) -> str | None:
+def _why_not(job: Job, state: State, now: datetime) -> str | None:
     """Why a job cannot get the state that an operator wants, if so."""
     if state == "running":
         return "a status by hand is never running; only a worker that claims a job makes it so"
@@ -213,6 +217,8 @@ def _why_not(job: Job, state: State) -> str | None:
         return f"by hand it becomes queued, succeeded or failed, not {state}{instead}"
     if job.state in TERMINAL and state != "queued":
         return "that is final; it can only be queued again"
+    if job.subject is not None and state == "succeeded" and now >= job.order_at:
+        return "the cutoff of its day has passed"
     if job.state == "running" and state == "queued" and job.cancel_requested_at is not None:
         return "it was asked to stop, so queued again it would be cancelled; set it to failed, then retry it"
     if job.state == "running" and state == "queued" and _is_promised(job):

@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, NamedTuple
 
 from oncue.errors import InvalidSchedule
-from oncue.model import Batch, Claim, Day, DayStatus, Schedule, Skipped, Subject, Terms
+from oncue.model import Batch, Claim, Day, DayStatus, Job, Schedule, Skipped, Subject, SubjectStep, Terms
 from oncue.policy import options
 from oncue.policy.durations import Duration, describe, seconds
 from oncue.policy.options import WindowOptions
@@ -206,6 +206,17 @@ def _moving_on(closes: Closing | None, missed: list[Day], upcoming: Day, now: da
     return DayPlan(closes, tuple(missed), opens, upcoming, upcoming.cutoff_at if opens else upcoming.opens_at)
 
 
+def why_not_again(subject: Subject | None, job: Job, now: datetime) -> str | None:
+    """Why the job of a day that gave up cannot be repeated, if so: a day that is decided, or over, stays as it is."""
+    if subject is None or subject.removed_at is not None:
+        return f"{job.subject!r} is no subject of its window any more"
+    if subject.job_id != job.id:
+        return f"its day is over or has another job: only the latest job of an open day of {job.subject!r} is repeated"
+    if subject.last_date is not None and subject.last_date >= subject.day:
+        return f"the day {subject.day} of {job.subject!r} is decided: {subject.status}"
+    return f"the cutoff of the day {subject.day} has passed" if now >= subject.cutoff_at else None
+
+
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
@@ -231,6 +242,16 @@ def job_of(window: Schedule, subject: Subject, day: Day, job_id: int, now: datet
         max_retries=window.max_retries, max_runtime=window.max_runtime, created_at=now, visible_at=now,
         deadline_at=None, enqueued_by=by, retry_of=None, ids=[job_id],
         args=[arguments(subject.args, subject.name, day.date, names)], order_at=day.cutoff_at,
+    )  # fmt: skip
+
+
+def repeated(window: Schedule, subject: Subject, job: Job, job_id: int, now: datetime, by: str) -> SubjectStep:
+    """The write that repeats a job of a day that is open: from now on the day has the new one."""
+    day = Day(subject.day, subject.opens_at, subject.cutoff_at)
+    again = job_of(window, subject, day, job_id, now, by)._replace(retry_of=job.id)
+    return SubjectStep(
+        subject.schedule_id, subject.name, subject.version, day, subject.next_at, job_id, subject.last_date,
+        subject.status, subject.reason, job=again,
     )  # fmt: skip
 
 

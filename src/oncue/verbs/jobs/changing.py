@@ -10,6 +10,7 @@ from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import MAX_PRIORITY, Applied, Change, Job, JobFilter, Note, Schedule, State
 from oncue.policy import audit_entries, lifecycle
 from oncue.policy.checks import checked_name, checked_priority, checked_status
+from oncue.policy.windows import repeated, why_not_again
 from oncue.store.contract import Store
 from oncue.verbs.base import compare_and_set
 from oncue.verbs.jobs.reading import JobReading
@@ -47,7 +48,8 @@ class Changing(JobReading):
 
         The run of an at-most-once slot stays as it is: a new job is made, which says whose retry it is, enqueued by
         `by`. Once one of these has succeeded, there are no more: Conflict. A delivery stays as it is too, and may be
-        repeated as often as you like.
+        repeated as often as you like. The job of a window's day is repeated by a new one while the day is open; once it
+        is decided, or its cutoff has passed: Conflict.
         """
         return await self._again(ref, checked_name(by, "by"), RETRY)
 
@@ -113,6 +115,8 @@ class Changing(JobReading):
 
         async def restart() -> Job | None:
             job, now = await self.get(ref), connected.now()
+            if job.finished and job.subject is not None:
+                return await self._repeat_day(job, by, action)
             if job.finished and (job.schedule_id is not None or lifecycle.is_final(job)):
                 return await self._rerun(job, by, action)
             took = await self._applied(_revived(job, now), job, now, _restarted(action, by, job))
@@ -140,6 +144,21 @@ class Changing(JobReading):
             return await self.get(new_id or job_id) if took else None
 
         return await compare_and_set(f"job {job_id}" if schedule_id is None else f"the schedule of job {job_id}", rerun)
+
+    async def _repeat_day(self, job: Job, by: str, action: str) -> Job | None:
+        """Make another job of a day of a window; its success is that of the day. None: another change came first."""
+        connected = await self._connected()
+        store, now = connected.store, connected.now()
+        assert job.schedule_id is not None, f"job {job.id}: the job of a window's day has its window"
+        window = await store.schedules.by_id(job.schedule_id)
+        subject = next(iter(await store.windows.subjects(job.schedule_id, [job.subject or ""])), None)
+        refusal = why_not_again(subject, job, now)
+        if window is None or subject is None or refusal is not None:
+            raise Conflict(f"job {job.id}: {refusal or 'its window is gone'}", job.id)
+        (new_id,) = await store.jobs.reserve(1)
+        step = repeated(window, subject, job, new_id, now, by)
+        (took,) = await store.windows.advance([step], now, notes=[_repeated(action, by, job, new_id)])
+        return await self.get(new_id) if took else None
 
     async def _applied(self, change: Change, job: Job, now: datetime, note: Note) -> bool:
         store = (await self._connected()).store
