@@ -272,6 +272,8 @@ async def test_a_retry_of_a_day_that_gave_up_is_the_days_job_from_then_on(app: O
     await app.jobs.set_status(again.id, "success", by="ops")
     ann = await stored(app, "ann")
     assert (ann.last_date, ann.status) == (ann.day, "success")
+    (slot,) = await app.windows.ledger("digest", "ann", start=ann.day, end=ann.day)
+    assert (slot.job_id, slot.state) == (again.id, "succeeded")
     with pytest.raises(Conflict, match="is decided: success"):
         await app.jobs.retry(again.id)
     with pytest.raises(Conflict, match="is decided: success"):

@@ -112,6 +112,14 @@ with step as materialized (
       join won w on w.ordinal = n.ordinal
      where n.is_hook or n.retry_of is not null or n.id in (select job_id from decided)
     returning id
+), repeated as (
+    -- What the ledger tells of a day is what became of its latest job.
+    update oncue_slots o set job_id = n.id
+      from json_to_recordset($6::json)
+        as n (ordinal bigint, is_hook boolean, scheduled_for timestamptz, id bigint, retry_of bigint)
+      join won w on w.ordinal = n.ordinal
+     where n.retry_of is not null and not n.is_hook
+       and o.schedule_id = w.schedule_id and o.subject = w.name and o.scheduled_for = n.scheduled_for
 ), tallied as (
     insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
     select w.schedule_id, y.day, y.bucket, y.event, count(*)

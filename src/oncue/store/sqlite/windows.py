@@ -121,6 +121,8 @@ class SqliteWindows:
             if scheduled_for is not None:
                 day = {"id": batch.ids[0], "scheduled_for": values.micros(scheduled_for)}
                 connection.execute(self._db.sql["mark_day"], {**whose, **day})
+                if batch.retry_of is not None:
+                    connection.execute(self._db.sql["repeat_day"], {**whose, **day})
         return True
 
     async def ledger(self, schedule_id: int, name: str, start: datetime, end: datetime, limit: int) -> list[Slot]:

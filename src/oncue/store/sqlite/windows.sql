@@ -57,6 +57,11 @@ values (:schedule_id, :name, :scheduled_for, :until, :slots, :verdict, :reason, 
 -- Whose day it is.
 update oncue_jobs set schedule_id = :schedule_id, scheduled_for = :scheduled_for, subject = :name where id = :id;
 
+-- name: repeat_day
+-- What the ledger tells of a day is what became of its latest job.
+update oncue_slots set job_id = :id
+ where schedule_id = :schedule_id and subject = :name and scheduled_for = :scheduled_for;
+
 -- name: tally
 insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects) values (:schedule_id, :day, :bucket, :event, :subjects);
 
