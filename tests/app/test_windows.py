@@ -247,6 +247,57 @@ async def test_running_now_takes_the_day_and_only_once(app: Oncue) -> None:
     assert (await app.jobs.get(opened.job_id)).state == "cancelled"
 
 
+async def opened(app: Oncue, name: str) -> int:
+    """The job of a subject's day that ends in two hours."""
+    ends_at = datetime.now(UTC) + timedelta(hours=2)
+    await app.windows.add("digest", name, at=ends_at.strftime("%H:%M"))
+    job_id = (await app.windows.run_now("digest", name)).job_id
+    assert job_id is not None
+    return job_id
+
+
+@pytest.mark.contract("WIN-1", "WIN-6")
+async def test_a_retry_of_a_day_that_gave_up_is_the_days_job_from_then_on(app: Oncue) -> None:
+    other, first = await opened(app, "bob"), await opened(app, "ann")
+    await app.jobs.set_status(first, "failed")
+    again = await app.jobs.retry(first, by="ops")
+    assert (again.retry_of, again.state, again.subject, again.scheduled_for) == (
+        *(first, "queued", "ann"),
+        (await app.jobs.get(first)).scheduled_for,
+    )
+    assert (await stored(app, "ann")).job_id == again.id
+    assert (await app.jobs.get(first)).state == "failed"
+    with pytest.raises(Conflict, match="has another job"):
+        await app.jobs.retry(first)
+    await app.jobs.set_status(again.id, "success", by="ops")
+    ann = await stored(app, "ann")
+    assert (ann.last_date, ann.status) == (ann.day, "success")
+    (slot,) = await app.windows.ledger("digest", "ann", start=ann.day, end=ann.day)
+    assert (slot.job_id, slot.state) == (again.id, "succeeded")
+    with pytest.raises(Conflict, match="is decided: success"):
+        await app.jobs.retry(again.id)
+    with pytest.raises(Conflict, match="is decided: success"):
+        await app.jobs.set_status(again.id, "queued")
+    assert (await app.jobs.get(other)).state == "queued", "the jobs of other subjects are left alone"
+    assert "job.retry" in [entry.action for entry in await app.audit_log.list()]
+
+
+@pytest.mark.contract("WIN-13", "WIN-6")
+async def test_no_job_of_a_day_that_is_over_is_repeated(app: Oncue) -> None:
+    job_id = await opened(app, "ann")
+    await app.jobs.cancel(job_id)
+    ann = await stored(app, "ann")
+    store = (await app.internals.connected()).store
+    now = datetime.now(UTC)
+    over = dataclasses.replace(ann, cutoff_at=now, next_at=now)
+    assert await store.windows.put([over], now) == [True]
+    with pytest.raises(Conflict, match=r"the cutoff of the day .* has passed"):
+        await app.jobs.retry(job_id)
+    await app.windows.remove("digest", "ann")
+    with pytest.raises(Conflict, match="'ann' is no subject of its window any more"):
+        await app.jobs.retry(job_id)
+
+
 async def test_old_days_are_pruned_with_their_counts_and_tombstones(app: Oncue) -> None:
     bench = await led(app)
     await bench.put("ann")

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from oncue import Fail, InvalidJob, Oncue, Retry, current_job, daily, testing
+from oncue import Conflict, Fail, InvalidJob, Oncue, Retry, current_job, daily, testing
 from oncue.model import EVERY_DAY, DayCount, Subject
 from oncue.policy import windows
 from oncue.testing import Kit
+from oncue.verbs.schedules.declaring import Declaring
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 DAY = date(2026, 11, 18)
@@ -198,6 +199,38 @@ def test_a_cutoff_that_passes_while_a_handler_moves_the_clock_is_seen_at_once() 
         kit.elapse("5m")
         ann = app.wait(app.windows.subject(slow, "ann"))
         assert (ann.last_date, ann.status) == (DAY, "cutoff_reached")
+
+
+@pytest.mark.contract("WIN-2", "WIN-6")
+def test_a_new_rule_after_an_outage_takes_no_day_away(digest: Digest, kit: Kit) -> None:
+    """The window was closed while nothing ran, and the version that comes up has another retry delay."""
+    add(kit, "ann")
+    kit.elapse("1m")
+    newer = Oncue(name="digest")
+
+    @newer.task(name="digest", schedule=daily(window="60m", retry="5m"))
+    async def changed(user: str, day: date, language: str = "en") -> None: ...
+
+    kit.clock.advance_to(datetime(2026, 11, 18, 15, tzinfo=UTC))
+    connected = digest.app.wait(digest.app.internals.connected())
+    digest.app.wait(Declaring(newer.internals).synchronise(connected, dials=False))
+    (window,) = digest.app.wait(digest.app.windows.list())
+    assert (window.expression, window.revision) == ("@window 1h retry 5m", 2)
+    kit.elapse("1m")
+    assert (subject(kit, "ann").last_date, subject(kit, "ann").status) == (DAY, "cutoff_reached")
+
+
+@pytest.mark.contract("WIN-6")
+def test_no_operator_makes_a_success_after_the_cutoff(digest: Digest, kit: Kit) -> None:
+    add(kit, "ann")
+    digest.failing.add("ann")
+    until(kit, datetime(2026, 11, 18, 8, 5, tzinfo=UTC))
+    (job,) = kit.jobs(digest.task)
+    kit.clock.advance_to(datetime(2026, 11, 18, 9, tzinfo=UTC))
+    with pytest.raises(Conflict, match="the cutoff of its day has passed"):
+        digest.app.wait(digest.app.jobs.set_status(job.id, "success"))
+    kit.elapse("1m")
+    assert subject(kit, "ann").status == "cutoff_reached"
 
 
 def test_a_handler_says_when_it_wants_to_be_tried_again(digest: Digest, kit: Kit) -> None:

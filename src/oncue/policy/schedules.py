@@ -15,6 +15,7 @@ from oncue.errors import InvalidSchedule
 from oncue.model import Decided, Declaration, Revised, Revision, Schedule
 from oncue.policy import options, slots
 from oncue.policy.triggers import TICK, Trigger, trigger_of
+from oncue.policy.windows import is_window
 
 TERMS = (
     "task",
@@ -86,7 +87,17 @@ def changed(
         kept = dataclasses.replace(current, **carried, created_by=author, version=current.version + 1, updated_at=now)
         return Revised(kept, current.version, None)
     schedule = _begun(_carried_over(current, wanted, by), now)
-    return Revised(schedule, current.version, _revision(schedule, by), _overtaken(current, now, taken))
+    revision = _revision(schedule, by)
+    if _stays_open(current, schedule):
+        schedule = dataclasses.replace(schedule, started_at=current.started_at)
+    return Revised(schedule, current.version, revision, _overtaken(current, now, taken))
+
+
+def _stays_open(current: Schedule, changed: Schedule) -> bool:
+    """Whether a daily window was enabled and stays so. Its days belong to its subjects, not to its revisions: those
+    whose cutoff passed before the change, while nothing ran, still get their outcome."""
+    was_open = is_window(current.expression) and current.enabled and current.deleted_at is None
+    return was_open and is_window(changed.expression) and changed.enabled and changed.deleted_at is None
 
 
 def _carried_over(current: Schedule, wanted: Schedule, by: str) -> Schedule:

@@ -74,13 +74,31 @@ async def test_a_model_that_fails_is_asked_again_after_the_delay(kit: Kit, scrip
     assert (found.status, found.next_attempt_at) == ("open", at(8, 10))
     (failed,) = found.attempts
     assert (failed.outcome, failed.error_class) == ("failed", "llm")
-    assert failed.error == "news_agent.model.ModelError: overloaded"
+    assert failed.error == "ModelError: overloaded"
     await until(kit, at(8, 59))
     found = await days.of_user(ann)
     assert [one.started_at for one in found.attempts] == [at(8), at(8, 10), at(8, 20)]
     assert outcome(found) == ("success", None)
     assert found.digest == digests.Digest("Late but there", "scripted", at(8, 20))
     assert found.reset_at is None
+
+
+@pytest.mark.contract("WIN-11", "WIN-5")
+async def test_an_attempt_that_is_over_its_time_has_failed_and_the_next_one_comes(kit: Kit, scripted: Scripted) -> None:
+    ann = await signed_up()
+
+    def slow() -> str:
+        kit.clock.advance("61s")
+        return "Delivered all the same"
+
+    scripted.script = [slow]
+    await until(kit, at(8, 5))
+    found = await days.of_user(ann)
+    (failed,) = found.attempts
+    assert (found.status, failed.outcome, failed.error) == ("open", "failed", "timed out: cut off after 60 s")
+    await until(kit, at(8, 30))
+    assert outcome(await days.of_user(ann)) == ("success", None)
+    assert len(scripted.asked) == 1, "the second attempt found it delivered"
 
 
 @pytest.mark.contract("WIN-6", "WIN-13", "WIN-8")

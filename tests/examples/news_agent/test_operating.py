@@ -17,7 +17,6 @@ from news_agent.settings import Settings
 from oncue.policy.durations import seconds
 from tests.examples.conftest import ROOT
 from tests.examples.news_agent.conftest import MakeProgram
-from tests.ports import free_port
 
 EXAMPLE = ROOT / "examples/news_agent"
 README = EXAMPLE / "README.md"
@@ -114,17 +113,16 @@ def test_the_readme_has_every_setting_with_its_default_and_every_clause() -> Non
     assert clauses == [f"WIN-{number}" for number in range(1, 20)]
 
 
-def test_the_quick_start_works_as_it_stands(make_program: MakeProgram, sqlite_url: str) -> None:
-    """Its commands, in a folder without anything: the digest is there when the program answers."""
+@pytest.mark.usefixtures("shell")
+@pytest.mark.parametrize("program_url", ["sqlite"], indirect=True)
+def test_the_quick_start_works_as_it_stands(make_program: MakeProgram, program_url: str) -> None:
+    """Its commands, in a folder without anything: the digest of ann is made when the program starts."""
     block = README.read_text("utf-8").split("## Run it", 1)[1].split("```")[1]
-    adding = [line for line in block.splitlines() if line.startswith("news_agent users add")]
-    program = make_program(sqlite_url)
-    assert len(adding) == 2
-    for line in adding:
-        answer = program.run(*shlex.split(line))
-        assert answer.returncode == 0, answer.stderr
-    program.environment["HTTP_ADDR"] = f"127.0.0.1:{free_port()}"
-    program.http.base_url = f"http://{program.environment['HTTP_ADDR']}"
+    commands = [shlex.split(line) for line in block.splitlines() if line.startswith("news_agent ")]
+    *adding, serving = commands
+    assert [run(*one[1:]) for one in adding] == [0, 0]
+    assert serving == ["news_agent", "serve"]
+    program = make_program(program_url)
     program.serve()
     listed = program.until(lambda: _delivered(program.asked("GET", "/api/users")["users"]), "ann has a digest")
     assert [user["name"] for user in listed] == ["ann"]

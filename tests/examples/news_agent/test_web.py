@@ -63,7 +63,7 @@ async def test_the_page_of_a_day_tells_it_from_the_opening_to_the_reset(kit: Kit
         await kit.aelapse(at(16, 5) - NOON)
         shown = words(await page(client, f"/users/{ann}"))
         assert "The window is open until 18:00. The next attempt is due at 17:10:00." in shown
-        assert "llm news_agent.model.ModelError: the model answered 500" in shown
+        assert "llm ModelError: the model answered 500" in shown
         assert "1 open" in words(await page(client, "/"))
         await kit.aelapse("1h")
         shown = words(await page(client, f"/users/{ann}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -23,6 +24,10 @@ from oncue.policy.zones import local_date
 Status: TypeAlias = Literal["none", "upcoming", "open", "overdue", "success", "cutoff_reached", "missed"]
 """What a day came to so far: `none` is a day without a window, `upcoming` one that has not opened, `overdue` one
 whose cutoff has passed without a worker that would decide the day."""
+
+
+_MODULES = re.compile(r"^(?:\w+\.)+(?=\w+(?::|$))")
+"""What stands before the name of an exception, as in `news_agent.model.ModelError: …`."""
 
 
 class AttemptLine(NamedTuple):
@@ -178,7 +183,7 @@ async def _attempts(job: Job) -> list[AttemptLine]:
 
 def _attempt(one: Attempt) -> AttemptLine:
     error_class = (one.details or {}).get("error_class")
-    error = error_summary(one.error) or None
+    error = _MODULES.sub("", error_summary(one.error)) or None
     return AttemptLine(one.attempt, one.started_at, one.finished_at, one.outcome, error, error_class)
 
 
