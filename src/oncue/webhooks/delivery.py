@@ -212,8 +212,8 @@ def _wait_for_breaker(endpoint: str | None, found: EndpointNow, now: datetime) -
 def request_of(target: Target, form: Form, facts: DeliveryFacts, environ: Mapping[str, str], now: datetime) -> Request:
     """The request of an attempt that is made now, signed. Raises UnusableSecret; ValueError if it cannot be made."""
     body = rendered(form.method, form.content_type, form.body, facts)
-    headers = resolved_headers(target.headers, environ)
-    secrets = resolved_secrets(target.secrets, environ)
+    headers = resolved_headers(target.headers, environ, target.url)
+    secrets = resolved_secrets(target.secrets, environ, target.url)
     if body is not None:
         headers["Content-Type"] = form.content_type
     headers |= sign(secrets, facts.id, now, body or b"")
