@@ -109,4 +109,8 @@ async def test_an_attempt_that_cannot_ask_the_database_is_given_back_at_no_charg
             job = await finished(app, receipt.id)
     assert (job.state, job.retry_count, len(server.got)) == ("succeeded", 0, 1), "its ladder has four attempts"
     assert asked == 7
-    assert (job.attempt, len(dispatcher(caplog))) == (1, 1), "the others never began"
+    *postponed, last = dispatcher(caplog)
+    assert (job.attempt, len(postponed)) == (1, 6), "the others never began"
+    why = "the database could not be asked: the server closed the connection"
+    assert set(postponed) == {f"dispatcher: job=orders postponed id={job.id} execution={receipt.uid}: {why}"}
+    assert last.startswith("dispatcher: job=orders delivered attempt=1 ")

@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from oncue.errors import StoreUnavailable
+from oncue.policy.deliveries import LONGEST_ATTEMPT
+from oncue.policy.webhooks import LONGEST_TIMEOUT
+from oncue.webhooks import lookups as module
+from oncue.webhooks import slow_endpoints
+from oncue.webhooks.delivery import TRIP_SECONDS
 from oncue.webhooks.lookups import EndpointNow, Lookups
 
 
@@ -95,3 +102,20 @@ async def test_an_attempt_that_is_stopped_keeps_no_other_waiting() -> None:
     rows.answers.set()
     assert seen(await other) == ("first", 0)
     assert seen(await lookups.find("bills", "bills")) == ("first", 2)
+
+
+@pytest.mark.contract("HOOK-4", "HOOK-12")
+async def test_a_database_that_does_not_answer_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the look-up would use up the time of the request, and an answered delivery be cut off."""
+    monkeypatch.setattr(module, "ASK_SECONDS", 0.0)
+    rows = Rows()
+    lookups = looking(rows)
+    rows.answers.clear()
+    with pytest.raises(StoreUnavailable, match="did not answer within"):
+        await lookups.find("orders", "orders")
+
+
+@pytest.mark.contract("HOOK-4")
+def test_the_longest_attempt_has_time_for_all_that_it_does() -> None:
+    held = slow_endpoints.HELD_SECONDS * slow_endpoints.LOOKS
+    assert held + 2 * module.ASK_SECONDS + LONGEST_TIMEOUT + TRIP_SECONDS <= LONGEST_ATTEMPT

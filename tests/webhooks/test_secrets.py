@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from random import Random
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncue.errors import ConfigError, UnusableSecret
+from oncue.policy.deliveries import Form
 from oncue.policy.headers import HIDDEN
+from oncue.policy.templates import DeliveryFacts
 from oncue.webhooks import new_secret
+from oncue.webhooks.delivery import Target, request_of
 from oncue.webhooks.secrets import redacted, redacted_secrets, resolved_headers, resolved_secrets
 
 SECRET, OTHER = (new_secret(Random(seed).randbytes) for seed in (1, 2))
@@ -107,3 +111,40 @@ def test_answers_show_harmless_headers_alone() -> None:
     }
     hidden = {"webhook-signature", "Authorization", "X-Odd", "Cookie", "X-Anything"}
     assert redacted(headers) == {name: HIDDEN if name in hidden else value for name, value in headers.items()}
+
+
+BOUND = ENVIRON | {"ONCUE_SECRET_ORDERS_HOSTS": "erp.example, .Shop.example", "ONCUE_SECRET_TOKEN_HOSTS": "erp.example"}
+EVIL = [
+    "https://evil.example/", "https://erp.example.evil.example/", "https://evilerp.example/", "https://shop.example/",
+    "https://evil.example/erp.example", "https://evil.example:443/?h=erp.example", "http://192.0.2.7/",
+]  # fmt: skip
+
+
+@pytest.mark.contract("HOOK-19")
+@pytest.mark.parametrize("url", ["https://erp.example/hook", "http://ERP.example:8080/", "https://a.shop.example/"])
+def test_a_bound_secret_goes_to_its_hosts(url: str) -> None:
+    assert resolved_secrets(["env:ONCUE_SECRET_ORDERS", OTHER], BOUND, url) == (SECRET, OTHER)
+
+
+@pytest.mark.contract("HOOK-19")
+@pytest.mark.parametrize("url", EVIL)
+def test_a_bound_secret_goes_nowhere_else(url: str) -> None:
+    """A caller of the API with the scope `operate` may give a webhook any public URL."""
+    for read in (
+        lambda: resolved_secrets(["env:ONCUE_SECRET_ORDERS"], BOUND, url),
+        lambda: resolved_headers({"Authorization": "env:ONCUE_SECRET_TOKEN"}, BOUND, url),
+    ):
+        with pytest.raises(UnusableSecret, match=r"_HOSTS does not list the host") as refused:
+            read()
+        assert "abc" not in str(refused.value)
+
+
+@pytest.mark.contract("HOOK-19")
+def test_a_delivery_asks_for_the_host_that_it_goes_to() -> None:
+    bare = Target("https://evil.example/", {"X-Key": "env:ONCUE_SECRET_TOKEN"}, (), 30.0, 0, None, None)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    facts = DeliveryFacts("1", None, None, now, {})
+    with pytest.raises(UnusableSecret, match=r"^ONCUE_SECRET_TOKEN: "):
+        request_of(bare, Form(), facts, BOUND, now)
+    sent = request_of(bare._replace(url="https://erp.example/"), Form(), facts, BOUND, now)
+    assert sent.headers["X-Key"] == "Bearer abc"

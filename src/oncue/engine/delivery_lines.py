@@ -10,7 +10,7 @@ import json
 import logging
 from typing import Any
 
-from oncue.model import Change
+from oncue.model import Change, Claim
 from oncue.policy.error_summary import error_summary
 from oncue.policy.lifecycle import Ended
 
@@ -28,6 +28,12 @@ def log_delivery(ended: Ended, change: Change, duration: float) -> None:
         claim.group or claim.task, WORDS.get(change.state, change.state), change.attempt, claim.id, claim.uid, slot,
         duration, _cause(ended, change),
     )  # fmt: skip
+
+
+def log_postponed(claim: Claim, why: str) -> None:
+    """Of an attempt that did not begin, and is not counted."""
+    name = claim.group or claim.task
+    _log.warning("dispatcher: job=%s postponed id=%d execution=%s: %s", name, claim.id, claim.uid, why)
 
 
 def _cause(ended: Ended, change: Change) -> str:

@@ -15,7 +15,8 @@ from oncue.policy.retry import Ladder, from_stored
 ExecutionStatus: TypeAlias = Literal["emitted", "delivered", "failed"]
 EXECUTION_STATUSES: tuple[ExecutionStatus, ...] = get_args(ExecutionStatus)
 LONGEST_ATTEMPT = 75.0
-"""Seconds after which an attempt is cut off. Its own time-out is at most 60; the rest is for the database."""
+"""Seconds after which an attempt is cut off. Its own time-out is at most 60; the rest is for what comes before the
+request: to be held back for a slow endpoint (5) and to ask the database (8), and to write a breaker after it (2)."""
 
 
 class Form(NamedTuple):

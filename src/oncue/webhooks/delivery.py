@@ -6,12 +6,14 @@ the delivery was made (body, method, content type, ladder) stands in its job.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from oncue.engine.context import JobContext, RunningJob, current
+from oncue.engine.delivery_lines import log_postponed
 from oncue.errors import Fail, InvalidWebhook, Postpone, Retry, Skip, StoreError, UnusableSecret
 from oncue.model import Claim, Limits, Webhook
 from oncue.policy import breaker, http
@@ -33,6 +35,8 @@ MOST_FAILING = 10_000
 an endpoint for every URL that somebody once typed."""
 DATABASE_PAUSE = 2.0
 """Seconds until a delivery is tried again whose attempt could not ask the database."""
+TRIP_SECONDS = 2.0
+"""How long an attempt whose outcome is known waits until its breaker is written: it must not be cut off for that."""
 
 _log = logging.getLogger("oncue.webhooks")
 
@@ -95,6 +99,7 @@ class Deliveries:
         try:
             found = await self._looked_up(webhook, claim.queue, endpoint)
         except StoreError as error:  # nothing was sent, and the endpoint has no part in it: it costs no retry
+            log_postponed(claim, f"the database could not be asked: {error}")
             raise Postpone(DATABASE_PAUSE, f"the database could not be asked: {error}") from None
         _wait_for_breaker(endpoint, found, found.connected.now())
         target = _target_now(webhook, found.webhook, claim) if webhook is not None else bare
@@ -173,11 +178,12 @@ class Deliveries:
         if transition is None:
             return
         try:
-            took = await connected.store.groups.trip(
-                queue, group, *transition, connected.now(), known_until=found.paused_until
-            )
-        except StoreError as error:  # what came of the delivery counts, and the next one judges again
-            _log.warning("the circuit breaker of %s could not be written: %s", group, error)
+            async with asyncio.timeout(TRIP_SECONDS):
+                took = await connected.store.groups.trip(
+                    queue, group, *transition, connected.now(), known_until=found.paused_until
+                )
+        except (StoreError, TimeoutError) as error:  # what came of the delivery counts, and the next one judges again
+            _log.warning("the circuit breaker of %s could not be written: %s", group, error or "no answer in time")
             return
         if took:
             _log_transition(group, transition)
@@ -206,8 +212,8 @@ def _wait_for_breaker(endpoint: str | None, found: EndpointNow, now: datetime) -
 def request_of(target: Target, form: Form, facts: DeliveryFacts, environ: Mapping[str, str], now: datetime) -> Request:
     """The request of an attempt that is made now, signed. Raises UnusableSecret; ValueError if it cannot be made."""
     body = rendered(form.method, form.content_type, form.body, facts)
-    headers = resolved_headers(target.headers, environ)
-    secrets = resolved_secrets(target.secrets, environ)
+    headers = resolved_headers(target.headers, environ, target.url)
+    secrets = resolved_secrets(target.secrets, environ, target.url)
     if body is not None:
         headers["Content-Type"] = form.content_type
     headers |= sign(secrets, facts.id, now, body or b"")

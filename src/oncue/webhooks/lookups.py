@@ -9,10 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
+from oncue.errors import StoreUnavailable
 from oncue.model import WEBHOOKS_QUEUE, Webhook
 from oncue.store.contract import Store
+
+ASK_SECONDS = 4.0
+"""An attempt waits for the question that is on its way and for its own, so for twice as long at the most: the rest of
+the time that it may take (`LONGEST_ATTEMPT`) is for the longest request."""
 
 
 class OpenStore(Protocol):
@@ -30,10 +35,13 @@ class EndpointNow(NamedTuple):
     paused_until: datetime | None = None
 
 
+Question: TypeAlias = tuple[str | None, str, "asyncio.Future[EndpointNow]"]
+
+
 class Lookups:
     def __init__(self, connected: Callable[[], Awaitable[OpenStore]]) -> None:
         self._connected = connected
-        self._wanted: list[tuple[str | None, str, asyncio.Future[EndpointNow]]] = []
+        self._wanted: list[Question] = []
         self._asking: asyncio.Task[None] | None = None
 
     async def find(self, webhook: str | None, group: str) -> EndpointNow:
@@ -49,11 +57,12 @@ class Lookups:
         while self._wanted:
             wanted, self._wanted = self._wanted, []
             try:
-                answers = await self._answers([(webhook, group) for webhook, group, _ in wanted])
+                async with asyncio.timeout(ASK_SECONDS):
+                    answers = await self._answers([(webhook, group) for webhook, group, _ in wanted])
+            except TimeoutError:
+                _fail(wanted, StoreUnavailable(f"the database did not answer within {ASK_SECONDS:g} s"))
             except Exception as error:
-                for _, _, future in wanted:
-                    if not future.done():
-                        future.set_exception(error)
+                _fail(wanted, error)
             else:
                 for (_, _, future), answer in zip(wanted, answers, strict=True):
                     if not future.done():
@@ -68,3 +77,9 @@ class Lookups:
             EndpointNow(connected, None if name is None else webhooks.get(name), *tripped.get(group, ()))
             for name, group in wanted
         ]
+
+
+def _fail(wanted: list[Question], error: Exception) -> None:
+    for _, _, future in wanted:
+        if not future.done():
+            future.set_exception(error)

@@ -23,10 +23,10 @@ Lookup = Callable[[str, int], Sequence[str]]
 
 MOST_LOOKUPS = 32
 MOST_SLOW_LOOKUPS = 8
-MOST_OF_A_DOMAIN = 8
-MOST_LINGERING = 64
+MOST_OF_A_DOMAIN = 4
+MOST_LINGERING = 128
 """Lookups that have given up their place and go on."""
-PATIENCE = 1.0
+PATIENCE = 0.25
 """Seconds for which a lookup keeps its place."""
 SLOW = 5.0
 MOST_SLOW_NAMES = 10_000
@@ -107,8 +107,7 @@ class NameLookups(AbstractResolver):
         """Lookups that still run end by themselves, unheard."""
 
     def _room_of(self, host: str) -> asyncio.Semaphore:
-        domain = ".".join(host.rsplit(".", 2)[-2:])
-        return self._domains.setdefault(domain, asyncio.Semaphore(MOST_OF_A_DOMAIN))
+        return self._domains.setdefault(_domain(host), asyncio.Semaphore(MOST_OF_A_DOMAIN))
 
     def _note(self, host: str, seconds: float) -> None:
         self._slow.pop(host, None)
@@ -116,6 +115,13 @@ class NameLookups(AbstractResolver):
             self._slow[host] = None
         if len(self._slow) > MOST_SLOW_NAMES:
             del self._slow[next(iter(self._slow))]
+
+
+def _domain(host: str) -> str:
+    """The part of a name that one owner has, nearly: `shop.example`, and `shop.co.uk`, where `co.uk` is everybody's."""
+    labels = host.rsplit(".", 3)[-3:]
+    is_shared = len(labels) == 3 and len(labels[2]) == 2 and len(labels[1]) <= 3
+    return ".".join(labels if is_shared else labels[-2:])
 
 
 def _answered(host: str, port: int, addresses: Sequence[str]) -> list[ResolveResult]:

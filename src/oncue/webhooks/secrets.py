@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from oncue.errors import UnusableSecret
 from oncue.policy.headers import HIDDEN, is_field_value
 from oncue.policy.secrets import EXPECTED_SECRET, is_reference, variable
+from oncue.policy.urls import checked_parts
 from oncue.webhooks.signing import known_key
 
 SHOWN_HEADERS = frozenset({
@@ -19,20 +20,23 @@ SHOWN_HEADERS = frozenset({
     "content-length", "content-type", "host", "user-agent", "webhook-id", "webhook-timestamp",
 })  # fmt: skip
 """Headers whose values are no secret. Any other may carry one."""
+HOSTS_SUFFIX = "_HOSTS"
+"""`ONCUE_SECRET_ORDERS_HOSTS=erp.example,.shop.example` binds `ONCUE_SECRET_ORDERS` to these hosts."""
 _FINGERPRINT_BYTES = 4
 
 
-def resolved_secrets(secrets: Iterable[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The signing secrets that `sign` takes. Raises UnusableSecret, naming the variable, and ValueError."""
-    return tuple(_resolved_secret(secret, f"secret {n}", environ) for n, secret in enumerate(secrets, 1))
+def resolved_secrets(secrets: Iterable[str], environ: Mapping[str, str], url: str | None = None) -> tuple[str, ...]:
+    """The signing secrets that `sign` takes, for a request to this URL. Raises UnusableSecret, naming the variable, and
+    ValueError."""
+    return tuple(_resolved_secret(secret, f"secret {n}", environ, url) for n, secret in enumerate(secrets, 1))
 
 
-def _resolved_secret(secret: str, name: str, environ: Mapping[str, str]) -> str:
+def _resolved_secret(secret: str, name: str, environ: Mapping[str, str], url: str | None) -> str:
     if not is_reference(secret):
         known_key(secret, name)
         return secret
     variable_name = variable(secret, name)
-    value = _value(variable_name, environ)
+    value = _value(variable_name, environ, url)
     try:
         known_key(value, name)
     except ValueError:
@@ -40,26 +44,37 @@ def _resolved_secret(secret: str, name: str, environ: Mapping[str, str]) -> str:
     return value
 
 
-def resolved_headers(headers: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The headers as they are sent. Raises UnusableSecret, naming the variable, and ValueError."""
-    return {name: _resolved_value(value, f"headers: {name}", environ) for name, value in headers.items()}
+def resolved_headers(headers: Mapping[str, str], environ: Mapping[str, str], url: str | None = None) -> dict[str, str]:
+    """The headers as they are sent to this URL. Raises UnusableSecret, naming the variable, and ValueError."""
+    return {name: _resolved_value(value, f"headers: {name}", environ, url) for name, value in headers.items()}
 
 
-def _resolved_value(value: str, name: str, environ: Mapping[str, str]) -> str:
+def _resolved_value(value: str, name: str, environ: Mapping[str, str], url: str | None) -> str:
     if not is_reference(value):
         return value
     variable_name = variable(value, name)
-    found = _value(variable_name, environ)
+    found = _value(variable_name, environ, url)
     if not is_field_value(found):
         raise UnusableSecret(variable_name, "expected printable ASCII, without spaces or line breaks at its ends")
     return found
 
 
-def _value(variable_name: str, environ: Mapping[str, str]) -> str:
+def _value(variable_name: str, environ: Mapping[str, str], url: str | None) -> str:
     value = environ.get(variable_name)
     if not value:
         raise UnusableSecret(variable_name, "a webhook needs this variable, and the worker's environment lacks it")
+    hosts = environ.get(f"{variable_name}{HOSTS_SUFFIX}")
+    if hosts is not None and url is not None:
+        _check_host(variable_name, hosts, checked_parts(url).host)
     return value
+
+
+def _check_host(variable_name: str, hosts: str, host: str) -> None:
+    """A secret may be bound to hosts by the operator of the workers: else a caller of the API who may change webhooks
+    could have it sent, or used for a signature, wherever he likes."""
+    listed = [entry.strip().lower() for entry in hosts.split(",")]
+    if host not in listed and not any(entry.startswith(".") and host.endswith(entry) for entry in listed):
+        raise UnusableSecret(variable_name, f"{variable_name}{HOSTS_SUFFIX} does not list the host {host}")
 
 
 def redacted_secrets(secrets: Iterable[str]) -> list[str]:
