@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 from datetime import timedelta
@@ -23,6 +24,7 @@ from oncue.policy import slo
 from oncue.policy.slo import SloRules
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
+from tests.app.conftest import MakeApp
 
 RULES = SloRules()
 LEASE = 100.0
@@ -249,3 +251,20 @@ async def test_an_application_subscribes_to_public_events_only(app: Oncue) -> No
     assert everything == ["sched.job.stop"]
     with pytest.raises(ValueError, match=r"event: expected one of sched\.tick\.stop, .*, not 'job\.stop'"):
         app.subscribe(print, "job.stop")
+
+
+@pytest.mark.contract("QUE-20")
+async def test_a_worker_watches_by_itself(make_app: MakeApp, database_url: str) -> None:
+    app = make_app(database_url, alert_queue_depth=0, breach_consecutive=1)
+    await (await app.internals.connected()).store.migrate()
+    warned = asyncio.Event()
+    app.subscribe(lambda event, numbers, told: warned.set() if told["of"] == "unserved" else None, "slo.breach")
+
+    @app.task(queue="unserved")
+    async def never() -> None: ...
+
+    await never.aenqueue()
+    async with app.worker():
+        await asyncio.wait_for(warned.wait(), 60)
+    book = await app.alerts.book()
+    assert [(one.alert, one.of, one.value) for one in book.alerts if one.warned_at] == [("queue_depth", "unserved", 1)]
