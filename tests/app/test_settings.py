@@ -11,6 +11,7 @@ import pytest
 from oncue import ConfigError, Oncue
 from oncue.engine.orphans import OrphanRules
 from oncue.policy.aging import Rules
+from oncue.policy.slo import SloRules
 from oncue.settings import Settings, load
 from oncue.store import connect
 
@@ -60,6 +61,10 @@ def test_each_source_wins_over_the_next_and_is_remembered(tmp_path: Path) -> Non
         ("ONCUE_MAINTENANCE_INTERVAL", "5m", "maintenance_interval", 300.0),
         ("ONCUE_RECONCILE_ENABLED", "false", "reconcile_enabled", False),
         ("ONCUE_RECONCILE_BATCH_SIZE", "7", "reconcile_batch_size", 7),
+        ("ONCUE_SAT_RATIO", "90%", "sat_ratio", 0.9),
+        ("ONCUE_CUTOFF_RATE_MAX", "0.02", "cutoff_rate_max", 0.02),
+        ("ONCUE_ALERT_WEBHOOK", "pager", "alert_webhook", "pager"),
+        ("ONCUE_ALERT_WEBHOOK", "https://pager.example/x", "alert_webhook", "https://pager.example/x"),
         ("ONCUE_REDIS_URL", "redis://cache:6379/1", "redis_url", "redis://cache:6379/1"),
     ],
 )
@@ -100,6 +105,13 @@ def test_the_file_can_be_elsewhere(tmp_path: Path) -> None:
         ({"ONCUE_AGING_GAIN": "101"}, "ONCUE_AGING_GAIN: expected at most 100, not '101'$"),
         ({"ONCUE_AGING_GAIN": "-1"}, "ONCUE_AGING_GAIN: expected at least 0, not '-1'$"),
         ({"ONCUE_MAINTENANCE_INTERVAL": "never"}, "ONCUE_MAINTENANCE_INTERVAL: expected a duration"),
+        ({"ONCUE_SAT_RATIO": "120%"}, "ONCUE_SAT_RATIO: expected a share such as 10% or 0.1, not '120%'$"),
+        ({"ONCUE_CUTOFF_RATE_MAX": "few"}, "ONCUE_CUTOFF_RATE_MAX: expected a share such as 10% or 0.1, not 'few'$"),
+        ({"ONCUE_SLO_WINDOW_MINUTES": "1"}, "ONCUE_SLO_WINDOW_MINUTES: expected at least 2, not '1'$"),
+        ({"ONCUE_BREACH_CONSECUTIVE": "0"}, "ONCUE_BREACH_CONSECUTIVE: expected at least 1, not '0'$"),
+        ({"ONCUE_TICK_MS": "60s"}, "ONCUE_TICK_MS: expected a whole number, not '60s'$"),
+        ({"ONCUE_SLO_EVAL_MS": "5"}, "ONCUE_SLO_EVAL_MS: expected at least 1,000, not '5'$"),
+        ({"ONCUE_ALERT_WEBHOOK": "ftp://pager"}, "ONCUE_ALERT_WEBHOOK: expected"),
         ({"ONCUE_QUEUES": ","}, "ONCUE_QUEUES: expected the names of queues, separated by commas"),
         ({"ONCUE_LOG_FORMAT": "xml"}, "ONCUE_LOG_FORMAT: expected 'text' or 'json'"),
         ({"ONCUE_PG_LISTEN": "maybe"}, "ONCUE_PG_LISTEN: expected true or false, not 'maybe'$"),
@@ -197,6 +209,20 @@ def test_the_services_keep_the_pace_that_is_set(tmp_path: Path) -> None:
     pace = load(environment=environment, folder=tmp_path).pace
     assert (pace.poll, pace.schedules, pace.windows, pace.maintenance) == (5.0, 60.0, 120.0, 300.0)
     assert pace.aging == Rules(every=60.0, after=7200.0, gain=20)
+
+
+@pytest.mark.contract("WIN-18", "QUE-20")
+def test_the_slos_have_the_contracts_thresholds_unless_they_are_set(tmp_path: Path) -> None:
+    usual = load(environment={}, folder=tmp_path).pace
+    assert (usual.windows, usual.slo) == (60.0, SloRules(60.0, 15, 3, 300, 0.8, 1000, 30_000, 0.01, 1000, 0.1, 3600.0))
+    environment = {
+        "ONCUE_TICK_MS": "30000", "ONCUE_SLO_EVAL_MS": "10000", "ONCUE_SLO_WINDOW_MINUTES": "5",
+        "ONCUE_BREACH_CONSECUTIVE": "2", "ONCUE_TICK_BUDGET_MS": "100", "ONCUE_SAT_RATIO": "50%",
+        "ONCUE_DEPTH_AVG_MAX": "10", "ONCUE_JOB_P95_MAX_MS": "5000", "ONCUE_CUTOFF_RATE_MAX": "5%",
+        "ONCUE_ALERT_QUEUE_DEPTH": "20", "ONCUE_ALERT_FAILED_RATE": "0.2", "ONCUE_ALERT_RUNNING_FOR": "30m",
+    }  # fmt: skip
+    pace = load(environment=environment, folder=tmp_path).pace
+    assert (pace.windows, pace.slo) == (30.0, SloRules(10.0, 5, 2, 100, 0.5, 10, 5000, 0.05, 20, 0.2, 1800.0))
 
 
 @pytest.mark.contract("HOOK-11")
