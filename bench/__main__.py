@@ -33,6 +33,8 @@ from bench.figures import (
     slots_per_second,
     tick_scaling,
     webhooks,
+    window_close,
+    window_tick,
 )
 from bench.figures.context import Bench
 from bench.oncue_side import NotReady
@@ -55,6 +57,8 @@ FIGURES: dict[str, ModuleType] = {
     "webhooks": webhooks,
     "isolation": isolation,
     "hook20": hook20,
+    "window_tick": window_tick,
+    "window_close": window_close,
     "api_listing": api_listing,
     "checker": checker,
     "sim_days": sim_days,
