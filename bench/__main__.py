@@ -34,6 +34,8 @@ from bench.figures import (
     slots_per_second,
     tick_scaling,
     webhooks,
+    window_close,
+    window_tick,
 )
 from bench.figures.context import Bench
 from bench.oncue_side import NotReady
@@ -57,6 +59,8 @@ FIGURES: dict[str, ModuleType] = {
     "isolation": isolation,
     "hanging": hanging,
     "hook20": hook20,
+    "window_tick": window_tick,
+    "window_close": window_close,
     "api_listing": api_listing,
     "checker": checker,
     "sim_days": sim_days,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,18 @@ def announce_and_wait() -> None:
     """Tell the rig that start-up is over, then wait for its starting shot."""
     announce()
     sys.stdin.readline()
+
+
+def told() -> Callable[[], bool]:
+    """Whether the rig has said something since: a process that works until it is told to stop asks this."""
+    heard = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        heard.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    return heard.is_set
 
 
 def answer(**values: Any) -> None:

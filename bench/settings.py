@@ -47,6 +47,11 @@ class Settings:
     hanging_seconds: float = 15
     scheduled_webhooks: int = 100_000
     scheduled_seconds: float = 600
+    few_subjects: int = 10_000
+    subjects: int = 1_000_000
+    closed_users: int = 100_000
+    claimed_jobs: int = 400_000
+    claiming_seconds: float = 4
     kept_jobs: int = 2_000_000
     open_jobs: int = 100_000
     few_kept_jobs: int = 1_000
@@ -74,6 +79,9 @@ QUICK = {
     "isolation_seconds": 10,
     "hanging_seconds": 8,
     "scheduled_seconds": 60,
+    "subjects": 200_000,
+    "closed_users": 20_000,
+    "claimed_jobs": 150_000,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,
     "checked_days": 4,
@@ -110,6 +118,11 @@ TINY = Settings(
     hanging_seconds=0.2,
     scheduled_webhooks=100,
     scheduled_seconds=2,
+    few_subjects=100,
+    subjects=300,
+    closed_users=100,
+    claimed_jobs=1_000,
+    claiming_seconds=0.1,
     kept_jobs=300,
     open_jobs=100,
     few_kept_jobs=100,
