@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from oncue import Conflict, InvalidSubject, Oncue, SubjectNotFound, daily
@@ -167,6 +168,51 @@ async def test_the_planner_opens_a_day_once_with_its_slot_and_its_job(app: Oncue
     assert [(slot.verdict, slot.job_id) for slot in ledger] == [("fired", ann.job_id)]
     queues = {queue.name: queue.global_limit for queue in await app.queues.list()}
     assert queues["windows"] == 3
+
+
+@pytest.mark.contract("WIN-2")
+async def test_days_that_cannot_be_worked_out_keep_no_other_subject_waiting(
+    app: Oncue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their zone is unknown to this host, so what comes after a cutoff is, too. There are more of them than one page of
+    the planner has."""
+    monkeypatch.setattr("oncue.engine.planner.LIMIT", 2)
+    bench = await led(app)
+    for name in ("a", "b", "c", "d"):
+        await bench.put(name, tz="Mars/Olympus")
+    await bench.put("zoe")
+    cutoff = datetime(2030, 1, 2, 9, tzinfo=UTC)
+    await bench.plan(cutoff)
+    assert (await stored(app, "zoe")).status == "cutoff_reached"
+    waiting = [await stored(app, name) for name in ("a", "b", "c", "d")]
+    assert {one.next_at for one in waiting} == {cutoff + timedelta(seconds=60)}
+    assert {one.day for one in waiting} == {DAY}
+    assert caplog.text.count("days of window digest in Mars/Olympus cannot be worked out") == 1
+    await app.windows.change("digest", "a", tz="UTC")
+    assert (await stored(app, "a")).tz == "UTC", "other terms mend it"
+
+
+@pytest.mark.contract("WIN-4")
+async def test_held_subjects_keep_no_other_waiting_however_many_there_are(
+    app: Oncue, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not database_url.startswith("postgres"):  # on SQLite a session that holds a row holds the file
+        return
+    monkeypatch.setattr("oncue.engine.planner.LIMIT", 2)
+    bench = await led(app)
+    for name in ("a", "b", "c", "zoe"):
+        await bench.put(name)
+    session = await asyncpg.connect(database_url)
+    try:
+        async with session.transaction():
+            await session.execute("select from oncue_subjects where name in ('a', 'b', 'c') for update")
+            await bench.plan(datetime(2030, 1, 2, 8, tzinfo=UTC))
+            assert (await stored(app, "zoe")).job_id is not None
+            assert (await stored(app, "a")).job_id is None
+    finally:
+        await session.close()
+    await bench.plan(datetime(2030, 1, 2, 8, 1, tzinfo=UTC))
+    assert None not in {(await stored(app, name)).job_id for name in ("a", "b", "c")}
 
 
 @pytest.mark.contract("WIN-6", "WIN-12")

@@ -228,7 +228,7 @@ def asked_of_windows(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "windows": ("oncue_schedules_windows", []),
         "subjects": ("oncue_subjects_pkey", [99999, names]),
         "subjects_page": ("oncue_subjects_pkey", [99999, "user7", batch]),
-        "due_subjects": ("oncue_subjects_due", [99999, NOW, batch]),
+        "due_subjects": ("oncue_subjects_due", [99999, NOW, batch, before(days=1), "user7"]),
         "next_subject": ("oncue_schedules_windows and oncue_subjects_due", []),
         "unfinished_jobs": ("oncue_jobs_pkey", [ids]),
         "put_subjects": ("oncue_subjects_pkey", [NOW, json.dumps(given), *nothing, ids]),

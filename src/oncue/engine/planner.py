@@ -26,7 +26,19 @@ from oncue.engine.applying import apply_each
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
 from oncue.engine.window_events import tell_finalized, tell_load
-from oncue.model import Change, Day, Decided, NextDay, OpenJob, Schedule, Subject, SubjectStep, Tally
+from oncue.model import (
+    FIRST_DUE,
+    Change,
+    Day,
+    Decided,
+    DuePlace,
+    NextDay,
+    OpenJob,
+    Schedule,
+    Subject,
+    SubjectStep,
+    Tally,
+)
 from oncue.policy import options, windows
 from oncue.policy.lifecycle import close_day
 from oncue.policy.windows import DayPlan, DayTerms, JobOfDay, WindowRule
@@ -50,13 +62,16 @@ class TickCounts:
     finalized: int = 0
 
 
-class PassOver(NamedTuple):
-    """What came of a pass over one window."""
+@dataclass(slots=True)
+class Walk:
+    """A walk over all subjects of a window that are due, a page at a time: what one page leaves stops no other."""
 
-    moved: bool
+    after: DuePlace = FIRST_DUE
+    moved: bool = False
     """Whether anything was written: then there may be more to do at once."""
-    is_left: bool
-    """Whether something is due. If nothing was written, another session holds it, or another node was faster."""
+    is_left: bool = False
+    """Whether something was due. If nothing was written, another session holds it, or another node was faster."""
+    is_over: bool = False
 
 
 class Planned(NamedTuple):
@@ -97,8 +112,9 @@ class Planner:
         """Whether another session holds a row that the last pass was to write: the next pass does not wait for it."""
         self._is_woken = False
         self._looked_at = self._tick_at = BEGINNING
+        self._walks: dict[int, Walk] = {}
         self._unplanned: set[tuple[int, str]] = set()
-        """The subjects whose days could not be worked out."""
+        """The windows and zones of subjects whose days could not be worked out."""
         leadership.followers.append(self.signal)
 
     def wake(self) -> None:
@@ -132,12 +148,12 @@ class Planner:
         if self._began is None:
             self._began = self._clock.monotonic()
         enabled = [window for window in await self._store.windows.all() if window.enabled]
-        passes = [await self._pass(window, epoch, now) for window in enabled]
-        if any(one.moved for one in passes):
+        walks = [await self._pass(window, epoch, now) for window in enabled]
+        if any(walk.moved or not walk.is_over for walk in walks):
             return now
         self._tell()
         await tell_load(self._store, self._telemetry, enabled, now)
-        if any(one.is_left for one in passes):
+        if any(walk.is_left for walk in walks):
             return now + self._poll
         upcoming = await self._store.windows.next_at()
         return now + self._interval if upcoming is None else min(max(upcoming, now), now + self._interval)
@@ -145,35 +161,51 @@ class Planner:
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         return None if self._leadership.epoch is None else await store.windows.next_at()
 
-    async def _pass(self, window: Schedule, epoch: int, now: datetime) -> PassOver:
-        due = await self._store.windows.due(window.id, now, LIMIT)
-        if not due:
-            return PassOver(moved=False, is_left=False)
-        planned = await self._planned(window, due, now)
+    async def _pass(self, window: Schedule, epoch: int, now: datetime) -> Walk:
+        """Look at the next page of a window's subjects that are due."""
+        walk = self._walks.setdefault(window.id, Walk())
+        due = await self._store.windows.due(window.id, now, LIMIT, walk.after)
+        if due:
+            walk.is_left = True
+            walk.moved = await self._decide(window, due, epoch, now) or walk.moved
+        walk.is_over = len(due) < LIMIT
+        if walk.is_over:
+            del self._walks[window.id]
+        else:
+            walk.after = DuePlace(due[-1].next_at or now, due[-1].name)
+        return walk
+
+    async def _decide(self, window: Schedule, due: Sequence[Subject], epoch: int, now: datetime) -> bool:
+        """Do what is to be done about these subjects. Whether anything was written."""
+        planned = await self._planned(window, due, epoch, now)
         self._counts.scanned += len(due)
         self._counts.eligible += sum(one.plan.opens for one in planned)
         closed = await self._close(window, [one for one in planned if one.job is not None], now)
         moved = await self._move(window, [one for one in planned if one.job is None], epoch, now)
-        return PassOver(moved=closed or moved, is_left=True)
+        return closed or moved
 
-    async def _planned(self, window: Schedule, due: Sequence[Subject], now: datetime) -> list[Planned]:
+    async def _planned(self, window: Schedule, due: Sequence[Subject], epoch: int, now: datetime) -> list[Planned]:
         rule = windows.rule_of(window.expression)
         open_jobs = [subject.job_id for subject in due if subject.job_id is not None and _is_open(subject)]
         jobs = {job.id: job for job in await self._store.windows.unfinished(open_jobs)} if open_jobs else {}
-        planned = []
+        planned, aside = [], []
         for subject in due:
             try:
                 planned.append(_planned(window, rule, subject, jobs, now))
             except Exception as error:  # its zone is unknown to this host, say: that does not stop the others
-                self._put_aside(window, subject, error)
+                self._tell_unplanned(window, subject, error)
+                aside.append(_later(subject, now + self._interval))
+        if aside:
+            await self._store.windows.advance(aside, now, node=self._node, epoch=epoch)
         return planned
 
-    def _put_aside(self, window: Schedule, subject: Subject, error: Exception) -> None:
-        """It stays due, and is looked at again and again; the log says so once."""
-        if (window.id, subject.name) not in self._unplanned:
-            self._unplanned.add((window.id, subject.name))
-            _log.error("planner: a day of window %s cannot be worked out, and waits: %s", window.name, error)
-            _log.debug("window=%s subject=%s day=%s waits", window.name, subject.name, subject.day)
+    def _tell_unplanned(self, window: Schedule, subject: Subject, error: Exception) -> None:
+        """The planner looks at it again and again; the log says so once for each zone."""
+        _log.debug("window=%s subject=%s day=%s waits", window.name, subject.name, subject.day)
+        zone = subject.tz or window.tz
+        if (window.id, zone) not in self._unplanned:
+            self._unplanned.add((window.id, zone))
+            _log.error("planner: days of window %s in %s cannot be worked out, and wait: %s", window.name, zone, error)
             self._telemetry.emit("schedule.error", {}, schedule=window.name, error=error)
 
     # --- days whose job has not ended ---------------------------------------------------------------------------
@@ -285,6 +317,14 @@ def _ended(window: Schedule, one: Planned, hooks: Iterator[int], now: datetime) 
     hook = None if told is None else windows.hook_of(told, one.subject.name, one.subject.day, ids, now, AUTHOR)
     hooked = () if hook is None else (hook,)
     return close_day(one.job, now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, hooked, _next_day(one))
+
+
+def _later(subject: Subject, next_at: datetime) -> SubjectStep:
+    """The same row, to be looked at later."""
+    return SubjectStep(
+        subject.schedule_id, subject.name, subject.version, Day(subject.day, subject.opens_at, subject.cutoff_at),
+        next_at, subject.job_id, subject.last_date, subject.status, subject.reason,
+    )  # fmt: skip
 
 
 def _is_open(subject: Subject) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from oncue.model.jobs import Batch, State
@@ -73,6 +73,16 @@ class Tally(NamedTuple):
     date: date
     bucket: int
     event: DayEvent
+
+
+class DuePlace(NamedTuple):
+    """Where a subject stands among those that are due."""
+
+    next_at: datetime
+    name: str
+
+
+FIRST_DUE = DuePlace(datetime(1970, 1, 1, tzinfo=UTC), "")
 
 
 class NextDay(NamedTuple):

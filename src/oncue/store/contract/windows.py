@@ -12,7 +12,7 @@ from datetime import date, datetime
 from typing import Protocol
 from uuid import UUID
 
-from oncue.model import DayCount, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
+from oncue.model import FIRST_DUE, DayCount, DuePlace, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
 
 
 class Windows(Protocol):
@@ -43,8 +43,8 @@ class Windows(Protocol):
         """
         ...
 
-    async def due(self, schedule_id: int, now: datetime, limit: int) -> list[Subject]:
-        """Subjects of a window that the planner has to look at, the longest waiting first."""
+    async def due(self, schedule_id: int, now: datetime, limit: int, after: DuePlace = FIRST_DUE) -> list[Subject]:
+        """Subjects of a window that the planner has to look at, the longest waiting first, from `after` on."""
         ...
 
     async def next_at(self) -> datetime | None:

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from oncue.model import DayCount, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
+from oncue.model import FIRST_DUE, DayCount, DuePlace, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
 from oncue.store.postgres import values
 from oncue.store.postgres.database import Database
 from oncue.store.postgres.jobs import jobs_document
@@ -42,8 +42,8 @@ class PostgresWindows:
         self._db.notifications.send()
         return [number in taken for number in range(1, len(subjects) + 1)]
 
-    async def due(self, schedule_id: int, now: datetime, limit: int) -> list[Subject]:
-        return [subject_of(*row) for row in await self._db.fetch("due_subjects", schedule_id, now, limit)]
+    async def due(self, schedule_id: int, now: datetime, limit: int, after: DuePlace = FIRST_DUE) -> list[Subject]:
+        return [subject_of(*row) for row in await self._db.fetch("due_subjects", schedule_id, now, limit, *after)]
 
     async def next_at(self) -> datetime | None:
         found: datetime | None = (await self._db.fetch("next_subject"))[0][0]

@@ -13,7 +13,7 @@ select {subject} from oncue_subjects
 
 -- name: due_subjects
 select {subject} from oncue_subjects
- where schedule_id = $1 and next_at <= $2 order by next_at, name limit $3;
+ where schedule_id = $1 and next_at <= $2 and (next_at, name) > ($4, $5) order by next_at, name limit $3;
 
 -- name: next_subject
 select min(head.next_at) from oncue_schedules s

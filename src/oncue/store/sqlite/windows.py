@@ -10,7 +10,7 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
-from oncue.model import DayCount, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
+from oncue.model import FIRST_DUE, DayCount, DuePlace, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
 from oncue.store import statements
 from oncue.store.shared import alike, midnight, subject_of
 from oncue.store.sqlite import values
@@ -64,8 +64,11 @@ class SqliteWindows:
         statement = self._db.sql["change_subject" if subject.version else "add_subject"]
         return connection.execute(statement, {**subject_fields(subject), "now": values.micros(now)}).rowcount == 1
 
-    async def due(self, schedule_id: int, now: datetime, limit: int) -> list[Subject]:
-        rows = await self._db.rows("due_subjects", schedule_id=schedule_id, now=values.micros(now), limit=limit)
+    async def due(self, schedule_id: int, now: datetime, limit: int, after: DuePlace = FIRST_DUE) -> list[Subject]:
+        rows = await self._db.rows(
+            "due_subjects", schedule_id=schedule_id, now=values.micros(now), limit=limit,
+            after_at=values.micros(after.next_at), after_name=after.name,
+        )  # fmt: skip
         return subjects_of(rows)
 
     async def next_at(self) -> datetime | None:

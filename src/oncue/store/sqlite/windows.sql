@@ -14,7 +14,9 @@ select {subject} from oncue_subjects
 
 -- name: due_subjects
 select {subject} from oncue_subjects indexed by oncue_subjects_due
- where schedule_id = :schedule_id and next_at is not null and next_at <= :now order by next_at, name limit :limit;
+ where schedule_id = :schedule_id and next_at is not null and next_at <= :now
+   and (next_at, name) > (:after_at, :after_name)
+ order by next_at, name limit :limit;
 
 -- name: next_subject
 select min((select next_at from oncue_subjects indexed by oncue_subjects_due
