@@ -25,6 +25,7 @@ from tests.app.test_transactions import Nowhere
 T = TypeVar("T")
 
 ONE_OF_EACH = [driver for driver in DRIVERS if driver.name in ("sqlite3", "psycopg")]
+ASYNCHRONOUS = [driver for driver in DRIVERS if driver.name in ("aiosqlite", "asyncpg", "AsyncSession-psycopg")]
 
 
 @pytest.fixture(params=DRIVERS, ids=lambda driver: driver.name)
@@ -192,6 +193,13 @@ async def test_what_is_wrong_is_named(driver: Driver, app: Oncue, url: str, make
     assert await users(url) == [7], "the transaction was not harmed"
     with pytest.raises(InvalidSubject, match="on: expected a connection of sqlite3"):
         await app.windows.add("digest", "ann", at="09:00", on=object())
+
+
+@pytest.mark.parametrize("driver", ASYNCHRONOUS, ids=lambda driver: driver.name, indirect=True)
+async def test_an_asynchronous_connection_is_awaited(driver: Driver, app: Oncue, url: str) -> None:
+    async with driver.hold(url) as held:
+        with pytest.raises(InvalidSubject, match=r"on: .* is asynchronous: use `await` with it"):
+            app.wait(app.windows.add("digest", "ann", at="09:00", on=held.on))
 
 
 # --- the guide ------------------------------------------------------------------------------------------------------

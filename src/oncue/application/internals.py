@@ -16,7 +16,7 @@ from oncue.application.connecting import Connection, Connector, DatabaseConnecto
 from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
 from oncue.application.naming import Place
-from oncue.application.portal import AtOnce, at_once
+from oncue.application.portal import AtOnce, NeedsItsLoop, at_once
 from oncue.errors import UnknownTask
 from oncue.policy.checks import checked_name
 from oncue.policy.ownership import ApplicationName
@@ -210,6 +210,9 @@ class Internals:
 
     def wait(self, awaitable: Awaitable[T]) -> T:
         """Run an asynchronous verb from plain code."""
+        if isinstance(awaitable, NeedsItsLoop):
+            awaitable.close()
+            raise awaitable.refusal
         return at_once(awaitable) if isinstance(awaitable, AtOnce) else self.connector.wait(awaitable)
 
     async def subjects_on(self, on: object) -> SubjectTables:

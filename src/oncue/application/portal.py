@@ -102,6 +102,14 @@ class AtOnce(Coroutine[Any, Any, T]):
         self._steps.close()
 
 
+class NeedsItsLoop(AtOnce[T]):
+    """Steps on a caller's own asynchronous connection: only the event loop of that can take them, by `await`."""
+
+    def __init__(self, steps: Coroutine[Any, Any, T], refusal: Exception) -> None:
+        super().__init__(steps)
+        self.refusal = refusal
+
+
 def at_once(awaitable: Awaitable[T], otherwise: str = "this waits for something, where nothing may be waited for") -> T:
     """Run something that never really waits, without an event loop; raise a RuntimeError if it does."""
     steps: Generator[object, None, T] = awaitable.__await__()

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oncue.application.connecting import Connected
-from oncue.application.portal import AtOnce
+from oncue.application.portal import AtOnce, NeedsItsLoop
 from oncue.engine.planner import decide_days
 from oncue.errors import InvalidJob, InvalidSchedule, InvalidSubject, SubjectNotFound
 from oncue.model import Note, RowOutcome, Schedule, Subject
@@ -229,8 +229,13 @@ def name_of(window: str | Task[Any, Any]) -> str:
 
 def where_called(on: object | None, steps: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
     """On a synchronous connection of the caller nothing is ever waited for: `app.wait` takes all steps in the caller's
-    own thread."""
-    return steps if on is None or is_asynchronous(on) else AtOnce(steps)
+    own thread. On an asynchronous one only its own event loop can take them."""
+    if on is None:
+        return steps
+    if not is_asynchronous(on):
+        return AtOnce(steps)
+    kind = f"{type(on).__module__}.{type(on).__qualname__}"
+    return NeedsItsLoop(steps, InvalidSubject("on", f"{kind} is asynchronous: use `await` with it, not `app.wait`"))
 
 
 async def _was_behind(tables: SubjectTables, window: Schedule, current: Subject | None, now: datetime) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oncue.errors import InvalidJob
 from oncue.model import Batch, Declaration, Owner, Receipt
@@ -23,8 +23,10 @@ from oncue.store.callers.connections import CallerConnection
 from oncue.store.callers.finding import connection_to, is_asynchronous
 from oncue.store.callers.postgres import OnPostgres
 from oncue.store.callers.sqlite import OnSqlite
-from oncue.store.callers.windows import SubjectsOnPostgres, SubjectsOnSqlite
 from oncue.store.statements import DEFAULT_SCHEMA, check_version
+
+if TYPE_CHECKING:
+    from oncue.store.callers.windows import SubjectsOnPostgres, SubjectsOnSqlite
 
 __all__ = ["Callers", "Home", "is_asynchronous"]
 
@@ -72,6 +74,8 @@ class Callers:
         self, on: object, home: Home, check: Callable[[Owner | None], None], *, named: bool
     ) -> SubjectsOnPostgres | SubjectsOnSqlite:
         """The subjects of windows, as this connection sees and writes them. Raises InvalidJob as `write` does."""
+        from oncue.store.callers.windows import SubjectsOnPostgres, SubjectsOnSqlite  # few applications have windows
+
         connection = await _led_home(on, home)
         writer, _, now = await self._begun(connection, home, 1)
         check(await self._owner_of(writer, now) if named else None)
