@@ -35,7 +35,7 @@ def explain(
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Say why a job waits, runs or ended as it did; why a schedule does not fire; what became of a slot or a day.
+    """Say why a job waits, runs or ended so; why a schedule does not fire; what became of a slot or a day.
 
     `oncue explain 42` is about a job, `oncue explain nightly` about a schedule, `oncue explain nightly --at
     2030-01-31T09:00:00Z` about one of its slots, `oncue explain morning_digest --subject ann --day 2030-01-31` about

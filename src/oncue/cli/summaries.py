@@ -25,8 +25,8 @@ SUMMARIES = {
     "preview": (
         "Show the next runs of a schedule, or of an expression that is none yet: no database is needed for that."
     ),
-    "audit": "Tell what became of every slot that a schedule should have had.",
-    "explain": "Say why a job waits, runs or ended as it did; why a schedule does not fire; what became of a slot.",
+    "audit": "Tell what became of every slot that a schedule, or every day that a window's subjects should have had.",
+    "explain": "Say why a job waits, runs or ended so; why a schedule does not fire; what became of a slot or a day.",
     "nodes": "List the nodes that hold a lease, or held one until a moment ago.",
     "ping": "Let a worker run a job that does nothing, and tell how long that took. Exit code 4 if no worker ran it.",
     "audit-log": "Show what was changed by hand, newest first: who, what, and from what to what.",

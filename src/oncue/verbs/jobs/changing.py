@@ -8,7 +8,7 @@ from uuid import UUID
 
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import MAX_PRIORITY, Applied, Change, Job, JobFilter, Note, Schedule, State
-from oncue.policy import audit_entries, lifecycle, windows
+from oncue.policy import audit_entries, lifecycle
 from oncue.policy.checks import checked_name, checked_priority, checked_status
 from oncue.store.contract import Store
 from oncue.verbs.base import compare_and_set
@@ -147,6 +147,8 @@ class Changing(JobReading):
 
     async def _day_again(self, job: Job, by: str, action: str) -> Job:
         """Another job for the day of a window: the subject's version is the fence. What is finished stays so."""
+        from oncue.policy import windows  # with the rules of all schedules, which other verbs on jobs do not need
+
         connected = await self._connected()
         store = connected.store
         assert job.schedule_id is not None
