@@ -14,7 +14,7 @@ from uuid import UUID
 from oncue.application.connecting import Connected
 from oncue.application.webhooks import FIELDS, DeclaredWebhook, call_of, carried_by, refuse_lost_payload
 from oncue.errors import Conflict, InvalidWebhook, JobNotFound, WebhookNotFound
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Group, Job, JobFilter, Limits, Note, Receipt, Webhook
+from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Group, Job, JobFilter, Note, Receipt, Webhook
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_name
 from oncue.policy.deliveries import Carried, ExecutionStatus, ladder_of, states_of
@@ -23,6 +23,7 @@ from oncue.verbs.base import NounVerbs, checked_before, checked_limit, compare_a
 from oncue.verbs.jobs.changing import Changing
 from oncue.verbs.jobs.reading import JobReading, attempts_of
 from oncue.verbs.queues import Queues
+from oncue.webhooks.delivery import share_out
 from oncue.webhooks.egress import Allowed, check_at_save
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
@@ -109,7 +110,7 @@ class Webhooks(NounVerbs):
         self._check_target(checked["url"])
         by, connected = checked_name(created_by, "created_by"), await self._connected()
         await self._app.check_owner()
-        await self._share_out(connected)
+        await share_out(connected, self._app.settings.webhooks_per_endpoint)
 
         async def create() -> Webhook | None:
             current, now = await self._stored(connected, checked["name"]), connected.now()
@@ -219,7 +220,7 @@ class Webhooks(NounVerbs):
     async def declare_all(self, connected: Connected, *, dials: bool = True) -> None:
         """Store what the code declares. With `dials`, the log says which addresses the egress guard will refuse."""
         if self._app.webhooks:
-            await self._share_out(connected)
+            await share_out(connected, self._app.settings.webhooks_per_endpoint)
         for declared in self._app.webhooks.values():
             if dials:
                 self._warn_of_target(declared)
@@ -233,11 +234,6 @@ class Webhooks(NounVerbs):
             self._check_target(declared.fields["url"])
         except InvalidWebhook as error:
             _log.error("webhook %s: every delivery will fail: %s", declared.name, error)
-
-    async def _share_out(self, connected: Connected) -> None:
-        """Give each endpoint its share of what runs at once, unless an operator has set limits already."""
-        share = Limits(per_group=self._app.settings.webhooks_per_endpoint)
-        await connected.store.queues.default_limits(WEBHOOKS_QUEUE, share, connected.now())
 
     # --- the write ----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from oncue.engine.context import JobContext, RunningJob, current
 from oncue.engine.delivery_lines import log_postponed
 from oncue.errors import Fail, InvalidWebhook, Postpone, Retry, Skip, StoreError, UnusableSecret
-from oncue.model import Claim, Limits, Webhook
+from oncue.model import WEBHOOKS_QUEUE, Claim, Limits, Webhook
 from oncue.policy import breaker, http
 from oncue.policy.deliveries import Form, form_of
 from oncue.policy.templates import DeliveryFacts, rendered
@@ -123,7 +123,7 @@ class Deliveries:
     async def _looked_up(self, webhook: str | None, queue: str, endpoint: str | None) -> EndpointNow:
         """What stands about its endpoint as this attempt begins. Raises StoreError."""
         if self._transport is None:
-            await self._share_out(queue)
+            await share_out(await self._connected(), self._share(), queue)
         return await self._lookups.find(webhook, endpoint or "")
 
     async def close(self) -> None:
@@ -131,11 +131,6 @@ class Deliveries:
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
-
-    async def _share_out(self, queue: str) -> None:
-        """Give each endpoint its share of what runs at once, unless an operator has set limits already."""
-        connected = await self._connected()
-        await connected.store.queues.default_limits(queue, Limits(per_group=self._share()), connected.now())
 
     def _opened(self) -> Transport:
         if self._transport is None:
@@ -188,6 +183,11 @@ class Deliveries:
         if took:
             _log_transition(group, transition)
             self._telemetry.emit("breaker", {"trips": transition.trips}, group=group)
+
+
+async def share_out(connected: OpenStore, share: int, queue: str = WEBHOOKS_QUEUE) -> None:
+    """Give each endpoint its share of what runs at once, unless an operator has set limits already."""
+    await connected.store.queues.default_limits(queue, Limits(per_group=share), connected.now())
 
 
 def _endpoint_of(claim: Claim, webhook: str | None, bare: Target | None) -> str | None:
