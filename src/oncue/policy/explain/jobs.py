@@ -351,11 +351,15 @@ _SKIPPED = {
     "misfire": "it had not started within the grace of its slot",
     "duplicate": "another job had its key when it was sent again, and stands for it",
     "interrupted": "its worker shut down while it ran, and it may run at most once",
+    "cutoff_reached": "the cutoff of its day came before a success",
+    "outage": "its day was over before a worker was there again",
 }
 
 
 def _again(facts: JobFacts, words: str) -> str | None:
-    """How to repeat it, unless that was done, and still goes on or went well."""
+    """How to repeat it, unless that was done, and still goes on or went well, or it is of a day that is over."""
+    if facts.job.subject is not None and facts.cluster.now >= facts.job.order_at:
+        return None
     if any(not retry.finished or retry.state == "succeeded" for retry in facts.retries):
         return None
     return f"{words} with `oncue retry {facts.job.id}`"
