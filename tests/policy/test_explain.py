@@ -520,6 +520,7 @@ def test_why_it_is_not_retried(fields: dict[str, Any], code: str, words: str) ->
         ({"reason": "misfire", "started_at": None}, "within the grace"),
         ({"reason": "skipped_timeout", "error": "node_lost"}, "its node was lost"),
         ({"reason": "skipped_timeout", "error": "over its maximum runtime"}, "over its maximum runtime"),
+        ({"reason": "cutoff_reached"}, "the cutoff of its day came before a success"),
         ({"reason": "interrupted"}, "shut down"),
         ({"reason": "nothing new"}, "its handler said so: nothing new"),
     ],
@@ -528,6 +529,14 @@ def test_why_it_was_skipped(fields: dict[str, Any], words: str) -> None:
     told = about_job(ended(state="skipped", **fields))
     assert told.codes == ["settled"]
     assert words in text_of(told, "settled")
+
+
+@pytest.mark.contract("WIN-6")
+def test_no_retry_is_advised_for_a_day_that_is_over() -> None:
+    day = {"subject": "ann", "reason": "cutoff_reached"}
+    assert suggestion_of(about_job(ended(state="skipped", order_at=NOW, **day)), "settled") is None
+    gave_up = ended(state="cancelled", subject="ann", order_at=after(minutes=1))
+    assert suggestion_of(about_job(gave_up), "settled") == "run it after all with `oncue retry 42`"
 
 
 def test_cancelled() -> None:

@@ -223,6 +223,28 @@ async def test_a_day_can_be_opened_before_its_time_and_only_once(kit: Kit, scrip
     assert outcome(await days.of_user(ann, date(2026, 11, 17))) == ("success", None)
 
 
+@pytest.mark.contract("WIN-1", "WIN-6")
+async def test_an_operator_repeats_a_day_that_was_cancelled_while_its_window_is_open(
+    kit: Kit, scripted: Scripted
+) -> None:
+    ann = await signed_up()
+    scripted.script = [ModelError("llm", "busy"), "After all"]
+    await until(kit, at(8, 5))
+    first = (await days.of_user(ann)).job_id
+    assert first is not None
+    await app.jobs.cancel(first)
+    await until(kit, at(8, 30))
+    assert len(scripted.asked) == 1
+    again = await app.jobs.retry(first)
+    await until(kit, at(10))
+    found = await days.of_user(ann, DAY)
+    assert (*outcome(found), found.job_id) == ("success", None, again.id)
+    assert found.digest == digests.Digest("After all", "scripted", at(8, 30))
+    assert (found.reset_at, kit.jobs(reset_chat)) == (None, [])
+    with pytest.raises(Conflict, match="its day is over"):
+        await app.jobs.retry(again.id)
+
+
 @pytest.mark.contract("WIN-6")
 async def test_a_user_who_leaves_in_the_middle_gets_nothing_more(kit: Kit, scripted: Scripted) -> None:
     ann = await signed_up()

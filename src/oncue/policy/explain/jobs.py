@@ -378,7 +378,7 @@ _SKIPPED = {
 
 
 def _again(facts: JobFacts, words: str) -> str | None:
-    """How to repeat it, unless that was done, and still goes on or went well."""
+    """How to repeat it, unless that was done, and still goes on or went well, or it is of a day that is over."""
     if any(not retry.finished or retry.state == "succeeded" for retry in facts.retries):
         return None
     cutoff_at = cutoff_of(facts.job)
