@@ -78,6 +78,18 @@ def test_bad_input_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "tz: there is no time zone" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("shell")
+@pytest.mark.parametrize("program_url", ["sqlite"], indirect=True)
+def test_a_database_that_cannot_be_opened_ends_a_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "mysql://me:s3cret@db/news")
+    assert run("users", "list") == 1
+    said = capsys.readouterr().err
+    assert "news_agent: DATABASE_URL: expected postgresql://" in said
+    assert "s3cret" not in said
+
+
 def test_a_time_from_now_is_the_next_full_minute() -> None:
     now = datetime(2026, 11, 17, 23, 55, 30, tzinfo=UTC)
     assert command._from_now("+10m", "UTC", now) == "00:06"

@@ -82,4 +82,3 @@ def test_each_user_has_one_outcome_though_the_program_is_killed_in_the_middle(
     program.asked("POST", f"/api/users/{ann}/messages", {"text": "Good day"})
     assert [said["text"] for said in endpoint.asked[-1]["context"]] == ["Good day"], "it starts fresh"
     assert "Cutoff reached" in program.http.get(f"/users/{ann}?day={day}").text
-    assert service.process.poll() != 0

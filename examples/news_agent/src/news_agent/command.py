@@ -10,10 +10,10 @@ import argparse
 import asyncio
 import csv
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,8 +24,6 @@ from oncue.store.addresses import hidden
 
 if TYPE_CHECKING:
     from news_agent.users import Wanted
-
-T = TypeVar("T")
 
 NAME = "news_agent"
 FAILED, BAD_USAGE, NOT_FOUND = 1, 2, 3
@@ -98,7 +96,7 @@ def _add(given: argparse.Namespace) -> None:
         (user,) = await membership.sign_up([users.wanted(given.name, at, given.tz, topics)], by=BY)
         print(f"{user.name}: digest by {user.at} in {user.tz}, about {', '.join(user.topics)}")
 
-    _run(add())
+    _run(add)
 
 
 def _from_now(text: str, tz: str, now: Any) -> str:
@@ -126,7 +124,7 @@ def _list(given: argparse.Namespace) -> None:
                 print(shown if entry.reason is None else f"{shown}\t{entry.reason}")
             after = page[-1].user.name
 
-    _run(listed())
+    _run(listed)
 
 
 def _import(given: argparse.Namespace) -> None:
@@ -137,7 +135,7 @@ def _import(given: argparse.Namespace) -> None:
             done = await membership.sign_up_many(_rows(file), by=BY, progress=_tell)
         print(f"{done} users are signed up.")
 
-    _run(imported())
+    _run(imported)
 
 
 def _rows(file: Any) -> Iterator[Wanted]:
@@ -167,7 +165,7 @@ def _remove(given: argparse.Namespace) -> None:
         await membership.leave(given.name, by=BY)
         print(f"{given.name} is removed.")
 
-    _run(removed())
+    _run(removed)
 
 
 def _configured() -> Any:
@@ -180,7 +178,7 @@ def _configured() -> Any:
     return own
 
 
-def _run(work: Coroutine[Any, Any, T]) -> None:
+def _run(work: Callable[[], Awaitable[None]]) -> None:
     _configured()
 
     async def prepared() -> None:
@@ -189,7 +187,7 @@ def _run(work: Coroutine[Any, Any, T]) -> None:
 
         try:
             await serving.prepare()
-            await work
+            await work()
         finally:
             await app.aclose()
 
