@@ -313,7 +313,7 @@ async def test_a_retry_of_a_day_that_gave_up_is_the_days_job_from_then_on(app: O
     )
     assert (await stored(app, "ann")).job_id == again.id
     assert (await app.jobs.get(first)).state == "failed"
-    with pytest.raises(Conflict, match="is for the day .* already"):
+    with pytest.raises(Conflict, match=r"is for the day .* already"):
         await app.jobs.retry(first)
     await app.jobs.set_status(again.id, "success", by="ops")
     ann = await stored(app, "ann")

@@ -241,7 +241,7 @@ async def test_an_operator_repeats_a_day_that_was_cancelled_while_its_window_is_
     assert (*outcome(found), found.job_id) == ("success", None, again.id)
     assert found.digest == digests.Digest("After all", "scripted", at(8, 30))
     assert (found.reset_at, kit.jobs(reset_chat)) == (None, [])
-    with pytest.raises(Conflict, match="its day is over"):
+    with pytest.raises(Conflict, match="is decided: success"):
         await app.jobs.retry(again.id)
 
 

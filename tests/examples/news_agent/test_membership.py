@@ -1,10 +1,11 @@
-"""Signing up, changing and leaving: a user's row and window belong together, also if a process dies in between."""
+"""Signing up, changing and leaving: a user's row and window are one commit."""
 
 from __future__ import annotations
 
 import pytest
 from news_agent import membership, users
 from news_agent.jobs import app, daily_digest, read, write
+from sqlalchemy import Connection
 
 from oncue import InvalidSubject, SubjectNotFound
 from oncue.testing import Kit
@@ -17,7 +18,7 @@ async def test_a_sign_up_writes_the_user_and_the_window(kit: Kit) -> None:
     (ann,) = await membership.sign_up([ANN])
     stored = await read(users.by_name, "ann")
     assert (stored.id, stored.at, stored.tz, stored.topics) == (ann.id, "09:00", "Europe/Berlin", ("space", "tea"))
-    assert (stored.is_pending, stored.created_at) == (False, NOON)
+    assert stored.created_at == NOON
     subject = await app.windows.subject(daily_digest, "ann")
     assert (subject.due, subject.tz) == (540, "Europe/Berlin")
 
@@ -32,22 +33,19 @@ async def test_a_user_who_signs_up_again_has_the_new_terms(kit: Kit) -> None:
 
 
 @pytest.mark.contract("WIN-2")
-async def test_a_sign_up_that_broke_off_is_finished_at_the_next_start(kit: Kit) -> None:
-    """The process was killed between the user's row and the window: a user without a window would be skipped."""
-    await write(users.put, [ANN, users.wanted("bob", "08:00")], NOON)
+async def test_a_user_and_the_window_are_written_together_or_not_at_all(kit: Kit) -> None:
+    """The process dies before the commit: a user without a window would be skipped."""
+
+    def breaks_off(connection: Connection) -> None:
+        membership._sign_up(connection, [ANN], NOON, "test")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await write(breaks_off)
+    with pytest.raises(users.UserNotFound):
+        await read(users.by_name, "ann")
     with pytest.raises(SubjectNotFound):
         await app.windows.subject(daily_digest, "ann")
-    assert await membership.finish_sign_ups() == 2
-    assert (await app.windows.subject(daily_digest, "ann")).due == 540
-    assert not (await read(users.by_name, "ann")).is_pending
-    assert await membership.finish_sign_ups() == 0
-
-
-async def test_terms_that_were_changed_meanwhile_stay_pending(kit: Kit) -> None:
-    (old,) = await write(users.put, [ANN], NOON)
-    await write(users.put, [users.wanted("ann", "07:00")], NOON)
-    await write(users.settled, [old])
-    assert (await read(users.by_name, "ann")).is_pending
 
 
 async def test_many_users_sign_up_and_again_from_the_beginning(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,16 @@
-"""Signing up, changing and leaving: a user's row and the user's window belong together.
-
-The row is written first, marked as pending; then the window; then the mark is taken away. A process that is killed in
-between leaves a pending user, and the next start writes the window (`finish_sign_ups`).
-"""
+"""Signing up, changing and leaving: a user's row and the user's window are written in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
 
+from sqlalchemy import Connection
+
 from news_agent import users
-from news_agent.jobs import app, daily_digest, read, write
+from news_agent.jobs import app, daily_digest, write
 from news_agent.users import User, Wanted
 from oncue import SubjectNotFound
 
@@ -23,10 +22,14 @@ async def sign_up(many: Sequence[Wanted], *, by: str = "system") -> list[User]:
 
     A change of the time or the zone counts today if the user's window has not opened yet, else from tomorrow on.
     """
-    now = await app.now()
     last = {one.name: one for one in many}  # of two rows for one user the last one counts
-    written = await write(users.put, list(last.values()), now)
-    await _open_windows(written, by)
+    return await write(_sign_up, list(last.values()), await app.now(), by)
+
+
+def _sign_up(connection: Connection, many: Sequence[Wanted], now: datetime, by: str) -> list[User]:
+    written = users.put(connection, many, now)
+    rows = [{"subject": user.name, "at": user.at, "tz": user.tz} for user in written]
+    app.wait(app.windows.add_many(daily_digest, rows, by=by, on=connection))
     return written
 
 
@@ -42,31 +45,13 @@ async def sign_up_many(
     return done
 
 
-async def finish_sign_ups() -> int:
-    """Write the windows of users whose sign-up broke off; how many."""
-    done = 0
-    async for some in _pending():
-        await _open_windows(some, "news_agent")
-        done += len(some)
-    return done
-
-
 async def leave(name: str, *, by: str = "system") -> None:
-    """Remove a user with window, messages and digests. Broken off, it is simply repeated. Raises UserNotFound."""
-    with suppress(SubjectNotFound):
-        await app.windows.remove(daily_digest, name, by=by)
-    if not await write(users.remove, name):
+    """Remove a user with window, messages and digests. Raises UserNotFound."""
+    await write(_leave, name, by)
+
+
+def _leave(connection: Connection, name: str, by: str) -> None:
+    if not users.remove(connection, name):
         raise users.UserNotFound(f"there is no user {name!r}")
-
-
-async def _open_windows(many: Sequence[User], by: str) -> None:
-    rows = [{"subject": user.name, "at": user.at, "tz": user.tz} for user in many]
-    await app.windows.add_many(daily_digest, rows, by=by)
-    await write(users.settled, many)
-
-
-async def _pending() -> AsyncIterator[list[User]]:
-    after = 0
-    while some := await read(users.pending, after, BATCH):
-        yield some
-        after = some[-1].id
+    with suppress(SubjectNotFound):
+        app.wait(app.windows.remove(daily_digest, name, by=by, on=connection))

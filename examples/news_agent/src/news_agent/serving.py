@@ -6,7 +6,6 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from news_agent import membership
 from news_agent.jobs import app, daily_digest, engine
 from news_agent.settings import Settings
 from news_agent.web import news_api
@@ -33,8 +32,6 @@ async def _prepare(settings: Settings) -> None:
         await prepare()
         if settings.limit_is_given:
             await app.queues.limit(daily_digest.queue, globally=settings.max_concurrency, by="MAX_CONCURRENCY")
-        if done := await membership.finish_sign_ups():
-            _log.info("finished %d sign-ups that had broken off", done)
     finally:
         await app.aclose()
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     Date,
     DateTime,
@@ -60,10 +59,7 @@ users = Table(
     Column("at", String(5), nullable=False),
     Column("tz", String(100), nullable=False),
     Column("topics", Text, nullable=False),
-    # True until the user's window is written too: a sign-up that broke off is finished at the next start.
-    Column("is_pending", Boolean, nullable=False),
     Column("created_at", Instant, nullable=False),
-    Index("users_pending", "id", sqlite_where=Column("is_pending"), postgresql_where=Column("is_pending")),
 )
 
 # The chat context of a user are the messages that no cutoff has made the agent forget.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, select, tuple_, update
+from sqlalchemy import Connection, Row, delete, select
 
 from news_agent.database import dialect_of
 from news_agent.tables import users
@@ -40,7 +40,6 @@ class User:
     at: str
     tz: str
     topics: tuple[str, ...]
-    is_pending: bool
     created_at: datetime
 
 
@@ -70,25 +69,13 @@ def _checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
 
 
 def put(connection: Connection, many: Sequence[Wanted], now: datetime) -> list[User]:
-    """Write users, or give them these terms if they are there. Their windows are still to be written."""
-    rows = [{**one._asdict(), "topics": json.dumps(one.topics), "is_pending": True, "created_at": now} for one in many]
+    """Write users, or give them these terms if they are there."""
+    rows = [{**one._asdict(), "topics": json.dumps(one.topics), "created_at": now} for one in many]
     statement = dialect_of(connection).insert(users).values(rows)
-    terms = {name: statement.excluded[name] for name in ("at", "tz", "topics", "is_pending")}
+    terms = {name: statement.excluded[name] for name in ("at", "tz", "topics")}
     written = connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=terms).returning(users))
     found = {row.name: _user(row) for row in written}
     return [found[one.name] for one in many]
-
-
-def settled(connection: Connection, many: Sequence[User]) -> None:
-    """The windows of these users are written, with these terms. A user who has asked for others since stays pending."""
-    mine = tuple_(users.c.id, users.c.at, users.c.tz).in_([(one.id, one.at, one.tz) for one in many])
-    connection.execute(update(users).where(mine).values(is_pending=False))
-
-
-def pending(connection: Connection, after: int, limit: int) -> list[User]:
-    """Users whose sign-up broke off, by number."""
-    query = select(users).where(users.c.is_pending, users.c.id > after).order_by(users.c.id).limit(limit)
-    return [_user(row) for row in connection.execute(query)]
 
 
 def by_id(connection: Connection, number: int) -> User:
@@ -120,4 +107,4 @@ def _found(row: Row[Any] | None, who: int | str) -> User:
 
 
 def _user(row: Row[Any]) -> User:
-    return User(row.id, row.name, row.at, row.tz, tuple(json.loads(row.topics)), row.is_pending, row.created_at)
+    return User(row.id, row.name, row.at, row.tz, tuple(json.loads(row.topics)), row.created_at)
