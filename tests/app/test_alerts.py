@@ -279,3 +279,12 @@ async def test_old_minutes_are_pruned_by_the_leader(app: Oncue, monkeypatch: pyt
     now = rig.clock.now()
     assert await rig.one.watcher.tick(now) > now
     assert await rig.store.alerts.minutes(now - timedelta(days=9)) == []
+
+
+async def test_a_worker_that_stops_writes_its_last_minute(app: Oncue) -> None:
+    store = (await app.internals.connected()).store
+    await store.migrate()
+    async with app.worker():
+        app.internals.telemetry.emit("sched.job.stop", {"duration_ms": 5.0}, result="ok", window="digest")
+    rows = [row for row in await store.alerts.minutes(await app.now() - timedelta(hours=1)) if row.kind == "window"]
+    assert [(row.name, row.figures["ok"]) for row in rows] == [("digest", 1)]
