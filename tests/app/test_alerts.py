@@ -19,7 +19,7 @@ from oncue.engine.leadership import Leadership
 from oncue.engine.minutes import Minutes
 from oncue.engine.slo_watcher import SloWatcher
 from oncue.errors import StoreUnavailable
-from oncue.model import AlertBook, Job, JobFilter
+from oncue.model import AlertBook, Job, JobFilter, Minute
 from oncue.policy import slo
 from oncue.policy.slo import SloRules
 from oncue.store.contract import Store
@@ -268,3 +268,23 @@ async def test_a_worker_watches_by_itself(make_app: MakeApp, database_url: str) 
         await asyncio.wait_for(warned.wait(), 60)
     book = await app.alerts.book()
     assert [(one.alert, one.of, one.value) for one in book.alerts if one.warned_at] == [("queue_depth", "unserved", 1)]
+
+
+async def test_old_minutes_are_pruned_by_the_leader(app: Oncue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncue.engine.slo_watcher.PRUNE_LIMIT", 2)
+    rig = await rig_of(app)
+    old = [Minute(rig.clock.now() - timedelta(days=2, minutes=number), uuid4(), "tick", "", {}) for number in range(3)]
+    await rig.store.alerts.append(old)
+    await rig.one.look()
+    now = rig.clock.now()
+    assert await rig.one.watcher.tick(now) > now
+    assert await rig.store.alerts.minutes(now - timedelta(days=9)) == []
+
+
+async def test_a_worker_that_stops_writes_its_last_minute(app: Oncue) -> None:
+    store = (await app.internals.connected()).store
+    await store.migrate()
+    async with app.worker():
+        app.internals.telemetry.emit("sched.job.stop", {"duration_ms": 5.0}, result="ok", window="digest")
+    rows = [row for row in await store.alerts.minutes(await app.now() - timedelta(hours=1)) if row.kind == "window"]
+    assert [(row.name, row.figures["ok"]) for row in rows] == [("digest", 1)]

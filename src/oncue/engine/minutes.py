@@ -1,8 +1,8 @@
 """Adds up what telemetry tells of windows and schedules, and appends a row for each minute that is over.
 
 Each node counts for itself, in memory. About once a minute what has gathered is written by one statement. A row is sent
-again until the database has answered, and says the same each time, so that a lost reply counts nothing twice. What a
-node had not written when it died is lost: a minute at most.
+again until the database has answered, and says the same each time, so that a lost reply counts nothing twice. A node
+that stops in good order writes its last minute too. What it had not written when it died is lost: a minute at most.
 """
 
 from __future__ import annotations
@@ -55,14 +55,21 @@ class Minutes:
         """Write the minutes that are over."""
         present = minutes.minute_of(now)
         self._forget_old(present)
-        over = [place for place in self._figures if place[0] < present]
-        if over:
-            await self._store.alerts.append([
-                Minute(minute, self._node, kind, name, self._figures[minute, kind, name]) for minute, kind, name in over
-            ])  # fmt: skip
-            for place in over:
-                del self._figures[place]
+        await self._append([place for place in self._figures if place[0] < present])
         return present + minutes.ONE_MINUTE + LATER
+
+    async def flush(self) -> None:
+        """Write everything, the present minute too: this node measures no more."""
+        await self._append(list(self._figures))
+
+    async def _append(self, places: list[Place]) -> None:
+        if places:
+            await self._store.alerts.append([
+                Minute(minute, self._node, kind, name, self._figures[minute, kind, name])
+                for minute, kind, name in places
+            ])  # fmt: skip
+        for place in places:
+            del self._figures[place]
 
     def note(self, kind: MinuteKind, name: str, figures: Figures, now: datetime) -> None:
         """What a service measured itself: it replaces what it has noted in this minute before."""

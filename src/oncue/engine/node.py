@@ -182,12 +182,12 @@ class WorkerNode:
         self.slot_writer = SlotWriter(self.scheduler, interval=pace.schedules)
         self.planner = Planner(store, node.id, self.leadership, clock, telemetry, interval=pace.windows, poll=pace.poll)
         self.planner.opened.listen(self.claimer.signal.set)
-        self.watch: list[Service] = []
-        """The services that look after the SLOs, if there are any."""
+        self.minutes: Minutes | None = None
+        watch: list[Service] = []
         if pace.slo is not None:
-            minutes = Minutes(store, node.id, clock, telemetry)
-            watcher = SloWatcher(store, node.id, self.leadership, telemetry, minutes, pace.slo, announce)
-            self.watch = [minutes, watcher]
+            self.minutes = Minutes(store, node.id, clock, telemetry)
+            watcher = SloWatcher(store, node.id, self.leadership, telemetry, self.minutes, pace.slo, announce)
+            watch = [self.minutes, watcher]
         self.expiry = Expiry(store, telemetry)
         self.backfilling = Backfilling(store, interval=pace.poll)
         self.backfilling.released.listen(self.claimer.signal.set)
@@ -203,7 +203,7 @@ class WorkerNode:
             self.scheduler,
             self.slot_writer,
             self.planner,
-            *self.watch,
+            *watch,
             *(
                 OnLeader(service, self.leadership)
                 for service in (
@@ -330,6 +330,7 @@ class WorkerProcess:
         left = timeout - (self._clock.monotonic() - began)
         if not await _within(max(left, SETTLE_SECONDS), self._settled()):
             self._report_unwritten()
+        await self._write_last_minute()
         await self._runner.stop()
         executor.close()
 
@@ -338,6 +339,11 @@ class WorkerProcess:
         await self._runner.finish(self._node.leadership.name, within=FINISH_SECONDS)
         with contextlib.suppress(StoreError):
             await self._node.leadership.resign()
+
+    async def _write_last_minute(self) -> None:
+        if self._node.minutes is not None:
+            with contextlib.suppress(StoreError):
+                await _within(FINISH_SECONDS, self._node.minutes.flush())
 
     def _report_unwritten(self) -> None:
         in_flight = self._node.in_flight

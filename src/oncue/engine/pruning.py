@@ -14,9 +14,6 @@ REQUESTS_KEPT = timedelta(days=1)
 BREAKERS_KEPT = timedelta(days=1)
 """How long the open circuit breaker of an endpoint is remembered to which nothing more is to be sent."""
 
-MINUTES_KEPT = timedelta(days=1)
-"""How long it is kept what nodes measured minute by minute. No rolling window is longer."""
-
 
 class Pruning:
     name = "pruning"
@@ -45,5 +42,4 @@ class Pruning:
         noted = await self._store.audit_log.prune(now - self._ledger_retention, LIMIT)
         asked = await self._store.requests.prune(now - REQUESTS_KEPT, LIMIT)
         tripped = await self._store.groups.forget_tripped(now - BREAKERS_KEPT, LIMIT)
-        minutes = await self._store.alerts.prune(now - MINUTES_KEPT, LIMIT)
-        return now if max(gone, slots, days, noted, asked, tripped, minutes) >= LIMIT else now + self._interval
+        return now if max(gone, slots, days, noted, asked, tripped) >= LIMIT else now + self._interval

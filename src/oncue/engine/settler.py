@@ -191,10 +191,12 @@ class Settler:
                     )  # fmt: skip
 
     def _tell_days(self, batch: list[Ended], changes: list[Change], took: list[Applied]) -> None:
-        """Days of windows that are decided now. Only a success has terms of that kind."""
+        """Days of windows that are decided now."""
+        if not any(change.day_status for change in changes):
+            return
         for ended, change, answer in zip(batch, changes, took, strict=True):
-            if ended.terms is not None and answer:
-                tell_settled_day(self._telemetry, ended, change)
+            if answer and change.day_status is not None:
+                tell_settled_day(self._telemetry, ended, change.day_status)
 
     def _tell(self, batch: list[Ended], changes: list[Change], took: list[bool]) -> None:
         rejected = len(took) - sum(took)

@@ -40,6 +40,10 @@ class AlertNews(NamedTuple):
 Announce: TypeAlias = Callable[[Sequence[AlertNews]], Awaitable[Sequence[FollowUp]]]
 """Makes the deliveries that tell of news. They are written with it."""
 
+MINUTES_KEPT = timedelta(days=1)
+"""How long it is kept what nodes measured minute by minute. No rolling window is longer."""
+PRUNE_LIMIT = 1000
+
 _log = logging.getLogger("oncue.slo")
 
 
@@ -78,11 +82,12 @@ class SloWatcher:
         book = await self._store.alerts.book()
         self._tell_what_took(book)
         due_at = _due_at(book, self._every, now)
-        if due_at > now:
-            return due_at
-        judgement = slo.judged(book.alerts, await self._readings(now), self._rules, now)
-        await self._write(book, judgement, epoch, now)
-        return now + self._every
+        if due_at <= now:
+            judgement = slo.judged(book.alerts, await self._readings(now), self._rules, now)
+            await self._write(book, judgement, epoch, now)
+            due_at = now + self._every
+        pruned = await self._store.alerts.prune(now - MINUTES_KEPT, PRUNE_LIMIT)
+        return now if pruned >= PRUNE_LIMIT else due_at
 
     # --- reading ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from oncue.engine.counting import latest_sample
-from oncue.model import Change, Claim, Failed, Outcome, Sample, Schedule, Succeeded, TimedOut
+from oncue.model import Claim, DayStatus, Failed, Outcome, Sample, Schedule, Succeeded, TimedOut
 from oncue.policy import options, windows
 from oncue.policy.error_classes import UNKNOWN
 from oncue.policy.lifecycle import Ended
@@ -60,12 +60,11 @@ def tell_finalized(
     )  # fmt: skip
 
 
-def tell_settled_day(telemetry: Telemetry, ended: Ended, change: Change) -> None:
+def tell_settled_day(telemetry: Telemetry, ended: Ended, status: DayStatus) -> None:
     """The end of a job has decided its day: by a success, or by one that came too late."""
     claim, window = ended.claim, options.read(ended.claim.options).window
-    if change.day_status is not None and window is not None and window.cutoff_at is not None:
-        assert claim.scheduled_for is not None
-        tell_finalized(telemetry, claim.task, window.cutoff_at, change.day_status, str(claim.scheduled_for.date()))
+    if window is not None and window.cutoff_at is not None and claim.scheduled_for is not None:
+        tell_finalized(telemetry, claim.task, window.cutoff_at, status, str(claim.scheduled_for.date()))
 
 
 async def tell_load(store: Store, telemetry: Telemetry, of: Sequence[Schedule], now: datetime) -> None:
