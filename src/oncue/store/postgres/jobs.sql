@@ -366,9 +366,19 @@ select coalesce(array_agg(ordinal), '{}') from done;
 
 -- name: apply_free
 -- The same once a lock has kept `apply` or `apply_plain` waiting for too long: rows that another session holds are
--- passed over. The second array tells which these are.
-with free (ids) as materialized (
-    select array(select id from oncue_jobs where id = any($2::bigint[]) order by id for no key update skip locked)
+-- passed over. The second array tells which these are. A caller's transaction may hold the subject of a window: then its
+-- job is passed over too, since its end would be the end of the day.
+with unlocked as materialized (
+    select id, schedule_id, subject from oncue_jobs
+     where id = any($2::bigint[]) order by id for no key update skip locked
+), whose as materialized (
+    select u.id from unlocked u join oncue_subjects s on s.schedule_id = u.schedule_id and s.name = u.subject
+     where u.subject is not null order by u.id for no key update of s skip locked
+), free (ids) as materialized (
+    select array(select id from unlocked u
+                  where u.subject is null or u.id in (select id from whose)
+                     or not exists (select from oncue_subjects s
+                                     where s.schedule_id = u.schedule_id and s.name = u.subject))
 ), change as (
     {_change}
 ), done as (
