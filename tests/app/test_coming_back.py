@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from oncue import Conflict, Oncue, daily
+from oncue import Oncue, daily
 from oncue.model import DayCount
 from oncue.policy import subjects
 from oncue.policy.lifecycle import close_day
@@ -110,12 +110,9 @@ async def test_a_subject_that_comes_back_after_its_cutoff_begins_with_the_next_d
     gone = subjects.removed(await stored(app, "ann"), bench.now)
     assert await bench.store.windows.put([gone], bench.now) == [True]
     (row,) = await bench.store.windows.subjects(bench.window.id, ["ann"])
-    back = subjects.added(bench.window, await _wanted(bench), row, CUTOFF)
+    wanted = app.windows._wanted(bench.window, "ann", {"at": "09:00"}, CUTOFF)
+    back = subjects.added(bench.window, wanted, row, CUTOFF)
     assert (back.day, back.job_id) == (date(2030, 1, 3), None)
-
-
-async def _wanted(bench: Bench):  # type: ignore[no-untyped-def]
-    return bench.app.windows._wanted(bench.window, "ann", {"at": "09:00"}, CUTOFF)
 
 
 async def test_a_stale_removal_stops_no_job(app: Oncue) -> None:
@@ -125,13 +122,6 @@ async def test_a_stale_removal_stops_no_job(app: Oncue) -> None:
     await app.windows.change("digest", "ann", at="10:00")
     assert await bench.store.windows.put([subjects.removed(ann, bench.now)], bench.now, stops=[first]) == [False]
     assert (await app.jobs.get(first)).cancel_requested_at is None
-
-
-async def test_a_removed_subject_cannot_be_run(app: Oncue) -> None:
-    bench = await led(app)
-    await open_day(bench)
-    with pytest.raises(Conflict, match="has its job already"):
-        await app.windows.run_now("digest", "ann")
 
 
 # --- max_concurrency ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from sqlalchemy import NullPool, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from oncue import InvalidSubject, Oncue, SubjectNotFound, Task, daily
+from oncue.policy.lifecycle import close_day
 from oncue.store import Store
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.conftest import MakeApp
@@ -193,6 +194,23 @@ async def test_what_is_wrong_is_named(driver: Driver, app: Oncue, url: str, make
     assert await users(url) == [7], "the transaction was not harmed"
     with pytest.raises(InvalidSubject, match="on: expected a connection of sqlite3"):
         await app.windows.add("digest", "ann", at="09:00", on=object())
+
+
+@pytest.mark.parametrize("driver", ONE_OF_EACH[1:], ids=lambda driver: driver.name, indirect=True)
+async def test_a_subject_that_an_open_transaction_holds_keeps_no_other_job_from_its_end(
+    driver: Driver, app: Oncue, url: str, store: Store
+) -> None:
+    """On PostgreSQL: an open transaction on SQLite holds the whole file."""
+    ids = [await opened(app, name) for name in ("ann", "bob")]
+    jobs, now = await store.windows.unfinished(ids), await app.now()
+    ends = [close_day(job, now, "success", "by a test")._replace(state="succeeded", reason=None) for job in jobs]
+    async with driver.hold(url) as held:
+        await said(app, driver, lambda: app.windows.change("digest", "ann", at="10:00", on=held.on))
+        assert await store.jobs.apply(ends, now) == [None, True]
+        await held.commit()
+    assert await store.jobs.apply(ends, now) == [True, False]
+    found = [await app.windows.subject("digest", name) for name in ("ann", "bob")]
+    assert [(one.status, one.due) for one in found] == [("success", 600), ("success", 1439)]
 
 
 @pytest.mark.parametrize("driver", ASYNCHRONOUS, ids=lambda driver: driver.name, indirect=True)
