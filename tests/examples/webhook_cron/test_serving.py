@@ -32,6 +32,26 @@ def test_a_signal_lets_what_is_being_delivered_end(program: Program, receiver: R
 
 
 @pytest.mark.contract("HOOK-7")
+def test_what_does_not_end_in_the_drain_time_is_released_uncharged(
+    make_program: MakeProgram, cron_url: str, receiver: Receiver
+) -> None:
+    """The time itself is 30 s by default (`test_settings.py`)."""
+    program = make_program(cron_url)
+    service = program.serve(ONCUE_DRAIN_TIMEOUT="300ms")
+    gate = receiver.hold("/a")
+    program.make("a", receiver.url("/a"), retry=[])
+    execution = program.trigger("a")
+    program.until(lambda: receiver.at("/a"), "it is called")
+    service.process.send_signal(signal.SIGTERM)
+    assert service.process.wait(60) == 0, "it does not wait for the answer"
+    assert "the drain time is over: 1 jobs are given back" in service.said
+    gate.set()
+    program.serve()
+    assert program.ended(execution)["status"] == "delivered", "it has one attempt, which was not used up"
+    assert [call.id for call in receiver.at("/a")] == [execution] * 2
+
+
+@pytest.mark.contract("HOOK-7")
 def test_a_second_signal_stops_at_once(make_program: MakeProgram, sqlite_url: str, receiver: Receiver) -> None:
     program = make_program(sqlite_url)
     service = program.serve()
