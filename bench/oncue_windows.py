@@ -59,13 +59,13 @@ select schedule_id, printf('user%07d', n), due, tz, weekdays, days_off, args, ve
 GONE = "delete from oncue_subjects where name = 'template'"
 
 
-def make_app(url: str) -> Oncue:
+def make_app(url: str, hooks: bool = True) -> Oncue:
     app = Oncue(url)
 
     @app.task
     async def reset(user: str) -> None: ...
 
-    @app.task(name=WINDOW, schedule=daily(window="60m", retry="10m"), on_cutoff=reset)
+    @app.task(name=WINDOW, schedule=daily(window="60m", retry="10m"), on_cutoff=reset if hooks else None)
     async def digest(user: str) -> None: ...
 
     return app
@@ -76,16 +76,16 @@ def path_of(url: str) -> str | None:
     return url.removeprefix("sqlite:///") if url.startswith("sqlite:") else None
 
 
-def fill(url: str, total: int, crowd: int) -> None:
+def fill(url: str, total: int, crowd: int, *, hooks: bool = True) -> None:
     """So many subjects, of which a crowd opens every minute from the first opening on: that is tomorrow."""
-    timing.run(_fill(url, total, crowd))
+    timing.run(_fill(url, total, crowd, hooks))
     if path_of(url) is None:
         database.calm(url)
 
 
-async def _fill(url: str, total: int, crowd: int) -> None:
+async def _fill(url: str, total: int, crowd: int, hooks: bool) -> None:
     await (await migrated(url)).aclose()
-    app = make_app(url)
+    app = make_app(url, hooks)
     await Declaring(app.internals).synchronise()
     await app.windows.add(WINDOW, "template", at=DUE_AT, days_off=[datetime.now(UTC).date()])
     await app.aclose()

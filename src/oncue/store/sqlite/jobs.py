@@ -330,7 +330,7 @@ class SqliteJobs:
     def write_changes(self, connection: sqlite3.Connection, made: Endings, now: datetime) -> set[int]:
         """Write changes inside a transaction, with the jobs that follow; the numbers of the rows that took."""
         connection.execute(self._db.sql["forget_changes"])
-        connection.execute(self._db.sql["load_changes"], {"changes": values.change_rows(made)})
+        connection.executemany(self._db.sql["load_changes"], values.change_rows(made))
         if any(row.leader is not None for row in made.rows):
             connection.execute(self._db.sql["drop_unled_changes"])
         connection.execute(self._db.sql["drop_stale_changes"])

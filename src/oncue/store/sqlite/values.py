@@ -100,15 +100,25 @@ def unrecorded_duplicates(batch_: Batch, receipts: Sequence[Receipt], known: Con
     return {**batch(batch_), "state": "skipped", "jobs": json.dumps(rows)} if rows else None
 
 
-def change_rows(made: Endings) -> str:
-    """The rows of some changes, as `load_changes` reads them."""
+def change_rows(made: Endings) -> list[tuple[Any, ...]]:
+    """The rows of some changes, as `load_changes` takes them, with their numbers."""
     rows = zip(made.rows, made.guards, made.next_days, strict=True)
-    return json.dumps([[*_change_row(row), *guard, *_next_row(day)] for row, guard, day in rows], default=str)
+    return [
+        (number, *_change_row(row), *_guard_row(guard), *_next_row(day))
+        for number, (row, guard, day) in enumerate(rows)
+    ]
 
 
-def _next_row(told: Sequence[Any]) -> list[Any]:
+def _guard_row(guard: Sequence[Any]) -> tuple[Any, ...]:
+    leader, epoch, leads = guard
+    return (None, None, None) if leads is None else (str(leader), epoch, leads)
+
+
+def _next_row(told: Sequence[Any]) -> tuple[Any, ...]:
     version, day, opens_at, cutoff_at, bucket = told
-    return [version, day, micros_or_none(opens_at), micros_or_none(cutoff_at), bucket]
+    if version is None:
+        return (None,) * 5
+    return version, day.isoformat(), micros(opens_at), micros(cutoff_at), bucket
 
 
 def _change_row(change: Change) -> list[Any]:
