@@ -127,13 +127,20 @@ class Planner:
         rule = windows.rule_of(window.expression)
         open_jobs = [subject.job_id for subject in due if subject.job_id is not None and _is_open(subject)]
         jobs = {job.id: job for job in await self._store.windows.unfinished(open_jobs)} if open_jobs else {}
+        since = await self._enabled_since(window, due)
         planned = []
         for subject in due:
             try:
-                planned.append(self._planned_one(window, rule, subject, jobs, now))
+                planned.append(self._planned_one(window, rule, since, subject, jobs, now))
             except Exception as error:  # its zone is unknown to this host, say: that does not stop the others
                 self._put_aside(window, subject, error)
         return planned
+
+    async def _enabled_since(self, window: Schedule, due: Sequence[Subject]) -> datetime:
+        """A revision that began before every cutoff that is due tells enough; else all revisions are read."""
+        if all(subject.cutoff_at > window.started_at for subject in due):
+            return window.started_at
+        return windows.enabled_since(await self._store.schedules.revisions(window.id))
 
     def _put_aside(self, window: Schedule, subject: Subject, error: Exception) -> None:
         """It stays due, and is looked at again and again; the log says so once."""
@@ -144,10 +151,16 @@ class Planner:
             self._telemetry.emit("schedule.error", {}, schedule=window.name, error=error)
 
     def _planned_one(
-        self, window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, Job], now: datetime
+        self,
+        window: Schedule,
+        rule: WindowRule,
+        since: datetime,
+        subject: Subject,
+        jobs: dict[int, Job],
+        now: datetime,
     ) -> Planned:
         terms: DayTerms = windows.terms_of(subject, rule, window.tz)
-        plan = windows.plan(subject, terms, window.started_at, now)
+        plan = windows.plan(subject, terms, since, now)
         is_over = now >= subject.cutoff_at and _is_open(subject)
         return Planned(subject, plan, jobs.get(subject.job_id or 0) if is_over else None)
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, NamedTuple
 
 from oncue.errors import InvalidSchedule
-from oncue.model import Batch, Claim, Day, DayStatus, Job, Schedule, Skipped, Subject, SubjectStep, Terms
+from oncue.model import Batch, Claim, Day, DayStatus, Job, Revision, Schedule, Skipped, Subject, SubjectStep, Terms
 from oncue.policy import options
 from oncue.policy.durations import Duration, describe, seconds
 from oncue.policy.options import WindowOptions
@@ -160,6 +160,16 @@ class DayPlan(NamedTuple):
     day: Day
     """The day that its row is about from now on. Its cutoff may have passed as well: then the planner comes back."""
     next_at: datetime
+
+
+def enabled_since(revisions: Sequence[Revision]) -> datetime:
+    """Since when a window is enabled. An edit of an enabled window begins a revision, and leaves no day out."""
+    since = revisions[-1].started_at
+    for revision in reversed(revisions):
+        if not revision.enabled:
+            break
+        since = revision.started_at
+    return since
 
 
 def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime) -> DayPlan:
