@@ -6,8 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from oncue import InvalidSubject, Oncue, SubjectNotFound
+from oncue import InvalidSubject, Oncue, SubjectNotFound, daily
 from oncue.policy.lifecycle import close_day
+from oncue.verbs.schedules.declaring import Declaring
+from tests.app.conftest import MakeApp
 from tests.app.test_window_jobs import DAY, app, opened
 from tests.app.test_windows import Bench, led, stored
 
@@ -49,6 +51,37 @@ async def test_every_day_of_a_subject_is_accounted_for(app: Oncue) -> None:
     assert explained.status == "missed"
     assert (await app.windows.explain("digest", "ann", DAY)).status == "success"
     assert (await app.windows.explain("digest", "ann", date(2030, 1, 5))).codes[0] == "cutoff_reached"
+
+
+@pytest.mark.contract("WIN-2", "WIN-14")
+@pytest.mark.parametrize("was_disabled", [False, True])
+async def test_an_edit_after_an_outage_leaves_no_day_without_an_outcome(
+    make_app: MakeApp, database_url: str, was_disabled: bool
+) -> None:
+    """Unless the window was disabled: then a day that was over before it was enabled again is no day of it."""
+
+    async def declared(retry: str, now: datetime) -> Oncue:
+        app = make_app(database_url)
+
+        @app.task(schedule=daily(retry=retry))
+        async def digest(user: str) -> None: ...
+
+        (await app.internals.connected()).now = lambda: now  # type: ignore[method-assign]
+        await Declaring(app.internals).synchronise()
+        return app
+
+    first = await declared("10m", datetime(2025, 1, 1, 7, tzinfo=UTC))
+    await first.windows.add("digest", "ann", at="09:00")
+    if was_disabled:
+        await first.schedules.toggle("digest", False)
+    app = await declared("5m", datetime(2025, 1, 2, 10, tzinfo=UTC))
+    if was_disabled:
+        await app.schedules.toggle("digest", True)
+    bench = await led(app)
+    await bench.plan(datetime(2025, 1, 2, 10, 1, tzinfo=UTC))
+    found = await app.windows.audit("digest", date(2025, 1, 1), date(2025, 1, 2))
+    fates = [(one.day.day, one.fate) for one in found.days]
+    assert fates == ([] if was_disabled else [(1, "missed"), (2, "cutoff_reached")])
 
 
 async def test_subjects_are_audited_a_page_at_a_time(app: Oncue) -> None:
