@@ -100,7 +100,7 @@ async def test_a_planner_that_read_the_day_before_its_retry_does_not_end_it(app:
     await app.jobs.set_status(first.id, "failed")
     (before,) = await bench.store.windows.subjects(bench.window.id, ["ann"])
     again = await app.jobs.retry(first.id)
-    planned = await bench.planner._planned(bench.window, [before], at(DAY, 9))
+    planned = await bench.planner._planned(bench.window, [before], 1, at(DAY, 9))
     assert not await bench.planner._move(bench.window, planned, bench.planner._leadership.epoch or 0, at(DAY, 9))
     assert decided(await stored(app, "ann")) == (None, None)
     await bench.plan(at(DAY, 9))

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+import asyncpg
+
 from oncue.model import NO_ALERTS, AlertBook, Batch, Minute
 from oncue.store.postgres.database import Database
 from oncue.store.postgres.jobs import jobs_document
-from oncue.store.shared import alerts_json, alerts_of
+from oncue.store.shared import alerts_json, alerts_of, in_thread_if_many
 
 
 class PostgresAlerts:
@@ -23,10 +25,8 @@ class PostgresAlerts:
             await self._db.fetch("append_minutes", *(list(column) for column in zip(*rows, strict=True)))
 
     async def minutes(self, since: datetime) -> list[Minute]:
-        return [
-            Minute(minute, node_id, kind, name, json.loads(figures))
-            for minute, node_id, kind, name, figures in await self._db.fetch("minutes", since)
-        ]
+        rows = await self._db.fetch("minutes", since)
+        return await in_thread_if_many(len(rows), _minutes, rows)
 
     async def prune(self, before: datetime, limit: int) -> int:
         pruned: int = (await self._db.fetch("prune_minutes", before, limit))[0][0]
@@ -50,3 +50,7 @@ class PostgresAlerts:
         if written and made:
             self._db.notifications.send()
         return bool(written)
+
+
+def _minutes(rows: Sequence[asyncpg.Record]) -> list[Minute]:
+    return [Minute(minute, node_id, kind, name, json.loads(figures)) for minute, node_id, kind, name, figures in rows]
