@@ -438,6 +438,47 @@ async def test_plans_from_when_no_group_was_there_do_not_read_all_of_many(postgr
         await connection.close()
 
 
+async def test_a_claim_is_not_planned_each_time(postgres_url: str) -> None:
+    """Planning takes longer than a claim of one job."""
+    asked = "select generic_plans from pg_prepared_statements where statement like $1"
+    store = PostgresStore(postgres_url, size=1)
+    await store.open()
+    try:
+        await store.nodes.register(replace(a_node(), id=NODE))
+        await store.jobs.enqueue([a_batch(5000)])
+        async with store.database.use() as connection:
+            await connection.execute("analyze")
+        for _ in range(8):
+            await store.jobs.claim(NODE, ["default", "mail"], ["send"], 1, NOW)
+        async with store.database.use() as connection:
+            assert [row[0] for row in await connection.fetch(asked, "%claimed as (%")] == [3]
+    finally:
+        await store.close()
+
+
+async def test_a_claim_s_plan_from_when_nothing_was_there_does_not_last(postgres_url: str) -> None:
+    """A worker asks while the table is empty, and PostgreSQL keeps the plan: it reads the table from end to end."""
+    read = "select seq_tup_read from pg_stat_user_tables where relname = 'oncue_jobs'"
+    store, connection = PostgresStore(postgres_url, size=1), await asyncpg.connect(postgres_url)
+    await store.open()
+    try:
+        await connection.execute("alter table oncue_jobs set (autovacuum_enabled = false)")
+        await connection.execute("vacuum analyze oncue_jobs")
+        before_it = int(await connection.fetchval(read))
+        await store.nodes.register(replace(a_node(), id=NODE))
+        for _ in range(8):
+            await store.jobs.claim(NODE, ["default"], ["send"], 100, NOW)
+        await store.jobs.enqueue([a_batch(5000)])
+        while await store.jobs.claim(NODE, ["default"], ["send"], 100, NOW):
+            pass
+    finally:
+        await store.close()  # then the server counts what its session has read
+    try:
+        assert int(await connection.fetchval(read)) - before_it <= 3 * 5000
+    finally:
+        await connection.close()
+
+
 async def pages(connection: asyncpg.Connection) -> int:
     """How many pages a claim of 100 touches to find its jobs."""
     transaction = connection.transaction()

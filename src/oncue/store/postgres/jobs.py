@@ -58,6 +58,8 @@ MOST_LOCKED = 3
 class PostgresJobs:
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._claimed = 0
+        """How many jobs were claimed so far."""
 
     async def reserve(self, count: int) -> list[int]:
         async with self._db.use() as connection:
@@ -167,9 +169,11 @@ class PostgresJobs:
         epoch: int | None = None,
     ) -> list[Claim]:
         known = rooms or {}
-        rows = await self._db.fetch(
-            "claim", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone, epoch
+        most = [known.get(queue) for queue in queues]
+        rows = await self._db.fetch_by_size(
+            "claim", self._claimed, node, queues, tasks, limit, now, few, most, alone, epoch
         )
+        self._claimed += len(rows)
         return [Claim(*row) for row in rows]
 
     async def apply(
