@@ -87,7 +87,7 @@ MOSTLY_FINISHED = FILL.replace("200000", "50000").replace(
 def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     """Each hot statement, the index that it must use, and what it is asked for in a batch of this size."""
     ids = list(range(1, batch + 1))
-    texts, fences, instants = ["x"] * batch, [1] * batch, [NOW] * batch
+    texts, fences, instants, seconds = ["x"] * batch, [1] * batch, [NOW] * batch, [NOW.timestamp()] * batch
     queues, tasks = ["default", "mail"], ["send", "fetch"]
     states = ["running"] * batch
     documents, guards = ["{}"] * batch, [[str(NODE)] * batch, fences, [True] * batch]
@@ -121,7 +121,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "levels": ("oncue_jobs_claimable and oncue_jobs_set_apart", []),
         "age": ("oncue_jobs_claimable and oncue_jobs_set_apart", [1, "mail", 50, NOW, 10, NOW, batch]),
         "touch": ("oncue_jobs_pkey", [ids, NOW, "send"]),
-        "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, instants, instants]),
+        "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, seconds, seconds]),
         "standing": ("oncue_jobs_key", ["send", [str(number) for number in ids]]),
         "re_emit": ("oncue_jobs_pkey", [ids]),
         "orphans": ("oncue_jobs_grouped", [NOW, 0, batch, "mail"]),

@@ -174,7 +174,7 @@ class PostgresJobs:
             "claim", self._claimed, node, queues, tasks, limit, now, few, most, alone, epoch
         )
         self._claimed += len(rows)
-        return [Claim(*row) for row in rows]
+        return values.claims(rows, now)
 
     async def apply(
         self,
@@ -222,7 +222,9 @@ class PostgresJobs:
         plain = None if notes or past_locks else plain_columns(changes, details=True)
         if plain is not None and len(set(plain[0])) == len(changes):  # it wants ids that ascend strictly
             statement = "apply_plain" if len(plain) == len(PLAIN_COLUMNS) else "apply_plain_details"
-            ((took,),) = await self._db.fetch(statement, now, *plain)
+            ids, fences, begins, ends, *details = plain
+            begun, ended = [at.timestamp() for at in begins], [at.timestamp() for at in ends]
+            ((took,),) = await self._db.fetch(statement, now, ids, fences, begun, ended, *details)
             return None if len(took) == len(changes) else [number in took for number in range(1, len(changes) + 1)]
         made, name = endings(changes, latest), "apply_free" if past_locks else "apply"
         columns = change_columns(made)
