@@ -51,7 +51,8 @@ class Account:
 
 
 UNFINISHED = """
-select exists (select 1 from oncue_jobs where state = 'queued' and crashes = 0)
+select exists (select 1 from oncue_jobs
+                where state = 'queued' and isolation = 0 and group_name is null and address is null)
     or exists (select 1 from oncue_jobs where state = 'running')
 """
 

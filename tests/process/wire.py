@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import struct
 import threading
 from collections import Counter
@@ -30,6 +31,7 @@ WRITES = {
 }
 """The kinds of writes, and the statements that make them."""
 _KINDS = {statements.load("postgres")[name]: kind for kind, names in WRITES.items() for name in names}
+_BY_SIZE = re.compile(r"\A-- \d+\n")  # what `fetch_by_size` puts before a statement
 RARELY = 12  # one delay in twelve is longer than a third of the longest
 _PREPARING = b"PBDEC"  # messages of which more follow until the question is whole
 _HEAD = 5
@@ -70,7 +72,7 @@ class Line:
         """Learn from a message of the asker which statement it is about."""
         if code == b"P":
             name, text, _ = body.split(b"\0", 2)
-            self.prepared[name] = text.decode()
+            self.prepared[name] = _BY_SIZE.sub("", text.decode())
         elif code == b"B":
             self.kind = _KINDS.get(self.prepared.get(body.split(b"\0", 2)[1], ""))
         elif code == b"Q":

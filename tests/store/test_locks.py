@@ -410,6 +410,8 @@ async def test_every_session_of_ours_has_its_limits_and_behind_a_pooler_they_are
         store = PostgresStore(postgres_url, **options)  # type: ignore[arg-type]
         try:
             assert (await store.session_limits())[1:] == expected
+            async with store.database.use() as connection:
+                assert await connection.fetchval("show jit") == ("off" if expected[0] else "on")
         finally:
             await store.close()
 

@@ -88,7 +88,7 @@ MOSTLY_FINISHED = FILL.replace("200000", "50000").replace(
 def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     """Each hot statement, the index that it must use, and what it is asked for in a batch of this size."""
     ids = list(range(1, batch + 1))
-    texts, fences, instants = ["x"] * batch, [1] * batch, [NOW] * batch
+    texts, fences, instants, seconds = ["x"] * batch, [1] * batch, [NOW] * batch, [NOW.timestamp()] * batch
     queues, tasks = ["default", "mail"], ["send", "fetch"]
     states = ["running"] * batch
     documents, guards = ["{}"] * batch, [[str(NODE)] * batch, fences, [True] * batch]
@@ -123,7 +123,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "levels": ("oncue_jobs_claimable and oncue_jobs_set_apart", []),
         "age": ("oncue_jobs_claimable and oncue_jobs_set_apart", [1, "mail", 50, NOW, 10, NOW, batch]),
         "touch": ("oncue_jobs_pkey", [ids, NOW, "send"]),
-        "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, instants, instants]),
+        "apply_plain": ("oncue_jobs_pkey", [NOW, ids, fences, seconds, seconds]),
         "standing": ("oncue_jobs_key", ["send", [str(number) for number in ids]]),
         "re_emit": ("oncue_jobs_pkey", [ids]),
         "orphans": ("oncue_jobs_grouped", [NOW, 0, batch, "mail"]),
@@ -515,6 +515,47 @@ async def test_a_window_analysed_while_it_was_empty_is_read_by_its_indexes(postg
     finally:
         await connection.close()
     assert not found, "\n".join(found)
+
+
+async def test_a_claim_is_not_planned_each_time(postgres_url: str) -> None:
+    """Planning takes longer than a claim of one job."""
+    asked = "select generic_plans from pg_prepared_statements where statement like $1"
+    store = PostgresStore(postgres_url, size=1)
+    await store.open()
+    try:
+        await store.nodes.register(replace(a_node(), id=NODE))
+        await store.jobs.enqueue([a_batch(5000)])
+        async with store.database.use() as connection:
+            await connection.execute("analyze")
+        for _ in range(8):
+            await store.jobs.claim(NODE, ["default", "mail"], ["send"], 1, NOW)
+        async with store.database.use() as connection:
+            assert [row[0] for row in await connection.fetch(asked, "%claimed as (%")] == [3]
+    finally:
+        await store.close()
+
+
+async def test_a_claim_s_plan_from_when_nothing_was_there_does_not_last(postgres_url: str) -> None:
+    """A worker asks while the table is empty, and PostgreSQL keeps the plan: it reads the table from end to end."""
+    read = "select seq_tup_read from pg_stat_user_tables where relname = 'oncue_jobs'"
+    store, connection = PostgresStore(postgres_url, size=1), await asyncpg.connect(postgres_url)
+    await store.open()
+    try:
+        await connection.execute("alter table oncue_jobs set (autovacuum_enabled = false)")
+        await connection.execute("vacuum analyze oncue_jobs")
+        before_it = int(await connection.fetchval(read))
+        await store.nodes.register(replace(a_node(), id=NODE))
+        for _ in range(8):
+            await store.jobs.claim(NODE, ["default"], ["send"], 100, NOW)
+        await store.jobs.enqueue([a_batch(5000)])
+        while await store.jobs.claim(NODE, ["default"], ["send"], 100, NOW):
+            pass
+    finally:
+        await store.close()  # then the server counts what its session has read
+    try:
+        assert int(await connection.fetchval(read)) - before_it <= 3 * 5000
+    finally:
+        await connection.close()
 
 
 async def pages(connection: asyncpg.Connection) -> int:

@@ -288,7 +288,8 @@ class Execution(Generic[A]):
             outcome = Cancelled()
         at = self._clock.at
         terms = attempt.terms
-        window = options.read(attempt.claim.options).window
+        # The job of a window's day has a slot: of the others, which are nearly all, no options are read.
+        window = None if attempt.claim.scheduled_for is None else options.read(attempt.claim.options).window
         if window is not None and window.cutoff_at is not None:
             self._tell_day_stopped(attempt, outcome, ended)
             if isinstance(outcome, Succeeded):

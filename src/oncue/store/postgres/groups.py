@@ -8,6 +8,7 @@ from uuid import UUID
 
 from oncue.errors import RowLocked
 from oncue.model import Claim, Group, GroupSettings, GroupsLook, HeldBack, Note
+from oncue.store.postgres import values
 from oncue.store.postgres.database import Database
 from oncue.store.shared import group_of, group_settings, settings_row
 
@@ -58,7 +59,7 @@ class PostgresGroups:
             "claim_grouped", self._seen, node, queues, tasks, limit, now, few, most, alone
         )
         self._seen += len(rows)
-        return [Claim(*row) for row in rows]
+        return values.claims(rows, now)
 
     async def all(self, queue: str, limit: int, *, after: str | None = None) -> list[Group]:
         return [group_of(queue, tuple(row)) for row in await self._db.fetch("groups", queue, limit, after)]

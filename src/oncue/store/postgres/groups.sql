@@ -207,7 +207,7 @@ with open (queue, room) as materialized (
       from left_behind l
      where g.queue = l.queue and g.name = l.name and (l.has_more or l.is_set or l.rate_at > $5 - l.burst)
 )
-select {claim_out} from claimed order by priority desc, order_at, id;
+select {claimed} from claimed order by priority desc, order_at, id;
 
 -- name: groups
 -- Those of which something waits are read off the head of each in the index: a step for each.

@@ -59,6 +59,8 @@ MOST_LOCKED = 3
 class PostgresJobs:
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._claimed = 0
+        """How many jobs were claimed so far."""
 
     async def reserve(self, count: int) -> list[int]:
         async with self._db.use() as connection:
@@ -168,10 +170,12 @@ class PostgresJobs:
         epoch: int | None = None,
     ) -> list[Claim]:
         known = rooms or {}
-        rows = await self._db.fetch(
-            "claim", node, queues, tasks, limit, now, few, [known.get(queue) for queue in queues], alone, epoch
+        most = [known.get(queue) for queue in queues]
+        rows = await self._db.fetch_by_size(
+            "claim", self._claimed, node, queues, tasks, limit, now, few, most, alone, epoch
         )
-        return [Claim(*row) for row in rows]
+        self._claimed += len(rows)
+        return values.claims(rows, now)
 
     async def apply(
         self,
@@ -219,7 +223,9 @@ class PostgresJobs:
         plain = None if notes or past_locks else plain_columns(changes, details=True)
         if plain is not None and len(set(plain[0])) == len(changes):  # it wants ids that ascend strictly
             statement = "apply_plain" if len(plain) == len(PLAIN_COLUMNS) else "apply_plain_details"
-            ((took,),) = await self._db.fetch(statement, now, *plain)
+            ids, fences, begins, ends, *details = plain
+            begun, ended = [at.timestamp() for at in begins], [at.timestamp() for at in ends]
+            ((took,),) = await self._db.fetch(statement, now, ids, fences, begun, ended, *details)
             return None if len(took) == len(changes) else [number in took for number in range(1, len(changes) + 1)]
         made, name = endings(changes, latest), "apply_free" if past_locks else "apply"
         columns = change_columns(made)

@@ -161,7 +161,7 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 
 -- name: _open
 -- The queues from which this node may take jobs now, and for how many of them it has room.
-    select wanted.queue, wanted.room from unnest($2::text[], $7::int[]) as wanted (queue, room)
+    select wanted.queue, wanted.room from unnest((select $2::text[]), (select $7::int[])) as wanted (queue, room)
      where not exists (select from oncue_queues
                         where name = wanted.queue and (paused_at is not null or (
                               wanted.room is null
@@ -180,6 +180,8 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 -- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
 -- The limit is a subquery so that the planner does not know it: knowing it, and statistics from when about as many
 -- jobs waited, it would read and sort all of them, which takes 20 times as long once 50,000 wait.
+-- The other parameters are subqueries too: an estimate that depends on them makes PostgreSQL plan every claim anew, and
+-- planning takes longer than a claim of one job.
 -- Those that are kept apart come first: one that wants the node for itself ($8), with nothing beside it, or else a few
 -- ($6) that count among the rest. Of the former, those with the fewest deaths: others that die for no fault of theirs
 -- take turns, and none of them dies twice before all have. Both parts of the condition on `isolation` are wanted: the first is the index's.
@@ -193,7 +195,7 @@ with open (queue, room) as materialized (
            select id, crashes, priority, order_at from oncue_jobs
             where state = 'queued' and isolation > 0 and isolation = 2 and group_name is null and queue = open.queue
               and (address is null or address in (select address from mine))
-              and task = any($3::text[]) and visible_at <= $8::timestamptz
+              and task = any((select $3::text[])::text[]) and visible_at <= (select $8::timestamptz)
             order by crashes, priority desc, order_at, id limit (select least(1, open.room))
               for update skip locked) as best
      order by best.crashes, best.priority desc, best.order_at, best.id limit 1
@@ -203,7 +205,7 @@ with open (queue, room) as materialized (
            select id, priority, order_at from oncue_jobs
             where state = 'queued' and isolation > 0 and isolation = 1 and group_name is null and queue = open.queue
               and (address is null or address in (select address from mine))
-              and task = any($3::text[])
+              and task = any((select $3::text[])::text[])
             order by priority desc, order_at, id limit (select least($6::int, open.room))
               for update skip locked) as best
      where not exists (select from alone)
@@ -217,7 +219,7 @@ with open (queue, room) as materialized (
              from open cross join mine
             cross join lateral (
                   select id, priority, order_at from oncue_jobs
-                   where {addressed} and address = mine.address and queue = open.queue and task = any($3::text[])
+                   where {addressed} and address = mine.address and queue = open.queue and task = any((select $3::text[])::text[])
                    order by priority desc, order_at, id limit (select least($4::int, open.room))
                      for update skip locked) as best
              left join taken on taken.queue = open.queue
@@ -240,7 +242,7 @@ with open (queue, room) as materialized (
                                 cross join lateral (
                                       select id, priority, order_at from oncue_jobs
                                        where {claimable} and queue = open.queue
-                                         and task = any($3::text[])
+                                         and task = any((select $3::text[])::text[])
                                        order by priority desc, order_at, id
                                        limit (select greatest(least($4::int, open.room - count(*)), 0)
                                                 from (select queue from few union all select queue from addressed) as before
@@ -251,7 +253,7 @@ with open (queue, room) as materialized (
                          limit (select $4::int - count(*) from few)))
     returning {claim}, order_at
 )
-select {claim_out} from claimed order by priority desc, order_at, id;
+select {claimed} from claimed order by priority desc, order_at, id;
 
 -- name: _change
 -- A change that holds while a node leads comes with the one that is written if it does not: one of the two counts.
@@ -411,11 +413,11 @@ select (select coalesce(array_agg(ordinal), '{}') from done),
 
 -- name: _plain
 -- The ids come sorted, so that `width_bucket` finds a row's place in the other arrays: there is no join that could be
--- planned badly. `state || ''` keeps the planner from the index of running jobs, whose entries are mostly dead.
+-- planned badly. Instants come as seconds: the driver writes a number in a third of the time. `state || ''` keeps the planner from the index of running jobs, whose entries are mostly dead.
 update oncue_jobs
        set state = 'succeeded', attempt = 1, run_until = null, updated_at = $1,
-           started_at = ($4::timestamptz[])[width_bucket(id, $2::bigint[])],
-           finished_at = ($5::timestamptz[])[width_bucket(id, $2::bigint[])]
+           started_at = to_timestamp(($4::float8[])[width_bucket(id, $2::bigint[])]),
+           finished_at = to_timestamp(($5::float8[])[width_bucket(id, $2::bigint[])])
 
 -- name: _plain_guarded
 where id = any($2::bigint[]) and state || '' = 'running'
