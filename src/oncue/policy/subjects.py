@@ -85,7 +85,8 @@ def added(window: Schedule, wanted: Subject, current: Subject | None, now: datet
         history = ("version", "job_id", "last_date", "status", "reason", "last_run_at", "created_at")
         wanted = dataclasses.replace(wanted, **{name: getattr(current, name) for name in history})
         is_decided = current.last_date is not None and current.last_date >= current.day
-        if current.removed_at is None and now < current.cutoff_at and (is_decided or current.job_id is not None):
+        # After a decided day the next one may begin before its cutoff: in another zone, say.
+        if current.removed_at is None and now < current.cutoff_at and not is_decided and current.job_id is not None:
             kept = ("day", "opens_at", "cutoff_at", "next_at")
             return dataclasses.replace(wanted, since=now, **{name: getattr(current, name) for name in kept})
     terms = windows.terms_of(wanted, windows.rule_of(window.expression), window.tz)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from oncue.errors import OncueError
@@ -72,6 +72,9 @@ STRUCK = Struck((*WRITES, *OFTEN, *(4 * OF_WINDOWS)), WISHES)
 LATENCIES = (0.0, 0.004, 0.05)
 """On slower lines something is always on its way, and no time is quiet."""
 TIMEOUT = 60.0
+AHEAD = 5.0
+"""Seconds before a cutoff within which its fault may strike."""
+DUE = ("06:45", "08:00", "12:30", "21:15")
 SETTLING = 120.0
 """Seconds until the last attempt has ended that hangs, or takes its process along."""
 OUTAGES = (600.0, 0.75 * HOUR, 1.5 * HOUR, 5 * HOUR, 14 * HOUR, 1.3 * DAY, 3.1 * DAY)
@@ -187,11 +190,14 @@ def simulate_windows(
     for number in range(subjects):
         finish(world.operator.windows.add(WINDOW, f"user{number:02}", **random_terms(dice, rushes)))
     world.hint()
+    disturbed = days * DAY - SETTLING
     for fault in [*_faults_around(dice, names, rushes, start), *_outages(dice, names, days)]:
-        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
-    for _ in range(dice.randint(edits // 2, edits)):
-        world.after(_around(dice, rushes, start, 1800.0), lambda: _meddle(world, dice, rushes, subjects))
-    world.run(days * DAY - SETTLING)
+        if fault.at < disturbed:
+            world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
+    for at in [_around(dice, rushes, start, 1800.0) for _ in range(dice.randint(edits // 2, edits))]:
+        if at < disturbed:
+            world.after(at, lambda: _meddle(world, dice, rushes, subjects))
+    world.run(disturbed)
     script.in_peace = True
     world.run(SETTLING)
     heal(world)
@@ -200,11 +206,68 @@ def simulate_windows(
     return world, verdict(world, WITHIN)
 
 
+class Population(NamedTuple):
+    """How many users have a window, for how many days, and how many of their jobs may run at once."""
+
+    users: int = 2000
+    days: int = 30
+    most: int = 20
+
+
+def simulate_population(seed: int, population: Population) -> tuple[World, list[Violation]]:
+    """Users in forty zones, with a crash or a late call around every cutoff that any of them has."""
+    dice = Random(f"population {seed}")
+    script = WindowScript(seed, lambda: world.clock.now(), deadly=0.0002, slow=False)
+    world = World(
+        seed, pace=PACE, crew=CREW, concurrency=8, script=script, hints=1.0, latency=0.004, prompt=0.8, elide=True,
+        start=datetime(2026, 10, 15, tzinfo=UTC),
+    )  # fmt: skip
+    declare(world, Terms("60m", "10m", f"{TIMEOUT:g}s", population.most))
+    names = [f"node{number}" for number in range(4)]
+    for name in names:
+        world.boot(name)
+    world.run(2.0)
+    rows = [
+        {"subject": f"user{number:04}", "at": dice.choice(DUE), "tz": ZONES[number % len(ZONES)]}
+        for number in range(population.users)
+    ]
+    finish(world.operator.windows.add_many(WINDOW, rows))
+    world.hint()
+    _Cutoffs(world, dice, names, world.clock.now() + timedelta(days=population.days)).look()
+    world.run(population.days * DAY)
+    script.in_peace = True
+    world.run(SETTLING)
+    heal(world)
+    in_peace(world, 1.0)
+    return world, verdict(world, WITHIN)
+
+
+class _Cutoffs:
+    """Looks out for the next cutoff of any subject, and lets something go wrong around it."""
+
+    def __init__(self, world: World, dice: Random, names: Sequence[str], end: datetime) -> None:
+        self._world = world
+        self._dice = dice
+        self._names = names
+        self._end = end
+
+    def look(self) -> None:
+        now = self._world.clock.now()
+        soon = finish(self._world.store.next_cutoff(now + timedelta(seconds=AHEAD)))
+        if soon is None or soon >= self._end:
+            return
+        at = (soon - now).total_seconds() + self._dice.uniform(-3.0, 2.0)
+        fault = fault_around(self._dice, self._names, at)
+        self._world.after(fault.at, lambda: fault.strike(self._world))
+        self._world.at(soon, self.look)
+
+
 def in_peace(world: World, days: float = 1.1) -> None:
     """One more day, in which every opening and every cutoff is in time; then the subjects leave, and all jobs end."""
     world.run(days * DAY)
-    for subject in finish(world.operator.windows.subjects(WINDOW, limit=1000)):
-        finish(world.operator.windows.remove(WINDOW, subject.name))
+    while found := finish(world.operator.windows.subjects(WINDOW, limit=1000)):
+        for subject in found:
+            finish(world.operator.windows.remove(WINDOW, subject.name))
     world.hint()
     world.run_until(world.drained, HOUR, look=5.0)
     world.run(2.0)

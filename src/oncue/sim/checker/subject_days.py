@@ -8,7 +8,7 @@ with. A day that was over before its terms counted is to be accounted for only i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
@@ -55,6 +55,8 @@ class SubjectDays:
     """The outcomes that were written."""
     verdicts: list[Event] = field(default_factory=list)
     """The days that were decided without a job."""
+    places: dict[int, int] = field(default_factory=dict)
+    """Where its events stand in its story."""
 
     @property
     def name(self) -> str:
@@ -62,9 +64,8 @@ class SubjectDays:
 
     def edit_before(self, event: Event) -> Edit | None:
         """The terms that hold at an event."""
-        place = self.story.log.index(event)
-        earlier = set(map(id, self.story.log[:place]))
-        return next((edit for edit in reversed(self.edits) if id(edit.event) in earlier), None)
+        place = self.places[id(event)]
+        return next((edit for edit in reversed(self.edits) if self.places[id(edit.event)] < place), None)
 
     def covering(self, day: date) -> list[Event]:
         """The runs of missed days that a date belongs to."""
@@ -102,18 +103,23 @@ def sent(evidence: Evidence, event: Event) -> Event:
     return event if operation is None else operation.invoke
 
 
-def subject_days(evidence: Evidence) -> Iterator[SubjectDays]:
-    """The days of every subject that the history tells of."""
-    windows = {books.window.id: books for books in evidence.final.windows}
-    for story in evidence.subjects.values():
-        if story.schedule in windows:
-            yield _sorted(SubjectDays(story, windows[story.schedule]))
+def subject_days(evidence: Evidence) -> Sequence[SubjectDays]:
+    """The days of every subject that the history tells of; they are sorted once."""
+    if evidence.subject_days is None:
+        windows = {books.window.id: books for books in evidence.final.windows}
+        evidence.subject_days = [
+            _sorted(SubjectDays(story, windows[story.schedule]))
+            for story in evidence.subjects.values()
+            if story.schedule in windows
+        ]
+    found: Sequence[SubjectDays] = evidence.subject_days
+    return found
 
 
 def _sorted(days: SubjectDays) -> SubjectDays:
     rule = rule_of(days.books.window.expression)
-    for event in days.story.log:
-        told = event.fields
+    for place, event in enumerate(days.story.log):
+        told, days.places[id(event)] = event.fields, place
         if event.kind == "subject":
             days_off = tuple(map(date.fromisoformat, told["days_off"]))
             tz = told["tz"] or days.books.window.tz
