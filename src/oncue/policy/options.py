@@ -41,6 +41,8 @@ class WindowOptions:
     hook: CutoffHook | None = None
     cutoff_at: datetime | None = None
     """Of a job: until when a success counts. A schedule has none."""
+    missed_at: datetime | None = None
+    """Of a job: from when on its day was missed, if it has no outcome by then."""
 
     def stored(self) -> dict[str, Any]:
         told: dict[str, Any] = {"retry": self.retry, "subject": self.subject, "day": self.day}
@@ -48,6 +50,8 @@ class WindowOptions:
             told["hook"] = {name: getattr(self.hook, name) for name in CutoffHook.__slots__}
         if self.cutoff_at is not None:
             told["cutoff_at"] = self.cutoff_at.isoformat()
+        if self.missed_at is not None:
+            told["missed_at"] = self.missed_at.isoformat()
         return told
 
 
@@ -129,13 +133,14 @@ def _retry(told: Any) -> Policy:
 def _window(told: Any) -> WindowOptions | None:
     if not isinstance(told, dict):
         return None
-    hook, cutoff_at = told.get("hook"), told.get("cutoff_at")
+    hook, cutoff_at, missed_at = told.get("hook"), told.get("cutoff_at"), told.get("missed_at")
     return WindowOptions(
         retry=told["retry"],
         subject=told["subject"],
         day=told.get("day"),
         hook=None if hook is None else CutoffHook(**hook),
         cutoff_at=None if cutoff_at is None else datetime.fromisoformat(cutoff_at),
+        missed_at=None if missed_at is None else datetime.fromisoformat(missed_at),
     )
 
 

@@ -131,6 +131,13 @@ def bucket_of(cutoff_at: datetime) -> int:
     return utc.hour * 60 + utc.minute
 
 
+def missed_at(tz: str, day: Day) -> datetime:
+    """From when on a day was missed, if it has no outcome by then: its date is over, and its cutoff is not just past."""
+    midnight = datetime.combine(day.date + ONE_DAY, time())
+    ends = first_instant(tz, midnight) or first_instant(tz, midnight + ONE_DAY) or day.cutoff_at
+    return max(ends, day.cutoff_at + PROMPTLY)
+
+
 def slot_of(day: date) -> datetime:
     """How the ledger tells a day."""
     return datetime.combine(day, time(), UTC)
@@ -232,7 +239,8 @@ def job_of(window: Schedule, subject: Subject, day: Day, job_id: int, now: datet
     """The job of a subject's day. It stands where its cutoff puts it: the earliest one is first."""
     told = options.read(window.options)
     assert told.window is not None, f"schedule {window.name}: its options are not those of a window"
-    of_day = dataclasses.replace(told, window=dataclasses.replace(told.window, cutoff_at=day.cutoff_at))
+    over = missed_at(subject.tz or window.tz, day)
+    of_day = dataclasses.replace(told, window=dataclasses.replace(told.window, cutoff_at=day.cutoff_at, missed_at=over))
     names = told.window.subject, told.window.day
     return Batch(
         task=window.task, queue=window.queue, priority=window.priority, state="queued", options=of_day.stored(),
@@ -267,3 +275,10 @@ def terms_of_success(claim: Claim, window: WindowOptions, now: datetime) -> Term
         day_status="success",
         late_day_status=CUTOFF_REACHED,
     )
+
+
+def terms_as_of(terms: Terms, window: WindowOptions, now: datetime) -> Terms:
+    """A success that is told when its date is over, after an outage, finds its day missed: no hook follows."""
+    if terms.late_day_status is None or window.missed_at is None or now < window.missed_at:
+        return terms
+    return terms._replace(late=Skipped(OUTAGE), late_follow_ups=(), late_day_status="missed")
