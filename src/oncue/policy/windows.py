@@ -132,7 +132,7 @@ def bucket_of(cutoff_at: datetime) -> int:
 
 
 def missed_at(tz: str, day: Day) -> datetime:
-    """From when on a day was missed, if it has no outcome by then: its date is over, and its cutoff is not just past."""
+    """From when on a day was missed, if it has no outcome by then: its date is over, and its cutoff some time ago."""
     midnight = datetime.combine(day.date + ONE_DAY, time())
     ends = first_instant(tz, midnight) or first_instant(tz, midnight + ONE_DAY) or day.cutoff_at
     return max(ends, day.cutoff_at + PROMPTLY)

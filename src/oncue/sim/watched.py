@@ -74,8 +74,12 @@ class WatchedStore(SqliteStore):
 
     async def open(self) -> None:
         await super().open()
-        for statement in (_DAYS_WATCHED, _WATCH_DAYS):
-            await self.database.write(lambda connection, statement=statement: connection.execute(statement).fetchall())
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(_DAYS_WATCHED)
+            connection.execute(_WATCH_DAYS)
+
+        await self.database.write(work)
 
     async def finalized(self) -> list[dict[str, Any]]:
         """The outcomes of subjects' days that were written since it was last asked."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -159,7 +160,13 @@ class WindowScript:
 
 
 def simulate_windows(
-    seed: int, *, nodes: int = 3, subjects: int = 12, days: float = 2.5, edits: int = 14
+    seed: int,
+    *,
+    nodes: int = 3,
+    subjects: int = 12,
+    days: float = 2.5,
+    edits: int = 14,
+    outages: Sequence[int] = (0, 0, 1, 2),
 ) -> tuple[World, list[Violation]]:
     """Subjects over many zones, changed and removed, with troubles around their cutoffs; then a day of peace."""
     dice = Random(f"windows {seed}")
@@ -191,7 +198,7 @@ def simulate_windows(
         finish(world.operator.windows.add(WINDOW, f"user{number:02}", **random_terms(dice, rushes)))
     world.hint()
     disturbed = days * DAY - SETTLING
-    for fault in [*_faults_around(dice, names, rushes, start), *_outages(dice, names, days)]:
+    for fault in [*_faults_around(dice, names, rushes, start), *_outages(dice, names, days, outages)]:
         if fault.at < disturbed:
             world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
     for at in [_around(dice, rushes, start, 1800.0) for _ in range(dice.randint(edits // 2, edits))]:
@@ -242,6 +249,17 @@ def simulate_population(seed: int, population: Population) -> tuple[World, list[
     return world, verdict(world, WITHIN)
 
 
+def outcomes_of(world: World) -> dict[str, int]:
+    """What the days of a run came to, and what it went through."""
+    found = Counter[str]()
+    for event in world.history.events:
+        if event.kind == "finalize":
+            found[f"days {event.fields['reason'] or event.fields['status']}"] += 1
+        elif event.kind in ("start", "fault"):
+            found["attempts" if event.kind == "start" else "faults"] += 1
+    return dict(sorted(found.items()))
+
+
 class _Cutoffs:
     """Looks out for the next cutoff of any subject, and lets something go wrong around it."""
 
@@ -267,7 +285,8 @@ def in_peace(world: World, days: float = 1.1) -> None:
     world.run(days * DAY)
     while found := finish(world.operator.windows.subjects(WINDOW, limit=1000)):
         for subject in found:
-            finish(world.operator.windows.remove(WINDOW, subject.name))
+            world.errand(world.operator.windows.remove(WINDOW, subject.name))
+        world.run(1.0)
     world.hint()
     world.run_until(world.drained, HOUR, look=5.0)
     world.run(2.0)
@@ -347,11 +366,11 @@ def fault_around(dice: Random, names: Sequence[str], at: float) -> Fault:
             return random_fault(dice, node, at, PACE.lease, STRUCK)
 
 
-def _outages(dice: Random, names: Sequence[str], days: float) -> list[Fault]:
+def _outages(dice: Random, names: Sequence[str], days: float, most: Sequence[int]) -> list[Fault]:
     """In every second run: for a part of a window, for the whole of it, or for days."""
     return [
         Outage(dice.uniform(0, days * DAY), names, dice.choice(OUTAGES), dice.random() < 0.7)
-        for _ in range(dice.choice((0, 0, 1, 2)))
+        for _ in range(dice.choice(most))
     ]
 
 

@@ -21,6 +21,7 @@ from oncue.sim.groups import FORGOTTEN, simulate_groups
 from oncue.sim.operator import OPTIONS
 from oncue.sim.runs import simulate, simulate_schedules, verdict
 from oncue.sim.script import Act
+from oncue.sim.windows import simulate_windows
 from oncue.sim.world import PACE, World
 
 NODES = ("one", "two", "three")
@@ -61,6 +62,21 @@ def deliveries(seed: int) -> list[Violation]:
 def edits(seed: int) -> list[Violation]:
     """The same with many more edits."""
     return _closed(*simulate_deliveries(seed, edits=60))
+
+
+def windows(seed: int) -> list[Violation]:
+    """Daily windows of a few subjects whose terms change, with troubles around their cutoffs."""
+    return _closed(*simulate_windows(seed, nodes=2, subjects=6, days=1.0, edits=8))
+
+
+def edited_windows(seed: int) -> list[Violation]:
+    """The same with many more edits."""
+    return _closed(*simulate_windows(seed, nodes=2, subjects=4, days=0.6, edits=40))
+
+
+def windows_in_outages(seed: int) -> list[Violation]:
+    """Edits of subjects while nothing runs, for a part of a window or for days."""
+    return _closed(*simulate_windows(seed, nodes=2, subjects=4, days=1.5, edits=40, outages=(2, 3)))
 
 
 def outages(seed: int) -> list[Violation]:

@@ -55,6 +55,8 @@ class SubjectDays:
     """The outcomes that were written."""
     verdicts: list[Event] = field(default_factory=list)
     """The days that were decided without a job."""
+    forgotten: list[Event] = field(default_factory=list)
+    """When its row lost the last decided day."""
     places: dict[int, int] = field(default_factory=dict)
     """Where its events stand in its story."""
 
@@ -125,7 +127,9 @@ def _sorted(days: SubjectDays) -> SubjectDays:
             tz = told["tz"] or days.books.window.tz
             days.edits.append(Edit(event, DayTerms(told["due"], tz, told["weekdays"], days_off, rule.length)))
         elif event.kind == "finalize":
-            if told["date"] is not None:
+            if told["date"] is None:
+                days.forgotten.append(event)
+            else:
                 days.finals[date.fromisoformat(told["date"])].append(event)
         elif told["job"] is not None:
             days.opened.setdefault(date.fromisoformat(told["date"]), event)

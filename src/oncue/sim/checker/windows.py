@@ -277,6 +277,8 @@ def _added_late(evidence: Evidence) -> Iterator[Broken]:
 def _never_overwritten(evidence: Evidence) -> Iterator[Broken]:
     """A success that comes after the cutoff's outcome changes nothing, and the last decided day never goes back."""
     for days in subject_days(evidence):
+        for event in days.forgotten:
+            yield Broken(f"{days.name} lost the outcome of {event.fields['was_date']}", (event,))
         for finals in days.finals.values():
             for final in finals:
                 was = final.fields["was_date"]
