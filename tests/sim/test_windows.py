@@ -18,9 +18,9 @@ from oncue.sim.windows import (
     CREW,
     HOOK,
     WINDOW,
-    Outage,
     Population,
     Terms,
+    TotalOutage,
     declare,
     simulate_population,
     simulate_windows,
@@ -136,7 +136,7 @@ def test_an_edit_during_an_outage_leaves_out_no_day(deed: str) -> None:
     """The days whose cutoffs the planner had not come to are decided by the old terms, before the new ones count."""
     world = a_world()
     run_to(world, CUTOFF + timedelta(hours=1))
-    Outage(0.0, ("one", "two"), 3 * 86_400.0, dead=True).strike(world)
+    TotalOutage(0.0, ("one", "two"), 3 * 86_400.0, dead=True).strike(world)
     run_to(world, CUTOFF + timedelta(days=2, hours=4))
     windows = world.operator.windows
     if deed == "change":
@@ -158,7 +158,7 @@ def test_a_success_that_waited_for_the_database_until_its_date_was_over_finds_it
     """Its node was cut off from the database with the outcome in hand, and is faster than the planner afterwards."""
     world = a_world(30.0)
     run_to(world, CUTOFF - timedelta(minutes=59, seconds=45))
-    Outage(0.0, ("one", "two"), 20 * 3600.0, dead=False).strike(world)
+    TotalOutage(0.0, ("one", "two"), 20 * 3600.0, dead=False).strike(world)
     run_to(world, CUTOFF + timedelta(hours=21))
     assert (ann(world).last_date, ann(world).status, ann(world).reason) == (TODAY, "missed", "outage")
     assert hooks(world) == []

@@ -123,11 +123,15 @@ def _tasks(operator: Operator, terms: Terms) -> tuple[Task[Any, Any], Task[Any, 
 class WindowScript:
     """What each attempt does follows from the seed, its subject, its day and its number."""
 
-    def __init__(self, seed: int, now: Callable[[], datetime], *, deadly: float = 0.02, slow: bool = True) -> None:
+    def __init__(
+        self, seed: int, now: Callable[[], datetime], *, deadly: float = 0.02, slow: bool = True, near: float = 0.25
+    ) -> None:
+        """`deadly`: how many attempts take their process along; `near`: how many end around the cutoff."""
         self._seed = seed
         self._now = now
         self._deadly = deadly
         self._slow = slow
+        self._near = near
         self.in_peace = False
         """From here on no attempt hangs, or takes its process along."""
 
@@ -149,9 +153,9 @@ class WindowScript:
     def _seconds(self, dice: Random, left: float) -> float:
         """Mostly short; some attempts end just around the cutoff, and some are long."""
         kind = dice.random()
-        if kind < 0.25 and left > 0:
+        if kind < self._near and left > 0:
             return round(max(left + dice.choice((-1, 1)) * dice.choice((0.001, 0.05, 0.6, 3.0)), 0.0), 6)
-        if kind < 0.4 and self._slow:
+        if kind < self._near + 0.15 and self._slow:
             return round(dice.uniform(10.0, 80.0), 6)
         return round(dice.choice((0.01, 0.5, 4.0, 20.0)) * dice.random(), 6)
 
@@ -315,7 +319,7 @@ def random_terms(dice: Random, rushes: Sequence[datetime]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
+class TotalOutage:
     """Nothing runs for a while: all processes are gone, or none of them reaches the database."""
 
     at: float
@@ -369,7 +373,7 @@ def fault_around(dice: Random, names: Sequence[str], at: float) -> Fault:
 def _outages(dice: Random, names: Sequence[str], days: float, most: Sequence[int]) -> list[Fault]:
     """In every second run: for a part of a window, for the whole of it, or for days."""
     return [
-        Outage(dice.uniform(0, days * DAY), names, dice.choice(OUTAGES), dice.random() < 0.7)
+        TotalOutage(dice.uniform(0, days * DAY), names, dice.choice(OUTAGES), dice.random() < 0.7)
         for _ in range(dice.choice(most))
     ]
 

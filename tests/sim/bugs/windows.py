@@ -61,9 +61,8 @@ def run_by_hand_twice(patch: Patch) -> None:
     seen_in=OWN
     + "the row of a subject that was changed or removed went on from today, though the planner had not come "
     "to the cutoffs before that",
-    run=runs.windows_in_outages,
+    run=runs.edits_in_an_outage,
     caught_by=NO_SKIP,
-    seeds=60,
 )
 def edited_before_it_was_decided(patch: Patch) -> None:
     async def never(self: Windows, *_: Any) -> bool:
@@ -102,7 +101,7 @@ def bound_of_each_node(patch: Patch) -> None:
 @bug(
     "a tick that waits for the jobs of the one before",
     seen_in="schedulers that run the jobs in their tick: one that hangs holds up the cutoffs of all others",
-    run=runs.windows,
+    run=runs.window_cutoffs,
     caught_by=IN_TIME,
 )
 def tick_waits(patch: Patch) -> None:
@@ -119,7 +118,7 @@ def tick_waits(patch: Patch) -> None:
 @bug(
     "a cutoff that leaves the job of its day running",
     seen_in="the origin of this contract, before its success was conditional: the day was closed beside its job",
-    run=runs.windows,
+    run=runs.window_cutoffs,
     caught_by=(WITH_ITS_JOB, NEVER_OVERWRITTEN),
 )
 def closed_beside_its_job(patch: Patch) -> None:
@@ -129,7 +128,7 @@ def closed_beside_its_job(patch: Patch) -> None:
 @bug(
     "a late success that overwrites the day",
     seen_in="trackers that store the last word: the user is told of a cutoff, and the report says success",
-    run=runs.windows,
+    run=runs.window_cutoffs,
     caught_by=(NEVER_OVERWRITTEN, WITH_ITS_JOB),
 )
 def late_success_overwrites(patch: Patch) -> None:
@@ -141,7 +140,7 @@ def late_success_overwrites(patch: Patch) -> None:
 @bug(
     "a success that counts whenever it comes",
     seen_in="schedulers that compare with the cutoff when an attempt starts, not when it ends",
-    run=runs.windows,
+    run=runs.struck_window_cutoffs,
     caught_by=ONE_OUTCOME,
 )
 def success_after_the_cutoff(patch: Patch) -> None:
@@ -208,7 +207,7 @@ def added_late_is_a_cutoff(patch: Patch) -> None:
 @bug(
     "a cutoff that the worker notices and tells nobody of",
     seen_in="hooks that hang on the scheduler's own path: where a late attempt closes the day, none runs",
-    run=runs.windows,
+    run=runs.struck_window_cutoffs,
     caught_by=ONE_HOOK,
 )
 def no_hook_after_a_late_success(patch: Patch) -> None:
@@ -235,7 +234,7 @@ def outage_is_a_cutoff(patch: Patch) -> None:
 @bug(
     "tallies that count one subject for a whole batch",
     seen_in="counters that are raised per write, not per row",
-    run=runs.windows,
+    run=runs.window_cutoffs,
     caught_by=TALLIES,
 )
 def tallies_per_batch(patch: Patch) -> None:

@@ -78,13 +78,17 @@ class SubjectDays:
             if one.fields["verdict"] == "missed" and one.fields["date"] <= told <= one.fields["until"]
         ]
 
-    def passed_over(self, day: date, evidence: Evidence) -> bool:
+    def passed_over(self, day: date) -> bool:
         """Whether a day whose job had ended in another way was missed, as one of several days at once."""
-        opened = self.opened.get(day)
-        return opened is not None and not self.finals.get(day) and any(later > day for later in self.finals)
+        if day not in self.opened or self.finals.get(day):
+            return False
+        told = day.isoformat()
+        return any(
+            final.fields["day"] == told for later, finals in self.finals.items() if later > day for final in finals
+        )
 
-    def is_accounted_for(self, day: date, evidence: Evidence) -> bool:
-        return bool(self.finals.get(day) or self.covering(day)) or self.passed_over(day, evidence)
+    def is_accounted_for(self, day: date) -> bool:
+        return bool(self.finals.get(day) or self.covering(day)) or self.passed_over(day)
 
 
 def window_of(evidence: Evidence, job_id: int) -> WindowOptions | None:

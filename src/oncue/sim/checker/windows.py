@@ -69,7 +69,7 @@ def _accounted_for(evidence: Evidence) -> Iterator[Broken]:
     for days in subject_days(evidence) if evidence.certain else ():
         told: set[date] = set()
         for day in expected_days(days, evidence):
-            if day.date not in told and not days.is_accounted_for(day.date, evidence):
+            if day.date not in told and not days.is_accounted_for(day.date):
                 told.add(day.date)
                 events = [edit.event for edit in days.edits[-2:]]
                 opened = days.opened.get(day.date)
@@ -360,7 +360,7 @@ def outcomes(evidence: Evidence, books: WindowBooks) -> dict[tuple[str, date], s
                 last = finals[-1].fields
                 found[days.name, day] = ADDED_LATE if last["reason"] == ADDED_LATE else last["status"]
             for day in days.opened:
-                if (days.name, day) not in found and days.passed_over(day, evidence):
+                if (days.name, day) not in found and days.passed_over(day):
                     found[days.name, day] = "missed"
     return found
 
