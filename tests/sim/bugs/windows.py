@@ -119,7 +119,7 @@ def tick_waits(patch: Patch) -> None:
     "a cutoff that leaves the job of its day running",
     seen_in="the origin of this contract, before its success was conditional: the day was closed beside its job",
     run=runs.window_cutoffs,
-    caught_by=(WITH_ITS_JOB, NEVER_OVERWRITTEN),
+    caught_by=WITH_ITS_JOB,
 )
 def closed_beside_its_job(patch: Patch) -> None:
     patch.replace(planner, "_is_open", lambda subject: False)
@@ -169,7 +169,7 @@ def closed_early(patch: Patch) -> None:
     "a subject that is added again and forgets its day",
     seen_in="user tables with hard deletes: a user who leaves and comes back is served twice on a day",
     run=runs.edited_windows,
-    caught_by=(NEVER_OVERWRITTEN, ONE_OUTCOME, LEDGER),
+    caught_by=NEVER_OVERWRITTEN,
 )
 def day_forgotten(patch: Patch) -> None:
     def added(window: Schedule, wanted: Subject, current: Subject | None, now: datetime) -> Subject:
@@ -194,7 +194,7 @@ def spaced_from_the_end(patch: Patch) -> None:
     "a user who comes after the cutoff and counts as one that was failed",
     seen_in="the origin of this contract: every sign-up in the evening was a breach of the cutoff rate",
     run=runs.windows,
-    caught_by=(ADDED_LATE, ONE_HOOK),
+    caught_by=ADDED_LATE,
 )
 def added_late_is_a_cutoff(patch: Patch) -> None:
     def closing(subject: Subject, terms: DayTerms, day: Day, has_job: bool, now: datetime) -> Closing | None:
@@ -239,3 +239,13 @@ def outage_is_a_cutoff(patch: Patch) -> None:
 )
 def tallies_per_batch(patch: Patch) -> None:
     patch.sql("tally", ":event, :subjects)", ":event, 1)")
+
+
+@bug(
+    "a ledger that calls every day of a subject fired",
+    seen_in="run tables with one status for all: nobody can tell a day that was skipped from one that ran",
+    run=runs.windows,
+    caught_by=LEDGER,
+)
+def every_day_is_fired(patch: Patch) -> None:
+    patch.sql("decide_day", ":verdict, :reason", "'fired', :reason")
