@@ -24,6 +24,7 @@ from oncue.engine.texts import bounded
 from oncue.engine.window_events import tell_settled_day
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
 from oncue.model import DELIVER, TERMINAL, Applied, Batch, Change, Failed, Job, Receipt
+from oncue.policy import options, windows
 from oncue.policy.error_summary import error_summary
 from oncue.policy.lifecycle import Ended, settle
 from oncue.store.contract import Store
@@ -123,7 +124,7 @@ class Settler:
     async def _settle(self, batch: list[Ended], now: datetime, *, past_locks: bool = False) -> list[Ended]:
         """Write a batch; those whose rows are locked. It stays in flight until the database has answered: a lost reply
         means doing it again."""
-        changes = [settle(ended, self._dice) for ended in batch]
+        changes = [settle(_as_of(ended, now), self._dice) for ended in batch]
         try:
             took, refused = await apply_past_refusals(
                 self._store, changes, now, lambda number, error: self._failed(batch[number], error),
@@ -235,6 +236,14 @@ class Settler:
         if change.state == "retrying":
             delay = (change.visible_at - ended.ended_at).total_seconds()
             self._telemetry.emit("job.retry", {"delay": delay}, claim=ended.claim, change=change)
+
+
+def _as_of(ended: Ended, now: datetime) -> Ended:
+    """The same, with the terms that hold now: its outcome may have waited for the database for days."""
+    window = None if ended.terms is None else options.read(ended.claim.options).window
+    if ended.terms is None or window is None:
+        return ended
+    return ended._replace(terms=windows.terms_as_of(ended.terms, window, now))
 
 
 def _without_ids(ended: Ended) -> Iterator[Batch]:

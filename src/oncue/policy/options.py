@@ -41,6 +41,8 @@ class WindowOptions:
     hook: CutoffHook | None = None
     cutoff_at: datetime | None = None
     """Of a job: until when a success counts. A schedule has none."""
+    missed_at: datetime | None = None
+    """Of a job: from when on its day was missed, if it has no outcome by then."""
     max_concurrency: int | None = None
     """Of a schedule: how many of its jobs the code wants to run at once, on all nodes. A job has none."""
 
@@ -50,6 +52,8 @@ class WindowOptions:
             told["hook"] = {name: getattr(self.hook, name) for name in CutoffHook.__slots__}
         if self.cutoff_at is not None:
             told["cutoff_at"] = self.cutoff_at.isoformat()
+        if self.missed_at is not None:
+            told["missed_at"] = self.missed_at.isoformat()
         if self.max_concurrency is not None:
             told["max_concurrency"] = self.max_concurrency
         return told
@@ -133,13 +137,14 @@ def _retry(told: Any) -> Policy:
 def _window(told: Any) -> WindowOptions | None:
     if not isinstance(told, dict):
         return None
-    hook, cutoff_at = told.get("hook"), told.get("cutoff_at")
+    hook, cutoff_at, missed_at = told.get("hook"), told.get("cutoff_at"), told.get("missed_at")
     return WindowOptions(
         retry=told["retry"],
         subject=told["subject"],
         day=told.get("day"),
         hook=None if hook is None else CutoffHook(**hook),
         cutoff_at=None if cutoff_at is None else datetime.fromisoformat(cutoff_at),
+        missed_at=None if missed_at is None else datetime.fromisoformat(missed_at),
         max_concurrency=told.get("max_concurrency"),
     )
 

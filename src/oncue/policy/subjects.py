@@ -89,7 +89,8 @@ def added(window: Schedule, wanted: Subject, current: Subject | None, now: datet
         wanted = dataclasses.replace(wanted, **{name: getattr(current, name) for name in history})
         is_decided = current.last_date is not None and current.last_date >= current.day
         kept = {name: getattr(current, name) for name in ("day", "opens_at", "cutoff_at", "next_at")}
-        if current.removed_at is None and now < current.cutoff_at and (is_decided or current.job_id is not None):
+        # After a decided day the next one may begin before its cutoff: in another zone, say.
+        if current.removed_at is None and now < current.cutoff_at and not is_decided and current.job_id is not None:
             return dataclasses.replace(wanted, since=now, **kept)
         if current.removed_at is None and not is_decided and _is_promised(current) and current.cutoff_at <= now:
             return dataclasses.replace(wanted, since=current.since, **kept)  # the planner has yet to decide it

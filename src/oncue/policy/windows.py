@@ -137,6 +137,15 @@ def bucket_of(cutoff_at: datetime) -> int:
     return utc.hour * 60 + utc.minute
 
 
+@lru_cache(maxsize=10_000)
+def missed_at(tz: str, day: Day) -> datetime:
+    """From when on a day was missed, if it has no outcome by then: its date is over, and its cutoff some time ago.
+    Remembered, as `day_of` is."""
+    midnight = datetime.combine(day.date + ONE_DAY, time())
+    ends = first_instant(tz, midnight) or first_instant(tz, midnight + ONE_DAY) or day.cutoff_at
+    return max(ends, day.cutoff_at + PROMPTLY)
+
+
 def slot_of(day: date) -> datetime:
     """How the ledger tells a day."""
     return datetime.combine(day, time(), UTC)
@@ -251,7 +260,7 @@ def job_of(
     names = told.subject, told.day
     return Batch(
         task=window.task, queue=window.queue, priority=window.priority, state="queued",
-        options=_options_of_day(window.options, day.cutoff_at),
+        options=_options_of_day(window.options, day.cutoff_at, missed_at(subject.tz or window.tz, day)),
         max_retries=window.max_retries, max_runtime=window.max_runtime, created_at=now, visible_at=now,
         deadline_at=None, enqueued_by=by, retry_of=retry_of, ids=[job_id],
         args=[arguments(subject.args, subject.name, day.date, names)], order_at=day.cutoff_at,
@@ -259,11 +268,11 @@ def job_of(
 
 
 @remembering(4096)
-def _options_of_day(text: str, cutoff_at: datetime) -> str:
+def _options_of_day(text: str, cutoff_at: datetime, missed_at: datetime) -> str:
     """The options of a window's jobs of a day: subjects with the same cutoff have the same."""
     told = options.read(text)
     assert told.window is not None
-    of_job = dataclasses.replace(told.window, cutoff_at=cutoff_at, max_concurrency=None)
+    of_job = dataclasses.replace(told.window, cutoff_at=cutoff_at, missed_at=missed_at, max_concurrency=None)
     return dataclasses.replace(told, window=of_job).stored()
 
 
@@ -292,6 +301,13 @@ def terms_of_success(claim: Claim, window: WindowOptions, now: datetime) -> Term
         day_status="success",
         late_day_status=CUTOFF_REACHED,
     )
+
+
+def terms_as_of(terms: Terms, window: WindowOptions, now: datetime) -> Terms:
+    """A success that is told when its date is over, after an outage, finds its day missed: no hook follows."""
+    if terms.late_day_status is None or window.missed_at is None or now < window.missed_at:
+        return terms
+    return terms._replace(late=Skipped(OUTAGE), late_follow_ups=(), late_day_status="missed")
 
 
 # --- by hand --------------------------------------------------------------------------------------------------------

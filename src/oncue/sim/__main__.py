@@ -5,7 +5,11 @@
     groups      jobs in groups of queues, with limits, rates and pauses that change
     schedules   schedules, and operators who meddle with them
     deliveries  webhooks that are delivered to and edited, endpoints of all manners
+    windows     daily windows of subjects in many zones, troubles around their cutoffs, outages of up to days
     days        a day of a cluster's life, with a fault in every hour
+
+`windows 0 --users 2000 --days 30` lives through a month of so many users instead, with a crash or a late call around
+every cutoff.
 
 A seed that raises an alarm tells its whole story again whenever it is asked, and `--history FILE` writes it down.
 """
@@ -23,6 +27,7 @@ from oncue.sim.days import simulate_days
 from oncue.sim.deliveries import simulate_deliveries
 from oncue.sim.groups import simulate_groups
 from oncue.sim.runs import simulate, simulate_schedules
+from oncue.sim.windows import Population, outcomes_of, simulate_population, simulate_windows
 from oncue.sim.world import World
 
 RUNS: dict[str, Callable[[int], tuple[World, list[Violation]]]] = {
@@ -31,6 +36,7 @@ RUNS: dict[str, Callable[[int], tuple[World, list[Violation]]]] = {
     "groups": simulate_groups,
     "schedules": simulate_schedules,
     "deliveries": simulate_deliveries,
+    "windows": simulate_windows,
     "days": simulate_days,
 }
 
@@ -65,20 +71,38 @@ def main() -> int:
     parser.add_argument("seeds", type=seeds, help="one, or a range such as 0-199")
     parser.add_argument("--history", type=writable, metavar="FILE", help="write the events of the last seed here")
     parser.add_argument("--log", action="store_true", help="show what the nodes log")
+    parser.add_argument("--users", type=positive, help="windows: a population of so many users, in forty zones")
+    parser.add_argument("--days", type=positive, default=30, help="for so many days")
     asked = parser.parse_args()
+    if asked.users is not None and asked.run != "windows":
+        parser.error("--users: only the run `windows` has users")
     logging.disable(logging.NOTSET if asked.log else logging.CRITICAL)
     broken = 0
     for seed in asked.seeds:
-        world, violations = RUNS[asked.run](seed)
+        world, violations = _lived(asked, seed)
         if asked.history is not None:
             world.history.save(asked.history)
         world.close()
         print(f"{asked.run} {seed}: {len(world.history.events)} events, {world.history.digest()[:16]}")
+        if asked.users is not None:
+            print(", ".join(f"{count} {what}" for what, count in outcomes_of(world).items()))
         if violations:
             broken += 1
             print(report(violations))
     print(f"{_counted(len(asked.seeds), 'seed')}, {_counted(broken, 'alarm')}")
     return 1 if broken else 0
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1")
+    return int(text)
+
+
+def _lived(asked: argparse.Namespace, seed: int) -> tuple[World, list[Violation]]:
+    if asked.users is None:
+        return RUNS[asked.run](seed)
+    return simulate_population(seed, Population(asked.users, asked.days))
 
 
 def _counted(count: int, noun: str) -> str:

@@ -46,8 +46,8 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     revision                          schedule, revision, version, cursor: an edit of a schedule that was accepted
     step                              schedule, version, cursor, epoch, accepted: a decision of slots and its fate
     slot                              schedule, at, until, slots, verdict, reason, job, blocked_by, epoch
-    subject                           schedule, subject, version, due, tz, weekdays, days_off, since, removed: the terms of
-                                      a window's subject are so from here on
+    subject                           schedule, subject, version, due, tz, weekdays, days_off, since, removed: the
+                                      terms of a window's subject are so from here on
     day                               schedule, subject, date, until, days, verdict, reason, job, epoch: a day of a
                                       subject, or a run of them, was decided: it has its job, or none
     finalize                          schedule, subject, date, status, reason, was_date, was_status; of the row that it

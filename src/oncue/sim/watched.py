@@ -10,7 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from oncue.model import Lease, LimitedQueue, Outlook
-from oncue.sim.history import micros
+from oncue.sim.history import micros, moment
 from oncue.store.contract import Store
 from oncue.store.contract.nodes import Leases, Nodes
 from oncue.store.sqlite.queues import SqliteQueues
@@ -25,6 +25,7 @@ _WAKEUPS = "select count(*) from oncue_group_wakeups"
 _NAMES = "select name from oncue_schedules order by name"
 _LEASE_ENDS = "select id, expires_at from oncue_nodes where lost_at is null"
 _SUBJECTS = "select distinct name from oncue_subjects where schedule_id = ? order by name"
+_NEXT_CUTOFF = "select min(cutoff_at) from oncue_subjects where cutoff_at > ? and removed_at is null"
 _TALLIES = """
 select day, event, sum(subjects) from (
        select day, event, subjects from oncue_window_days where schedule_id = :id
@@ -73,8 +74,12 @@ class WatchedStore(SqliteStore):
 
     async def open(self) -> None:
         await super().open()
-        for statement in (_DAYS_WATCHED, _WATCH_DAYS):
-            await self.database.write(lambda connection, statement=statement: connection.execute(statement).fetchall())
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(_DAYS_WATCHED)
+            connection.execute(_WATCH_DAYS)
+
+        await self.database.write(work)
 
     async def finalized(self) -> list[dict[str, Any]]:
         """The outcomes of subjects' days that were written since it was last asked."""
@@ -86,6 +91,13 @@ class WatchedStore(SqliteStore):
             lambda connection: connection.execute("select exists (select 1 from temp.finalized)").fetchone()[0]
         )
         return [dict(zip(_FINALIZED, row, strict=True)) for row in await self.database.write(work)] if is_any else []
+
+    async def next_cutoff(self, after: datetime) -> datetime | None:
+        """The first cutoff of a subject after an instant, of those that the rows tell."""
+        (found,) = await self.database.read(
+            lambda connection: connection.execute(_NEXT_CUTOFF, (micros(after),)).fetchone()
+        )
+        return None if found is None else moment(found)
 
     async def all_subjects(self, schedule_id: int) -> list[str]:
         """The names of a window's subjects, of removed ones too."""

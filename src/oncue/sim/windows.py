@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from oncue.errors import OncueError
@@ -72,6 +73,9 @@ STRUCK = Struck((*WRITES, *OFTEN, *(4 * OF_WINDOWS)), WISHES)
 LATENCIES = (0.0, 0.004, 0.05)
 """On slower lines something is always on its way, and no time is quiet."""
 TIMEOUT = 60.0
+AHEAD = 5.0
+"""Seconds before a cutoff within which its fault may strike."""
+DUE = ("06:45", "08:00", "12:30", "21:15")
 SETTLING = 120.0
 """Seconds until the last attempt has ended that hangs, or takes its process along."""
 OUTAGES = (600.0, 0.75 * HOUR, 1.5 * HOUR, 5 * HOUR, 14 * HOUR, 1.3 * DAY, 3.1 * DAY)
@@ -119,11 +123,15 @@ def _tasks(operator: Operator, terms: Terms) -> tuple[Task[Any, Any], Task[Any, 
 class WindowScript:
     """What each attempt does follows from the seed, its subject, its day and its number."""
 
-    def __init__(self, seed: int, now: Callable[[], datetime], *, deadly: float = 0.02, slow: bool = True) -> None:
+    def __init__(
+        self, seed: int, now: Callable[[], datetime], *, deadly: float = 0.02, slow: bool = True, near: float = 0.25
+    ) -> None:
+        """`deadly`: how many attempts take their process along; `near`: how many end around the cutoff."""
         self._seed = seed
         self._now = now
         self._deadly = deadly
         self._slow = slow
+        self._near = near
         self.in_peace = False
         """From here on no attempt hangs, or takes its process along."""
 
@@ -145,9 +153,9 @@ class WindowScript:
     def _seconds(self, dice: Random, left: float) -> float:
         """Mostly short; some attempts end just around the cutoff, and some are long."""
         kind = dice.random()
-        if kind < 0.25 and left > 0:
+        if kind < self._near and left > 0:
             return round(max(left + dice.choice((-1, 1)) * dice.choice((0.001, 0.05, 0.6, 3.0)), 0.0), 6)
-        if kind < 0.4 and self._slow:
+        if kind < self._near + 0.15 and self._slow:
             return round(dice.uniform(10.0, 80.0), 6)
         return round(dice.choice((0.01, 0.5, 4.0, 20.0)) * dice.random(), 6)
 
@@ -156,7 +164,13 @@ class WindowScript:
 
 
 def simulate_windows(
-    seed: int, *, nodes: int = 3, subjects: int = 12, days: float = 2.5, edits: int = 14
+    seed: int,
+    *,
+    nodes: int = 3,
+    subjects: int = 12,
+    days: float = 2.5,
+    edits: int = 14,
+    outages: Sequence[int] = (0, 0, 1, 2),
 ) -> tuple[World, list[Violation]]:
     """Subjects over many zones, changed and removed, with troubles around their cutoffs; then a day of peace."""
     dice = Random(f"windows {seed}")
@@ -187,11 +201,14 @@ def simulate_windows(
     for number in range(subjects):
         finish(world.operator.windows.add(WINDOW, f"user{number:02}", **random_terms(dice, rushes)))
     world.hint()
-    for fault in [*_faults_around(dice, names, rushes, start), *_outages(dice, names, days)]:
-        world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
-    for _ in range(dice.randint(edits // 2, edits)):
-        world.after(_around(dice, rushes, start, 1800.0), lambda: _meddle(world, dice, rushes, subjects))
-    world.run(days * DAY - SETTLING)
+    disturbed = days * DAY - SETTLING
+    for fault in [*_faults_around(dice, names, rushes, start), *_outages(dice, names, days, outages)]:
+        if fault.at < disturbed:
+            world.after(fault.at, lambda fault=fault: fault.strike(world))  # type: ignore[misc]
+    for at in [_around(dice, rushes, start, 1800.0) for _ in range(dice.randint(edits // 2, edits))]:
+        if at < disturbed:
+            world.after(at, lambda: _meddle(world, dice, rushes, subjects))
+    world.run(disturbed)
     script.in_peace = True
     world.run(SETTLING)
     heal(world)
@@ -200,11 +217,80 @@ def simulate_windows(
     return world, verdict(world, WITHIN)
 
 
+class Population(NamedTuple):
+    """How many users have a window, for how many days, and how many of their jobs may run at once."""
+
+    users: int = 2000
+    days: int = 30
+    most: int = 20
+
+
+def simulate_population(seed: int, population: Population) -> tuple[World, list[Violation]]:
+    """Users in forty zones, with a crash or a late call around every cutoff that any of them has."""
+    dice = Random(f"population {seed}")
+    script = WindowScript(seed, lambda: world.clock.now(), deadly=0.0002, slow=False)
+    world = World(
+        seed, pace=PACE, crew=CREW, concurrency=8, script=script, hints=1.0, latency=0.004, prompt=0.8, elide=True,
+        start=datetime(2026, 10, 15, tzinfo=UTC),
+    )  # fmt: skip
+    declare(world, Terms("60m", "10m", f"{TIMEOUT:g}s", population.most))
+    names = [f"node{number}" for number in range(4)]
+    for name in names:
+        world.boot(name)
+    world.run(2.0)
+    rows = [
+        {"subject": f"user{number:04}", "at": dice.choice(DUE), "tz": ZONES[number % len(ZONES)]}
+        for number in range(population.users)
+    ]
+    finish(world.operator.windows.add_many(WINDOW, rows))
+    world.hint()
+    _Cutoffs(world, dice, names, world.clock.now() + timedelta(days=population.days)).look()
+    world.run(population.days * DAY)
+    script.in_peace = True
+    world.run(SETTLING)
+    heal(world)
+    in_peace(world, 1.0)
+    return world, verdict(world, WITHIN)
+
+
+def outcomes_of(world: World) -> dict[str, int]:
+    """What the days of a run came to, and what it went through."""
+    found = Counter[str]()
+    for event in world.history.events:
+        if event.kind == "finalize":
+            found[f"days {event.fields['reason'] or event.fields['status']}"] += 1
+        elif event.kind in ("start", "fault"):
+            found["attempts" if event.kind == "start" else "faults"] += 1
+    return dict(sorted(found.items()))
+
+
+class _Cutoffs:
+    """Looks out for the next cutoff of any subject, and lets something go wrong around it."""
+
+    def __init__(self, world: World, dice: Random, names: Sequence[str], end: datetime) -> None:
+        self._world = world
+        self._dice = dice
+        self._names = names
+        self._end = end
+
+    def look(self) -> None:
+        now = self._world.clock.now()
+        soon = finish(self._world.store.next_cutoff(now + timedelta(seconds=AHEAD)))
+        if soon is None or soon >= self._end:
+            return
+        at = (soon - now).total_seconds() + self._dice.uniform(-3.0, 2.0)
+        fault = fault_around(self._dice, self._names, at)
+        self._world.after(fault.at, lambda: fault.strike(self._world))
+        self._world.at(soon, self.look)
+
+
 def in_peace(world: World, days: float = 1.1) -> None:
     """One more day, in which every opening and every cutoff is in time; then the subjects leave, and all jobs end."""
     world.run(days * DAY)
-    for subject in finish(world.operator.windows.subjects(WINDOW, limit=1000)):
-        finish(world.operator.windows.remove(WINDOW, subject.name))
+    while found := finish(world.operator.windows.subjects(WINDOW, limit=1000)):
+        for subject in found:
+            world.errand(world.operator.windows.remove(WINDOW, subject.name))
+        world.run(1.0)
     world.hint()
     world.run_until(world.drained, HOUR, look=5.0)
     world.run(2.0)
@@ -233,7 +319,7 @@ def random_terms(dice: Random, rushes: Sequence[datetime]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
+class TotalOutage:
     """Nothing runs for a while: all processes are gone, or none of them reaches the database."""
 
     at: float
@@ -284,11 +370,11 @@ def fault_around(dice: Random, names: Sequence[str], at: float) -> Fault:
             return random_fault(dice, node, at, PACE.lease, STRUCK)
 
 
-def _outages(dice: Random, names: Sequence[str], days: float) -> list[Fault]:
+def _outages(dice: Random, names: Sequence[str], days: float, most: Sequence[int]) -> list[Fault]:
     """In every second run: for a part of a window, for the whole of it, or for days."""
     return [
-        Outage(dice.uniform(0, days * DAY), names, dice.choice(OUTAGES), dice.random() < 0.7)
-        for _ in range(dice.choice((0, 0, 1, 2)))
+        TotalOutage(dice.uniform(0, days * DAY), names, dice.choice(OUTAGES), dice.random() < 0.7)
+        for _ in range(dice.choice(most))
     ]
 
 

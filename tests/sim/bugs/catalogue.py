@@ -17,6 +17,7 @@ from tests.sim.bugs import (
     slots,
     upkeep,
     webhooks,
+    windows,
     wishes,
 )
 from tests.sim.bugs.kit import Bug
@@ -36,6 +37,7 @@ PARTS = (
     groups,
     addresses,
     webhooks,
+    windows,
 )
 """Importing them has filled the list."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -16,11 +16,32 @@ from typing import Any
 from oncue.sim.checker import Violation, check
 from oncue.sim.deliveries import simulate_deliveries, simulate_outages
 from oncue.sim.driver import finish
-from oncue.sim.faults import CrashNode, DeposeLeader, Fault, HoldUp, LockRows, LoseReply, PauseNode, StoreErrors, heal
+from oncue.sim.faults import (
+    CrashNode,
+    DeposeLeader,
+    Fault,
+    HoldUp,
+    LockRows,
+    LoseReply,
+    PauseNode,
+    StoreErrors,
+    StrikeLeader,
+    heal,
+)
 from oncue.sim.groups import FORGOTTEN, simulate_groups
 from oncue.sim.operator import OPTIONS
 from oncue.sim.runs import simulate, simulate_schedules, verdict
 from oncue.sim.script import Act
+from oncue.sim.windows import (
+    CREW,
+    WINDOW,
+    Terms,
+    TotalOutage,
+    WindowScript,
+    declare,
+    in_peace,
+    simulate_windows,
+)
 from oncue.sim.world import PACE, World
 
 NODES = ("one", "two", "three")
@@ -61,6 +82,68 @@ def deliveries(seed: int) -> list[Violation]:
 def edits(seed: int) -> list[Violation]:
     """The same with many more edits."""
     return _closed(*simulate_deliveries(seed, edits=60))
+
+
+def windows(seed: int) -> list[Violation]:
+    """Daily windows of a few subjects whose terms change, with troubles around their cutoffs."""
+    return _closed(*simulate_windows(seed, nodes=2, subjects=6, days=1.0, edits=8))
+
+
+def edited_windows(seed: int) -> list[Violation]:
+    """The same with many more edits."""
+    return _closed(*simulate_windows(seed, nodes=2, subjects=4, days=0.6, edits=40))
+
+
+def window_cutoffs(seed: int, *, struck: bool = False) -> list[Violation]:
+    """One cutoff of several subjects, whose last attempts end just around it, or hang."""
+    cutoff_at = datetime(2026, 6, 1, 9, tzinfo=UTC)
+    script = WindowScript(seed, lambda: world.clock.now(), deadly=0.0, near=0.8)
+    world = World(seed, crew=CREW, script=script, start=cutoff_at - timedelta(minutes=4), elide=True)
+    declare(world, Terms("2m", "30s", "60s", 8))
+    for name in NODES:
+        world.boot(name)
+    heal(world)
+    for number in range(8):
+        finish(world.operator.windows.add(WINDOW, f"user{number}", at="09:00"))
+    if struck:
+        at = cutoff_at - timedelta(seconds=1)
+        world.at(at, lambda: StrikeLeader(0.0, "pause", 5.0).strike(world))
+    world.run(360.0)
+    heal(world)
+    in_peace(world, 0.01)
+    return _closed(world, verdict(world, 3600.0))
+
+
+def struck_window_cutoffs(seed: int) -> list[Violation]:
+    """The same; the leader stands still when the cutoff comes."""
+    return window_cutoffs(seed, struck=True)
+
+
+def edits_in_an_outage(seed: int) -> list[Violation]:
+    """Subjects are changed, removed and added again while nothing runs, after their cutoffs."""
+    dice, start = Random(f"edits in an outage {seed}"), datetime(2026, 6, 1, 6, tzinfo=UTC)
+    world = World(seed, crew=CREW, script=lambda claim: Act(), start=start, elide=True)
+    declare(world, Terms("60m", "10m", "60s", 8))
+    for name in NODES:
+        world.boot(name)
+    for number in range(6):
+        finish(world.operator.windows.add(WINDOW, f"user{number}", at=f"{dice.randrange(7, 12):02}:00"))
+    world.run(dice.uniform(0.5, 6.0) * 3600.0)
+    TotalOutage(0.0, NODES, 86_400.0 * dice.choice((0.5, 2.5)), dead=True).strike(world)
+    world.run(10 * 3600.0)
+    for number in range(6):
+        windows, name = world.operator.windows, f"user{number}"
+        due = f"{dice.randrange(24):02}:30"
+        world.errand(windows.remove(WINDOW, name) if number % 3 else windows.change(WINDOW, name, at=due))
+    world.run(3 * 86_400.0)
+    heal(world)
+    in_peace(world)
+    return _closed(world, verdict(world, 2 * 86_400.0))
+
+
+def windows_in_outages(seed: int) -> list[Violation]:
+    """Edits of subjects while nothing runs, for a part of a window or for days."""
+    return _closed(*simulate_windows(seed, nodes=2, subjects=4, days=1.5, edits=40, outages=(2, 3)))
 
 
 def outages(seed: int) -> list[Violation]:

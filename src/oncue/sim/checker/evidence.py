@@ -214,6 +214,8 @@ class Evidence:
     lease_is_told: bool = False
     jobs: dict[int, JobStory] = field(default_factory=dict)
     subjects: dict[tuple[int, str], SubjectStory] = field(default_factory=dict)
+    subject_days: Any = None
+    """The same by date (`subject_days`), once a promise has asked for it."""
     operations: dict[int, ObservedOperation] = field(default_factory=dict)
     strangers: list[Event] = field(default_factory=list)
     """Effects and answers of operations that no process began."""

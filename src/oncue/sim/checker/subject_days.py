@@ -8,7 +8,7 @@ with. A day that was over before its terms counted is to be accounted for only i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
@@ -55,6 +55,10 @@ class SubjectDays:
     """The outcomes that were written."""
     verdicts: list[Event] = field(default_factory=list)
     """The days that were decided without a job."""
+    forgotten: list[Event] = field(default_factory=list)
+    """When its row lost the last decided day."""
+    places: dict[int, int] = field(default_factory=dict)
+    """Where its events stand in its story."""
 
     @property
     def name(self) -> str:
@@ -62,9 +66,8 @@ class SubjectDays:
 
     def edit_before(self, event: Event) -> Edit | None:
         """The terms that hold at an event."""
-        place = self.story.log.index(event)
-        earlier = set(map(id, self.story.log[:place]))
-        return next((edit for edit in reversed(self.edits) if id(edit.event) in earlier), None)
+        place = self.places[id(event)]
+        return next((edit for edit in reversed(self.edits) if self.places[id(edit.event)] < place), None)
 
     def covering(self, day: date) -> list[Event]:
         """The runs of missed days that a date belongs to."""
@@ -75,13 +78,17 @@ class SubjectDays:
             if one.fields["verdict"] == "missed" and one.fields["date"] <= told <= one.fields["until"]
         ]
 
-    def passed_over(self, day: date, evidence: Evidence) -> bool:
+    def passed_over(self, day: date) -> bool:
         """Whether a day whose job had ended in another way was missed, as one of several days at once."""
-        opened = self.opened.get(day)
-        return opened is not None and not self.finals.get(day) and any(later > day for later in self.finals)
+        if day not in self.opened or self.finals.get(day):
+            return False
+        told = day.isoformat()
+        return any(
+            final.fields["day"] == told for later, finals in self.finals.items() if later > day for final in finals
+        )
 
-    def is_accounted_for(self, day: date, evidence: Evidence) -> bool:
-        return bool(self.finals.get(day) or self.covering(day)) or self.passed_over(day, evidence)
+    def is_accounted_for(self, day: date) -> bool:
+        return bool(self.finals.get(day) or self.covering(day)) or self.passed_over(day)
 
 
 def window_of(evidence: Evidence, job_id: int) -> WindowOptions | None:
@@ -102,24 +109,31 @@ def sent(evidence: Evidence, event: Event) -> Event:
     return event if operation is None else operation.invoke
 
 
-def subject_days(evidence: Evidence) -> Iterator[SubjectDays]:
-    """The days of every subject that the history tells of."""
-    windows = {books.window.id: books for books in evidence.final.windows}
-    for story in evidence.subjects.values():
-        if story.schedule in windows:
-            yield _sorted(SubjectDays(story, windows[story.schedule]))
+def subject_days(evidence: Evidence) -> Sequence[SubjectDays]:
+    """The days of every subject that the history tells of; they are sorted once."""
+    if evidence.subject_days is None:
+        windows = {books.window.id: books for books in evidence.final.windows}
+        evidence.subject_days = [
+            _sorted(SubjectDays(story, windows[story.schedule]))
+            for story in evidence.subjects.values()
+            if story.schedule in windows
+        ]
+    found: Sequence[SubjectDays] = evidence.subject_days
+    return found
 
 
 def _sorted(days: SubjectDays) -> SubjectDays:
     rule = rule_of(days.books.window.expression)
-    for event in days.story.log:
-        told = event.fields
+    for place, event in enumerate(days.story.log):
+        told, days.places[id(event)] = event.fields, place
         if event.kind == "subject":
             days_off = tuple(map(date.fromisoformat, told["days_off"]))
             tz = told["tz"] or days.books.window.tz
             days.edits.append(Edit(event, DayTerms(told["due"], tz, told["weekdays"], days_off, rule.length)))
         elif event.kind == "finalize":
-            if told["date"] is not None:
+            if told["date"] is None:
+                days.forgotten.append(event)
+            else:
                 days.finals[date.fromisoformat(told["date"])].append(event)
         elif told["job"] is not None:
             days.opened.setdefault(date.fromisoformat(told["date"]), event)

@@ -69,7 +69,7 @@ def _accounted_for(evidence: Evidence) -> Iterator[Broken]:
     for days in subject_days(evidence) if evidence.certain else ():
         told: set[date] = set()
         for day in expected_days(days, evidence):
-            if day.date not in told and not days.is_accounted_for(day.date, evidence):
+            if day.date not in told and not days.is_accounted_for(day.date):
                 told.add(day.date)
                 events = [edit.event for edit in days.edits[-2:]]
                 opened = days.opened.get(day.date)
@@ -277,6 +277,8 @@ def _added_late(evidence: Evidence) -> Iterator[Broken]:
 def _never_overwritten(evidence: Evidence) -> Iterator[Broken]:
     """A success that comes after the cutoff's outcome changes nothing, and the last decided day never goes back."""
     for days in subject_days(evidence):
+        for event in days.forgotten:
+            yield Broken(f"{days.name} lost the outcome of {event.fields['was_date']}", (event,))
         for finals in days.finals.values():
             for final in finals:
                 was = final.fields["was_date"]
@@ -358,7 +360,7 @@ def outcomes(evidence: Evidence, books: WindowBooks) -> dict[tuple[str, date], s
                 last = finals[-1].fields
                 found[days.name, day] = ADDED_LATE if last["reason"] == ADDED_LATE else last["status"]
             for day in days.opened:
-                if (days.name, day) not in found and days.passed_over(day, evidence):
+                if (days.name, day) not in found and days.passed_over(day):
                     found[days.name, day] = "missed"
     return found
 
