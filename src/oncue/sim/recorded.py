@@ -30,6 +30,7 @@ from oncue.model import (
     Turns,
     Webhook,
 )
+from oncue.policy.windows import slot_of
 from oncue.sim.history import (
     History,
     brought,
@@ -184,7 +185,7 @@ class Recorded(Layer):
     ) -> None:
         for step, accepted in zip(steps, took, strict=True):
             if accepted:
-                for decided in step.decided:
+                for decided in (*step.decided, *_repeated(step)):
                     self._add("day", **day_event(step.schedule_id, step.name, decided, epoch))
                 for batch in (step.job, step.hook):
                     made = None if batch is None else await self._store.jobs.get(batch.ids[0])
@@ -344,3 +345,10 @@ class Recorded(Layer):
         lease = await self._store.leases.get(name)
         if lease is not None and (lease.holder, lease.epoch) == (holder, epoch):
             self._add("hold.end", name=name)
+
+
+def _repeated(step: SubjectStep) -> list[Decided]:
+    """The job that takes the place of a day's job; its slot was decided before."""
+    if step.job is None or step.job.retry_of is None:
+        return []
+    return [Decided(slot_of(step.day.date), "fired", job_id=step.job.ids[0])]

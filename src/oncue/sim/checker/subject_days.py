@@ -50,7 +50,9 @@ class SubjectDays:
     books: WindowBooks
     edits: list[Edit] = field(default_factory=list)
     opened: dict[date, Event] = field(default_factory=dict)
-    """When the job of a day was made."""
+    """When the first job of a day was made."""
+    job: dict[date, int] = field(default_factory=dict)
+    """The latest job of a day: a retry by hand, or one for a subject that came back, takes the place of the first."""
     finals: dict[date, list[Event]] = field(default_factory=lambda: defaultdict(list))
     """The outcomes that were written."""
     verdicts: list[Event] = field(default_factory=list)
@@ -136,7 +138,9 @@ def _sorted(days: SubjectDays) -> SubjectDays:
             else:
                 days.finals[date.fromisoformat(told["date"])].append(event)
         elif told["job"] is not None:
-            days.opened.setdefault(date.fromisoformat(told["date"]), event)
+            day = date.fromisoformat(told["date"])
+            days.opened.setdefault(day, event)
+            days.job[day] = told["job"]
         else:
             days.verdicts.append(event)
     return days

@@ -152,14 +152,14 @@ def _with_its_job(evidence: Evidence) -> Iterator[Broken]:
                 assert opened is not None
                 yield from _ended_with_it(days, day, opened, final, evidence)
         for day, opened in days.opened.items():
-            end = _end_of(evidence.jobs.get(opened.fields["job"]))
+            end = _end_of(evidence.jobs.get(days.job[day]))
             is_told = any(final.fields["status"] == "success" for final in days.finals.get(day, ()))
             if end is not None and end.fields["state"] == "succeeded" and not is_told and not is_by_hand(end):
                 yield Broken(f"the job of the day {day} of {days.name} succeeded, and the day did not", (opened, end))
 
 
 def _ended_with_it(days: SubjectDays, day: date, opened: Event, final: Event, evidence: Evidence) -> Iterator[Broken]:
-    end = _end_of(evidence.jobs.get(opened.fields["job"]))
+    end = _end_of(evidence.jobs.get(days.job[day]))
     if end is None or when(end) > when(final):
         yield Broken(f"the day {day} of {days.name} came to its outcome before its job ended", (opened, final))
     elif (final.fields["status"] == "success") != (end.fields["state"] == "succeeded"):
@@ -416,7 +416,8 @@ def _ledger(evidence: Evidence) -> Iterator[Broken]:
     if not evidence.certain:
         return
     for days in subject_days(evidence):
-        told = Counter(_told(event) for event in (*days.opened.values(), *days.verdicts))
+        told = Counter(map(_told, days.verdicts))
+        told.update((*_told(opened)[:3], days.job[day]) for day, opened in days.opened.items())
         kept = Counter(map(_kept, days.books.ledger.get(days.name, ())))
         for verdict in sorted((told - kept) + (kept - told), key=repr):
             where = (
