@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from oncue.model import EVERY_DAY, Revision, Slot, Subject
+from oncue.model import EVERY_DAY, DayCount, Revision, Slot, Subject
 from oncue.policy.days import DayFate, DaysAudit, SubjectDay, audit, fate_of
 from oncue.policy.windows import DayTerms, slot_of
+from oncue.records.windows import day_records
 from tests.policy.test_explain import NOW, a_revision, after, before
 from tests.policy.test_explain_windows import a_row, ann
 
@@ -98,3 +99,9 @@ def test_a_run_of_missed_days_counts_and_is_not_doubled_by_a_row_of_its_own() ->
 def test_what_a_row_tells(row: Slot, fate: DayFate) -> None:
     assert fate_of(row) == fate
     assert fate_of(replace(row, finished_at=NOW)) == fate
+
+
+def test_a_day_that_was_opened_and_missed_is_not_open_any_more() -> None:
+    counts = [DayCount(540, "opened", 3), DayCount(540, "success", 1), DayCount(540, "missed", 1)]
+    (bucket,) = day_records(counts)
+    assert (bucket["cutoff"], bucket["open"], bucket["success"], bucket["missed"]) == ("09:00", 1, 1, 1)

@@ -141,7 +141,7 @@ def _totals(events: dict[str, int]) -> dict[str, int]:
     done = {name: events.get(name, 0) for name in ("success", "cutoff_reached", "missed", "added_late")}
     opened = events.get("opened", 0)
     # A day that is over without a job was never opened.
-    return {"open": max(opened - done["success"] - done["cutoff_reached"], 0), **done}
+    return {"open": max(opened - done["success"] - done["cutoff_reached"] - done["missed"], 0), **done}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,6 +100,7 @@ def test_what_does_not_fit_into_the_buffer_is_told_and_delivered_later(
     """It takes five seconds: so long an execution may wait for room before the log complains."""
     program = make_program(sqlite_url, ONCUE_BUFFER="2", ONCUE_CONCURRENCY="1")
     program.serve()
+    program.asked("PUT", "/api/admin/queues/webhooks/limits", {"global": 1})
     gate = receiver.hold("/a")
     jobs = [program.make(f"job{number}", receiver.url("/a"), schedule=EVERY_SECOND) for number in range(6)]
     program.until(lambda: program.said.count("scheduler: emitted job=") >= 6, "all are emitted")

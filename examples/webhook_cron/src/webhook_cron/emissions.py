@@ -96,7 +96,8 @@ class Emissions:
         node = self._readiness.node
         if node is None or self._by_job[name] >= self._share:
             return True
-        return self._in_share < self.capacity + max(node.executor.concurrency - node.executor.running, 0)
+        seated = node.executor.running - node.executor.aside
+        return self._in_share < self.capacity + max(node.executor.concurrency - seated, 0)
 
     def _forget(self, job_id: int) -> None:
         if job_id in self._waiting:
