@@ -73,6 +73,8 @@ STRUCK = Struck((*WRITES, *OFTEN, *(4 * OF_WINDOWS)), WISHES)
 LATENCIES = (0.0, 0.004, 0.05)
 """On slower lines something is always on its way, and no time is quiet."""
 TIMEOUT = 60.0
+KEEPING = dataclasses.replace(PACE, retention=1000 * DAY, window_retention=1000 * DAY)
+"""What ended a month ago is still there, so that the checker can look at it."""
 AHEAD = 5.0
 """Seconds before a cutoff within which its fault may strike."""
 DUE = ("06:45", "08:00", "12:30", "21:15")
@@ -230,7 +232,7 @@ def simulate_population(seed: int, population: Population) -> tuple[World, list[
     dice = Random(f"population {seed}")
     script = WindowScript(seed, lambda: world.clock.now(), deadly=0.0002, slow=False)
     world = World(
-        seed, pace=PACE, crew=CREW, concurrency=8, script=script, hints=1.0, latency=0.004, prompt=0.8, elide=True,
+        seed, pace=KEEPING, crew=CREW, concurrency=8, script=script, hints=1.0, latency=0.004, prompt=0.8, elide=True,
         start=datetime(2026, 10, 15, tzinfo=UTC),
     )  # fmt: skip
     declare(world, Terms("60m", "10m", f"{TIMEOUT:g}s", population.most))

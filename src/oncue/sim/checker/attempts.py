@@ -14,6 +14,7 @@ from oncue.sim.checker.evidence import (
     ObservedAttempt,
     Turn,
     claim_no,
+    closes_day,
     ends,
     is_by_hand,
     is_taken_away,
@@ -35,7 +36,7 @@ def _is_rightful(attempt: ObservedAttempt, evidence: Evidence) -> bool:
 def _no_start_after_end(evidence: Evidence) -> Iterator[Broken]:
     """A zombie may still begin what it holds; a node with a valid lease must not.
 
-    Unless an operator ended what it holds, of which it has not heard yet.
+    Unless an operator or a cutoff ended what it holds, of which it has not heard yet.
     """
     for story in evidence.jobs.values():
         changes = story.changes
@@ -48,7 +49,7 @@ def _no_start_after_end(evidence: Evidence) -> Iterator[Broken]:
                     yield Broken(f"job {story.id} was claimed after its end", (end, claim))
                 continue
             for attempt in turn.attempts:
-                held = turn.number == claim_no(end) and is_by_hand(end)
+                held = turn.number == claim_no(end) and (is_by_hand(end) or closes_day(end))
                 known = LEARNED_WITHIN + evidence.lease if held else evidence.tolerance
                 is_late = when(end) + known < when(attempt.start)
                 if is_late and _is_rightful(attempt, evidence):
