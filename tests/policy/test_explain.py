@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -520,7 +521,7 @@ def test_why_it_is_not_retried(fields: dict[str, Any], code: str, words: str) ->
         ({"reason": "misfire", "started_at": None}, "within the grace"),
         ({"reason": "skipped_timeout", "error": "node_lost"}, "its node was lost"),
         ({"reason": "skipped_timeout", "error": "over its maximum runtime"}, "over its maximum runtime"),
-        ({"reason": "cutoff_reached"}, "the cutoff of its day came before a success"),
+        ({"reason": "cutoff_reached"}, "its day was over before it succeeded"),
         ({"reason": "interrupted"}, "shut down"),
         ({"reason": "nothing new"}, "its handler said so: nothing new"),
     ],
@@ -533,9 +534,13 @@ def test_why_it_was_skipped(fields: dict[str, Any], words: str) -> None:
 
 @pytest.mark.contract("WIN-6")
 def test_no_retry_is_advised_for_a_day_that_is_over() -> None:
-    day = {"subject": "ann", "reason": "cutoff_reached"}
-    assert suggestion_of(about_job(ended(state="skipped", order_at=NOW, **day)), "settled") is None
-    gave_up = ended(state="cancelled", subject="ann", order_at=after(minutes=1))
+    def of_day(cutoff_at: datetime) -> dict[str, Any]:
+        window = {"retry": 600.0, "subject": "user", "day": "day", "cutoff_at": cutoff_at.isoformat()}
+        return {"subject": "ann", "options": json.dumps({"window": window})}
+
+    over = ended(state="skipped", reason="cutoff_reached", **of_day(NOW))
+    assert suggestion_of(about_job(over), "settled") is None
+    gave_up = ended(state="cancelled", **of_day(after(minutes=1)))
     assert suggestion_of(about_job(gave_up), "settled") == "run it after all with `oncue retry 42`"
 
 

@@ -539,7 +539,9 @@ class _Life:
 
     def over(self) -> set[date]:
         """The days whose cutoff has passed, by going through all of them."""
-        days: Sequence[date] = [self.begins + number * DAY for number in range(2000)]
+        days: Sequence[date] = [
+            self.begins + number * DAY for number in range((self.now.date() - self.begins).days + 3)
+        ]
         found = (day_of(self.terms, day) for day in days)
         return {day.date for day in found if day is not None and day.cutoff_at <= self.now}
 
