@@ -260,7 +260,7 @@ def windows(client: Client, shop: Shop) -> None:
         client.windows.run_now("news/daily", "ann/ü")
     assert refused.value.job_id == opened.job_id
     (row,) = client.windows.ledger("news/daily", "ann/ü")
-    assert (row.day, row.outcome, row.job_id) == (opened.day, "queued", opened.job_id)
+    assert (row.day, row.outcome, row.job_id) == (opened.day, "open", opened.job_id)
     assert [(one.open, one.success) for one in client.windows.day("news/daily", opened.day)] == [(1, 0)]
     client.windows.remove("news/daily", "ann/ü")
     for missing in (("news/daily", "ann/ü"), ("nothing", "bob")):

@@ -26,7 +26,7 @@ class Bus:
     def __init__(self) -> None:
         settings = load({"DATABASE_URL": "sqlite:///x", "ONCUE_BUFFER": "2", "ONCUE_WEBHOOKS_PER_ENDPOINT": "2"})
         self.app = Oncue(name="webhook_cron", settings=settings)
-        node = SimpleNamespace(executor=SimpleNamespace(concurrency=1, running=1, waiting=0))
+        node = SimpleNamespace(executor=SimpleNamespace(concurrency=1, running=1, aside=0, waiting=0))
         self.emissions = Emissions(self.app, cast("Readiness", SimpleNamespace(node=node)))
         self._ids = iter(range(1, 100))
 

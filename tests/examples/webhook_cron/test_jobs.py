@@ -62,7 +62,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"url": "http://10.0.0.1/"}, "url: "),
     ({"url": "http://169.254.169.254/latest"}, "url: "),
     ({"method": "BREW"}, "method: "),
-    ({"retry": []}, "retry: "),
+    ({"retry": ["soon"]}, "retry: "),
     ({"webhook_secret": "hush"}, "secrets: "),
     ({"colour": "red"}, "colour: there is no such field"),
 ]

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from oncue.engine import planner
-from oncue.engine.planner import PassOver, Planner
+from oncue.engine.planner import Planner, Walk
 from oncue.model import Claim, Schedule, Subject, SubjectStep, Terms
 from oncue.policy import lifecycle, retry, subjects
 from oncue.policy import windows as policy
 from oncue.policy.options import WindowOptions
 from oncue.policy.windows import Closing, Day, DayPlan, DayTerms
+from oncue.verbs import subjects as writing
 from oncue.verbs.schedules.declaring import Declaring
 from oncue.verbs.windows import Windows
 from tests.sim.bugs import runs
@@ -65,10 +66,11 @@ def run_by_hand_twice(patch: Patch) -> None:
     caught_by=NO_SKIP,
 )
 def edited_before_it_was_decided(patch: Patch) -> None:
-    async def never(self: Windows, *_: Any) -> bool:
+    async def never(*_: Any) -> bool:
         return False
 
-    patch.replace(Windows, "_was_behind", never)
+    patch.replace(writing, "_was_behind", never)
+    patch.replace(subjects, "_is_promised", lambda subject: False)
 
 
 @bug(
@@ -78,10 +80,10 @@ def edited_before_it_was_decided(patch: Patch) -> None:
     caught_by=NO_SKIP,
 )
 def planned_from_now(patch: Patch) -> None:
-    def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime) -> DayPlan:
+    def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime, **job: Any) -> DayPlan:
         if now < subject.cutoff_at + timedelta(minutes=1):
-            return real(subject, terms, enabled_since, now)  # type: ignore[no-any-return]
-        return real(subject, terms, now, now)  # type: ignore[no-any-return]
+            return real(subject, terms, enabled_since, now, **job)  # type: ignore[no-any-return]
+        return real(subject, terms, now, now, **job)  # type: ignore[no-any-return]
 
     real = patch.replace(policy, "plan", plan)
 
@@ -105,11 +107,11 @@ def bound_of_each_node(patch: Patch) -> None:
     caught_by=IN_TIME,
 )
 def tick_waits(patch: Patch) -> None:
-    async def one_pass(self: Planner, window: Schedule, epoch: int, now: datetime) -> PassOver:
+    async def one_pass(self: Planner, window: Schedule, epoch: int, now: datetime) -> Walk:
         if await self._store.windows.due(window.id, now, 1):
             running = await self._store.jobs.outlook()
             if running.overdue_at is not None:
-                return PassOver(moved=False, is_left=True)
+                return Walk(is_left=True, is_over=True)
         return await real(self, window, epoch, now)  # type: ignore[no-any-return]
 
     real = patch.replace(Planner, "_pass", one_pass)
@@ -157,8 +159,8 @@ def success_after_the_cutoff(patch: Patch) -> None:
     caught_by=ONE_OUTCOME,
 )
 def closed_early(patch: Patch) -> None:
-    def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime) -> DayPlan:
-        return real(subject, terms, enabled_since, now + timedelta(seconds=50))  # type: ignore[no-any-return]
+    def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime, **job: Any) -> DayPlan:
+        return real(subject, terms, enabled_since, now + timedelta(seconds=50), **job)  # type: ignore[no-any-return]
 
     real = patch.replace(policy, "plan", plan)
     patch.sql("due_subjects", "next_at <= :now", "next_at <= :now + 50000000")
@@ -248,4 +250,4 @@ def tallies_per_batch(patch: Patch) -> None:
     caught_by=LEDGER,
 )
 def every_day_is_fired(patch: Patch) -> None:
-    patch.sql("decide_day", ":verdict, :reason", "'fired', :reason")
+    patch.sql("decide_days", "d.value ->> 5", "'fired'")
