@@ -86,6 +86,10 @@ async def test_many_are_added_in_batches_and_once(app: Oncue) -> None:
     assert await app.windows.add_many("digest", [*rows, {"subject": "zoe", "at": "08:00"}]) == 1
     with pytest.raises(InvalidSubject, match=r"at: expected a time of day .* \(row 2\)"):
         await app.windows.add_many("digest", [{"subject": "yan", "at": "08:00"}, {"subject": "xi", "at": "8"}])
+    with pytest.raises(InvalidSubject, match=r"^zone: there is no such field; expected some of at, tz, .*\(row 2\)$"):
+        await app.windows.add_many(
+            "digest", [{"subject": "wu", "at": "08:00"}, {"subject": "v", "at": "8:00", "zone": ""}]
+        )
     page = await app.windows.subjects("digest", after="user2498")
     assert [one.name for one in page] == ["user2499", "zoe"]
 

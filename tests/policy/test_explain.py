@@ -22,7 +22,7 @@ from oncue.policy.explain import (
     explain_schedule,
     explain_slot,
 )
-from oncue.policy.options import Options
+from oncue.policy.options import Options, WindowOptions
 from oncue.policy.schedules import BY_HAND, DELETED, EDITED, UNDECLARED
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -520,7 +520,7 @@ def test_why_it_is_not_retried(fields: dict[str, Any], code: str, words: str) ->
         ({"reason": "misfire", "started_at": None}, "within the grace"),
         ({"reason": "skipped_timeout", "error": "node_lost"}, "its node was lost"),
         ({"reason": "skipped_timeout", "error": "over its maximum runtime"}, "over its maximum runtime"),
-        ({"reason": "cutoff_reached"}, "the cutoff of its day came before a success"),
+        ({"reason": "cutoff_reached"}, "its day was over before it succeeded"),
         ({"reason": "interrupted"}, "shut down"),
         ({"reason": "nothing new"}, "its handler said so: nothing new"),
     ],
@@ -531,16 +531,23 @@ def test_why_it_was_skipped(fields: dict[str, Any], words: str) -> None:
     assert words in text_of(told, "settled")
 
 
+def of_day(cutoff_at: datetime) -> str:
+    """The options of a window's job."""
+    return replace(Options(), window=WindowOptions(600.0, "user", cutoff_at=cutoff_at)).stored()
+
+
 @pytest.mark.contract("WIN-6")
 def test_no_retry_is_advised_for_a_day_that_is_over() -> None:
-    day = {"subject": "ann", "reason": "cutoff_reached"}
-    assert suggestion_of(about_job(ended(state="skipped", order_at=NOW, **day)), "settled") is None
-    gave_up = ended(state="cancelled", subject="ann", order_at=after(minutes=1))
+    over = ended(state="skipped", subject="ann", reason="cutoff_reached", options=of_day(NOW))
+    assert suggestion_of(about_job(over), "settled") is None
+    gave_up = ended(state="cancelled", subject="ann", options=of_day(after(minutes=1)))
     assert suggestion_of(about_job(gave_up), "settled") == "run it after all with `oncue retry 42`"
 
 
 def test_cancelled() -> None:
     assert "before it ran" in text_of(about_job(ended(state="cancelled", started_at=None)), "settled")
+    tried = about_job(ended(state="cancelled", started_at=None), attempts=[an_attempt()])
+    assert "while it waited for another attempt" in text_of(tried, "settled")
     by_handler = about_job(ended(state="cancelled", reason="no such account"))
     assert "while it ran: no such account" in text_of(by_handler, "settled")
 

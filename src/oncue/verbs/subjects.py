@@ -25,6 +25,10 @@ T = TypeVar("T")
 
 ADD, CHANGE, REMOVE, RUN = "subject.add", "subject.change", "subject.remove", "subject.run"
 ADD_MANY = "subject.add_many"
+TERMS = ("at", "tz", "weekdays", "days_off", "args")
+"""What a subject can be told."""
+FIELDS = frozenset(("subject", *TERMS))
+"""Those of a row of many."""
 
 
 class Put(Protocol):
@@ -174,6 +178,8 @@ class SubjectWriting(NounVerbs):
 
     def _wanted(self, window: Schedule, name: str, row: Mapping[str, Any], now: datetime) -> Subject:
         """The subject that a row asks for. Raises InvalidSubject."""
+        if unknown := sorted(map(str, row.keys() - FIELDS)):
+            raise InvalidSubject(unknown[0], f"there is no such field; expected some of {', '.join(TERMS)}")
         return Subject(
             schedule_id=window.id, name=subjects.checked_name(name), due=subjects.checked_due(row.get("at", "")),
             tz=subjects.checked_zone(row.get("tz")), weekdays=subjects.checked_weekdays(row.get("weekdays")),

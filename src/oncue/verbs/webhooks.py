@@ -23,8 +23,8 @@ from oncue.verbs.base import NounVerbs, checked_before, checked_limit, compare_a
 from oncue.verbs.jobs.changing import Changing
 from oncue.verbs.jobs.reading import JobReading, attempts_of
 from oncue.verbs.queues import Queues
-from oncue.webhooks.delivery import share_out
 from oncue.webhooks.egress import Allowed, check_at_save
+from oncue.webhooks.lookups import share_out
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
 if TYPE_CHECKING:

@@ -17,13 +17,11 @@ from oncue.policy import days, subjects, windows
 from oncue.policy.days import DaysAudit
 from oncue.task import Task
 from oncue.verbs.base import checked_limit, compare_and_set
-from oncue.verbs.subjects import RUN, OwnTables, SubjectWriting, stored, where_called
+from oncue.verbs.subjects import RUN, TERMS, OwnTables, SubjectWriting, stored, where_called
 
 if TYPE_CHECKING:
     from oncue.policy.explain import Explanation
 
-TERMS = ("at", "tz", "weekdays", "days_off", "args")
-"""What a subject can be told."""
 LEDGER_DAYS = 30
 
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from oncue.engine.context import JobContext, RunningJob, current
 from oncue.engine.delivery_lines import log_postponed
 from oncue.errors import Fail, InvalidWebhook, Postpone, Retry, Skip, StoreError, UnusableSecret
-from oncue.model import WEBHOOKS_QUEUE, Claim, Limits, Webhook
+from oncue.model import Claim, Webhook
 from oncue.policy import breaker, http
 from oncue.policy.deliveries import Form, form_of
 from oncue.policy.templates import DeliveryFacts, rendered
 from oncue.policy.urls import origin
 from oncue.telemetry import Telemetry
 from oncue.webhooks.echoes import failure_without_echo, response_without_echo
-from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore
+from oncue.webhooks.lookups import EndpointNow, Lookups, OpenStore, share_out
 from oncue.webhooks.secrets import resolved_headers, resolved_secrets
 from oncue.webhooks.signing import sign
 from oncue.webhooks.slow_endpoints import SlowEndpoints
@@ -183,11 +183,6 @@ class Deliveries:
         if took:
             _log_transition(group, transition)
             self._telemetry.emit("breaker", {"trips": transition.trips}, group=group)
-
-
-async def share_out(connected: OpenStore, share: int, queue: str = WEBHOOKS_QUEUE) -> None:
-    """Give each endpoint its share of what runs at once, unless an operator has set limits already."""
-    await connected.store.queues.default_limits(queue, Limits(per_group=share), connected.now())
 
 
 def _endpoint_of(claim: Claim, webhook: str | None, bare: Target | None) -> str | None:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol, TypeAlias
 
 from oncue.errors import StoreUnavailable
-from oncue.model import WEBHOOKS_QUEUE, Webhook
+from oncue.model import WEBHOOKS_QUEUE, Limits, Webhook
 from oncue.store.contract import Store
 
 ASK_SECONDS = 4.0
@@ -83,3 +83,8 @@ def _fail(wanted: list[Question], error: Exception) -> None:
     for _, _, future in wanted:
         if not future.done():
             future.set_exception(error)
+
+
+async def share_out(connected: OpenStore, share: int, queue: str = WEBHOOKS_QUEUE) -> None:
+    """Give each endpoint its share of what runs at once, unless an operator has set limits already."""
+    await connected.store.queues.default_limits(queue, Limits(per_group=share), connected.now())
