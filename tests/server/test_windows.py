@@ -107,7 +107,7 @@ async def test_names_with_slashes_are_addressed(api: Api, name: str) -> None:
     assert (opened.status_code, opened.json()["subject"]) == (201, name)
     assert opened.headers["Location"] == f"/api/admin/jobs/{opened.json()['job_id']}"
     (day,) = (await api.get(f"{place}/ledger"))["days"]
-    assert (day["job_id"], day["outcome"], day["days"]) == (opened.json()["job_id"], "queued", 1)
+    assert (day["job_id"], day["outcome"], day["days"]) == (opened.json()["job_id"], "open", 1)
     assert [one.name for one in await api.app.windows.subjects("digest")] == [name]
     assert (await api("DELETE", place)).status_code == 200
 
