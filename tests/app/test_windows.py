@@ -72,6 +72,20 @@ async def test_what_is_wrong_is_named(app: Oncue, field: str, given: dict[str, A
     assert await app.windows.subjects("digest") == []
 
 
+async def test_a_window_has_no_slots_that_could_be_run_by_hand(app: Oncue) -> None:
+    start, end = datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 2, tzinfo=UTC)
+    for verb in (
+        lambda: app.schedules.run_now("digest"),
+        lambda: app.schedules.trigger("digest", start),
+        lambda: app.schedules.backfill("digest", start, end),
+        lambda: app.schedules.undecided("digest", start, end),
+        lambda: app.schedules.preview("digest"),
+    ):
+        with pytest.raises(Conflict, match=r"'digest' is a daily window, .* `oncue subjects run digest SUBJECT`"):
+            await verb()
+    assert await app.jobs.list() == []
+
+
 async def test_there_is_no_window_but_that_of_a_daily_schedule(app: Oncue) -> None:
     with pytest.raises(SubjectNotFound, match="no window 'other'"):
         await app.windows.add("other", "ann", at="09:00")
