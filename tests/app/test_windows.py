@@ -56,6 +56,20 @@ async def test_a_subject_is_added_changed_and_removed(app: Oncue) -> None:
     assert actions[:4] == ["subject.add", "subject.remove", "subject.change", "subject.add"]
 
 
+async def test_the_audit_log_tells_the_terms_before_and_after(app: Oncue) -> None:
+    await app.windows.add("digest", "ann", at="09:00", tz="Europe/Berlin", args={"language": "de"})
+    await app.windows.change("digest", "ann", days_off=["2030-12-24"], args={})
+    await app.windows.remove("digest", "ann")
+    removed, changed, added = [(entry.before, entry.after) for entry in (await app.audit_log.list())[:3]]
+    assert changed == (
+        {"days_off": [], "args": {"language": "de"}}, {"days_off": ["2030-12-24"], "args": {}},
+    )  # fmt: skip
+    every_day = "MON,TUE,WED,THU,FRI,SAT,SUN"
+    terms = {"at": "09:00", "tz": "Europe/Berlin", "weekdays": every_day, "days_off": [], "args": {"language": "de"}}
+    assert added == (None, terms)
+    assert removed == ({**terms, "days_off": ["2030-12-24"], "args": {}}, None)
+
+
 @pytest.mark.parametrize(
     ("field", "given"),
     [
