@@ -93,7 +93,6 @@ async def test_a_window_has_no_slots_that_could_be_run_by_hand(app: Oncue) -> No
         lambda: app.schedules.trigger("digest", start),
         lambda: app.schedules.backfill("digest", start, end),
         lambda: app.schedules.undecided("digest", start, end),
-        lambda: app.schedules.preview("digest"),
     ):
         with pytest.raises(Conflict, match=r"'digest' is a daily window, .* `oncue subjects run digest SUBJECT`"):
             await verb()

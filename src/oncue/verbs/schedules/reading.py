@@ -96,7 +96,7 @@ class ScheduleReading(NounVerbs):
 
     async def preview(self, name: str, count: int = 10, start: datetime | None = None) -> Fires:
         """The next slots of a schedule, or those from `start` on, whether it is enabled or not."""
-        schedule = await self._with_slots(name)
+        schedule = await self.get(name)
         now = (await self._connected()).now()
         after = max(now, schedule.cursor) if start is None else checked_moment(start, "start") - TICK
         return fires(trigger_of(schedule), schedule.tz, after, count)
