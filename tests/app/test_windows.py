@@ -56,6 +56,20 @@ async def test_a_subject_is_added_changed_and_removed(app: Oncue) -> None:
     assert actions[:4] == ["subject.add", "subject.remove", "subject.change", "subject.add"]
 
 
+async def test_the_audit_log_tells_the_terms_before_and_after(app: Oncue) -> None:
+    await app.windows.add("digest", "ann", at="09:00", tz="Europe/Berlin", args={"language": "de"})
+    await app.windows.change("digest", "ann", days_off=["2030-12-24"], args={})
+    await app.windows.remove("digest", "ann")
+    removed, changed, added = [(entry.before, entry.after) for entry in (await app.audit_log.list())[:3]]
+    assert changed == (
+        {"days_off": [], "args": {"language": "de"}}, {"days_off": ["2030-12-24"], "args": {}},
+    )  # fmt: skip
+    every_day = "MON,TUE,WED,THU,FRI,SAT,SUN"
+    terms = {"at": "09:00", "tz": "Europe/Berlin", "weekdays": every_day, "days_off": [], "args": {"language": "de"}}
+    assert added == (None, terms)
+    assert removed == ({**terms, "days_off": ["2030-12-24"], "args": {}}, None)
+
+
 @pytest.mark.parametrize(
     ("field", "given"),
     [
@@ -72,6 +86,19 @@ async def test_what_is_wrong_is_named(app: Oncue, field: str, given: dict[str, A
     assert await app.windows.subjects("digest") == []
 
 
+async def test_a_window_has_no_slots_that_could_be_run_by_hand(app: Oncue) -> None:
+    start, end = datetime(2030, 1, 1, tzinfo=UTC), datetime(2030, 1, 2, tzinfo=UTC)
+    for verb in (
+        lambda: app.schedules.run_now("digest"),
+        lambda: app.schedules.trigger("digest", start),
+        lambda: app.schedules.backfill("digest", start, end),
+        lambda: app.schedules.undecided("digest", start, end),
+    ):
+        with pytest.raises(Conflict, match=r"'digest' is a daily window, .* `oncue subjects run digest SUBJECT`"):
+            await verb()
+    assert await app.jobs.list() == []
+
+
 async def test_there_is_no_window_but_that_of_a_daily_schedule(app: Oncue) -> None:
     with pytest.raises(SubjectNotFound, match="no window 'other'"):
         await app.windows.add("other", "ann", at="09:00")
@@ -86,6 +113,10 @@ async def test_many_are_added_in_batches_and_once(app: Oncue) -> None:
     assert await app.windows.add_many("digest", [*rows, {"subject": "zoe", "at": "08:00"}]) == 1
     with pytest.raises(InvalidSubject, match=r"at: expected a time of day .* \(row 2\)"):
         await app.windows.add_many("digest", [{"subject": "yan", "at": "08:00"}, {"subject": "xi", "at": "8"}])
+    with pytest.raises(InvalidSubject, match=r"^zone: there is no such field; expected some of at, tz, .*\(row 2\)$"):
+        await app.windows.add_many(
+            "digest", [{"subject": "wu", "at": "08:00"}, {"subject": "v", "at": "8:00", "zone": ""}]
+        )
     page = await app.windows.subjects("digest", after="user2498")
     assert [one.name for one in page] == ["user2499", "zoe"]
 

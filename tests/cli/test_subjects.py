@@ -1,10 +1,11 @@
-"""`oncue subjects import`: a file with many subjects, how far it has come, and in which line it is wrong."""
+"""`oncue subjects`: their terms by hand, and files with many of them."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,58 @@ def names(oncue: Shell) -> list[str]:
     return [record["subject"] for record in oncue("subjects", "list", "digest", "--limit", "1000", "--json").json]
 
 
+def terms(oncue: Shell, name: str) -> dict[str, Any]:
+    shown: dict[str, Any] = oncue("subjects", "show", "digest", name, "--json").json
+    return {field: shown[field] for field in ("at", "tz", "weekdays", "days_off", "args")}
+
+
+def test_edit_changes_what_is_given_and_add_gives_all_terms(oncue: Shell, news: str) -> None:
+    given = ("--tz", "Asia/Tokyo", "--weekdays", "MON-FRI", "--days-off", "2030-12-24,2030-12-25")
+    assert oncue("subjects", "add", "digest", "ann", "--at", "09:00", *given, "--args", '{"language": "ja"}').code == 0
+    before = terms(oncue, "ann")
+    assert before["days_off"] == ["2030-12-24", "2030-12-25"]
+    answer = oncue("subjects", "edit", "digest", "ann", "--at", "10:30")
+    assert (answer.code, "to its cutoff at" in answer.out) == (0, True)
+    assert terms(oncue, "ann") == {**before, "at": "10:30"}
+    oncue("subjects", "edit", "digest", "ann", "--days-off", "none")
+    assert terms(oncue, "ann") == {**before, "at": "10:30", "days_off": []}
+    oncue("subjects", "add", "digest", "ann", "--at", "09:00")
+    assert terms(oncue, "ann") == {
+        **dict.fromkeys(("at", "tz", "days_off", "args")),
+        "at": "09:00",
+        "weekdays": "MON,TUE,WED,THU,FRI,SAT,SUN",
+        "days_off": [],
+        "args": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "expected something to change: --at, --tz, --weekdays, --days-off or --args"),
+        (("--days-off", "soon"), "days_off: expected dates such as '2026-12-24', not ['soon']"),
+        (("--args", "{"), "args: expected a JSON object, not '{'"),
+    ],
+)
+def test_an_edit_that_is_refused(oncue: Shell, news: str, options: tuple[str, ...], said: str) -> None:
+    oncue("subjects", "add", "digest", "ann", "--at", "09:00")
+    answer = oncue("subjects", "edit", "digest", "ann", *options)
+    assert (answer.code, said in answer.err) == (2, True), answer.err
+
+
+def test_a_subject_is_shown_without_what_it_does_not_have(oncue: Shell, news: str) -> None:
+    oncue("subjects", "add", "digest", "ann", "--at", "09:00", "--args", '{"language": "de"}')
+    shown = oncue("subjects", "show", "digest", "ann").out
+    assert '{"language": "de"}' in shown
+    assert "None" not in shown
+    assert "[]" not in shown
+
+
+def test_a_day_needs_a_window(oncue: Shell, news: str) -> None:
+    answer = oncue("windows", "--day", "2030-01-31")
+    assert (answer.code, "expected a window: `oncue windows WINDOW --day DATE`" in answer.err) == (2, True)
+
+
 def test_an_import_is_repeated_without_harm(oncue: Shell, news: str) -> None:
     written(
         'subject,at,tz,weekdays,days_off,args\nann,09:00,Europe/Berlin,MON-FRI,2030-12-24;2030-12-25,"{""language"": '
@@ -47,7 +100,7 @@ def test_an_import_is_repeated_without_harm(oncue: Shell, news: str) -> None:
     )
     answer = oncue("subjects", "import", "digest", FILE)
     assert (answer.code, answer.out, answer.err) == (
-        0, "2 subjects were written; the others were there as they are wanted.\n", ""
+        0, "2 subjects written; all other rows were stored already.\n", ""
     )  # fmt: skip
     ann = oncue("subjects", "show", "digest", "ann", "--json").json
     assert (ann["at"], ann["tz"], ann["weekdays"], ann["args"]) == (
@@ -55,7 +108,7 @@ def test_an_import_is_repeated_without_harm(oncue: Shell, news: str) -> None:
         {"language": "de"},
     )
     assert ann["days_off"] == ["2030-12-24", "2030-12-25"]
-    assert oncue("subjects", "import", "digest", FILE).out.startswith("0 subjects were written")
+    assert oncue("subjects", "import", "digest", FILE).out.startswith("0 subjects written")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +134,7 @@ def test_the_thousands_before_a_wrong_row_are_written(oncue: Shell, news: str) -
     assert "(line 1202 of users.csv; mend it and start the import again)" in answer.err
     assert len(names(oncue)) == 1000
     written("\n".join(["subject,at", *rows]))
-    assert oncue("subjects", "import", "digest", FILE).out.startswith("500 subjects were written")
+    assert oncue("subjects", "import", "digest", FILE).out.startswith("500 subjects written")
 
 
 @pytest.mark.parametrize(

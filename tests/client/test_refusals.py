@@ -92,7 +92,7 @@ def test_refusals_are_those_of_the_python_api(client: Client) -> None:
     client.webhooks.create("orders", url="https://shop.example/")
     refused(Conflict, client.webhooks.create, "orders", url="https://shop.example/")
     assert refused(InvalidWebhook, client.webhooks.change, "orders", headers={"X": "a\nb"}).field == "headers"
-    assert refused(InvalidWebhook, client.webhooks.change, "orders", retry=["soon"]).field == "retry"
+    assert refused(InvalidWebhook, client.webhooks.change, "orders", retry=["30s"] * 21).field == "retry"
     assert refused(InvalidWebhook, client.webhooks.deliver, "orders", "x" * 300_000).field == "payload"
     assert refused(InvalidJob, client.webhooks.deliver, "orders", priority=500).field == "priority"
     assert refused(InvalidJob, client.webhooks.pause, "orders", for_="soon").field == "for_"

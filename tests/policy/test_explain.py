@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,7 +22,7 @@ from oncue.policy.explain import (
     explain_schedule,
     explain_slot,
 )
-from oncue.policy.options import Options
+from oncue.policy.options import Options, WindowOptions
 from oncue.policy.schedules import BY_HAND, DELETED, EDITED, UNDECLARED
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -532,20 +531,23 @@ def test_why_it_was_skipped(fields: dict[str, Any], words: str) -> None:
     assert words in text_of(told, "settled")
 
 
+def of_day(cutoff_at: datetime) -> str:
+    """The options of a window's job."""
+    return replace(Options(), window=WindowOptions(600.0, "user", cutoff_at=cutoff_at)).stored()
+
+
 @pytest.mark.contract("WIN-6")
 def test_no_retry_is_advised_for_a_day_that_is_over() -> None:
-    def of_day(cutoff_at: datetime) -> dict[str, Any]:
-        window = {"retry": 600.0, "subject": "user", "day": "day", "cutoff_at": cutoff_at.isoformat()}
-        return {"subject": "ann", "options": json.dumps({"window": window})}
-
-    over = ended(state="skipped", reason="cutoff_reached", **of_day(NOW))
+    over = ended(state="skipped", subject="ann", reason="cutoff_reached", options=of_day(NOW))
     assert suggestion_of(about_job(over), "settled") is None
-    gave_up = ended(state="cancelled", **of_day(after(minutes=1)))
+    gave_up = ended(state="cancelled", subject="ann", options=of_day(after(minutes=1)))
     assert suggestion_of(about_job(gave_up), "settled") == "run it after all with `oncue retry 42`"
 
 
 def test_cancelled() -> None:
     assert "before it ran" in text_of(about_job(ended(state="cancelled", started_at=None)), "settled")
+    tried = about_job(ended(state="cancelled", started_at=None), attempts=[an_attempt()])
+    assert "while it waited for another attempt" in text_of(tried, "settled")
     by_handler = about_job(ended(state="cancelled", reason="no such account"))
     assert "while it ran: no such account" in text_of(by_handler, "settled")
 

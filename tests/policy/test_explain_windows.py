@@ -168,11 +168,17 @@ def test_a_failed_attempt_and_when_the_next_is_due() -> None:
         "Its last attempt failed: LlmError: away. The next one is due at 2030-01-01T12:05:00Z (in 5m); "
         "attempts go on until its cutoff 2030-01-01T12:30:00Z (in 30m)."
     )
+    last = job_of_day(state="retrying", error="LlmError: away", visible_at=after(minutes=35), retry_count=6)
+    assert text_of(told(ann(), a_row(state="retrying"), job=about_facts(last)), "next_retry") == (
+        "Its last attempt failed: LlmError: away. There is no other: the next one would be due at "
+        "2030-01-01T12:35:00Z (in 35m), after its cutoff 2030-01-01T12:30:00Z (in 30m)."
+    )
 
 
 def test_a_job_that_ended_leaves_the_day_to_its_cutoff() -> None:
     found = told(ann(), a_row(state="cancelled"))
     assert found.status == "ended"
+    assert text_of(found, "ended").startswith("Its job 42 ended as cancelled and is not tried again; ")
     assert suggestion_of(found, "ended") == "try again before its cutoff: `oncue retry 42`"
     over = told(ann(cutoff_at=before(minutes=1)), a_row(state="cancelled"))
     assert suggestion_of(over, "ended") is None

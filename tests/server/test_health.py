@@ -61,6 +61,15 @@ async def test_health_and_readiness(database_url: str) -> None:
     await app.aclose()
 
 
+async def test_a_worker_that_is_asked_for_the_admin_api_tells_which_processes_have_it(sqlite_url: str) -> None:
+    app = Oncue(sqlite_url)
+    async with served(app, Readiness(app)) as client:
+        reply = await client.get("/api/admin/windows")
+        assert (reply.status_code, "`oncue run` and `oncue serve` have it" in reply.json()["detail"]) == (404, True)
+        assert (await client.get("/nowhere")).json()["detail"] == "There is nothing at /nowhere."
+    await app.aclose()
+
+
 @pytest.mark.contract("HOOK-14")
 async def test_a_draining_process_is_not_ready(sqlite_url: str) -> None:
     app = Oncue(sqlite_url)

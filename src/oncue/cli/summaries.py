@@ -39,7 +39,9 @@ SUMMARIES = {
     "webhooks": (
         "List the webhooks; `show`, `add`, `edit`, `test` or `rehearse` one, `deliver` to it, list `executions`."
     ),
-    "subjects": "List the subjects of windows; `show`, `add`, `remove`, `import` or `run` them.",
+    "subjects": (
+        "Subjects of a window, for whom it opens: `list`, `show`, `add`, `edit`, `remove`, `import` or `run` them."
+    ),
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "token": "Make, list and revoke the tokens of the API.",
     "alerts": "Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,9 +30,16 @@ Tz = Annotated[str | None, typer.Option("--tz", help="Its time zone; else the wi
 Weekdays = Annotated[
     str | None, typer.Option("--weekdays", help="Such as MON-FRI; else every day.", show_default=False)
 ]
-DayOption = Annotated[str | None, typer.Option("--day", help="A date such as 2026-11-18; else today.")]
+DaysOff = Annotated[
+    str | None,
+    typer.Option("--days-off", metavar="DATES", help="Such as 2026-12-24,2026-12-25; 'none'.", show_default=False),
+]
+Args = Annotated[
+    str | None, typer.Option("--args", metavar="JSON", help="Arguments of its own, a JSON object.", show_default=False)
+]
+DayOption = Annotated[str | None, typer.Option("--day", metavar="DATE", help="Such as 2026-11-18; else today, in UTC.")]
 
-SUBJECTS = "List the subjects of windows; `show`, `add`, `remove`, `import` or `run` them."
+SUBJECTS = "Subjects of a window, for whom it opens: `list`, `show`, `add`, `edit`, `remove`, `import` or `run` them."
 TOLD_ROWS = 50_000
 """After so many rows an import says how far it has come."""
 NO_WINDOWS = "There are no windows: declare one with @app.task(schedule=daily(…)), and start a worker."
@@ -41,7 +49,9 @@ subject_commands = typer.Typer(no_args_is_help=True)
 
 
 def list_windows(
-    window: Annotated[str | None, typer.Argument(metavar="[WINDOW]", show_default=False)] = None,
+    window: Annotated[
+        str | None, typer.Argument(metavar="[WINDOW]", help="Show a day of this window.", show_default=False)
+    ] = None,
     day: DayOption = None,
     as_json: JsonOption = False,
     app: AppOption = None,
@@ -49,6 +59,7 @@ def list_windows(
     schema: SchemaOption = None,
 ) -> None:
     """List the windows; or show what a day of one came to, by the minute of the cutoff in UTC."""
+    wanted = _day(day, window)
     found = find(app, database_url=database_url, schema=schema)
     if window is None:
         windows: list[Schedule] = ask(found, lambda: found.windows.list())
@@ -59,7 +70,6 @@ def list_windows(
         else:
             output.show(NO_WINDOWS)
         return
-    wanted = _day(day)
     counts: list[DayCount] = ask(found, lambda: found.windows.day(window, wanted))
     records = day_records(counts)
     if as_json:
@@ -110,7 +120,8 @@ def list_subjects(
             )  # fmt: skip
         output.show(table)
     else:
-        output.show("It has no subjects (any more): add one with `oncue subjects add`.")
+        more = f"No subject of {window} comes after {after!r}." if after else f"{window} has no subjects."
+        output.show(escape(f"{more} Add one with `oncue subjects add {window} NAME --at 09:00`."))
 
 
 @subject_commands.command("show")
@@ -129,15 +140,31 @@ def show_subject(
         return await found.windows.subject(window, name), await found.windows.ledger(window, name)
 
     subject, ledger = ask(found, work)
-    record = {**subject_record(subject), "ledger": [ledger_record(slot) for slot in ledger]}
+    record, days = subject_record(subject), [ledger_record(slot) for slot in ledger]
     if as_json:
-        output.show_json(record)
+        output.show_json({**record, "ledger": days})
         return
-    for field, value in subject_record(subject).items():
-        output.show(f"{field}: {escape(str(value))}")
-    for slot in record["ledger"]:
-        until = "" if slot["days"] == 1 else f" to {slot['until']} ({slot['days']} days)"
-        output.show(f"{slot['day']}{until}: {escape(str(slot['outcome']))}")
+    output.show(output.details((field, _shown(value)) for field, value in record.items()))
+    if days:
+        _show_days(days)
+
+
+def _shown(value: Any) -> str | None:
+    """As a detail that is left out if there is nothing to tell."""
+    if isinstance(value, list):
+        return escape(", ".join(value))
+    if isinstance(value, dict):
+        return escape(json.dumps(value, ensure_ascii=False)) if value else None
+    return None if value is None else escape(str(value))
+
+
+def _show_days(days: list[dict[str, Any]]) -> None:
+    table = output.table("day", "outcome", "job")
+    for one in days:
+        until = "" if one["days"] == 1 else f" to {one['until']} ({one['days']} days)"
+        job = "" if one["job_id"] is None else str(one["job_id"])
+        table.add_row(f"{one['day']}{until}", escape(str(one["outcome"])), job)
+    output.show(table)
 
 
 @subject_commands.command("add")
@@ -147,18 +174,56 @@ def add_subject(
     at: At,
     tz: Tz = None,
     weekdays: Weekdays = None,
-    args: Annotated[str, typer.Option("--args", help="Arguments of its own, as JSON.")] = "{}",
+    days_off: DaysOff = None,
+    args: Args = None,
     app: AppOption = None,
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Add a subject to a window, or give it these terms if it is there."""
+    """Add a subject to a window, or give it these terms, and no others, if it is there."""
     found = find(app, database_url=database_url, schema=schema)
-    own = read_json(args)
-    subject: Subject = ask(
-        found, lambda: found.windows.add(window, name, at=at, tz=tz, weekdays=weekdays, args=own, by=actor())
-    )
-    output.show(f"{escape(subject.name)}: the next window opens at {subject.opens_at:%Y-%m-%d %H:%M} UTC.")
+    terms = _terms(at, tz, weekdays, days_off, args)
+    subject: Subject = ask(found, lambda: found.windows.add(window, name, **terms, by=actor()))
+    _show_span(subject)
+
+
+@subject_commands.command("edit")
+def edit_subject(
+    window: Window,
+    name: Name,
+    at: Annotated[str | None, typer.Option("--at", help="When the day is over, such as 09:00.")] = None,
+    tz: Tz = None,
+    weekdays: Weekdays = None,
+    days_off: DaysOff = None,
+    args: Args = None,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Change what is given of a subject's terms; the rest stays. Of a day that is open, the next day counts."""
+    found = find(app, database_url=database_url, schema=schema)
+    terms = _terms(at, tz, weekdays, days_off, args)
+    if not terms:
+        raise typer.BadParameter("expected something to change: --at, --tz, --weekdays, --days-off or --args")
+    subject: Subject = ask(found, lambda: found.windows.change(window, name, **terms, by=actor()))
+    _show_span(subject)
+
+
+def _terms(
+    at: str | None, tz: str | None, weekdays: str | None, days_off: str | None, args: str | None
+) -> dict[str, Any]:
+    """Those that are given."""
+    terms: dict[str, Any] = {"at": at, "tz": tz, "weekdays": weekdays}
+    if days_off is not None:
+        terms["days_off"] = [] if days_off == "none" else [day.strip() for day in days_off.split(",")]
+    if args is not None:
+        terms["args"] = read_json(args)
+    return {name: value for name, value in terms.items() if value is not None}
+
+
+def _show_span(subject: Subject) -> None:
+    span = f"from {subject.opens_at:%Y-%m-%d %H:%M} UTC to its cutoff at {subject.cutoff_at:%Y-%m-%d %H:%M} UTC"
+    output.show(f"{escape(subject.name)}: the window of {subject.day} is {span}.")
 
 
 @subject_commands.command("remove")
@@ -205,7 +270,7 @@ def import_subjects(
                 raise table.located(error) from None
 
     written: int = ask(found, work)
-    output.show(f"{written:,} subjects were written; the others were there as they are wanted.")
+    output.show(f"{output.plural(written, 'subject')} written; all other rows were stored already.")
 
 
 @contextmanager
@@ -220,8 +285,12 @@ def _told(file: Path) -> Iterator[Callable[[int], None]]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def _day(text: str | None) -> date | None:
-    return None if text is None else values.day(text, "--day")
+def _day(text: str | None, window: str | None) -> date | None:
+    if text is None:
+        return None
+    if window is None:
+        raise typer.BadParameter("expected a window: `oncue windows WINDOW --day DATE`", param_hint="--day")
+    return values.day(text, "--day")
 
 
 def register(cli: typer.Typer) -> None:

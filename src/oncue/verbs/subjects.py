@@ -25,6 +25,10 @@ T = TypeVar("T")
 
 ADD, CHANGE, REMOVE, RUN = "subject.add", "subject.change", "subject.remove", "subject.run"
 ADD_MANY = "subject.add_many"
+TERMS = ("at", "tz", "weekdays", "days_off", "args")
+"""What a subject can be told."""
+FIELDS = frozenset(("subject", *TERMS))
+"""Those of a row of many."""
 
 
 class Put(Protocol):
@@ -117,7 +121,8 @@ class SubjectWriting(NounVerbs):
                 return None
             new = current is None or current.removed_at is not None
             put = subjects.added(window, wanted, current, now)
-            return await _written(tables, window, put, ADD if new else CHANGE, by)
+            note = _note(window, put.name, None if new else current, put, by)
+            return await _written(tables, window, put, note)
 
         return await compare_and_set(f"subject {name!r}", add)
 
@@ -129,7 +134,7 @@ class SubjectWriting(NounVerbs):
             if await _was_behind(tables, window, current, now):
                 return None
             gone = subjects.removed(current, now)
-            return await _written(tables, window, gone, REMOVE, by, stops=current.job_id)
+            return await _written(tables, window, gone, _note(window, name, current, None, by), current.job_id)
 
         return await compare_and_set(f"subject {name!r}", remove)
 
@@ -174,6 +179,8 @@ class SubjectWriting(NounVerbs):
 
     def _wanted(self, window: Schedule, name: str, row: Mapping[str, Any], now: datetime) -> Subject:
         """The subject that a row asks for. Raises InvalidSubject."""
+        if unknown := sorted(map(str, row.keys() - FIELDS)):
+            raise InvalidSubject(unknown[0], f"there is no such field; expected some of {', '.join(TERMS)}")
         return Subject(
             schedule_id=window.id, name=subjects.checked_name(name), due=subjects.checked_due(row.get("at", "")),
             tz=subjects.checked_zone(row.get("tz")), weekdays=subjects.checked_weekdays(row.get("weekdays")),
@@ -205,12 +212,27 @@ async def stored(tables: SubjectTables, window: Schedule, name: str) -> Subject 
 
 
 async def _written(
-    tables: SubjectTables, window: Schedule, row: Subject, action: str, by: str, stops: int | None = None
+    tables: SubjectTables, window: Schedule, row: Subject, note: Note, stops: int | None = None
 ) -> Subject | None:
-    told = {"at": subjects.shown_due(row.due), "tz": row.tz}
-    note = Note(by, action, f"subject:{window.name}/{row.name}", None, told)
     (took,) = await tables.put([row], tables.now(), [note], [stops])
     return await stored(tables, window, row.name) if took else None
+
+
+def _note(window: Schedule, name: str, before: Subject | None, after: Subject | None, by: str) -> Note:
+    """What the audit log tells: all terms of a subject that comes or goes, else those that were changed."""
+    action = ADD if before is None else REMOVE if after is None else CHANGE
+    old, new = ({} if one is None else terms_of(one) for one in (before, after))
+    told = [field for field in TERMS if old.get(field) != new.get(field)]
+    was, now = ({field: terms[field] for field in told if field in terms} or None for terms in (old, new))
+    return Note(by, action, f"subject:{window.name}/{name}", was, now)
+
+
+def terms_of(subject: Subject) -> dict[str, Any]:
+    """What a subject was told."""
+    return {
+        "at": subjects.shown_due(subject.due), "tz": subject.tz, "weekdays": subjects.shown_weekdays(subject.weekdays),
+        "days_off": [day.isoformat() for day in subject.days_off], "args": json.loads(subject.args),
+    }  # fmt: skip
 
 
 def _dumped(own: Mapping[str, Any], most: int) -> str:

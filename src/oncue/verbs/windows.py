@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import islice
@@ -17,13 +16,11 @@ from oncue.policy import days, subjects, windows
 from oncue.policy.days import DaysAudit
 from oncue.task import Task
 from oncue.verbs.base import checked_limit, compare_and_set
-from oncue.verbs.subjects import RUN, OwnTables, SubjectWriting, stored, where_called
+from oncue.verbs.subjects import RUN, TERMS, OwnTables, SubjectWriting, stored, terms_of, where_called
 
 if TYPE_CHECKING:
     from oncue.policy.explain import Explanation
 
-TERMS = ("at", "tz", "weekdays", "days_off", "args")
-"""What a subject can be told."""
 LEDGER_DAYS = 30
 
 
@@ -177,7 +174,7 @@ class Windows(SubjectWriting):
         async def change() -> Subject:
             tables = await self._tables(on)
             found = await self._window(tables, window)
-            kept = _terms(await self._subject(tables, found, name))
+            kept = terms_of(await self._subject(tables, found, name))
             return await self._added(tables, found, name, {**kept, **fields}, by)
 
         return where_called(on, change())
@@ -271,14 +268,6 @@ class Windows(SubjectWriting):
 
         with contextlib.suppress(Conflict):  # it has ended by itself
             await Jobs(self._app).cancel(job_id, by=by)
-
-
-def _terms(subject: Subject) -> dict[str, Any]:
-    """What a subject was told."""
-    return {
-        "at": subjects.shown_due(subject.due), "tz": subject.tz, "weekdays": subjects.shown_weekdays(subject.weekdays),
-        "days_off": subject.days_off, "args": json.loads(subject.args),
-    }  # fmt: skip
 
 
 def _refuse_invalid(outcomes: Sequence[RowOutcome], before: int) -> None:

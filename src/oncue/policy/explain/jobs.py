@@ -111,12 +111,13 @@ def _later(facts: JobFacts) -> Finding:
 
 
 def _next_retry(job: Job, now: datetime) -> Finding:
-    next_one = f"Its last attempt failed{error_line(job.error)}. The next one is due at {when(job.visible_at, now)}"
-    cutoff_at = cutoff_of(job)
+    failed, cutoff_at = f"Its last attempt failed{error_line(job.error)}.", cutoff_of(job)
+    if cutoff_at is not None and job.visible_at >= cutoff_at:
+        text = f"{failed} There is no other: the next one would be due at {when(job.visible_at, now)}"
+        return Finding("next_retry", f"{text}, after its cutoff {when(cutoff_at, now)}.")
+    next_one = f"{failed} The next one is due at {when(job.visible_at, now)}"
     if cutoff_at is None:
         return Finding("next_retry", f"{next_one}; {job.retry_count} of {job.max_retries} retries are used.")
-    if job.visible_at >= cutoff_at:
-        return Finding("next_retry", f"{next_one}, after its cutoff {when(cutoff_at, now)}: there is none any more.")
     return Finding("next_retry", f"{next_one}; attempts go on until its cutoff {when(cutoff_at, now)}.")
 
 
@@ -353,7 +354,8 @@ def _why_not_retried(job: Job) -> tuple[str, str]:
 
 def _cancelled(facts: JobFacts) -> list[Finding]:
     reason = "" if facts.job.reason in (None, "cancelled") else f": {facts.job.reason}"
-    by = "while it ran" if facts.job.started_at is not None else "before it ran"
+    waited = "while it waited for another attempt" if facts.attempts else "before it ran"
+    by = waited if facts.job.started_at is None else "while it ran"
     return [Finding("settled", f"It was cancelled{_ending(facts)}, {by}{reason}.", _again(facts, "run it after all"))]
 
 

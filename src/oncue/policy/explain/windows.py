@@ -134,7 +134,7 @@ def _ended(facts: DayFacts, row: Slot) -> list[Finding]:
     is_open = span is not None and now < span.cutoff_at and facts.subject.removed_at is None
     retry = f"try again before its cutoff: `oncue retry {row.job_id}`" if is_open and facts.window.enabled else None
     cutoff = "" if span is None else f" {_at(span, now)}"
-    text = f"Its job {row.job_id} {state} and is not tried again; the day is left to its cutoff{cutoff}."
+    text = f"Its job {row.job_id} ended as {state} and is not tried again; the day is left to its cutoff{cutoff}."
     return [Finding("ended", text, retry), *_off(facts)]
 
 

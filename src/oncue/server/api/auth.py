@@ -33,6 +33,8 @@ from oncue.server.api.problems import AWAY, FORBIDDEN, METHOD, NOT_FOUND, UNAUTH
 if TYPE_CHECKING:
     from oncue.app import Oncue
 
+ADMIN = "/api/admin"
+NO_ADMIN_API = "A worker has no admin API: `oncue run` and `oncue serve` have it."
 GATE_SECONDS = 3.0
 TELL_AGAIN_SECONDS = 60.0
 HOW_TO = "`oncue token create NAME --scope {needs}` makes one; send it as `Authorization: Bearer oncue_…`."
@@ -97,7 +99,7 @@ class Gate:
         open_here = declared is not None and declared.open_here
         identity = await self._identified(scope, "read" if declared is None else declared.needs, open_here)
         if found.route is None:
-            raise _nowhere(scope, found)
+            raise self._nowhere(scope, found)
         if declared is None or declared.needs == routing.PUBLIC:
             _log.error(
                 "%s declares no scope: every request to it is refused", getattr(found.route, "path", found.route)
@@ -112,6 +114,15 @@ class Gate:
         scope[SCOPE_KEY] = identity
 
     # --- who is it ----------------------------------------------------------------------------------------------
+
+    def _nowhere(self, scope: Scope, found: routing.Found) -> Problem:
+        if found.methods:
+            allowed = ", ".join(found.methods)
+            return Problem(METHOD, f"expected one of {allowed}, not {scope['method']}", headers={"Allow": allowed})
+        asked = problems.instance_of(scope)
+        is_worker = not any(getattr(route, "path", "").startswith(ADMIN) for route in self.api.router.routes)
+        hint = f" {NO_ADMIN_API}" if is_worker and asked.startswith(ADMIN) else ""
+        return Problem(NOT_FOUND, f"There is nothing at {asked}.{hint}")
 
     async def _identified(self, scope: Scope, needs: str, open_here: bool) -> Identity:
         if self._access is AccessMode.TRUSTED:
@@ -159,13 +170,6 @@ class Gate:
         if not self._has_tokens:
             self._has_tokens = await (await self._app.internals.connected()).store.tokens.exist()
         return self._has_tokens
-
-
-def _nowhere(scope: Scope, found: routing.Found) -> Problem:
-    if not found.methods:
-        return Problem(NOT_FOUND, f"There is nothing at {problems.instance_of(scope)}.")
-    allowed = ", ".join(found.methods)
-    return Problem(METHOD, f"expected one of {allowed}, not {scope['method']}", headers={"Allow": allowed})
 
 
 def _unauthorized(why: str, needs: str, **challenge: str) -> Problem:

@@ -56,7 +56,7 @@ class ByHand(ScheduleReading):
         end = at or start + EXTRA
 
         async def claim() -> Slot | None:
-            schedule, now = await self.get(name), connected.now()
+            schedule, now = await self._with_slots(name), connected.now()
             standing = await connected.store.slots.between(schedule.id, start, end)
             if ours := _made_as(job_id, standing):
                 return ours
@@ -87,7 +87,7 @@ class ByHand(ScheduleReading):
         is held. `told` hears how many slots are done, of how many.
         """
         by = checked_name(by, "by")
-        connected, schedule = await self._connected(), await self.get(name)
+        connected, schedule = await self._connected(), await self._with_slots(name)
         total, batches = _batches(schedule, start, end, connected.now())
         made: list[int] = []
         seen = skipped = 0
@@ -102,7 +102,7 @@ class ByHand(ScheduleReading):
 
     async def undecided(self, name: str, start: datetime, end: datetime) -> list[datetime]:
         """The undecided slots from `start` to `end`: what `backfill` would run."""
-        connected, schedule = await self._connected(), await self.get(name)
+        connected, schedule = await self._connected(), await self._with_slots(name)
         found: list[datetime] = []
         for batch in _batches(schedule, start, end, connected.now())[1]:
             found += await _undecided(connected.store, schedule, batch)

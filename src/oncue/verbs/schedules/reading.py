@@ -8,11 +8,12 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
-from oncue.errors import InvalidSchedule, ScheduleNotFound
+from oncue.errors import Conflict, InvalidSchedule, ScheduleNotFound
 from oncue.model import Revision, Schedule, Slot
 from oncue.policy.audit import Audit, audit
 from oncue.policy.checks import checked_moment
 from oncue.policy.triggers import TICK, DstMark, Trigger, trigger_of
+from oncue.policy.windows import is_window
 from oncue.store.contract import Store
 from oncue.verbs.base import NounVerbs, checked_before, checked_limit
 
@@ -84,6 +85,14 @@ class ScheduleReading(NounVerbs):
         """The ledger's last rows, oldest first; of slots to come that were taken by hand too."""
         store, schedule = (await self._connected()).store, await self._any(name)
         return await store.slots.latest(schedule.id, checked_limit(count, "count"))
+
+    async def _with_slots(self, name: str) -> Schedule:
+        """A schedule that is no window: a window's days belong to its subjects. Raises Conflict."""
+        schedule = await self.get(name)
+        if is_window(schedule.expression):
+            how = f"`oncue subjects run {schedule.name} SUBJECT` opens the day of one of its subjects"
+            raise Conflict(f"{schedule.name!r} is a daily window, which has no slots of its own: {how}")
+        return schedule
 
     async def preview(self, name: str, count: int = 10, start: datetime | None = None) -> Fires:
         """The next slots of a schedule, or those from `start` on, whether it is enabled or not."""
