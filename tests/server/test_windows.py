@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
 
 import pytest
+from pydantic import AfterValidator
 
 from oncue import daily
 from oncue.model import Day as DayOf
@@ -17,6 +19,18 @@ from tests.server.conftest import Api, MakeApi, a_token, bearer
 
 WINDOWS = "/api/admin/windows"
 SUBJECTS = f"{WINDOWS}/digest/subjects"
+
+
+THREADS = set[int]()
+"""Where topics were checked."""
+
+
+def noted(topic: str) -> str:
+    THREADS.add(threading.get_ident())
+    return topic
+
+
+Topic: TypeAlias = Annotated[str, AfterValidator(noted)]
 
 
 def far_off(now: datetime) -> str:
@@ -85,6 +99,7 @@ async def test_what_there_is_not(api: Api) -> None:
     ("field", "given"),
     [
         ("at", {"at": "25:00"}), ("at", {"at": 9}), ("tz", {"tz": "Mars/Base"}), ("weekdays", {"weekdays": "MON-XYZ"}),
+        ("weekdays", {"weekdays": ["MON"] * 8}), ("weekdays", {"weekdays": "MON," * 100_000 + "MON"}),
         ("days_off", {"days_off": ["soon"]}), ("args.language", {"args": {"language": 7}}),
         ("args.user", {"args": {"user": "bob"}}), ("args.other", {"args": {"other": 1}}), ("color", {"color": "red"}),
     ],
@@ -107,7 +122,7 @@ async def test_names_with_slashes_are_addressed(api: Api, name: str) -> None:
     assert (opened.status_code, opened.json()["subject"]) == (201, name)
     assert opened.headers["Location"] == f"/api/admin/jobs/{opened.json()['job_id']}"
     (day,) = (await api.get(f"{place}/ledger"))["days"]
-    assert (day["job_id"], day["outcome"], day["days"]) == (opened.json()["job_id"], "queued", 1)
+    assert (day["job_id"], day["outcome"], day["days"]) == (opened.json()["job_id"], "open", 1)
     assert [one.name for one in await api.app.windows.subjects("digest")] == [name]
     assert (await api("DELETE", place)).status_code == 200
 
@@ -170,6 +185,18 @@ async def test_rows_are_bounded_and_typed(api: Api) -> None:
     assert (await api("POST", SUBJECTS, {"subjects": [wide]})).json()["errors"][0]["field"] == "subjects.0"
     assert (await api.get(SUBJECTS))["subjects"] == []
     assert (await api("POST", SUBJECTS, {"subjects": many[:1000]})).json()["written"] == 1000
+
+
+async def test_many_rows_are_checked_outside_of_the_event_loop(api: Api) -> None:
+    @api.app.task(schedule=daily())
+    async def letter(user: str, topic: Topic = "all") -> None: ...
+
+    await Declaring(api.app.internals).synchronise()
+    THREADS.clear()
+    rows = [{"subject": f"user{number}", "at": "09:00", "args": {"topic": "space"}} for number in range(100)]
+    assert (await api("POST", f"{WINDOWS}/letter/subjects", {"subjects": rows})).json()["written"] == 100
+    assert THREADS
+    assert threading.get_ident() not in THREADS
 
 
 async def test_pages_are_bounded_in_rows_and_bytes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
