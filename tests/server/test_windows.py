@@ -254,11 +254,14 @@ async def test_the_audit_log_tells_whose_token_it_was(make_api: MakeApi, databas
     await api("PATCH", f"{SUBJECTS}/ann", {"at": "10:00"}, headers=headers)
     await api("POST", SUBJECTS, {"subjects": [{"subject": "bob", "at": "09:00"}]}, headers=headers)
     await api("DELETE", f"{SUBJECTS}/ann", headers=headers)
+    await api("PUT", f"{SUBJECTS}/cas", {"at": "23:59", "tz": far_off(await api.app.now())}, headers=headers)
+    assert (await api("POST", f"{SUBJECTS}/cas/run", headers=headers)).status_code == 201
     entries = [entry for entry in await api.app.audit_log.list() if entry.action.startswith("subject.")]
     assert {entry.actor.partition("#")[0] for entry in entries} == {"token:operate"}
     assert [(entry.action, entry.subject) for entry in reversed(entries)] == [
         ("subject.add", "subject:digest/ann"), ("subject.change", "subject:digest/ann"),
         ("subject.add_many", "window:digest"), ("subject.remove", "subject:digest/ann"),
+        ("subject.add", "subject:digest/cas"), ("subject.run", "subject:digest/cas"),
     ]  # fmt: skip
     reader = bearer(await a_token(api.app, "read", "enqueue"))
     assert (await api("GET", SUBJECTS, headers=reader)).status_code == 200
