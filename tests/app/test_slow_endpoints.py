@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from oncue import Job, Oncue
+from oncue.errors import Postpone
 from oncue.webhooks import slow_endpoints
 from oncue.webhooks.slow_endpoints import SlowEndpoints
 from oncue.webhooks.transport import NotSent, Request, Response
@@ -145,4 +146,31 @@ async def test_an_answer_that_comes_late_leaves_its_endpoint_slow() -> None:
     slow.answered(late)  # type: ignore[arg-type]
     slow.ended(late)  # type: ignore[arg-type]
     assert (list(slow.names), slow.aside) == (["shop"], 0)
+    slow.close()
+
+
+async def test_what_is_known_to_be_slow_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_endpoints, "MOST_SLOW", 2)
+    slow, hanging = SlowEndpoints(room=8), {name: Attempt() for name in ("first", "second", "third")}
+    for name, attempt in hanging.items():
+        slow.sends(attempt, name)  # type: ignore[arg-type]
+    for attempt in hanging.values():
+        await asyncio.wait_for(attempt.left.wait(), 60)
+    assert list(slow.names) == ["second", "third"]
+    slow.close()
+
+
+async def test_what_is_held_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_endpoints, "MOST_ASIDE", 1)
+    monkeypatch.setattr(slow_endpoints, "HELD_SECONDS", 3600.0)
+    slow = SlowEndpoints(room=2)
+    await slow.admit(Attempt(), "shop")  # type: ignore[arg-type]
+    waiting = Attempt()
+    held = asyncio.ensure_future(slow.admit(waiting, "shop"))  # type: ignore[arg-type]
+    await asyncio.wait_for(waiting.left.wait(), 60)
+    with pytest.raises(Postpone, match="shop is slow"):
+        await asyncio.wait_for(slow.admit(Attempt(), "shop"), 60)  # type: ignore[arg-type]
+    assert (slow.aside, held.done()) == (1, False)
+    held.cancel()
+    await asyncio.wait([held])
     slow.close()

@@ -206,3 +206,15 @@ async def test_the_priority_of_a_days_job_can_be_changed(app: Oncue) -> None:
     bench = await led(app)
     job = await opened(bench)
     assert await app.jobs.boost(job.id, 7) == job.priority + 7
+
+
+@pytest.mark.contract("WIN-2", "WIN-14")
+async def test_a_day_that_is_over_is_decided_before_the_terms_change(app: Oncue) -> None:
+    """No planner has come to it yet; it would go by the new terms."""
+    bench = await led(app)
+    job = await opened(bench, day=LAST_YEAR)
+    await app.windows.change("digest", "ann", weekdays="SUN")
+    ann = await stored(app, "ann")
+    assert (decided(ann), ann.day.weekday(), (await app.jobs.get(job.id)).finished) == ((LAST_YEAR, "missed"), 6, True)
+    first = (await ledger(app))[0]
+    assert (first.scheduled_for.date(), ledger_record(first)["outcome"]) == (LAST_YEAR, "missed")

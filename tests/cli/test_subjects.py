@@ -118,6 +118,7 @@ def test_an_import_is_repeated_without_harm(oncue: Shell, news: str) -> None:
         ("cas,09:00,Mars/Base,{}", "tz: "),
         ('cas,09:00,,"{""language"": 7}"', "args.language: "),
         ("cas,09:00,,{", "args: expected a JSON object, not '{' (line 5 of users.csv"),
+        ("cas,09:00,," + "[" * 50_000, "args: expected a JSON object, not '[[[["),
         ("cas,09:00,,{},more", "columns: expected 4 values, as the first line has (line 5 of users.csv"),
     ],
 )
@@ -143,6 +144,7 @@ def test_the_thousands_before_a_wrong_row_are_written(oncue: Shell, news: str) -
         (b"", "expected a first line with the columns subject and at"),
         (b"subject,zone\nann,UTC\n", "expected a first line with the columns at"),
         (b"subject,at,timezone\nann,09:00,UTC\n", "days_off, args, not 'timezone'"),
+        (b"subject,at,subject\nann,09:00,bob\n", "expected each column once, not subject, at, subject"),
         (b"subject,at\n\xff\xfe,09:00\n", "expected a file in UTF-8"),
     ],
 )

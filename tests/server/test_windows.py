@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
 
 import pytest
+from pydantic import AfterValidator
 
 from oncue import daily
 from oncue.model import Day as DayOf
@@ -17,6 +19,18 @@ from tests.server.conftest import Api, MakeApi, a_token, bearer
 
 WINDOWS = "/api/admin/windows"
 SUBJECTS = f"{WINDOWS}/digest/subjects"
+
+
+THREADS = set[int]()
+"""Where topics were checked."""
+
+
+def noted(topic: str) -> str:
+    THREADS.add(threading.get_ident())
+    return topic
+
+
+Topic: TypeAlias = Annotated[str, AfterValidator(noted)]
 
 
 def far_off(now: datetime) -> str:
@@ -85,6 +99,7 @@ async def test_what_there_is_not(api: Api) -> None:
     ("field", "given"),
     [
         ("at", {"at": "25:00"}), ("at", {"at": 9}), ("tz", {"tz": "Mars/Base"}), ("weekdays", {"weekdays": "MON-XYZ"}),
+        ("weekdays", {"weekdays": ["MON"] * 8}), ("weekdays", {"weekdays": "MON," * 100_000 + "MON"}),
         ("days_off", {"days_off": ["soon"]}), ("args.language", {"args": {"language": 7}}),
         ("args.user", {"args": {"user": "bob"}}), ("args.other", {"args": {"other": 1}}), ("color", {"color": "red"}),
     ],
@@ -172,6 +187,18 @@ async def test_rows_are_bounded_and_typed(api: Api) -> None:
     assert (await api("POST", SUBJECTS, {"subjects": many[:1000]})).json()["written"] == 1000
 
 
+async def test_many_rows_are_checked_outside_of_the_event_loop(api: Api) -> None:
+    @api.app.task(schedule=daily())
+    async def letter(user: str, topic: Topic = "all") -> None: ...
+
+    await Declaring(api.app.internals).synchronise()
+    THREADS.clear()
+    rows = [{"subject": f"user{number}", "at": "09:00", "args": {"topic": "space"}} for number in range(100)]
+    assert (await api("POST", f"{WINDOWS}/letter/subjects", {"subjects": rows})).json()["written"] == 100
+    assert THREADS
+    assert threading.get_ident() not in THREADS
+
+
 async def test_pages_are_bounded_in_rows_and_bytes(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.app.windows.add_many("digest", [{"subject": f"u{number:02}/ü", "at": "09:00"} for number in range(25)])
     found, page = list[str](), await api.get(SUBJECTS, params={"limit": 10})
@@ -227,11 +254,14 @@ async def test_the_audit_log_tells_whose_token_it_was(make_api: MakeApi, databas
     await api("PATCH", f"{SUBJECTS}/ann", {"at": "10:00"}, headers=headers)
     await api("POST", SUBJECTS, {"subjects": [{"subject": "bob", "at": "09:00"}]}, headers=headers)
     await api("DELETE", f"{SUBJECTS}/ann", headers=headers)
+    await api("PUT", f"{SUBJECTS}/cas", {"at": "23:59", "tz": far_off(await api.app.now())}, headers=headers)
+    assert (await api("POST", f"{SUBJECTS}/cas/run", headers=headers)).status_code == 201
     entries = [entry for entry in await api.app.audit_log.list() if entry.action.startswith("subject.")]
     assert {entry.actor.partition("#")[0] for entry in entries} == {"token:operate"}
     assert [(entry.action, entry.subject) for entry in reversed(entries)] == [
         ("subject.add", "subject:digest/ann"), ("subject.change", "subject:digest/ann"),
         ("subject.add_many", "window:digest"), ("subject.remove", "subject:digest/ann"),
+        ("subject.add", "subject:digest/cas"), ("subject.run", "subject:digest/cas"),
     ]  # fmt: skip
     reader = bearer(await a_token(api.app, "read", "enqueue"))
     assert (await api("GET", SUBJECTS, headers=reader)).status_code == 200

@@ -140,6 +140,16 @@ def test_a_bound_secret_goes_nowhere_else(url: str) -> None:
 
 
 @pytest.mark.contract("HOOK-19")
+def test_what_binds_a_secret_is_no_secret_itself() -> None:
+    """Else a header could carry the names of the hosts to any server."""
+    with pytest.raises(UnusableSecret, match=r"^ONCUE_SECRET_TOKEN_HOSTS: it binds a secret") as refused:
+        resolved_headers({"X-Key": "env:ONCUE_SECRET_TOKEN_HOSTS"}, BOUND, "https://evil.example/")
+    assert "erp" not in str(refused.value)
+    alone = {"ONCUE_SECRET_ALL_HOSTS": "abc"}
+    assert resolved_headers({"X-Key": "env:ONCUE_SECRET_ALL_HOSTS"}, alone, "https://erp.example/") == {"X-Key": "abc"}
+
+
+@pytest.mark.contract("HOOK-19")
 def test_a_delivery_asks_for_the_host_that_it_goes_to() -> None:
     bare = Target("https://evil.example/", {"X-Key": "env:ONCUE_SECRET_TOKEN"}, (), 30.0, 0, None, None)
     now = datetime(2026, 1, 1, tzinfo=UTC)

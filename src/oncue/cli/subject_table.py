@@ -50,6 +50,8 @@ class SubjectTable:
         found = self._reader.fieldnames or []
         if missing := [name for name in NEEDED if name not in found]:
             raise InvalidSubject(self._name, f"expected a first line with the columns {' and '.join(missing)}")
+        if len({*found}) < len(found):
+            raise InvalidSubject(self._name, f"expected each column once, not {', '.join(found)}")
         if unknown := [name for name in found if name not in COLUMNS]:
             expected = ", ".join(COLUMNS)
             raise InvalidSubject(self._name, f"expected the columns {expected}, not {', '.join(map(repr, unknown))}")
@@ -70,5 +72,5 @@ class SubjectTable:
 def read_json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidSubject("args", f"expected a JSON object, not {text!r:.60}") from None

@@ -53,7 +53,9 @@ def checked_weekdays(weekdays: str | Iterable[str] | None) -> int:
     """The bits of texts such as `MON-FRI` or `MON,WED`, or of a list of weekdays."""
     if weekdays is None:
         return EVERY_DAY
-    names = weekdays.split(",") if isinstance(weekdays, str) else list(weekdays)
+    names = weekdays.split(",", len(WEEKDAYS)) if isinstance(weekdays, str) else list(weekdays)
+    if len(names) > len(WEEKDAYS):
+        raise InvalidSubject("weekdays", f"expected at most {len(WEEKDAYS)} weekdays or ranges of them")
     bits = 0
     for name in names:
         first, dash, last = str(name).strip().upper().partition("-")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ from oncue.policy import days, subjects, windows
 from oncue.policy.days import DaysAudit
 from oncue.task import Task
 from oncue.verbs.base import checked_limit, compare_and_set
-from oncue.verbs.subjects import RUN, TERMS, OwnTables, SubjectWriting, stored, terms_of, where_called
+from oncue.verbs.subjects import RUN, TERMS, OwnTables, SubjectWriting, WantedRows, stored, terms_of, where_called
 
 if TYPE_CHECKING:
     from oncue.policy.explain import Explanation
 
 LEDGER_DAYS = 30
+FEW_ROWS = 50
 
 
 class Windows(SubjectWriting):
@@ -232,7 +234,14 @@ class Windows(SubjectWriting):
             raise InvalidSubject("subjects", f"expected 1 to {subjects.MOST_ROWS:,} rows, not {len(rows):,}")
         tables = OwnTables(await self._connected())
         found = await self._window(tables, window)
-        return await self._put_rows(tables, found, self._wanted_rows(found, rows, tables.now()), by)
+        return await self._put_rows(tables, found, await self._checked_rows(found, rows, tables.now()), by)
+
+    async def _checked_rows(self, window: Schedule, rows: Sequence[Mapping[str, Any]], now: datetime) -> WantedRows:
+        """Many rows are checked in a thread, since the event loop has others to serve: what is said of an unknown zone
+        takes a while to find."""
+        if len(rows) <= FEW_ROWS:
+            return self._wanted_rows(window, rows, now)
+        return await asyncio.to_thread(self._wanted_rows, window, rows, now)
 
     async def run_now(self, window: str | Task[Any, Any], name: str, *, by: str = "system") -> Subject:
         """Open a subject's day before its time. Raises Conflict if that is decided, or has its job already."""

@@ -63,6 +63,8 @@ def _value(variable_name: str, environ: Mapping[str, str], url: str | None) -> s
     value = environ.get(variable_name)
     if not value:
         raise UnusableSecret(variable_name, "a webhook needs this variable, and the worker's environment lacks it")
+    if variable_name.endswith(HOSTS_SUFFIX) and variable_name.removesuffix(HOSTS_SUFFIX) in environ:
+        raise UnusableSecret(variable_name, "it binds a secret to its hosts, and is none itself")
     hosts = environ.get(f"{variable_name}{HOSTS_SUFFIX}")
     if hosts is not None and url is not None:
         _check_host(variable_name, hosts, checked_parts(url).host)

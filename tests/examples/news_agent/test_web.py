@@ -162,3 +162,12 @@ async def test_strangers_see_nothing(kit: Kit) -> None:
     async with browser() as client:
         evil = {"Origin": "https://evil.example"}
         assert (await client.post("/api/users", json={"name": "x", "at": "09:00"}, headers=evil)).status_code == 403
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "9999-12-31", "1969-12-31", "3000-01-01"])
+async def test_a_date_without_neighbours_is_refused(kit: Kit, scripted: Scripted, day: str) -> None:
+    ann = await signed_up("ann")
+    async with browser() as client:
+        for path in (f"/users/{ann}", f"/api/users/{ann}"):
+            reply = await client.get(path, params={"day": day})
+            assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "day"), reply.text

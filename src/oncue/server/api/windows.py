@@ -127,8 +127,8 @@ def _add_one_subject(routes: Routes, app: Oncue) -> None:
         end: Annotated[str | None, Query(alias="to", description="The last day; else today and tomorrow.")] = None,
         limit: Limit = 100,
     ) -> Answer:
-        """What became of them, oldest first. A day that is open tells the state of its job. Of a removed subject they
-        are kept too."""
+        """What became of them, oldest first. A day without its outcome is open; `ended` if its job has ended, and its
+        cutoff will decide it. Of a removed subject they are kept too."""
         first = None if start is None else _day(start, "from")
         last = None if end is None else _day(end, "to")
         _checked(window, name)

@@ -20,7 +20,11 @@ from oncue.server.api.problems import Answer
 from oncue.server.api.routing import Routes
 
 UserId: TypeAlias = Annotated[int, Path(ge=1, le=LARGEST_ID, description="The user's number.")]
-WantedDay: TypeAlias = Annotated[date | None, Query(description="Such as 2026-11-18; the present one otherwise.")]
+WantedDay: TypeAlias = Annotated[
+    date | None,
+    Query(ge=date(1970, 1, 1), lt=date(3000, 1, 1), description="Such as 2026-11-18; the present one otherwise."),
+]
+"""As far as the API of windows goes: the day before and the day after are dates too."""
 SAYS: dict[str, Any] = {"tags": ["users"], "response_model": None}
 MODEL_SECONDS = 60.0
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from fastapi import Query
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from news_agent import days
 from news_agent.jobs import app, daily_digest
 from news_agent.users import UserNotFound
-from news_agent.web.api import UserId
+from news_agent.web.api import UserId, WantedDay
 from oncue.policy import windows
 from oncue.records.windows import day_records
 from oncue.server.api.routing import PUBLIC, Routes
@@ -49,7 +48,7 @@ def add(routes: Routes) -> None:
         return _page("users.html", entries=entries[:PAGE], has_more=has_more, totals=totals, now=now, after=after)
 
     @routes.get("/users/{id}", response_model=None, include_in_schema=False)
-    async def one_day(id: UserId, day: Annotated[date | None, Query()] = None) -> Response:
+    async def one_day(id: UserId, day: WantedDay = None) -> Response:
         try:
             found = await days.of_user(id, day)
         except UserNotFound as error:
