@@ -110,7 +110,7 @@ async def upkeep(store: PostgresStore) -> None:
         await store.windows.fold(1000)
 
 
-@pytest.mark.contract("WIN-4", "WIN-15")
+@pytest.mark.contract("WIN-19")
 @pytest.mark.parametrize("subjects", [0, 1, 40])
 @pytest.mark.parametrize("is_analysed", [True, False])
 async def test_plans_from_when_there_were_few_subjects_do_not_read_all_of_many(
