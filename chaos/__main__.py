@@ -24,7 +24,10 @@ from tests import postgres
 
 AT_ONCE = 3
 SHOWN = 20
-BARS = {"kills": "kills", "zombies": "zombies", "restarts": "restarts", "replies": "replies", "lines": "lines cut"}
+BARS = {
+    "kills": "kills", "zombies": "zombies", "restarts": "restarts", "replies": "replies", "lines": "lines cut",
+    "windows": "kills in windows",
+}  # fmt: skip
 """For each part, what is counted to see that enough was done."""
 PROMISES = {
     "lost_jobs": ("nothing acknowledged is lost",),
@@ -32,6 +35,10 @@ PROMISES = {
     "double_terminals": ("a job ends once, and stays as it ended", "only the current claim writes"),
     "stuck_jobs": ("nothing is stuck after two leases", "everything ends"),
     "late_writes_accepted": ("a zombie's late writes are rejected",),
+    "wrong_days": ("every day has one outcome",),
+    "late_successes": ("no success after its cutoff",),
+    "wrong_hooks": ("one hook for each cutoff",),
+    "wrong_day_counts": ("the counts of a day are those of its users",),
 }
 
 

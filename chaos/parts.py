@@ -18,7 +18,7 @@ from typing import TypeAlias
 import asyncpg
 
 from bench.settings import BUILD
-from chaos import kills, lines, replies, restarts, zombies
+from chaos import kills, lines, replies, restarts, windows, zombies
 from chaos.stage import Outcome, Stage, kept, staged
 from oncue.store import PostgresStore
 from tests import postgres
@@ -59,6 +59,8 @@ FULL = (
     Order("zombies", SQLITE, 50, 2),
     Order("zombies", POSTGRES, 52, 2),
     Order("lines", POSTGRES, 300, 2),
+    Order("windows", SQLITE, 100, 2),
+    Order("windows", POSTGRES, 100, 2),
 )
 QUICK = (
     Order("restarts", POSTGRES, 5, 1),
@@ -68,6 +70,8 @@ QUICK = (
     Order("zombies", SQLITE, 12, 1),
     Order("zombies", POSTGRES, 12, 1),
     Order("lines", POSTGRES, 40, 1),
+    Order("windows", SQLITE, 12, 1),
+    Order("windows", POSTGRES, 12, 1),
 )
 TINY = (
     Order("restarts", POSTGRES, 1, 1),
@@ -75,9 +79,10 @@ TINY = (
     Order("replies", POSTGRES, 20, 1),
     Order("zombies", SQLITE, 1, 1),
     Order("lines", POSTGRES, 6, 1),
+    Order("windows", POSTGRES, 2, 1),
 )
 """For the tests: each part comes to its verdict in a few seconds."""
-PARTS = ("kills", "zombies", "restarts", "replies", "lines")
+PARTS = ("kills", "zombies", "restarts", "replies", "lines", "windows")
 
 
 def acts(orders: tuple[Order, ...], seed: int) -> list[Act]:
@@ -124,6 +129,9 @@ def _set(act: Act, server: postgres.Server, folder: Path) -> Iterator[tuple[Stag
     if act.part == "restarts":
         with own_server() as own, staged(database(own, "chaos"), folder, dice) as stage:
             yield stage, lambda: restarts.run(stage, act.amount, own)
+    elif act.part == "windows":
+        with staged(address(act, server, folder), folder, dice, schedules=False) as stage:
+            yield stage, lambda: windows.run(stage, act.amount)
     elif act.part in ("kills", "zombies"):
         run = kills.run if act.part == "kills" else zombies.run
         with staged(address(act, server, folder), folder, dice) as stage:

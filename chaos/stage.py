@@ -72,7 +72,7 @@ class Watch:
 
 
 class Stage:
-    """A cluster with schedules that fire every second, on one of the stores."""
+    """A cluster on one of the stores."""
 
     def __init__(self, cluster: Cluster, dice: Random) -> None:
         self.cluster = cluster
@@ -80,10 +80,13 @@ class Stage:
         self.tolerance = TOLERANCE
         self.outcome = Outcome()
         self.watch = Watch(cluster, self.outcome)
-        cluster.schedule(step)
-        cluster.schedule(once, missed="each")
-        cluster.schedule(plain_step, "@every 3s")
-        cluster.schedule(flaky, "*/2 * * * * *", max_instances=2)
+
+    def schedule(self) -> None:
+        """Schedules that fire every second or so."""
+        self.cluster.schedule(step)
+        self.cluster.schedule(once, missed="each")
+        self.cluster.schedule(plain_step, "@every 3s")
+        self.cluster.schedule(flaky, "*/2 * * * * *", max_instances=2)
 
     def fault(self, promise: str, told: str) -> None:
         self.outcome.faults.append((promise, told))
@@ -133,9 +136,11 @@ class Stage:
                 )
         for violation in self.cluster.violations(tolerance=self.tolerance):
             self.fault(violation.promise, str(violation))
-        for line in self.cluster.logs.splitlines():
-            if "Traceback" in line or "CRITICAL" in line:
-                self.fault("no worker stumbles", line)
+        for line in self.stumbles():
+            self.fault("no worker stumbles", line)
+
+    def stumbles(self) -> list[str]:
+        return [line for line in self.cluster.logs.splitlines() if "Traceback" in line or "CRITICAL" in line]
 
 
 def _is_rightful(job: Any) -> bool:
@@ -153,10 +158,13 @@ def _is_rightful(job: Any) -> bool:
 
 
 @contextmanager
-def staged(url: str, folder: Path, dice: Random, line: str | None = None) -> Iterator[Stage]:
+def staged(url: str, folder: Path, dice: Random, line: str | None = None, *, schedules: bool = True) -> Iterator[Stage]:
     cluster = Cluster(url, folder, line)
     try:
-        yield Stage(cluster, dice)
+        stage = Stage(cluster, dice)
+        if schedules:
+            stage.schedule()
+        yield stage
     finally:
         cluster.close()
 

@@ -93,10 +93,13 @@ def _limits(timeout: float) -> dict[str, str]:
     """The limits of a session of ours. A caller that waits for `timeout` hears of a lock before that.
 
     No statement is compiled: that takes 25 ms and more, each time, and ours read little, whatever the planner thinks.
+    Nor does one read a table from end to end where an index would do: PostgreSQL keeps a plan until the table is
+    analysed, and one from when there was next to nothing would read all that came since.
     """
     lock = min(LOCK_SECONDS, timeout / 2)
     return {
         "jit": "off",
+        "enable_seqscan": "off",
         "lock_timeout": f"{round(lock * 1000)}ms",
         "idle_in_transaction_session_timeout": f"{round(IDLE_SECONDS * 1000)}ms",
         CHECK_GONE: f"{round(GONE_SECONDS * 1000)}ms",

@@ -334,6 +334,8 @@ history as (
 ), finalized as (
     -- The job of a window's day ends it: what the day comes to is written with the end of the job.
     -- The subject moves on to its next day at once, if that was worked out from the row as it is.
+    -- `= any(array[…])` leaves one way to plan the join: a look into the index for each day. By `=` a plan from when
+    -- there was no subject merges all subjects that there are now with the few that have ended.
     update oncue_subjects s
        set last_date = s.day, status = done.day_status, version = s.version + 1, updated_at = $1,
            reason = case when done.day_status <> 'success' then nullif(done.reason, done.day_status) end,
@@ -344,8 +346,8 @@ history as (
            next_at = case when s.version = done.next_version then done.next_opens_at else s.next_at end,
            job_id = case when s.version = done.next_version then null else s.job_id end
       from done
-     where done.day_status is not null and s.schedule_id = done.schedule_id and s.name = done.subject
-       and s.job_id = done.id and (s.last_date is null or s.last_date < s.day)
+     where done.day_status is not null and s.schedule_id = any(array[done.schedule_id])
+       and s.name = any(array[done.subject]) and s.job_id = done.id and (s.last_date is null or s.last_date < s.day)
     returning s.schedule_id, (done.scheduled_for at time zone 'UTC')::date as day, s.status,
               coalesce(done.bucket, extract(epoch from s.cutoff_at)::bigint / 60 % 1440)::smallint as bucket
 ), tallied as (
@@ -395,7 +397,8 @@ with reachable (ids) as materialized (
      where j.id = any((select ids from reachable)::bigint[]) and j.subject is not null
 ), held (ids) as materialized (
     select array(select j.id from oncue_jobs j
-                   join oncue_subjects s on s.schedule_id = j.schedule_id and s.name = j.subject
+                  cross join lateral (select from oncue_subjects s
+                                       where s.schedule_id = j.schedule_id and s.name = j.subject offset 0) as s
                   where j.id = any((select ids from reachable)::bigint[]) and j.subject is not null
                     and j.id not in (select id from days))
 ), free (ids) as materialized (
@@ -704,7 +707,8 @@ insert into oncue_progress as p (job_id, claim_no, fraction, note, told_at)
 select n.job_id, n.claim_no, n.fraction, n.note, n.told_at
   from unnest($1::bigint[], $2::int[], $3::float8[], $4::text[], $5::timestamptz[])
     as n (job_id, claim_no, fraction, note, told_at)
-  join oncue_jobs j on j.id = n.job_id and j.claim_no = n.claim_no and j.state = 'running'
+  join oncue_jobs j on j.id = n.job_id and j.claim_no = n.claim_no and j.state || '' = 'running'
+ where j.id = any($1::bigint[])
  order by n.job_id
     on conflict (job_id) do update
    set claim_no = excluded.claim_no, fraction = excluded.fraction, note = excluded.note, told_at = excluded.told_at

@@ -57,9 +57,10 @@ version = ($5::bigint[])[width_bucket(id, $4::bigint[])]
        and ($3::bigint is null or exists (select from oncue_leases
                                            where name = 'leader' and holder = $2 and epoch = $3))
        and (key is null or not ($8::boolean[])[width_bucket(id, $4::bigint[])]
-            or not exists (select from oncue_jobs j
-                            where j.task = oncue_schedules.task and j.key = oncue_schedules.key
-                              and j.state in ('scheduled', 'queued', 'running', 'retrying')))
+            -- `not exists` may be planned as a table of all keys that are taken.
+            or (select j.id from oncue_jobs j
+                 where j.task = oncue_schedules.task and j.key = oncue_schedules.key
+                   and j.state in ('scheduled', 'queued', 'running', 'retrying')) is null)
     returning id
 
 -- name: _decided
@@ -217,7 +218,7 @@ select from took;
 
 -- name: slots
 select {slot} from oncue_slots s
-  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_jobs j on j.id = any(array[s.job_id])
   left join oncue_nodes n on n.id = j.node_id
  where s.schedule_id = $1 and s.subject = '' and s.scheduled_for <= $3 and coalesce(s.until, s.scheduled_for) >= $2
    and s.scheduled_for >= coalesce((select scheduled_for
@@ -229,7 +230,7 @@ select {slot} from oncue_slots s
 
 -- name: latest_slots
 select {slot} from oncue_slots s
-  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_jobs j on j.id = any(array[s.job_id])
   left join oncue_nodes n on n.id = j.node_id
  where s.schedule_id = $1 and s.subject = ''
  order by s.scheduled_for desc limit $2;

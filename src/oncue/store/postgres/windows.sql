@@ -53,8 +53,10 @@ with given as materialized (
            visible_at = case when j.state in ('scheduled', 'retrying') then least(j.visible_at, $1) else j.visible_at end
       from unnest($8::bigint[]) with ordinality as s (id, ordinal)
       join given g on g.ordinal = s.ordinal
-      join oncue_subjects t on t.schedule_id = g.schedule_id and t.name = g.name and t.version = g.version
-     where j.id = s.id and j.state || '' in ('scheduled', 'queued', 'running', 'retrying')
+     cross join lateral (select from oncue_subjects t
+                          where t.schedule_id = g.schedule_id and t.name = g.name and t.version = g.version
+                         offset 0) as t
+     where j.id = any($8::bigint[]) and j.id = s.id and j.state || '' in ('scheduled', 'queued', 'running', 'retrying')
        and j.cancel_requested_at is null
     returning j.id
 ), changed as (
@@ -64,7 +66,9 @@ with given as materialized (
            job_id = g.job_id, last_date = g.last_date, status = g.status, reason = g.reason, updated_at = $1,
            removed_at = g.removed_at
       from given g
-     where t.schedule_id = g.schedule_id and t.name = g.name and t.version = g.version and g.version > 0
+     -- As in `apply`: the join is a look into the index for each.
+     where t.schedule_id = any(array[g.schedule_id]) and t.name = any(array[g.name]) and t.version = g.version
+       and g.version > 0
        and (select count(*) from stopped) >= 0
     returning t.schedule_id, t.name
 ), won as (
@@ -129,8 +133,8 @@ with step as materialized (
        set job_id = m.id, outcome = null, outcome_reason = null, started_at = null, finished_at = null, worker = null,
            error = null
       from made m
-     where m.retry_of is not null and s.schedule_id = m.schedule_id and s.subject = m.subject
-       and s.scheduled_for = m.scheduled_for
+     where m.retry_of is not null and s.schedule_id = any(array[m.schedule_id]) and s.subject = any(array[m.subject])
+       and s.scheduled_for = any(array[m.scheduled_for])
 ), tallied as (
     insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
     select w.schedule_id, y.day, y.bucket, y.event, count(*)
@@ -153,14 +157,14 @@ select (select coalesce(array_agg(ordinal), '{}') from won),
 
 -- name: subject_slots
 select {slot} from oncue_slots s
-  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_jobs j on j.id = any(array[s.job_id])
   left join oncue_nodes n on n.id = j.node_id
  where s.schedule_id = $1 and s.subject = $2 and s.scheduled_for <= $4 and coalesce(s.until, s.scheduled_for) >= $3
  order by s.scheduled_for limit $5;
 
 -- name: subjects_slots
 select s.subject, {slot} from oncue_slots s
-  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_jobs j on j.id = any(array[s.job_id])
   left join oncue_nodes n on n.id = j.node_id
  where s.schedule_id = $1 and s.subject = any($2::text[]) and s.scheduled_for <= $4
    and coalesce(s.until, s.scheduled_for) >= $3
