@@ -248,5 +248,6 @@ def test_while_no_attempt_has_ended_the_rate_is_at_most_that_all_that_run_end_no
     going = prediction.speed("digest", "windows", Rolling(paused))
     assert going == Speed(0.0, 0.0)
     reading = predict(OpenBucket(540, at(540), 300, 300), speed=going)
-    assert reading is not None and reading.breached
+    assert reading is not None
+    assert reading.breached
     assert reading.text == "at the present rate 300 users of digest miss 09:00 (UTC)"

@@ -122,6 +122,27 @@ def test_attempts_are_the_delay_apart_until_the_cutoff_which_runs_the_hook_once(
     assert digest.reset == [("ann", DAY)]
 
 
+@pytest.mark.contract("WIN-6", "WIN-8", "WIN-13")
+def test_no_attempt_begins_after_the_cutoff_though_the_window_is_disabled(digest: Digest, kit: Kit) -> None:
+    """The planner leaves the days of a disabled window alone: its failing jobs were tried again without end."""
+    add(kit, "ann")
+    digest.failing.add("ann")
+    until(kit, datetime(2026, 11, 18, 8, 45, tzinfo=UTC))
+    digest.app.wait(digest.app.schedules.toggle("digest", False))
+    until(kit, datetime(2026, 11, 18, 23, tzinfo=UTC))
+    assert digest.sent == [("ann", DAY, "en")] * 6
+    ann = subject(kit, "ann")
+    assert (ann.last_date, ann.status, ann.last_run_at) == (DAY, "cutoff_reached", None)
+    assert digest.reset == [("ann", DAY)]
+    (job,) = kit.jobs(digest.task)
+    assert (job.state, job.reason, job.attempt) == ("skipped", "cutoff_reached", 6)
+    digest.app.wait(digest.app.schedules.toggle("digest", True))
+    digest.failing.clear()
+    kit.elapse("1d")
+    assert subject(kit, "ann").status == "success"
+    assert digest.reset == [("ann", DAY)]
+
+
 @pytest.mark.contract("WIN-2", "WIN-14")
 def test_a_window_that_nobody_served_is_over_while_its_date_lasts_and_missed_later(digest: Digest, kit: Kit) -> None:
     add(kit, "ann")
