@@ -140,10 +140,14 @@ def test_who_leads() -> None:
     soon, late = NOW + timedelta(minutes=5), NOW - timedelta(minutes=2)
     led, over = replace(QUIET, leader=lease), replace(QUIET, leader=replace(lease, expires_at=NOW))
     assert checks.leader(QUIET).status == checks.leader(led).status == "ok"
-    assert checks.leader(replace(led, next_run=soon)).detail == "alpha leads; the next slot comes in 5.0 min"
+    assert checks.leader(replace(led, next_run=soon)).detail == "alpha leads; the next slot or day comes in 5.0 min"
     assert checks.leader(replace(over, next_run=soon)).status == "warn"
     found = checks.leader(replace(QUIET, next_run=late))
-    assert (found.status, found.detail) == ("fail", "no node leads: a slot has been due for 2.0 min")
+    assert (found.status, found.detail) == (
+        "fail", "no node leads: a slot, or the day of a window's subject, has been due for 2.0 min",
+    )  # fmt: skip
+    behind = checks.leader(replace(led, next_run=late))
+    assert (behind.status, behind.advice) == ("warn", checks.LATE_ADVICE)
 
 
 def test_tokens_that_are_there_and_that_soon_are_not() -> None:
