@@ -216,6 +216,28 @@ def test_webhooks_that_no_worker_serves() -> None:
     assert about_webhooks(served)["webhooks"][0] == "ok"
 
 
+@pytest.mark.contract("WIN-17")
+def test_a_webhook_for_alerts_that_is_not_there() -> None:
+    told = about_webhooks(QUIET, alert_webhook="pager")["alerts"]
+    assert told == (
+        "warn", "warnings are not delivered: the webhook pager does not exist -> "
+        "`oncue webhooks add pager --url URL`, or name another one in ONCUE_ALERT_WEBHOOK",
+    )  # fmt: skip
+    disabled = replace(QUIET, alert_webhook=a_webhook("pager", enabled=False))
+    assert "the webhook pager is disabled" in about_webhooks(disabled, alert_webhook="pager")["alerts"][1]
+    there = replace(QUIET, alert_webhook=a_webhook("pager"))
+    assert "alerts" not in about_webhooks(there, alert_webhook="pager")
+    assert "alerts" not in about_webhooks(QUIET, alert_webhook="https://pager.example/x")
+
+
+def test_the_doctor_looks_for_the_webhook_of_alerts(oncue: Shell, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCUE_ALERT_WEBHOOK", "pager")
+    oncue("enqueue", "add", "a=1")
+    assert found(oncue("doctor", "--json"))["alerts"] == "warn"
+    assert oncue("webhooks", "add", "pager", "--url", "https://pager.example/x").code == 0
+    assert "alerts" not in found(oncue("doctor", "--json"))
+
+
 @pytest.mark.contract("HOOK-19")
 def test_variables_and_files_that_webhooks_need() -> None:
     snapshot = replace(

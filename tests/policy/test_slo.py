@@ -84,6 +84,7 @@ def test_a_warning_of_what_is_gone_is_over() -> None:
     states = judge(True, True, True)[-1].states
     last = slo.judged(states, [], RULES, NOW)
     assert (last.states, len(last.over)) == ((), 1)
+    assert last.over[0].text.startswith("there is nothing to measure any more; last: "), "it does not sound like news"
 
 
 def test_a_value_at_its_threshold_is_no_breach() -> None:

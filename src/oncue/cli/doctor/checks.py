@@ -83,7 +83,7 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Chec
         sent, asked_at = clock.sent(), wall()
         told = await store.time()
         clock.learn(told, sent)
-        snapshot = await _snapshot(store, clock.now())
+        snapshot = await _snapshot(store, clock.now(), app.settings.alert_webhook)
         owner = await store.application.owner()
     finally:
         await store.close()
@@ -104,8 +104,8 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Chec
     ]
 
 
-async def _snapshot(store: SqliteStore | PostgresStore, now: datetime) -> Snapshot:
-    queues = await store.queues.all()
+async def _snapshot(store: SqliteStore | PostgresStore, now: datetime, alerts_to: str | None = None) -> Snapshot:
+    queues, told = await store.queues.all(), [] if alerts_to is None else await store.webhooks.get([alerts_to])
     return Snapshot(
         now=now,
         nodes=await store.nodes.alive(),
@@ -119,6 +119,7 @@ async def _snapshot(store: SqliteStore | PostgresStore, now: datetime) -> Snapsh
         tokens=tuple(await store.tokens.all()),
         webhooks=tuple(await store.webhooks.page(limit=SAMPLE)),
         held_back=tuple(await store.groups.held_back(now, LISTED)),
+        alert_webhook=next((webhook for webhook in told if not webhook.deleted), None),
     )
 
 

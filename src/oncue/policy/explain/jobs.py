@@ -222,7 +222,7 @@ def _behind(facts: JobFacts) -> list[Finding]:
     if not facts.ahead or isolation_of(facts.job):
         return []
     older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
-    earlier = "older" if facts.job.subject is None else "with an earlier cutoff"
+    earlier = "older" if facts.job.subject is None else "with the same cutoff or an earlier one"
     parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} {earlier}" if older else ""]
     text = (
         f"It is behind {many}{counted(facts.ahead, 'other')} of {name_of(facts.job)}: "
