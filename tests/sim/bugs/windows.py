@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from oncue.engine import planner
-from oncue.engine.planner import PassOver, Planner
+from oncue.engine.planner import Planner, Walk
 from oncue.model import Claim, Schedule, Subject, SubjectStep, Terms
 from oncue.policy import lifecycle, retry, subjects
 from oncue.policy import windows as policy
@@ -105,11 +105,11 @@ def bound_of_each_node(patch: Patch) -> None:
     caught_by=IN_TIME,
 )
 def tick_waits(patch: Patch) -> None:
-    async def one_pass(self: Planner, window: Schedule, epoch: int, now: datetime) -> PassOver:
+    async def one_pass(self: Planner, window: Schedule, epoch: int, now: datetime) -> Walk:
         if await self._store.windows.due(window.id, now, 1):
             running = await self._store.jobs.outlook()
             if running.overdue_at is not None:
-                return PassOver(moved=False, is_left=True)
+                return Walk(is_left=True, is_over=True)
         return await real(self, window, epoch, now)  # type: ignore[no-any-return]
 
     real = patch.replace(Planner, "_pass", one_pass)
