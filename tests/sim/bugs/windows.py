@@ -13,6 +13,7 @@ from oncue.policy import lifecycle, retry, subjects
 from oncue.policy import windows as policy
 from oncue.policy.options import WindowOptions
 from oncue.policy.windows import Closing, Day, DayPlan, DayTerms
+from oncue.verbs import subjects as verbs
 from oncue.verbs.schedules.declaring import Declaring
 from oncue.verbs.windows import Windows
 from tests.sim.bugs import runs
@@ -65,10 +66,10 @@ def run_by_hand_twice(patch: Patch) -> None:
     caught_by=NO_SKIP,
 )
 def edited_before_it_was_decided(patch: Patch) -> None:
-    async def never(self: Windows, *_: Any) -> bool:
+    async def never(*_: Any) -> bool:
         return False
 
-    patch.replace(Windows, "_was_behind", never)
+    patch.replace(verbs, "_was_behind", never)
 
 
 @bug(
@@ -157,8 +158,8 @@ def success_after_the_cutoff(patch: Patch) -> None:
     caught_by=ONE_OUTCOME,
 )
 def closed_early(patch: Patch) -> None:
-    def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime) -> DayPlan:
-        return real(subject, terms, enabled_since, now + timedelta(seconds=50))  # type: ignore[no-any-return]
+    def plan(subject: Subject, terms: DayTerms, enabled_since: datetime, now: datetime, **job: Any) -> DayPlan:
+        return real(subject, terms, enabled_since, now + timedelta(seconds=50), **job)  # type: ignore[no-any-return]
 
     real = patch.replace(policy, "plan", plan)
     patch.sql("due_subjects", "next_at <= :now", "next_at <= :now + 50000000")
