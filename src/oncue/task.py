@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -300,7 +301,7 @@ class Task(Generic[P, R]):
 
     def as_hook(self, default_max_runtime: float | None) -> CutoffHook:
         """The job of this task that the cutoff of a window leads to."""
-        own = self.options(default_max_runtime)
+        own = dataclasses.replace(self.options(default_max_runtime), of_cutoff=True)
         return CutoffHook(
             self.name, self.queue, self.priority, own.stored(), self.max_retries, own.max_runtime,
             *self.arguments.of_windows,

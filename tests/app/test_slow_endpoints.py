@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import Counter
 
 import pytest
+from aiohttp import ClientConnectorError
+from aiohttp.client_reqrep import ConnectionKey
 
 from oncue import Job, Oncue
 from oncue.errors import Postpone
 from oncue.webhooks import slow_endpoints
+from oncue.webhooks.aiohttp_transport import _not_sent
 from oncue.webhooks.slow_endpoints import SlowEndpoints
 from oncue.webhooks.transport import NotSent, Request, Response
 from tests.app.conftest import MakeApp
@@ -98,6 +102,45 @@ async def test_what_finds_no_room_is_postponed_uncharged(crowded: Oncue, caplog:
             endpoints.released.set()
     assert endpoints.most <= 6, "half of the room, and what still had a seat when the endpoint turned slow"
     assert any("further ones to them are held back" in line for line in caplog.messages)
+
+
+class FullHost(Endpoints):
+    """A host without a free file: no connection is made, whatever the endpoint."""
+
+    async def send(self, request: Request) -> Response:
+        raise _not_sent("https://healthy.example", OSError(errno.EMFILE, "Too many open files"), 30.0)
+
+
+async def test_a_host_without_free_files_charges_no_delivery_and_trips_no_breaker(
+    make_app: MakeApp, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Connections that hang had taken the files: deliveries to healthy endpoints lost retries, and their breakers
+    opened."""
+    caplog.set_level(logging.WARNING, "oncue.webhooks")
+    app = make_app(database_url, concurrency=SEATS, queues="default,webhooks", webhooks_breaker=1)
+    ids = await deliver(app, "https://healthy.example/", EACH)
+    with app.internals.delivering_through(FullHost()):
+        async with app.worker():
+            watch = asyncio.Event()
+            app.internals.telemetry.subscribe(lambda *_: watch.set(), "settle")
+            async with asyncio.timeout(60):
+                while len(jobs := await postponed(app, ids)) < EACH:
+                    watch.clear()
+                    await watch.wait()
+    assert {(job.attempt, job.retry_count) for job in jobs} == {(0, 0)}
+    connected = await app.internals.connected()
+    assert await connected.store.groups.held_back(connected.now(), 10) == []
+    (line,) = caplog.messages
+    assert "no room for another connection (https://healthy.example: Too many open files)" in line
+
+
+@pytest.mark.parametrize(
+    ("number", "is_ours"), [(errno.EMFILE, True), (errno.ENFILE, True), (errno.ECONNREFUSED, False)]
+)
+def test_what_is_this_hosts_own_lack(number: int, is_ours: bool) -> None:
+    refused = ClientConnectorError(ConnectionKey("x", 443, True, True, None, None, None), OSError(number, "x"))
+    assert _not_sent("https://x", refused, 30.0).is_ours is is_ours
+    assert _not_sent("https://x", OSError(number, "x"), 30.0).is_ours is is_ours
 
 
 async def postponed(app: Oncue, ids: list[int]) -> list[Job]:

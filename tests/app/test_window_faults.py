@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
+from oncue.cli.doctor import checks
 from oncue.errors import StoreFull
 from oncue.model import Day, DayCount, NextDay
 from oncue.policy.lifecycle import close_day
 from tests.app.test_windows import Bench, app, led, stored
+from tests.observe.watch import Watch
 
 __all__ = ["app"]
 
@@ -104,3 +106,22 @@ async def test_a_subject_that_comes_in_its_window_wakes_the_planner(app: Oncue) 
     assert (await stored(app, "ann")).job_id is None
     await bench.plan(early + 2 * poll)
     assert (await stored(app, "ann")).job_id is not None
+
+
+@pytest.mark.contract("WIN-2", "WIN-14")
+async def test_days_that_no_leader_decides_are_told_by_metrics_alerts_and_the_doctor(app: Oncue) -> None:
+    """An application that has windows and no other schedule needs a leader too."""
+    bench = await led(app)
+    await bench.put("ann")
+    watch, late = Watch(bench.store), timedelta(minutes=3)
+    await watch.look(OPENING + late)
+    value = watch.metrics.registry.get_sample_value
+    assert value("oncue_schedules_enabled") == 1
+    assert value("oncue_schedule_overdue_seconds") == late.total_seconds()
+    assert "OncueSchedulerLate" in watch.firing()
+    snapshot = await checks._snapshot(bench.store, OPENING + late)  # type: ignore[arg-type]
+    assert snapshot.next_run == OPENING
+    assert checks.leader(snapshot).status == "warn", "a node leads, and yet the day is not opened"
+    await bench.plan(OPENING + late)
+    await watch.look(OPENING + late)
+    assert value("oncue_schedule_overdue_seconds") == 0

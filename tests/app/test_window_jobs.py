@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, date, datetime, timedelta
+from random import Random
 
 import pytest
 
 from oncue import Conflict, Oncue, daily
-from oncue.model import DayCount, Job, Slot, Subject
+from oncue.model import DayCount, Job, Skipped, Slot, Subject
+from oncue.policy import options, windows
+from oncue.policy.lifecycle import Ended, refusal, settle
 from oncue.records.windows import ledger_record
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.test_windows import Bench, led, stored
@@ -218,3 +221,33 @@ async def test_a_day_that_is_over_is_decided_before_the_terms_change(app: Oncue)
     assert (decided(ann), ann.day.weekday(), (await app.jobs.get(job.id)).finished) == ((LAST_YEAR, "missed"), 6, True)
     first = (await ledger(app))[0]
     assert (first.scheduled_for.date(), ledger_record(first)["outcome"]) == (LAST_YEAR, "missed")
+
+
+@pytest.mark.contract("WIN-6", "WIN-8", "WIN-13", "WIN-14")
+@pytest.mark.parametrize(
+    ("found_at", "status", "hooks"), [(at(DAY, 9), "cutoff_reached", 1), (at(date(2030, 1, 3), 9), "missed", 0)]
+)
+async def test_a_claim_after_the_cutoff_does_not_begin_and_decides_the_day(
+    app: Oncue, found_at: datetime, status: str, hooks: int
+) -> None:
+    """In the planner's stead: its window may be disabled, or another session may hold the subject's row."""
+    bench = await led(app)
+    job = await opened(bench)
+    node = await enter(bench.store, started_at=found_at, expires_at=found_at + timedelta(hours=1))
+    (claim,) = await take(bench.store, node, queues=["windows"], tasks=["digest"], now=found_at, rooms={"windows": 3})
+    assert refusal(claim, at(DAY, 9) - timedelta(microseconds=1)) is None
+    refused = refusal(claim, found_at)
+    assert refused == Skipped("cutoff_reached")
+    terms, window = windows.terms_of_refusal(claim, refused, found_at), options.read(claim.options).window
+    assert terms is not None
+    assert window is not None
+    terms = windows.terms_as_of(terms, window, found_at)
+    ids = await bench.store.jobs.reserve(len(terms.late_follow_ups))
+    terms = terms._replace(late_follow_ups=tuple(one._replace(ids=list(ids)) for one in terms.late_follow_ups))
+    change = settle(Ended(claim, refused, None, found_at, terms=terms), Random(1))
+    assert await bench.store.jobs.apply([change], found_at) == [True]
+    assert decided(await stored(app, "ann")) == (DAY, status)
+    ended = await app.jobs.get(job.id)
+    assert (ended.state, ended.attempt) == ("skipped", 0)
+    assert [made.task for made in await app.jobs.list() if made.id != job.id] == ["reset_chat"] * hooks
+    assert DayCount(540, status, 1) in await bench.store.windows.day(bench.window.id, DAY)

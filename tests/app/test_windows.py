@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -244,6 +245,41 @@ async def test_held_subjects_keep_no_other_waiting_however_many_there_are(
         await session.close()
     await bench.plan(datetime(2030, 1, 2, 8, 1, tzinfo=UTC))
     assert None not in {(await stored(app, name)).job_id for name in ("a", "b", "c")}
+
+
+@pytest.mark.contract("WIN-16")
+async def test_a_subject_that_another_session_holds_is_told_of_once(
+    app: Oncue, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The planner looks twice a second: an hour of it would fill the log."""
+    if not database_url.startswith("postgres"):  # on SQLite a session that holds a row holds the file
+        return
+    bench = await led(app)
+    for name in ("ann", "bob", "cas"):
+        await bench.put(name)
+
+    async def lines(now: datetime) -> list[str]:
+        caplog.clear()
+        session = await asyncpg.connect(database_url)
+        try:
+            async with session.transaction():
+                await session.execute("select from oncue_subjects where name in ('ann', 'bob') for update")
+                for _ in range(3):
+                    await bench.plan(now)
+        finally:
+            await session.close()
+        return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+    opening = datetime(2030, 1, 2, 8, tzinfo=UTC)
+    assert await lines(opening) == [
+        "another session holds a lock on 2 subjects of window digest: left for a later pass"
+    ]
+    await bench.plan(opening)
+    ids = [(await stored(app, name)).job_id for name in ("ann", "bob")]
+    (line,) = await lines(datetime(2030, 1, 2, 9, tzinfo=UTC))
+    assert line == f"another session holds a lock on 2 jobs ({ids[0]}, {ids[1]}): left for a later pass"
+    await bench.plan(datetime(2030, 1, 2, 9, 1, tzinfo=UTC))
+    assert {(await stored(app, name)).status for name in ("ann", "bob")} == {"cutoff_reached"}
 
 
 @pytest.mark.contract("WIN-6", "WIN-12")

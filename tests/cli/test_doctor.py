@@ -140,10 +140,14 @@ def test_who_leads() -> None:
     soon, late = NOW + timedelta(minutes=5), NOW - timedelta(minutes=2)
     led, over = replace(QUIET, leader=lease), replace(QUIET, leader=replace(lease, expires_at=NOW))
     assert checks.leader(QUIET).status == checks.leader(led).status == "ok"
-    assert checks.leader(replace(led, next_run=soon)).detail == "alpha leads; the next slot comes in 5.0 min"
+    assert checks.leader(replace(led, next_run=soon)).detail == "alpha leads; the next slot or day comes in 5.0 min"
     assert checks.leader(replace(over, next_run=soon)).status == "warn"
     found = checks.leader(replace(QUIET, next_run=late))
-    assert (found.status, found.detail) == ("fail", "no node leads: a slot has been due for 2.0 min")
+    assert (found.status, found.detail) == (
+        "fail", "no node leads: a slot, or the day of a window's subject, has been due for 2.0 min",
+    )  # fmt: skip
+    behind = checks.leader(replace(led, next_run=late))
+    assert (behind.status, behind.advice) == ("warn", checks.LATE_ADVICE)
 
 
 def test_tokens_that_are_there_and_that_soon_are_not() -> None:
@@ -210,6 +214,28 @@ def test_webhooks_that_no_worker_serves() -> None:
     assert (status, "1 webhook, 3 deliveries waiting" in text) == ("fail", True)
     served = replace(waiting, nodes=[deliver])
     assert about_webhooks(served)["webhooks"][0] == "ok"
+
+
+@pytest.mark.contract("WIN-17")
+def test_a_webhook_for_alerts_that_is_not_there() -> None:
+    told = about_webhooks(QUIET, alert_webhook="pager")["alerts"]
+    assert told == (
+        "warn", "warnings are not delivered: the webhook pager does not exist -> "
+        "`oncue webhooks add pager --url URL`, or name another one in ONCUE_ALERT_WEBHOOK",
+    )  # fmt: skip
+    disabled = replace(QUIET, alert_webhook=a_webhook("pager", enabled=False))
+    assert "the webhook pager is disabled" in about_webhooks(disabled, alert_webhook="pager")["alerts"][1]
+    there = replace(QUIET, alert_webhook=a_webhook("pager"))
+    assert "alerts" not in about_webhooks(there, alert_webhook="pager")
+    assert "alerts" not in about_webhooks(QUIET, alert_webhook="https://pager.example/x")
+
+
+def test_the_doctor_looks_for_the_webhook_of_alerts(oncue: Shell, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCUE_ALERT_WEBHOOK", "pager")
+    oncue("enqueue", "add", "a=1")
+    assert found(oncue("doctor", "--json"))["alerts"] == "warn"
+    assert oncue("webhooks", "add", "pager", "--url", "https://pager.example/x").code == 0
+    assert "alerts" not in found(oncue("doctor", "--json"))
 
 
 @pytest.mark.contract("HOOK-19")

@@ -398,6 +398,14 @@ def test_due_later() -> None:
     assert blocked.codes == ["scheduled_for_later", "no_node_alive"]
 
 
+@pytest.mark.contract("HOOK-5")
+def test_a_delivery_that_was_put_off_says_why() -> None:
+    put_off = a_job(state="scheduled", visible_at=after(minutes=1), error="https://a.example is slow")
+    assert text_of(about_job(put_off), "scheduled_for_later") == (
+        "It was put off until 2030-01-01T12:01:00Z (in 1m): https://a.example is slow."
+    )
+
+
 def an_attempt(number: int = 1, outcome: str = "failed", error: str | None = "ValueError: no") -> Attempt:
     return Attempt(42, number, number, ALPHA, before(minutes=5), before(minutes=4), outcome, error)
 

@@ -158,7 +158,7 @@ def test_an_open_day_tells_how_its_job_stands() -> None:
     found = told(ann(), a_row(), job=waiting)
     assert (found.status, found.codes[:2]) == ("open", ["open", "behind"])
     assert "job 42 has until its cutoff at 2030-01-01T12:30:00Z (in 30m)" in text_of(found, "open")
-    assert text_of(found, "behind") == "It is behind 7 others of queue mail: 7 with an earlier cutoff."
+    assert text_of(found, "behind") == "It is behind 7 others of queue mail: 7 with the same cutoff or an earlier one."
 
 
 def test_a_failed_attempt_and_when_the_next_is_due() -> None:

@@ -84,6 +84,7 @@ def test_a_warning_of_what_is_gone_is_over() -> None:
     states = judge(True, True, True)[-1].states
     last = slo.judged(states, [], RULES, NOW)
     assert (last.states, len(last.over)) == ((), 1)
+    assert last.over[0].text.startswith("there is nothing to measure any more; last: "), "it does not sound like news"
 
 
 def test_a_value_at_its_threshold_is_no_breach() -> None:
@@ -236,3 +237,18 @@ def test_the_rate_counts_minutes_in_which_something_was_to_do() -> None:
     ]
     assert prediction.speed("digest", "windows", Rolling(rows)) == Speed(2.0, pytest.approx(0.2))
     assert prediction.speed("digest", "windows", Rolling(rows[:2])) is None
+
+
+@pytest.mark.contract("WIN-17")
+def test_while_no_attempt_has_ended_the_rate_is_at_most_that_all_that_run_end_now() -> None:
+    """A queue that is paused, or that no worker serves, had no prediction: its users missed without a warning."""
+    paused = [row("queue", "windows", {"samples": 2, "depth": 600, "running": 0}, ago=ago) for ago in (1, 2, 3)]
+    stuck = [row("queue", "windows", {"samples": 2, "depth": 600, "running": 40}, ago=ago) for ago in (1, 2)]
+    assert prediction.speed("digest", "windows", Rolling(paused[:1])) is None, "its jobs were just made"
+    assert prediction.speed("digest", "windows", Rolling(stuck)) == Speed(10.0, 0.0)
+    going = prediction.speed("digest", "windows", Rolling(paused))
+    assert going == Speed(0.0, 0.0)
+    reading = predict(OpenBucket(540, at(540), 300, 300), speed=going)
+    assert reading is not None
+    assert reading.breached
+    assert reading.text == "at the present rate 300 users of digest miss 09:00 (UTC)"

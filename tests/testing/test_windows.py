@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -28,11 +29,14 @@ class Digest:
         self.sent: list[tuple[str, date, str]] = []
         self.reset: list[tuple[str, date]] = []
         self.failing: set[str] = set()
+        self.breaks = False
         self.raises: Exception = RuntimeError("the model is away")
 
         @self.app.task
         def reset_chat(user: str, day: date) -> None:
             self.reset.append((user, day))
+            if self.breaks:
+                raise Fail("there is no such chat")
 
         @self.app.task(schedule=daily(window="60m", retry="10m"), max_concurrency=2, on_cutoff=reset_chat)
         async def digest(user: str, day: date, language: str = "en") -> None:
@@ -120,6 +124,44 @@ def test_attempts_are_the_delay_apart_until_the_cutoff_which_runs_the_hook_once(
     kit.elapse("1d")
     assert subject(kit, "ann").status == "success"
     assert digest.reset == [("ann", DAY)]
+
+
+@pytest.mark.contract("WIN-6", "WIN-8", "WIN-13")
+def test_no_attempt_begins_after_the_cutoff_though_the_window_is_disabled(digest: Digest, kit: Kit) -> None:
+    """The planner leaves the days of a disabled window alone: its failing jobs were tried again without end."""
+    add(kit, "ann")
+    digest.failing.add("ann")
+    until(kit, datetime(2026, 11, 18, 8, 45, tzinfo=UTC))
+    digest.app.wait(digest.app.schedules.toggle("digest", False))
+    until(kit, datetime(2026, 11, 18, 23, tzinfo=UTC))
+    assert digest.sent == [("ann", DAY, "en")] * 6
+    ann = subject(kit, "ann")
+    assert (ann.last_date, ann.status, ann.last_run_at) == (DAY, "cutoff_reached", None)
+    assert digest.reset == [("ann", DAY)]
+    (job,) = kit.jobs(digest.task)
+    assert (job.state, job.reason, job.attempt) == ("skipped", "cutoff_reached", 6)
+    digest.app.wait(digest.app.schedules.toggle("digest", True))
+    digest.failing.clear()
+    kit.elapse("1d")
+    assert subject(kit, "ann").status == "success"
+    assert digest.reset == [("ann", DAY)]
+
+
+@pytest.mark.contract("WIN-16")
+def test_neither_a_day_nor_its_cutoffs_job_has_a_line_above_debug(
+    digest: Digest, kit: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cutoff of 20,000 users had made 40,000 lines."""
+    caplog.set_level(logging.INFO)
+    add(kit, "ann")
+    digest.failing.add("ann")
+    until(kit, datetime(2026, 11, 18, 12, tzinfo=UTC))
+    assert digest.reset == [("ann", DAY)]
+    assert [record.getMessage() for record in caplog.records if record.name == "oncue.job"] == []
+    digest.breaks = True
+    kit.elapse("1d")
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "oncue.job"]
+    assert "failed task=reset_chat" in line
 
 
 @pytest.mark.contract("WIN-2", "WIN-14")

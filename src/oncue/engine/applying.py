@@ -4,7 +4,7 @@ or another session holds its row."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
@@ -21,21 +21,23 @@ _log = logging.getLogger("oncue.applying")
 
 
 async def apply_each(
-    store: Store, changes: Sequence[Change], now: datetime, *, past_locks: bool = False
+    store: Store, changes: Sequence[Change], now: datetime, *, known: Collection[int] = ()
 ) -> list[Applied]:
     """Which of them took: all at once, or one by one if that is refused.
 
     None: it was refused, and would be again, or its row is locked. It is as it was, and so a later pass finds it.
-    `past_locks`: rows are known to be locked, so do not wait for them first.
+    `known`: the jobs that an earlier pass has left. Their locks are not waited for again, and the log has them already.
     """
+    past_locks = any(change.id in known for change in changes)
     took, refused = await apply_past_refusals(store, list(changes), now, past_locks=past_locks)
     for number, error in refused.items():
         change = changes[number]
-        _log.error("job %d stays as it is: the database refuses to make it %s: %s", change.id, change.state, error)
+        level = logging.DEBUG if change.id in known else logging.ERROR
+        _log.log(level, "job %d stays as it is: the database refuses to make it %s: %s", change.id, change.state, error)
     locked = [
         change.id
         for number, (change, written) in enumerate(zip(changes, took, strict=True))
-        if written is None and number not in refused
+        if written is None and number not in refused and change.id not in known
     ]
     if locked:
         _log.warning("another session holds a lock on %s: left for a later pass", listed(locked))

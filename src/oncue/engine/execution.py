@@ -253,13 +253,17 @@ class Execution(Generic[A]):
 
     def _refused(self, claim: Claim, started: float) -> bool:
         """Whether a job must not start after all: then this claim of it has ended."""
-        if not claim.cancel_requested and claim.deadline_at is None and claim.start_by is None:
+        if (claim.deadline_at, claim.start_by, claim.scheduled_for) == (
+            None,
+            None,
+            None,
+        ) and not claim.cancel_requested:
             return False
         now = self._clock.at(started)
         refused = refusal(claim, now)
         if refused is None:
             return False
-        self._ended(Ended(claim, refused, None, now))
+        self._ended(Ended(claim, refused, None, now, terms=windows.terms_of_refusal(claim, refused, now)))
         self._claims.left(claim)
         return True
 

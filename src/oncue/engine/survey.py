@@ -87,10 +87,16 @@ async def survey(store: Store, sample: Sample, now: datetime) -> Survey:
     queues, nodes = await store.queues.all(), await store.nodes.alive()
     leader, exclusive = await store.leases.get(LEADER), await store.leases.get(EXCLUSIVE)
     return Survey(
-        now, queues, _serving(nodes, exclusive, now), sample.ages, _stands(leader, now), await store.slots.next_run(),
+        now, queues, _serving(nodes, exclusive, now), sample.ages, _stands(leader, now), await next_due(store),
         _isolated(sample), sample.at, await store.groups.held_back(now, MOST_HELD_BACK),
         (await store.alerts.book()).alerts,
     )  # fmt: skip
+
+
+async def next_due(store: Store) -> datetime | None:
+    """When the leader has something to decide next: a slot of a schedule, or the day of a window's subject."""
+    found = await store.slots.next_run(), await store.windows.next_at()
+    return min((due_at for due_at in found if due_at is not None), default=None)
 
 
 def _isolated(sample: Sample) -> Counter[int]:

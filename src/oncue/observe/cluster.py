@@ -41,11 +41,15 @@ GAUGES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("breakers_open", (), "Endpoints whose circuit breaker is open; 1,000 are counted at most."),
     ("groups_paused", (), "Groups of queues that an operator has paused; 1,000 are counted at most."),
     ("leader_present", (), "1 while some node leads."),
-    ("schedules_enabled", (), "1 while a schedule is enabled."),
+    ("schedules_enabled", (), "1 while a schedule is enabled, or a window with subjects."),
     ("alert_active", ALERT, "1 while the leader's watcher warns of this SLO or alert."),
     ("alert_value", ALERT, "What the watcher compares with the threshold."),
     ("alert_threshold", ALERT, "Above this it is a breach."),
-    ("schedule_overdue_seconds", (), "For how long a slot has been due that no leader has decided; 0 if none is."),
+    (
+        "schedule_overdue_seconds",
+        (),
+        "For how long a slot, or a day of a window, has been due that no leader has decided; 0 if none is.",
+    ),
 )
 
 

@@ -92,7 +92,12 @@ def too_late(job: Claim | Job, now: datetime) -> Skipped | None:
 
 def refusal(claim: Claim, now: datetime) -> Outcome | None:
     """Why a claimed job must not start after all."""
-    return Cancelled() if claim.cancel_requested else too_late(claim, now)
+    if claim.cancel_requested:
+        return Cancelled()
+    cutoff_at = None if claim.scheduled_for is None else cutoff_of(claim)
+    if cutoff_at is not None and cutoff_at <= now:
+        return Skipped("cutoff_reached")
+    return too_late(claim, now)
 
 
 def expire(job: Job, now: datetime) -> Change | None:
@@ -137,6 +142,8 @@ def _on_terms(change: Change, ended: Ended, terms: Terms, dice: Random) -> Chang
                 ending="late", follow_ups=terms.late_follow_ups, day_status=terms.late_day_status
             )
             change = change._replace(before=terms.before, late=late)
+    elif isinstance(ended.outcome, Skipped) and terms.late_day_status is not None:
+        change = instead(terms.late)._replace(follow_ups=terms.late_follow_ups, day_status=terms.late_day_status)
     if terms.leader is not None:
         released = instead(Released(DEPOSED))._replace(ending="released")
         change = change._replace(leader=terms.leader, released=released)

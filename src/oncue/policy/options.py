@@ -69,6 +69,8 @@ class Options:
     """With how many deaths of its process a job is poison; None for never."""
     window: WindowOptions | None = None
     """Of a window and its jobs."""
+    of_cutoff: bool = False
+    """Whether the cutoff of a user's day has led to the job: there are as many of these as users."""
 
     def stored(self) -> str:
         """Only what differs from the defaults above, which never change: most rows store nothing but braces."""
@@ -77,6 +79,7 @@ class Options:
             "timeout": self.timeout,
             "max_runtime": self.max_runtime,
             "max_crashes": self.max_crashes,
+            "of_cutoff": self.of_cutoff,
         }
         told = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         if self.retry != DEFAULTS.retry:
@@ -100,7 +103,10 @@ def read(text: str) -> Options:
     if told is None:
         return Options(delivery="at_most_once")
     limits = _seconds(told, "timeout"), _seconds(told, "max_runtime")
-    return Options(_delivery(told), *limits, _retry(told.get("retry")), _crashes(told), _window(told.get("window")))
+    return Options(
+        _delivery(told), *limits, _retry(told.get("retry")), _crashes(told), _window(told.get("window")),
+        told.get("of_cutoff") is True,
+    )  # fmt: skip
 
 
 def _told(text: str) -> dict[str, Any] | None:

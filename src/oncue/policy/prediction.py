@@ -3,6 +3,9 @@
 Jobs are served with the earliest cutoff first, so the users of one cutoff get what the earlier ones leave. The rate is
 that of the successes in the minutes in which there was something to do. A user who waits for another attempt misses if
 all the attempts that are left fail, at the share of failures that the attempts of late had.
+
+While no attempt has ended, the rate is not known, but it has a bound: at best, all that run end now. A queue that is
+paused, and one that no worker serves, has nothing that runs: then all of its users will miss.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from oncue.policy.slo import PREDICTED, Reading, Rolling, SloRules
 from oncue.policy.windows import WindowRule
 
 ONE_DAY = timedelta(days=1)
+LEAST_BUSY = 2
+"""So many minutes with jobs and without the end of an attempt tell something about the rate."""
 
 
 class OpenBucket(NamedTuple):
@@ -71,16 +76,25 @@ def _next(bucket: int, now: datetime) -> datetime:
 
 
 def speed(window: str, queue: str, rolling: Rolling) -> Speed | None:
-    """None while it cannot be known: no attempt has ended yet."""
+    """None while it cannot be known: there was nothing to do, or not for long enough."""
     jobs, load = rolling.by_minute("window", window), rolling.by_minute("queue", queue)
     ended = {minute for minute, figures in jobs.items() if figures.get("ms")}
     busy = {minute for minute, figures in load.items() if figures.get("depth", 0) + figures.get("running", 0) > 0}
     whole = rolling.whole("window", window)
     attempts = whole.get("ok", 0) + whole.get("error", 0) + whole.get("timeout", 0)
     if not attempts:
-        return None
+        return _best(load, busy)
     successes = sum(whole.get("success", {}).values())
     return Speed(successes / len(ended | busy), 1 - whole.get("ok", 0) / attempts)
+
+
+def _best(load: Mapping[datetime, Mapping[str, float]], busy: set[datetime]) -> Speed | None:
+    """The highest rate that there can be while no attempt has ended. A window's first sample is taken before its jobs
+    can have begun."""
+    if len(busy) < LEAST_BUSY:
+        return None
+    latest = load[max(busy)]
+    return Speed(latest.get("running", 0) / latest["samples"] / len(busy), 0.0)
 
 
 def predicted(

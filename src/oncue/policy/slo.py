@@ -102,8 +102,11 @@ def _judged_one(was: AlertState | None, reading: Reading, rules: SloRules, now: 
 
 
 def _over(was: AlertState, seen: AlertState | None) -> AlertState:
-    """The warning that is over, with the value that ended it, if there is one."""
-    return was if seen is None else was._replace(value=seen.value, text=seen.text)
+    """The warning that is over, with the value that ended it. Without one there is nothing to measure any more: the
+    cutoff has passed, say, or the window is gone."""
+    if seen is None:
+        return was._replace(text=f"there is nothing to measure any more; last: {was.text}")
+    return was._replace(value=seen.value, text=seen.text)
 
 
 # --- what the rolling window holds ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from oncue.errors import InvalidSchedule
-from oncue.model import Batch, Claim, Day, DayStatus, Job, Schedule, Skipped, Subject, SubjectStep, Terms
+from oncue.model import Batch, Claim, Day, DayStatus, Job, Outcome, Schedule, Skipped, Subject, SubjectStep, Terms
 from oncue.policy import options
 from oncue.policy.durations import Duration, describe, seconds
 from oncue.policy.options import WindowOptions
@@ -301,6 +301,13 @@ def terms_of_success(claim: Claim, window: WindowOptions, now: datetime) -> Term
         day_status="success",
         late_day_status=CUTOFF_REACHED,
     )
+
+
+def terms_of_refusal(claim: Claim, refused: Outcome, now: datetime) -> Terms | None:
+    """A job that is refused since its cutoff has passed decides its day, as a success that comes too late does: the
+    planner may be kept from it, or its window may be disabled."""
+    window = options.read(claim.options).window if refused == Skipped(CUTOFF_REACHED) else None
+    return None if window is None else terms_of_success(claim, window, now)
 
 
 def terms_as_of(terms: Terms, window: WindowOptions, now: datetime) -> Terms:

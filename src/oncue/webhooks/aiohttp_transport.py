@@ -14,6 +14,7 @@ aiohttp at once, as HTTP allows.
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 import os
 import socket
@@ -53,6 +54,8 @@ from oncue.webhooks.redirects import next_hop
 from oncue.webhooks.tls_files import TlsFiles
 from oncue.webhooks.transport import KEPT_HEADERS, LONGEST_KEPT_HEADER, NotSent, Request, Response
 
+OUR_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""What a system says that has no room for another connection of its own."""
 CONNECT_TIMEOUT = 10.0
 HEADER_TIMEOUT = 30.0
 REMEMBER_NAMES = 10.0
@@ -250,9 +253,11 @@ def _not_sent(origin: str, error: Exception, timeout: float) -> NotSent:
         case ClientConnectorCertificateError(certificate_error=ssl.SSLCertVerificationError() as failed):
             return NotSent("network", f"{origin}: TLS: certificate verify failed: {failed.verify_message}")
         case ClientConnectorError():
-            return NotSent("network", f"{origin}: {_reason(error.os_error)}")
+            return NotSent(
+                "network", f"{origin}: {_reason(error.os_error)}", is_ours=error.os_error.errno in OUR_ERRORS
+            )
         case OSError():
-            return NotSent("network", f"{origin}: {_reason(error)}")
+            return NotSent("network", f"{origin}: {_reason(error)}", is_ours=error.errno in OUR_ERRORS)
         case ValueError():  # aiohttp found what the checks at save did not
             return NotSent("invalid", f"{origin}: method or headers hold characters that HTTP does not have")
         case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from oncue.engine.context import JobContext, RunningJob, current
@@ -36,6 +36,8 @@ MOST_FAILING = 10_000
 an endpoint for every URL that somebody once typed."""
 DATABASE_PAUSE = 2.0
 """Seconds until a delivery is tried again whose attempt could not ask the database."""
+NO_ROOM_PAUSE, NO_ROOM_LINES = 10.0, timedelta(minutes=1)
+"""For how many seconds a delivery is put off that finds no room on its host, and how often the log says so."""
 TRIP_SECONDS = 2.0
 """How long an attempt whose outcome is known waits until its breaker is written: it must not be cut off for that."""
 
@@ -78,6 +80,7 @@ class Deliveries:
         self._share = share
         self._transport: Transport | None = None
         self._lookups = Lookups(connected)
+        self._no_room_told_at: datetime | None = None
         self._failures: dict[str, int] = {}
         """Of each endpoint, in a row, in this process."""
 
@@ -111,6 +114,9 @@ class Deliveries:
         try:
             response = response_without_echo(await self._opened().send(request), request)
         except NotSent as error:
+            if error.is_ours:
+                self._tell_no_room(found.connected.now(), error)
+                raise Postpone(NO_ROOM_PAUSE, f"this host has no room for another connection: {error}") from None
             job.details(failed=error.kind)
             self._tell(claim, webhook, error.kind, 0.0)
             await self._judge(claim.queue, endpoint, found, breaker.evidence_of_not_sent(error.kind))
@@ -120,6 +126,15 @@ class Deliveries:
         self._tell(claim, webhook, http.outcome(response.status), response.seconds)
         await self._judge(claim.queue, endpoint, found, breaker.evidence_of_status(response.status))
         _raise_unless_delivered(response, found.connected)
+
+    def _tell_no_room(self, now: datetime, error: NotSent) -> None:
+        """About once a minute: there may be thousands of deliveries."""
+        if self._no_room_told_at is None or abs(now - self._no_room_told_at) >= NO_ROOM_LINES:
+            self._no_room_told_at = now
+            _log.warning(
+                "deliveries are postponed, since this host has no room for another connection (%s): raise the limit of "
+                "open files (LimitNOFILE in the unit, ulimit -n)", error,
+            )  # fmt: skip
 
     async def _looked_up(self, webhook: str | None, queue: str, endpoint: str | None) -> EndpointNow:
         """What stands about its endpoint as this attempt begins. Raises StoreError."""

@@ -39,7 +39,8 @@ def response_without_echo(response: Response, request: Request) -> Response:
 
 def failure_without_echo(error: NotSent, request: Request) -> NotSent:
     """The same for a request without an answer: what was no HTTP, or the host of a redirect, may repeat a header."""
-    return NotSent(error.kind, _without(error.message, _words(request.headers), is_cut=True))
+    message = _without(error.message, _words(request.headers), is_cut=True)
+    return NotSent(error.kind, message, is_ours=error.is_ours)
 
 
 def _without(text: str, words: Sequence[str], *, is_cut: bool) -> str:

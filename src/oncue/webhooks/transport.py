@@ -50,12 +50,14 @@ class NotSent(Exception):
 
     `timeout` and `network` may be tried again; `refused` (by the egress guard) and `invalid` (URL, header or TLS file)
     are final. The message names scheme, host and port, never path, query, a header's value or a secret.
+    `is_ours`: this host had no file or memory left for a connection. The endpoint has no part in that.
     """
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: Kind, message: str, *, is_ours: bool = False) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.is_ours = is_ours
 
 
 class Transport(Protocol):

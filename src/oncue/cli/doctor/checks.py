@@ -17,6 +17,7 @@ from oncue.cli.doctor.findings import Check, Snapshot, Status, few
 from oncue.cli.migrate import schema_of, unmigrated
 from oncue.cli.output import plural, took
 from oncue.clock import DatabaseClock, wall
+from oncue.engine.survey import next_due
 from oncue.errors import OncueError, SchemaMismatch
 from oncue.model import Job, JobFilter, Owner, State, Token
 from oncue.policy.ownership import is_owner
@@ -34,6 +35,7 @@ CLOCK_SECONDS = 2.0
 LONG_WAIT = timedelta(hours=1)
 CANCEL_PATIENCE = timedelta(minutes=1)
 LEADERLESS = timedelta(minutes=1)
+LATE_ADVICE = "look at its log for `scheduler`, `planner` and `another session holds a lock`"
 EXPIRES_SOON = timedelta(days=7)
 PAGE, SAMPLE = 1000, 10_000
 LISTED = 1000
@@ -81,7 +83,7 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Chec
         sent, asked_at = clock.sent(), wall()
         told = await store.time()
         clock.learn(told, sent)
-        snapshot = await _snapshot(store, clock.now())
+        snapshot = await _snapshot(store, clock.now(), app.settings.alert_webhook)
         owner = await store.application.owner()
     finally:
         await store.close()
@@ -102,8 +104,8 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Chec
     ]
 
 
-async def _snapshot(store: SqliteStore | PostgresStore, now: datetime) -> Snapshot:
-    queues = await store.queues.all()
+async def _snapshot(store: SqliteStore | PostgresStore, now: datetime, alerts_to: str | None = None) -> Snapshot:
+    queues, told = await store.queues.all(), [] if alerts_to is None else await store.webhooks.get([alerts_to])
     return Snapshot(
         now=now,
         nodes=await store.nodes.alive(),
@@ -113,10 +115,11 @@ async def _snapshot(store: SqliteStore | PostgresStore, now: datetime) -> Snapsh
         stranded=len(await store.jobs.orphaned(now, LISTED)),
         overdue=len(await store.jobs.overdue(now - LONG_WAIT, LISTED)),
         leader=await store.leases.get(LEADER),
-        next_run=await store.slots.next_run(),
+        next_run=await next_due(store),
         tokens=tuple(await store.tokens.all()),
         webhooks=tuple(await store.webhooks.page(limit=SAMPLE)),
         held_back=tuple(await store.groups.held_back(now, LISTED)),
+        alert_webhook=next((webhook for webhook in told if not webhook.deleted), None),
     )
 
 
@@ -259,12 +262,15 @@ def paused_queues(snapshot: Snapshot) -> Check:
 def leader(snapshot: Snapshot) -> Check:
     """Without a leader no schedule fires. Where none is enabled, no leader is needed."""
     lease = snapshot.leader
+    is_late = snapshot.next_run is not None and snapshot.next_run <= snapshot.now - LEADERLESS
     if lease is not None and lease.expires_at > snapshot.now:
         led = f"{lease.holder_name} leads"
+        if is_late:
+            return Check("schedules", "warn", f"{led}; {_next_slot(snapshot)}", LATE_ADVICE)
         return Check("schedules", "ok", led if snapshot.next_run is None else f"{led}; {_next_slot(snapshot)}")
     if snapshot.next_run is None:
         return Check("schedules", "ok", "no node leads, and no schedule needs it")
-    status: Status = "fail" if snapshot.next_run <= snapshot.now - LEADERLESS else "warn"
+    status: Status = "fail" if is_late else "warn"
     return Check(
         "schedules", status, f"no node leads: {_next_slot(snapshot)}", "start a worker: it fires the schedules"
     )
@@ -273,8 +279,9 @@ def leader(snapshot: Snapshot) -> Check:
 def _next_slot(snapshot: Snapshot) -> str:
     assert snapshot.next_run is not None
     if snapshot.next_run <= snapshot.now:
-        return f"a slot has been due for {took((snapshot.now - snapshot.next_run).total_seconds())}"
-    return f"the next slot comes in {took((snapshot.next_run - snapshot.now).total_seconds())}"
+        late = took((snapshot.now - snapshot.next_run).total_seconds())
+        return f"a slot, or the day of a window's subject, has been due for {late}"
+    return f"the next slot or day comes in {took((snapshot.next_run - snapshot.now).total_seconds())}"
 
 
 def tokens(snapshot: Snapshot) -> Check:

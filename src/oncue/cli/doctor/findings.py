@@ -39,6 +39,8 @@ class Snapshot:
     webhooks: tuple[Webhook, ...] = ()
     """Those that are not deleted; of very many the first."""
     held_back: tuple[HeldBack, ...] = ()
+    alert_webhook: Webhook | None = None
+    """The one that ONCUE_ALERT_WEBHOOK names, if there is one of that name."""
 
     @property
     def live(self) -> list[Node]:

@@ -27,6 +27,7 @@ def checked(snapshot: Snapshot, settings: Settings, environ: Mapping[str, str]) 
         _files(snapshot.webhooks, settings.webhooks_tls_dir),
         _of_alerts(settings.alert_webhook, snapshot.webhooks),
         _breakers([group for group in snapshot.held_back if not group.by_hand], snapshot),
+        _alerts(snapshot, settings.alert_webhook),
     ]
     return [check for check in found if check is not None]
 
@@ -41,6 +42,17 @@ def _served(snapshot: Snapshot) -> Check | None:
         return Check("webhooks", "ok", f"{text}; {plural(serving, 'node')} deliver{'s' if serving == 1 else ''}")
     advice = f"start `oncue worker`, or add {WEBHOOKS_QUEUE} to the queues of one (--queues, ONCUE_QUEUES)"
     return Check("webhooks", "fail" if waiting else "warn", f"{text}; no live node serves {WEBHOOKS_QUEUE}", advice)
+
+
+def _alerts(snapshot: Snapshot, target: str | None) -> Check | None:
+    """Whether the warnings of the SLO watcher have somewhere to go."""
+    if target is None or "://" in target or (snapshot.alert_webhook is not None and snapshot.alert_webhook.enabled):
+        return None
+    is_there = snapshot.alert_webhook is not None
+    command = f"enable {target}" if is_there else f"add {target} --url URL"
+    advice = f"`oncue webhooks {command}`, or name another one in ONCUE_ALERT_WEBHOOK"
+    what = "is disabled" if is_there else "does not exist"
+    return Check("alerts", "warn", f"warnings are not delivered: the webhook {target} {what}", advice)
 
 
 def _variables(webhooks: Sequence[Webhook], environ: Mapping[str, str]) -> Check | None:

@@ -107,6 +107,10 @@ def _later(facts: JobFacts) -> Finding:
     job, now = facts.job, facts.cluster.now
     if facts.attempts and facts.attempts[-1].outcome == "snoozed":
         return Finding("snoozed", f"Its handler asked to be called again at {when(job.visible_at, now)}.")
+    if job.error is not None:  # a delivery that did not begin: it finds no room, say, or its endpoint's breaker is open
+        return Finding(
+            "scheduled_for_later", f"It was put off until {when(job.visible_at, now)}{error_line(job.error)}."
+        )
     return Finding("scheduled_for_later", f"It is not due before {when(job.visible_at, now)}.")
 
 
@@ -223,7 +227,7 @@ def _behind(facts: JobFacts) -> list[Finding]:
     if not facts.ahead or isolation_of(facts.job):
         return []
     older, many = facts.ahead - facts.above, "at least " if facts.ahead >= MOST_COUNTED else ""
-    earlier = "older" if facts.job.subject is None else "with an earlier cutoff"
+    earlier = "older" if facts.job.subject is None else "with the same cutoff or an earlier one"
     parts = [f"{facts.above:,} of a higher priority" if facts.above else "", f"{older:,} {earlier}" if older else ""]
     text = (
         f"It is behind {many}{counted(facts.ahead, 'other')} of {name_of(facts.job)}: "
