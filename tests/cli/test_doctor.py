@@ -238,16 +238,6 @@ def test_the_doctor_looks_for_the_webhook_of_alerts(oncue: Shell, shop: str, mon
     assert "alerts" not in found(oncue("doctor", "--json"))
 
 
-@pytest.mark.contract("HOOK-19")
-def test_a_webhook_for_alerts_that_is_not_there() -> None:
-    snapshot = replace(QUIET, webhooks=(a_webhook("pager"), a_webhook("off", enabled=False)))
-    status, text = about_webhooks(snapshot, alert_webhook="pagr")["alerts"]
-    assert (status, "ONCUE_ALERT_WEBHOOK is 'pagr': there is no webhook of this name" in text) == ("warn", True)
-    assert "this webhook is disabled" in about_webhooks(snapshot, alert_webhook="off")["alerts"][1]
-    for sound in ("pager", "https://pager.example/in", None):
-        assert "alerts" not in about_webhooks(snapshot, alert_webhook=sound)
-
-
 def test_variables_and_files_that_webhooks_need() -> None:
     snapshot = replace(
         QUIET,

@@ -25,7 +25,6 @@ def checked(snapshot: Snapshot, settings: Settings, environ: Mapping[str, str]) 
         _variables(snapshot.webhooks, environ),
         _allowed(settings.webhooks_allow),
         _files(snapshot.webhooks, settings.webhooks_tls_dir),
-        _of_alerts(settings.alert_webhook, snapshot.webhooks),
         _breakers([group for group in snapshot.held_back if not group.by_hand], snapshot),
         _alerts(snapshot, settings.alert_webhook),
     ]
@@ -69,18 +68,6 @@ def _variables(webhooks: Sequence[Webhook], environ: Mapping[str, str]) -> Check
         "secrets", "warn", f"webhooks refer to variables that this environment lacks: {text}",
         "only a worker needs them: run `oncue doctor` with the environment of one to be sure",
     )  # fmt: skip
-
-
-def _of_alerts(target: str | None, webhooks: Sequence[Webhook]) -> Check | None:
-    """A name under which there is no webhook: no warning would be delivered."""
-    if target is None or "://" in target:
-        return None
-    found = next((webhook for webhook in webhooks if webhook.name == target), None)
-    if found is not None and found.enabled:
-        return None
-    what = "there is no webhook of this name" if found is None else "this webhook is disabled"
-    advice = "warnings of SLOs are not delivered: declare the webhook and start a worker, enable it, or name a URL"
-    return Check("alerts", "warn", f"ONCUE_ALERT_WEBHOOK is {target!r}: {what}", advice)
 
 
 def _referred(webhook: Webhook) -> Iterator[str]:
