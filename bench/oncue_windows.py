@@ -6,6 +6,7 @@ run waits for a minute to pass. The subjects are copies of one, made by SQL.
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import statistics
 import time
@@ -219,15 +220,17 @@ async def claim(url: str) -> None:
     await store.nodes.register(node(now))
     child.announce()
     jobs, started, stop = 0, time.monotonic(), child.told()
+    latest = started
     while not stop():
         claims = await store.jobs.claim(NODE, ["default"], ["noop"], CLAIMS, now)
-        if not claims:
-            break
+        if not claims:  # all are done: the rig has yet to say stop
+            await asyncio.sleep(0.01)
+            continue
         await store.jobs.apply([_success(one, now) for one in claims], now)
-        jobs += len(claims)
-    elapsed = time.monotonic() - started
+        jobs, latest = jobs + len(claims), time.monotonic()
+    elapsed = latest - started
     await app.aclose()
-    child.answer(rate=jobs / elapsed, jobs=jobs)
+    child.answer(rate=jobs / elapsed if jobs else 0.0, jobs=jobs)
 
 
 def _success(claim: Claim, now: datetime) -> Any:

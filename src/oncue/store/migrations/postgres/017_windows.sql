@@ -59,3 +59,7 @@ create table oncue_window_deltas (
 -- What may be pruned of the days of subjects: they are kept for a shorter time than other slots.
 create index oncue_slots_old_days on oncue_slots (coalesce(until, scheduled_for))
     where subject <> '' and (job_id is null or outcome is not null);
+-- Those of schedules without subjects have an index of their own, so that neither passes over the other's rows.
+drop index oncue_slots_old;
+create index oncue_slots_old on oncue_slots (coalesce(until, scheduled_for))
+    where subject = '' and (job_id is null or outcome is not null);
