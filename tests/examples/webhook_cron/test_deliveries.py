@@ -107,15 +107,23 @@ def test_what_does_not_fit_into_the_buffer_is_told_and_delivered_later(
     for job in jobs:
         program.asked("POST", f"/api/admin/scheduled-jobs/{job['name']}/toggle", {"enabled": False})
     emitted = sum(len(program.executions(job)) for job in jobs)
-    program.until(lambda: program.said.count("scheduler: ORPHAN execution=") == emitted - 3, "the buffer is full")
+    # The buffer has room for two, and the only seat for one more, also while the first delivery waits aside.
+    program.until(lambda: program.said.count("scheduler: ORPHAN execution=") >= emitted - 4, "the buffer is full")
     lines = [line for line in program.said.splitlines() if "scheduler: ORPHAN" in line]
     fields = dict(part.split("=", 1) for part in lines[0].split() if "=" in part)
     assert lines[0].endswith("emit failed: event buffer full")
     assert f"eventbus: buffer full, execution={fields['execution']} job={fields['job']}" in program.said
     lost = program.execution(fields["execution"])
     assert (lost["status"], lost["scheduled_at"]) == ("emitted", fields["scheduled_at"])
+    program.until(
+        lambda: (
+            metrics(program)["easycron_eventbus_emit_errors_total"]
+            == program.said.count("scheduler: ORPHAN execution=")
+            == program.said.count("eventbus: buffer full")
+        ),
+        "the figure is what the log tells",
+    )
     figures = metrics(program)
-    assert figures["easycron_eventbus_emit_errors_total"] == len(lines) == program.said.count("eventbus: buffer full")
     assert figures["easycron_eventbus_buffer_capacity"] == figures["oncue_buffer_capacity"] == 2
     assert figures["easycron_eventbus_buffer_size"] <= 2
     gate.set()
