@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         InvalidWebhook,
         JobNotFound,
         NotAllowed,
+        NotLeader,
         OncueError,
         Retry,
         RowLocked,
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
         WebhookNotFound,
         WrongApplication,
     )
-    from oncue.model import Job, Receipt
+    from oncue.model import ClusterJob, Job, Node, NodeResult, Receipt
     from oncue.policy.priorities import BACKGROUND, CRITICAL_MAX_RETRIES, SCHEDULED, USER_REQUESTED
     from oncue.policy.retry import Exponential, Ladder
     from oncue.policy.triggers import cron
     from oncue.policy.windows import daily
     from oncue.task import Task
+    from oncue.tasks.cluster import ClusterTask
 
 __all__ = [
     "BACKGROUND",
@@ -55,6 +57,8 @@ __all__ = [
     "AsyncClient",
     "Cancel",
     "Client",
+    "ClusterJob",
+    "ClusterTask",
     "ConfigError",
     "Conflict",
     "Exponential",
@@ -68,7 +72,10 @@ __all__ = [
     "JobNotFound",
     "Ladder",
     "NewJob",
+    "Node",
+    "NodeResult",
     "NotAllowed",
+    "NotLeader",
     "Oncue",
     "OncueError",
     "Receipt",
@@ -97,12 +104,13 @@ _HOMES = {
     "client.jobs": ("NewJob",),
     "client.plain": ("Client",),
     "engine.context": ("JobContext", "current_job"),
-    "model": ("Job", "Receipt"),
+    "model": ("ClusterJob", "Job", "Node", "NodeResult", "Receipt"),
     "policy.priorities": ("BACKGROUND", "CRITICAL_MAX_RETRIES", "SCHEDULED", "USER_REQUESTED"),
     "policy.retry": ("Exponential", "Ladder"),
     "policy.triggers": ("cron",),
     "policy.windows": ("daily",),
     "task": ("Task",),
+    "tasks.cluster": ("ClusterTask",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from oncue.policy.error_classes import ErrorClasses
     from oncue.policy.retry import Policy
     from oncue.policy.triggers import Rule
+    from oncue.tasks.cluster import ClusterTask
     from oncue.verbs.alerts import Alerts
     from oncue.verbs.audit_log import AuditLog
+    from oncue.verbs.cluster import Cluster
     from oncue.verbs.jobs import Jobs
     from oncue.verbs.nodes import Nodes
     from oncue.verbs.queues import Queues
@@ -117,6 +119,51 @@ class Oncue:
 
         def declare(function: Callable[..., Any]) -> Task[Any, Any]:
             task: Task[Any, Any] = Task(self, function, declared_in=_caller(), **options)
+            self.internals.declare(task)
+            return task
+
+        return declare(*function) if function else declare
+
+    @overload
+    def cluster_task(self, function: Callable[P, R], /) -> ClusterTask[P, R]: ...
+
+    @overload
+    def cluster_task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
+        timeout: Duration | None = None,
+        max_runtime: Duration | _Unset | None = UNSET,
+        deadline: Duration | None = None,
+        retry: Policy | RetryRule | None = None,
+        max_retries: int | None = None,
+        max_crashes: int | Literal["never"] = 5,
+        schedule: Rule | None = None,
+        missed: Missed | _Unset = UNSET,
+        grace: Duration | _Unset = UNSET,
+        max_instances: int | _Unset = UNSET,
+        key: Callable[..., str] | None = None,
+        leader_only: bool = False,
+        quorum_timeout: Duration | None = None,
+        on_no_quorum: Literal["proceed", "fail"] = "proceed",
+        on_node_restart: Literal["count", "fail"] = "count",
+    ) -> Callable[[Callable[P, R]], ClusterTask[P, R]]: ...
+
+    def cluster_task(self, *function: Callable[..., Any], **options: Any) -> Any:
+        """Declare a function, plain or `async`, that every node runs: each its own part of one cluster job.
+
+        `leader_action` of what this returns declares what the leader does once a quorum of the nodes has done its
+        part. With `leader_only` the function is that action, and the nodes have no part. `queue` says which nodes take
+        part: those that serve it; without it, all whose code declares the task. If there is no quorum within
+        `quorum_timeout`, the leader acts without one, or the job fails (`on_no_quorum="fail"`). With
+        `on_node_restart="fail"` it also fails as soon as a node is restarted in the middle of its part.
+        """
+        from oncue.tasks.cluster import ClusterTask
+
+        def declare(function: Callable[..., Any]) -> ClusterTask[Any, Any]:
+            task: ClusterTask[Any, Any] = ClusterTask(self, function, declared_in=_caller(), **options)
             self.internals.declare(task)
             return task
 
@@ -267,6 +314,12 @@ class Oncue:
         from oncue.verbs.windows import Windows
 
         return Windows(self.internals)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        from oncue.verbs.cluster import Cluster
+
+        return Cluster(self.internals)
 
     @cached_property
     def alerts(self) -> Alerts:

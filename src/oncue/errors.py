@@ -91,6 +91,20 @@ class Conflict(OncueError):
         self.job_id = job_id
 
 
+class NotLeader(OncueError):
+    """Only the leader creates cluster jobs, and this process is a node that does not lead.
+
+    `leader` is the name of the node that does, if any does, and `address` that of its API, if it is known.
+    """
+
+    def __init__(self, leader: str | None, address: str | None) -> None:
+        where = "" if address is None else f" ({address})"
+        who = "no node leads at this moment" if leader is None else f"{leader}{where} leads"
+        super().__init__(f"only the leader creates cluster jobs, and this node does not lead: {who}")
+        self.leader = leader
+        self.address = address
+
+
 class ScheduleNotFound(OncueError, LookupError):
     """There is no such schedule."""
 

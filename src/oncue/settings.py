@@ -178,6 +178,7 @@ class Settings:
     reconcile_interval: Seconds = 300.0
     reconcile_threshold: Seconds = 600.0
     reconcile_batch_size: int = Field(100, ge=1, le=10_000)
+    cluster_quorum_timeout: Seconds = 10.0
     tick_ms: int = Field(60_000, ge=10, le=3_600_000)
     slo_eval_ms: int = Field(60_000, ge=1000, le=3_600_000)
     slo_window_minutes: int = Field(15, ge=2, le=1440)
@@ -306,6 +307,7 @@ BARE_NAMES = {
     "reconcile_interval": "RECONCILE_INTERVAL",
     "reconcile_threshold": "RECONCILE_THRESHOLD",
     "reconcile_batch_size": "RECONCILE_BATCH_SIZE",
+    "cluster_quorum_timeout": "JOB_NODE_QUORUM_TIMEOUT_SECS",
 }
 
 

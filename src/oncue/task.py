@@ -80,6 +80,11 @@ class DeclaredWindow(NamedTuple):
 class Task(Generic[P, R]):
     """A function that can be enqueued. Calling it runs it here and now, as if it were not a task."""
 
+    given: frozenset[str] = frozenset()
+    """The parameters that no job stores, since the worker that runs it gives them."""
+    address: str | None = None
+    """Where alone its jobs may run, unless an enqueue says otherwise."""
+
     def __init__(
         self,
         app: Oncue,
@@ -123,7 +128,7 @@ class Task(Generic[P, R]):
         self._max_crashes = checked_crashes(max_crashes)
         self.delivery = checked_delivery(delivery)
         self.max_retries = self._resolved_retries(max_retries, declared=retry is not None)
-        self.arguments = Arguments(function, self.name)
+        self.arguments = Arguments(function, self.name, self.given)
         self.bind = self.arguments.bind
         self.own_key = checked_own_key(key, self.arguments, self.name)
         self.window = self._declared_window(
@@ -346,7 +351,7 @@ class Call(Generic[P]):
         self.at = at
         self.key = key
         self.group = group
-        self.address = address
+        self.address = task.address if address is None else address
         self.deadline = task.deadline if deadline is None else deadline
         self.max_retries = task.max_retries if max_retries is None else max_retries
         self.enqueued_by = enqueued_by

@@ -114,6 +114,16 @@ class Enqueueing:
         )  # fmt: skip
         return receipts
 
+    async def planned(self, call: Call[Any], row: Row) -> Batch:
+        """The one job for these arguments, as it would be written. Nothing is written yet."""
+        slots_only.refuse_declared(call.task)
+        args = _dumped(call.task, row, 1, self._app.settings.max_args_bytes)
+        keys = [call.key_of(*row, args)] if call.has_key else None
+        connection = await self._app.connected()
+        await self._check_owner(connection)
+        ids = await self._patiently(connection, lambda _: connection.ids(1), "nothing was written")
+        return self._batch(call, ids, [args], keys, connection.now())
+
     def prepared(self, call: Call[Any], row: Row) -> FollowUp:
         """A job for these arguments that is to follow from another one. Nothing is written yet."""
         if call.on is not None:
@@ -153,7 +163,7 @@ class Enqueueing:
                     _log.warning("%s: reserving others", error)
                     connection.forget_ids()
             else:
-                self._tell(batches, receipts)
+                self.tell(batches, receipts)
                 return receipts
         raise IdTaken("the database hands out ids that are taken: has its sequence oncue_job_ids been set back?")
 
@@ -179,7 +189,7 @@ class Enqueueing:
             f"it is unknown whether jobs were written (id {batches[0].ids[0]} …)",
         )
 
-    def _tell(self, batches: Sequence[Batch], receipts: Sequence[Receipt]) -> None:
+    def tell(self, batches: Sequence[Batch], receipts: Sequence[Receipt]) -> None:
         left = iter(receipts)
         for batch in batches:
             told = list(islice(left, len(batch.ids)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -17,7 +18,9 @@ from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
 from oncue.application.naming import Place
 from oncue.application.portal import AtOnce, NeedsItsLoop, at_once
+from oncue.engine.context import current
 from oncue.errors import UnknownTask
+from oncue.model import CLUSTER_ADDRESS, NODE_ADDRESS, Node
 from oncue.policy.checks import checked_name
 from oncue.policy.ownership import ApplicationName
 from oncue.settings import Settings, load
@@ -26,7 +29,9 @@ from oncue.task import Task
 from oncue.telemetry import Telemetry
 
 if TYPE_CHECKING:
+    from oncue.application.clustering import Clustering
     from oncue.application.webhooks import DeclaredWebhook
+    from oncue.engine.node import WorkerNode
     from oncue.policy.aging import Rules
     from oncue.verbs.subjects import SubjectTables
     from oncue.webhooks.delivery import Deliveries
@@ -59,6 +64,8 @@ class Internals:
         self.lifespans = Lifespans()
         self.telemetry = Telemetry()
         self.enqueueing = Enqueueing(self)
+        self.working: list[WorkerNode] = []
+        """The nodes that work in this process."""
         self.connector: Connector = DatabaseConnector(self.make_store)
         self._transport: Transport | None = None
         self._declared = declared
@@ -105,11 +112,39 @@ class Internals:
     def declare(self, task: Task[Any, Any]) -> None:
         if task.name.startswith(PREFIX):
             raise ValueError(f"name: expected one that does not begin with {PREFIX}, as oncue's own do: {task.name!r}")
-        if task.name in self.tasks:
+        if task.name in self.tasks or task.name in self.handlers:
             raise ValueError(f"name: a task {task.name!r} is declared already; give one of them another name=")
         if task.schedule is not None and task.name in self._scheduled_webhooks():
             raise ValueError(f"name: a webhook {task.name!r} has a schedule of that name; give one another name")
         self.tasks[task.name] = self.handlers[task.name] = task
+        if (part := getattr(task, "part", None)) is not None:
+            self._declare_part(part)
+
+    def _declare_part(self, part: Task[Any, Any]) -> None:
+        if part.name in self.tasks:
+            raise ValueError(f"name: a task {part.name!r} is declared already; give one of them another name=")
+        self.handlers[part.name] = part
+
+    @cached_property
+    def clustering(self) -> Clustering:
+        from oncue.application.clustering import Clustering
+
+        return Clustering(self)
+
+    @property
+    def has_cluster_tasks(self) -> bool:
+        return any(task.address == CLUSTER_ADDRESS for task in self.tasks.values())
+
+    def working_node(self) -> Node:
+        """The node that runs the job which asks, under the name that it goes by."""
+        address = current.get().claim.address or ""
+        names = {node.naming.shown: node for node in self.working}
+        found = names.get(address.removeprefix(NODE_ADDRESS)) or next(
+            (node for node in self.working if node.leadership.epoch is not None or len(self.working) == 1), None
+        )
+        if found is None:
+            raise LookupError("no node of this process runs this job")
+        return replace(found.node, name=found.naming.shown)
 
     def declare_webhook(self, webhook: DeclaredWebhook) -> None:
         if webhook.name in self.webhooks:

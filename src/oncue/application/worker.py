@@ -21,7 +21,7 @@ from oncue.engine.messages import Setup
 from oncue.engine.node import WorkerNode, WorkerProcess, handlers_executor
 from oncue.engine.starting import Patience
 from oncue.engine.timekeeper import Timekeeper
-from oncue.model import WEBHOOKS_QUEUE, WINDOWS_QUEUE, Node
+from oncue.model import CLUSTER_QUEUE, WEBHOOKS_QUEUE, WINDOWS_QUEUE, Node
 from oncue.observe import logs, open_telemetry
 from oncue.observe.redis_analytics import counting
 from oncue.store.contract import Store
@@ -88,12 +88,16 @@ async def _working(
         elsewhere = sorted(used.difference(node.node.queues))
         if elsewhere:
             _log.warning("the application's tasks also use %s, which this worker does not serve", ", ".join(elsewhere))
+        app.working.append(node)
         try:
             yield node
         except BaseException:
             await process.drain(0.0)  # whatever went wrong out there, what is in hand is given back
             raise
-        await process.drain(pace.drain)
+        else:
+            await process.drain(pace.drain)
+        finally:
+            app.working.remove(node)
 
 
 @asynccontextmanager
@@ -150,12 +154,15 @@ def new_node(app: Internals, now: datetime, address: str | None) -> Node:
 
 def _queues(app: Internals) -> tuple[str, ...]:
     """The queues that a worker serves: those of the settings, and that of windows if code declares some and no queues
-    were chosen."""
+    were chosen. That of cluster jobs is served by all whose code declares some: any of them may come to lead."""
     settings = app.settings
+    queues = settings.queues
     has_windows = any(task.queue == WINDOWS_QUEUE for task in app.tasks.values())
-    if settings.origin("queues") != "default" or not has_windows:
-        return settings.queues
-    return (*settings.queues, WINDOWS_QUEUE)
+    if settings.origin("queues") == "default" and has_windows:
+        queues = (*queues, WINDOWS_QUEUE)
+    if app.has_cluster_tasks and CLUSTER_QUEUE not in queues:
+        queues = (*queues, CLUSTER_QUEUE)
+    return queues
 
 
 def _is_gone(node: Node) -> bool:

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from oncue.clock import Clock
+from oncue.engine.applying import apply_each, listed
 from oncue.engine.membership import Membership
 from oncue.engine.service import Signal
 from oncue.model import Node
+from oncue.policy.lifecycle import interrupted
 from oncue.policy.names import numbered
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -115,8 +117,17 @@ class Naming:
             holder = await self._take_another(now)
         if holder is None or self._membership.life != life:
             return now + self._beat  # declared lost meanwhile: the next life asks again
+        await self._end_interrupted(holder.name, now)
         self._go_by(holder.name, life)
         return now + self._lease
+
+    async def _end_interrupted(self, name: str, now: datetime) -> None:
+        """Parts of cluster jobs that an earlier process of this name has begun and was to try again have failed."""
+        parts = await self._store.cluster.interrupted(name, self._node.id)
+        if parts:
+            took = await apply_each(self._store, [interrupted(part, now) for part in parts], now)
+            ended = [part.id for part, written in zip(parts, took, strict=True) if written]
+            _log.warning("startup recovery: %s of %s, begun before its restart, failed", listed(ended), name)
 
     async def _take_another(self, now: datetime) -> Node | None:
         """Take the first name that is free: the one that was given, then the same with a number."""

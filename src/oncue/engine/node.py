@@ -6,7 +6,8 @@
     seating                                          how many jobs of limited queues may run here
     reconciler                                       compares this node's claims with the database's
     leadership                                       who leads
-    scheduler, planner, backfilling, expiry, aging,
+    scheduler, planner, coordinator, backfilling,
+    expiry, aging,
     orphans, pruning, folding, sampling, slo_watcher on the leader only
     minutes                                          what this node measures, minute by minute
     rescue, survey                                   on every node: a rescue must not wait for a leader
@@ -31,6 +32,7 @@ from oncue.engine.applying import listed
 from oncue.engine.attempt import Handler
 from oncue.engine.backfilling import Backfilling
 from oncue.engine.claimer import Claimer
+from oncue.engine.coordinator import Coordinator
 from oncue.engine.counting import Folding, Sampling
 from oncue.engine.exclusivity import Exclusivity
 from oncue.engine.execution import Execution
@@ -182,6 +184,10 @@ class WorkerNode:
         self.slot_writer = SlotWriter(self.scheduler, interval=pace.schedules)
         self.planner = Planner(store, node.id, self.leadership, clock, telemetry, interval=pace.windows, poll=pace.poll)
         self.planner.opened.listen(self.claimer.signal.set)
+        self.coordinator = Coordinator(store, node, self.leadership, telemetry, poll=pace.poll)
+        self.coordinator.released.listen(self.claimer.signal.set)
+        for settler in (self.settler, self.second_settler):
+            settler.addressed_ended.listen(self.coordinator.signal.set)
         self.minutes: Minutes | None = None
         watch: list[Service] = []
         if pace.slo is not None:
@@ -203,6 +209,7 @@ class WorkerNode:
             self.scheduler,
             self.slot_writer,
             self.planner,
+            self.coordinator,
             *watch,
             *(
                 OnLeader(service, self.leadership)
@@ -290,6 +297,7 @@ class WorkerNode:
         else:
             self.scheduler.signal.set()
             self.planner.wake()
+            self.coordinator.signal.set()
 
     async def end_leases(self) -> None:
         """End the leases that the heartbeat thread renews: the other nodes need not wait for their end."""

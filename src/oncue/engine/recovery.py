@@ -18,12 +18,12 @@ from oncue.engine.applying import apply_each
 from oncue.engine.service import Signal, can_wait
 from oncue.errors import RowLocked
 from oncue.model import Node
-from oncue.policy.lifecycle import lost, settle
+from oncue.policy.lifecycle import STARTUP_RECOVERY, lost, settle
 from oncue.policy.suspicion import measured
 from oncue.store.contract import EXCLUSIVE, Store
 from oncue.telemetry import Telemetry
 
-CAUSE = "worker_startup_recovery"
+CAUSE = STARTUP_RECOVERY
 NEVER = timedelta(days=36525)
 
 _log = logging.getLogger("oncue.recovery")

@@ -20,6 +20,7 @@ from oncue.engine.delivery_lines import log_delivery
 from oncue.engine.execution import Execution
 from oncue.engine.in_flight import InFlight
 from oncue.engine.job_lines import level_of
+from oncue.engine.service import Signal
 from oncue.engine.texts import bounded
 from oncue.engine.window_events import tell_settled_day
 from oncue.errors import StoreError, StoreRefused, StoreUnavailable
@@ -65,6 +66,8 @@ class Settler:
         self._idle = timedelta(seconds=idle)
         self._limit = limit
         self._is_second = second
+        self.addressed_ended = Signal()
+        """Raised when what was addressed to this node has ended."""
         self._in_doubt: set[tuple[int, int]] = set()
         self._tried_locked_at: datetime | None = None
         self.trouble: StoreError | None = None
@@ -150,6 +153,12 @@ class Settler:
         await self._forget(batch, changes, took)
         return kept
 
+    def _tell_leader(self, batch: list[Ended]) -> None:
+        """Parts of cluster jobs have ended, perhaps: the leader waits for that."""
+        if any(ended.claim.address is not None for ended in batch):
+            self.addressed_ended.set()
+            self._store.hint()
+
     async def _forget(self, batch: list[Ended], changes: list[Change], took: list[Applied]) -> None:
         """The database has answered for these: they are no longer in flight."""
         took = await self._with_lost_replies(changes, took)
@@ -157,6 +166,7 @@ class Settler:
         if batch:
             written = [change.as_written(answer) for change, answer in zip(changes, took, strict=True)]
             self._tell_followers(written, took)
+            self._tell_leader(batch)
             self._tell_days(batch, written, took)
             self._tell(batch, written, [bool(answer) for answer in took])
 

@@ -7,6 +7,17 @@ a third of what a frozen dataclass costs to make. Most of the others are frozen 
 from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Token
 from oncue.model.alerts import NO_ALERTS, AlertBook, AlertState, Figures, Minute, MinuteKind
 from oncue.model.application import Owner
+from oncue.model.cluster import (
+    CLUSTER_ADDRESS,
+    CLUSTER_QUEUE,
+    ClusterJob,
+    ClusterStatus,
+    Creation,
+    NewParts,
+    NodeResult,
+    Part,
+    PartStatus,
+)
 from oncue.model.counts import KINDS, LIVE_LIMIT, Age, Count, Sample, Stats, cut_off, known
 from oncue.model.groups import Group, GroupSettings, GroupsLook, HeldBack, Rate, Turns
 from oncue.model.jobs import (
@@ -83,6 +94,8 @@ from oncue.model.windows import (
 )
 
 __all__ = [
+    "CLUSTER_ADDRESS",
+    "CLUSTER_QUEUE",
     "DEFAULT_QUEUE",
     "DELIVER",
     "EVERY_DAY",
@@ -112,7 +125,10 @@ __all__ = [
     "Cancelled",
     "Change",
     "Claim",
+    "ClusterJob",
+    "ClusterStatus",
     "Count",
+    "Creation",
     "Day",
     "DayCount",
     "DayEvent",
@@ -142,8 +158,10 @@ __all__ = [
     "Minute",
     "MinuteKind",
     "Missed",
+    "NewParts",
     "NextDay",
     "Node",
+    "NodeResult",
     "NodeSeats",
     "Note",
     "OpenJob",
@@ -151,6 +169,8 @@ __all__ = [
     "Outcome",
     "Outlook",
     "Owner",
+    "Part",
+    "PartStatus",
     "PriorityLevel",
     "Progress",
     "Queue",

@@ -53,6 +53,8 @@ class Schedule:
     """The key that its jobs share, by its task's own key: while another unfinished job has it, no slot fires."""
     group: str | None = None
     """The group of its queue that its jobs belong to: of a schedule whose target is a webhook, the webhook."""
+    address: str | None = None
+    """Where alone its jobs may run: those of a cluster task are for the cluster."""
 
 
 class Declaration(NamedTuple):

@@ -41,6 +41,7 @@ from oncue.model import (
     Failed,
     FollowUp,
     Job,
+    LeaderEpoch,
     Lost,
     NextDay,
     OpenJob,
@@ -57,8 +58,11 @@ from oncue.policy import options, retry, suspicion
 
 BY_HAND = "by_hand"
 """Why a job or its attempt ended: an operator set its state."""
+STARTUP_RECOVERY = "worker_startup_recovery"
+"""Why a run ended that its own node, started anew, found begun."""
 DEPOSED = "deposed"
 """How an attempt ended whose node was to lead and does not any more."""
+PART_IS_FINAL = "it is one node's part of a cluster job, and that as a whole can be tried again"
 HAND_MADE: tuple[State, ...] = ("queued", "succeeded", "failed")
 """The states that a job can be given by hand."""
 
@@ -169,8 +173,17 @@ def cancel(job: Job, now: datetime) -> Change | None:
 
 def is_final(job: Job) -> bool:
     """Whether a finished job stays as it is, whatever operators do, so that another one repeats it: the one run that a
-    slot was promised, a delivery, whose receiver knows it by its id, and the job of a window's day."""
-    return is_delivery(job) or job.subject is not None or _is_promised(job)
+    slot was promised, a delivery, whose receiver knows it by its id, a cluster job, and the job of a window's day."""
+    return is_delivery(job) or is_cluster_job(job) or job.subject is not None or _is_promised(job)
+
+
+def is_cluster_job(job: Job) -> bool:
+    return options.read(job.options).cluster is not None
+
+
+def is_part(job: Job) -> bool:
+    """Whether a job is one node's part of a cluster job, which alone can be repeated."""
+    return options.read(job.options).of_cluster
 
 
 def is_delivery(job: Job) -> bool:
@@ -226,6 +239,8 @@ def _why_not(job: Job, state: State, now: datetime) -> str | None:
         return f"by hand it becomes queued, succeeded or failed, not {state}{instead}"
     if job.state in TERMINAL and state != "queued":
         return "that is final; it can only be queued again"
+    if job.state in TERMINAL and is_part(job):
+        return PART_IS_FINAL
     if job.state == "running" and state == "queued" and job.cancel_requested_at is not None:
         return "it was asked to stop, so queued again it would be cancelled; set it to failed, then retry it"
     if job.state == "running" and state == "queued" and _is_promised(job):
@@ -256,6 +271,20 @@ def close_day(
     else:
         change = _unheld(job, "skipped", now, reason=reason, started_at=None, ended_at=now)
     return change._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
+
+
+def interrupted(job: Job, now: datetime) -> Change:
+    """The end of a node's part that was to be tried again: its node was restarted meanwhile."""
+    return _unheld(job, "failed", now, reason=STARTUP_RECOVERY, started_at=job.started_at, ended_at=now)
+
+
+def decided(job: Job, ending: tuple[State, str | None, str | None], now: datetime, leader: LeaderEpoch) -> Change:
+    """The end of a cluster job that waits, as its leader decides it: state, reason and error. Under a stale epoch it
+    goes on waiting."""
+    state, reason, error = ending
+    change = _unheld(job, state, now, reason=reason, started_at=None, ended_at=now)._replace(error=error)
+    waiting = _unheld(job, job.state, now, started_at=None, ended_at=None)._replace(ending="released")
+    return change._replace(leader=leader, released=waiting)
 
 
 def _taken_away(job: Job | OpenJob, state: State, now: datetime, why: str = BY_HAND) -> Change:
@@ -343,7 +372,7 @@ def _lost(ended: Ended, outcome: Lost, dice: Random) -> Change:
 
 
 def _lost_for_good(ended: Ended, outcome: Lost) -> Change:
-    if outcome.cause == "worker_startup_recovery":
+    if outcome.cause == STARTUP_RECOVERY:
         return _finished(ended, "failed", reason=outcome.cause, error=outcome.cause)
     return _finished(ended, "skipped", reason="skipped_timeout", error=outcome.cause)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from oncue.model import Delivery
+from oncue.model import Delivery, NewParts
 from oncue.policy.remembering import remembering
 from oncue.policy.retry import DEFAULT_POLICY, Policy, from_stored
 
@@ -60,6 +60,25 @@ class WindowOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """What a cluster job carries: what its parts are, and how the leader decides."""
+
+    parts: NewParts
+    has_action: bool = False
+    """Whether the leader acts after the parts."""
+    leader_only: bool = False
+    """Whether the leader action is all there is."""
+    quorum_timeout: float = 10.0
+    on_no_quorum: Literal["proceed", "fail"] = "proceed"
+    on_node_restart: Literal["count", "fail"] = "count"
+    """What becomes of the job if a node is restarted in the middle of its part: that part has failed, or all has."""
+
+    def stored(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ClusterOptions.__slots__ if name != "parts"}
+        return {**own, "parts": self.parts._asdict()}
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     delivery: Delivery = "at_least_once"
     timeout: float | None = None
@@ -71,6 +90,10 @@ class Options:
     """Of a window and its jobs."""
     of_cutoff: bool = False
     """Whether the cutoff of a user's day has led to the job: there are as many of these as users."""
+    cluster: ClusterOptions | None = None
+    """Of a cluster job; its parts have none."""
+    of_cluster: bool = False
+    """Whether the job is one node's part of a cluster job."""
 
     def stored(self) -> str:
         """Only what differs from the defaults above, which never change: most rows store nothing but braces."""
@@ -80,12 +103,15 @@ class Options:
             "max_runtime": self.max_runtime,
             "max_crashes": self.max_crashes,
             "of_cutoff": self.of_cutoff,
+            "of_cluster": self.of_cluster,
         }
         told = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         if self.retry != DEFAULTS.retry:
             told["retry"] = self.retry.stored()
         if self.window is not None:
             told["window"] = self.window.stored()
+        if self.cluster is not None:
+            told["cluster"] = self.cluster.stored()
         return json.dumps(told, separators=(",", ":"))
 
 
@@ -105,7 +131,8 @@ def read(text: str) -> Options:
     limits = _seconds(told, "timeout"), _seconds(told, "max_runtime")
     return Options(
         _delivery(told), *limits, _retry(told.get("retry")), _crashes(told), _window(told.get("window")),
-        told.get("of_cutoff") is True,
+        told.get("of_cutoff") is True, _cluster(told.get("cluster")),
+        told.get("of_cluster") is True,
     )  # fmt: skip
 
 
@@ -153,6 +180,16 @@ def _window(told: Any) -> WindowOptions | None:
         missed_at=None if missed_at is None else datetime.fromisoformat(missed_at),
         max_concurrency=told.get("max_concurrency"),
     )
+
+
+def _cluster(told: Any) -> ClusterOptions | None:
+    if not isinstance(told, dict):
+        return None
+    parts = {name: value for name, value in told["parts"].items() if name in NewParts._fields}
+    if parts.get("nodes") is not None:
+        parts["nodes"] = tuple(parts["nodes"])
+    own = {name: value for name, value in told.items() if name in ClusterOptions.__slots__ and name != "parts"}
+    return ClusterOptions(parts=NewParts(**parts), **own)
 
 
 @remembering(4096)

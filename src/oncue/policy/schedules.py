@@ -33,7 +33,18 @@ TERMS = (
 )
 """What a revision is made of. A description, and what the task's own options say of its jobs, is not part of it."""
 
-CARRIED = ("name", "description", "options", "max_retries", "max_runtime", "deadline", "declared_by", "key", "group")
+CARRIED = (
+    "name",
+    "description",
+    "options",
+    "max_retries",
+    "max_runtime",
+    "deadline",
+    "declared_by",
+    "key",
+    "group",
+    "address",
+)
 """What may change without a new revision."""
 
 UNDECLARED = "its application no longer declares it"

@@ -20,19 +20,23 @@ from oncue.model import (
     Applied,
     Batch,
     Change,
+    ClusterJob,
     Count,
     DuePosition,
     Group,
     GroupSettings,
+    Job,
     JobFilter,
     LimitedQueue,
     Limits,
     NodeSeats,
     Note,
+    Part,
     Queue,
     Rate,
     Receipt,
     Sample,
+    State,
     Step,
     Subject,
     Webhook,
@@ -168,6 +172,34 @@ def subject_row(subject: Subject) -> dict[str, Any]:
     """What is written of a subject; its documents are handed over as they are stored."""
     fields = {name: getattr(subject, name) for name in SUBJECT_COLUMNS.split(", ")}
     return {**fields, "days_off": [day.isoformat() for day in subject.days_off], "args": json.loads(subject.args)}
+
+
+def cluster_job_of(
+    job: Job, record: Sequence[Any] | None, parts: Sequence[Sequence[Any]] | None, instant: Callable[[Any], datetime]
+) -> ClusterJob:
+    """A cluster job with its parts, of which the instants are to be read yet."""
+
+    def at(told: Any) -> datetime | None:
+        return None if told is None else instant(told)
+
+    def part(
+        node: str, name: str, job_id: int | None, was_open: Any, state: State | None, reason: str | None,
+        error: str | None, result: Any, attempt: int | None, visible_at: Any, claimed_at: Any, started_at: Any,
+        finished_at: Any, is_alive: Any,
+    ) -> Part:  # fmt: skip
+        left = None if was_open is None else bool(was_open)
+        told = (state, reason, error, result, attempt or 0)
+        return Part(
+            UUID(node), name, job_id, left, *told, at(visible_at), at(claimed_at), at(started_at), at(finished_at),
+            bool(is_alive),
+        )  # fmt: skip
+
+    made = tuple(part(*columns) for columns in parts or ())
+    if record is None:
+        return ClusterJob(job, parts=made)
+    spread_at, epoch, decided_at, decided_epoch, quorum = record
+    decided = (at(decided_at), decided_epoch, None if quorum is None else bool(quorum))
+    return ClusterJob(job, at(spread_at), epoch, *decided, parts=made)
 
 
 def midnight(day: date) -> datetime:

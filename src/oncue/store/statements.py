@@ -51,11 +51,11 @@ SCHEDULE_FIELDS = (
     "name, description, task, args, queue, priority, expression, tz, dst, missed, grace, max_instances, enabled, "
     "options, max_retries, max_runtime, deadline, declared_by, reason, revision, started_at, version, cursor, "
     "next_run_at, last_run_at, horizon, created_by, created_at, updated_at, deleted_at, key, "
-    "group"
+    "group, address"
 )
 SCHEDULE_COLUMNS = f"id, {SCHEDULE_FIELDS}"
-_SCHEDULE_WRITTEN = SCHEDULE_FIELDS.removesuffix("group") + "group_name"
-_SCHEDULE_SOURCE = f'id, {_SCHEDULE_WRITTEN} as "group"'
+_SCHEDULE_WRITTEN = SCHEDULE_FIELDS.replace(" group,", " group_name,")
+_SCHEDULE_SOURCE = "id, " + SCHEDULE_FIELDS.replace(" group,", ' group_name as "group",')
 REVISION_COLUMNS = (
     "schedule_id, revision, started_at, task, args, queue, priority, expression, tz, dst, missed, grace, "
     "max_instances, enabled, reason, changed_by"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -26,8 +26,9 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 class Arguments:
     """The parameters of one task's function."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        self.signature = _checked_signature(function)
+    def __init__(self, function: Callable[..., Any], name: str, given: Collection[str] = ()) -> None:
+        """`given`: the parameters that oncue gives when it calls the function; no job stores them."""
+        self.signature = _without(_checked_signature(function), given)
         self._function = function
         self._name = name
         parameters = self.signature.parameters.values()
@@ -72,6 +73,11 @@ class Arguments:
         if args == "{}":
             return {}
         return self._shape.load(args)
+
+    def bind_known(self, args: str, slot: datetime | None = None) -> dict[str, Any]:
+        """The same of arguments of which the function may take only some."""
+        known = {name: value for name, value in json.loads(args).items() if name in self._names}
+        return self.bind(json.dumps(known), slot)
 
     def dump_for_slots(self, kwargs: Mapping[str, Any], limit: int) -> str:
         """The arguments of a schedule's jobs, as stored: all but the slot, which each job has of its own."""
@@ -162,6 +168,11 @@ def plain_json(named: Mapping[str, Any], hints: Mapping[str, Any]) -> bytes | No
         return _COMPACT.encode(named).encode()
     except ValueError:  # half of a surrogate pair
         return None
+
+
+def _without(signature: inspect.Signature, given: Collection[str]) -> inspect.Signature:
+    own = [parameter for name, parameter in signature.parameters.items() if name not in given]
+    return signature.replace(parameters=own) if given else signature
 
 
 def _checked_signature(function: Callable[..., Any]) -> inspect.Signature:

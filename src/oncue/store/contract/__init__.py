@@ -21,6 +21,7 @@ from typing import Protocol, TypeAlias
 from oncue.store.contract.access import AuditLog, Requests, Tokens
 from oncue.store.contract.alerts import Alerts
 from oncue.store.contract.application import Application
+from oncue.store.contract.cluster import Cluster
 from oncue.store.contract.jobs import Jobs
 from oncue.store.contract.nodes import Leases, Nodes
 from oncue.store.contract.queues import Counters, Groups, Queues
@@ -41,6 +42,7 @@ NOUNS = (
     "slots",
     "webhooks",
     "windows",
+    "cluster",
     "alerts",
     "nodes",
     "leases",
@@ -79,6 +81,9 @@ class Store(Protocol):
 
     @property
     def windows(self) -> Windows: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
 
     @property
     def alerts(self) -> Alerts: ...
@@ -123,3 +128,6 @@ class Store(Protocol):
 
         Its argument says whether a job may be due sooner than `promote` last told.
         """
+
+    def hint(self) -> None:
+        """Tell the other processes soon that something may have changed, about which no verb tells them."""

@@ -290,7 +290,7 @@ update oncue_jobs j
 j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
     returning j.id, j.queue, j.group_name, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at,
               c.ended_at, c.error, c.ordinal, c.from_state, j.details, j.reason, j.schedule_id, j.subject,
-              j.scheduled_for, c.day_status, c.next_version, c.next_day, c.next_opens_at, c.next_cutoff_at, c.bucket
+              j.scheduled_for, j.address, c.day_status, c.next_version, c.next_day, c.next_opens_at, c.next_cutoff_at, c.bucket
 
 -- name: _batch
 task text, queue text, priority smallint, state text, options text, max_retries integer, max_runtime interval,
@@ -306,11 +306,37 @@ history as (
     insert into oncue_attempts (job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details)
     select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error, details from done
      where outcome is not null and state in ('scheduled', 'queued', 'retrying')
+), closing as materialized (
+    -- Cluster jobs that have ended. What has not begun of their parts ends with them; what runs goes on, unless the job
+    -- was cancelled.
+    select id, state from done
+     where address in ('cluster', 'role:leader') and state in ('succeeded', 'failed', 'cancelled', 'skipped')
+       and exists (select from oncue_cluster_jobs where job_id = done.id)
+), left_open as (
+    update oncue_parts p
+       set was_open = exists (select from oncue_jobs j where j.id = p.job_id
+                                 and j.state || '' in ('scheduled', 'queued', 'running', 'retrying'))
+      from closing where p.cluster_id = closing.id and p.was_open is null
+), reachable_parts as materialized (
+    select part.id, part.state, closing.state as ending from closing
+      join oncue_parts p on p.cluster_id = closing.id
+     cross join lateral (select id, state from oncue_jobs where id = p.job_id
+                            for no key update skip locked) as part
+     where part.state in ('scheduled', 'queued', 'retrying') or (part.state = 'running' and closing.state = 'cancelled')
+), ended_parts as (
+    update oncue_jobs j
+       set state = case when r.state = 'running' then j.state when r.ending = 'cancelled' then 'cancelled' else 'skipped' end,
+           reason = case when r.state <> 'running' then 'cluster_job_ended' end, updated_at = $1,
+           finished_at = case when r.state <> 'running' then $1 end,
+           cancel_requested_at = case when r.state = 'running' then coalesce(j.cancel_requested_at, $1) end
+      from reachable_parts r where j.id = r.id and j.state || '' = r.state
+    returning j.queue, j.task, j.state
 ), counted as (
     -- A job counts where it has ended; one that starts over counts there no more.
     insert into oncue_counter_deltas (queue, task, state, jobs)
-    select queue, task, state, count(*) from done where state in ('succeeded', 'failed', 'cancelled', 'skipped')
-     group by queue, task, state
+    select queue, task, state, count(*) from (
+           select queue, task, state from done union all select queue, task, state from ended_parts) as ended
+     where state in ('succeeded', 'failed', 'cancelled', 'skipped') group by queue, task, state
     union all
     select queue, task, from_state, -count(*) from done
      where from_state in ('succeeded', 'failed', 'cancelled', 'skipped') group by queue, task, from_state
@@ -628,6 +654,7 @@ update oncue_jobs set priority = least(priority + $5, 100), age_round = $1, upda
 with old as materialized (
     select id, schedule_id from oncue_jobs
      where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $6
+       and not exists (select from oncue_parts where job_id = oncue_jobs.id)
      order by finished_at limit (select $7::int) for update skip locked
 ), told as materialized (
     select job_id from oncue_slots
@@ -646,6 +673,14 @@ with old as materialized (
      where id = any(array(select old.id from old cross join untold where old.id <> all(untold.ids)))
        and state || '' in ('succeeded', 'failed', 'cancelled', 'skipped')
     returning id
+), forgotten as (
+    delete from oncue_cluster_jobs where job_id = any(array(select id from gone))
+), parts as (
+    -- The parts of a cluster job go with it, but for one that still runs: that is a job like others from here on.
+    delete from oncue_parts where cluster_id = any(array(select id from gone)) returning job_id
+), part_jobs as (
+    delete from oncue_jobs where id = any(array(select job_id from parts))
+                             and state || '' in ('succeeded', 'failed', 'cancelled', 'skipped')
 ), noted as (
     insert into oncue_audit (at, actor, action, subject, before, after)
     select $1, $2, $3, $4, $5::json, json_build_object('jobs', count(*)) from gone

@@ -53,9 +53,16 @@ select {node} from oncue_nodes
 
 -- name: take_name
 -- If two nodes ask at once, the index oncue_nodes_named refuses the second one.
-update oncue_nodes set name = $2, named = true
- where id = $1 and lost_at is null and not named
-   and not exists (select from oncue_nodes where name = $2 and named and lost_at is null);
+-- What was addressed to the node while it had no name is addressed to its name from here on.
+with took as (
+    update oncue_nodes set name = $2, named = true
+     where id = $1 and lost_at is null and not named
+       and not exists (select from oncue_nodes where name = $2 and named and lost_at is null)
+    returning id
+)
+update oncue_jobs set address = 'node:' || $2, updated_at = greatest(updated_at, created_at)
+ where id = any(array(select id from oncue_jobs where {addressed} and address = 'node:' || $1::uuid::text))
+   and state || '' = 'queued' and exists (select from took);
 
 -- name: name_holder
 -- The node itself, if it has a name, else the one that has the name it asks for.

@@ -15,13 +15,13 @@ select {schedule} from oncue_schedules where declared_by is not null and deleted
 -- name: _revised
 revised as (
     insert into oncue_revisions ({revision})
-    select took.id, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53
-      from took where $39::integer is not null
+    select took.id, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53, $54
+      from took where $40::integer is not null
 ), given_up as (
     insert into oncue_slots (schedule_id, scheduled_for, until, slots, verdict, reason, revision, decided_at)
-    select took.id, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $54, $1
+    select took.id, d.scheduled_for, d.until, d.slots, d.verdict, d.reason, $55, $1
       from took
-     cross join unnest($55::timestamptz[], $56::timestamptz[], $57::bigint[], $58::text[], $59::text[])
+     cross join unnest($56::timestamptz[], $57::timestamptz[], $58::bigint[], $59::text[], $60::text[])
                 as d (scheduled_for, until, slots, verdict, reason)
         on conflict do nothing
 ), noted as ({_note})
@@ -32,7 +32,7 @@ select id from took
 with took as (
     insert into oncue_schedules ({schedule_fields})
     values ($7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28,
-            $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)
+            $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)
         on conflict (name) do nothing returning id
 ), {_revised};
 
@@ -41,8 +41,8 @@ with took as (
     update oncue_schedules
        set ({schedule_fields}) = (
                $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
-               $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)
-     where id = $61 and version = $60 returning id
+               $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39)
+     where id = $62 and version = $61 returning id
 ), {_revised};
 
 -- name: revisions

@@ -31,14 +31,14 @@ with moved as (
        and ($3::bigint is null or exists (select from oncue_leases
                                            where name = 'leader' and holder = $2 and epoch = $3))
     returning id, cursor, revision, task, args, queue, priority, options, max_retries, max_runtime, deadline, grace,
-              group_name, ($8::bigint[])[width_bucket(id, $4::bigint[])] as job_id
+              group_name, address, ($8::bigint[])[width_bucket(id, $4::bigint[])] as job_id
 ), decided as (
     insert into oncue_slots (schedule_id, scheduled_for, verdict, job_id, revision, decided_at, decided_by, epoch)
     select id, cursor, 'fired', job_id, revision, $1, $2, $3 from moved
 ), made as (
     insert into oncue_jobs ({new_job})
     select job_id, args, null, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1,
-           $1 + deadline, $9, null, id, cursor, cursor + grace, group_name, null
+           $1 + deadline, $9, null, id, cursor, cursor + grace, group_name, address
       from moved
 ), woken as (
     insert into oncue_group_wakeups (queue, name, has_job)
@@ -83,10 +83,10 @@ won (ids) as (
     insert into oncue_jobs ({new_job})
     select d.job_id, s.args, s.key, s.task, s.queue, s.priority, $18, s.options, s.max_retries, s.max_runtime, $1, $1,
            $1, $19, $1 + s.deadline, $9, null, d.schedule_id, d.scheduled_for,
-           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, s.group_name, null
+           case when d.verdict = 'fired' then d.scheduled_for + s.grace end, s.group_name, s.address
       from decided d
      cross join lateral (select task, args, queue, priority, options, max_retries, max_runtime, deadline, grace, key,
-                                group_name
+                                group_name, address
                            from oncue_schedules where id = d.schedule_id offset 0) as s
      where d.job_id is not null
     returning queue, group_name, state
@@ -206,7 +206,8 @@ with held as (
 ), took as (
     insert into oncue_jobs ({new_job})
     select $10, args, key, task, queue, priority, 'queued', options, max_retries, max_runtime, $1, $1, $1, $1, null,
-           $13, j.id, schedule_id, scheduled_for, null, group_name, address
+           $13, j.id, schedule_id, scheduled_for, null, group_name,
+           case when exists (select from oncue_cluster_jobs where job_id = j.id) then 'cluster' else address end
       from oncue_jobs j
      where j.id = $7 and j.state = $8 and j.claim_no = $9 and ($11::bigint is null or exists (select from held))
     returning id, queue, group_name

@@ -8,6 +8,7 @@ from oncue.store.contract import Wake
 from oncue.store.postgres.alerts import PostgresAlerts
 from oncue.store.postgres.application import PostgresApplication
 from oncue.store.postgres.audit_log import PostgresAuditLog
+from oncue.store.postgres.cluster import PostgresCluster
 from oncue.store.postgres.counters import PostgresCounters
 from oncue.store.postgres.database import DIALECT, Database
 from oncue.store.postgres.groups import PostgresGroups
@@ -47,6 +48,7 @@ class PostgresStore:
         self.slots = PostgresSlots(self.database)
         self.webhooks = PostgresWebhooks(self.database)
         self.windows = PostgresWindows(self.database)
+        self.cluster = PostgresCluster(self.database)
         self.alerts = PostgresAlerts(self.database)
         self.nodes = PostgresNodes(self.database)
         self.leases = PostgresLeases(self.database)
@@ -75,6 +77,9 @@ class PostgresStore:
 
     async def watch(self, wake: Wake) -> None:
         await self.database.notifications.watch(wake)
+
+    def hint(self) -> None:
+        self.database.notifications.send()
 
     async def session_limits(self) -> tuple[str, int, int]:
         """The role of a session, and after how many milliseconds it gives up: a lock, an idle transaction. 0: never."""

@@ -16,8 +16,8 @@ _DURATIONS = ("grace", "max_runtime", "deadline")
 _CLAIMED_AT = Claim._fields.index("claimed_at")
 
 
-def job(row: asyncpg.Record) -> Job:
-    values = dict(row)
+def job(row: asyncpg.Record | Mapping[str, Any]) -> Job:
+    values: dict[str, Any] = dict(row)
     assert values["state"] in STATES
     for name in ("args", "result", "details"):
         values[name] = loaded(values[name])

@@ -339,6 +339,9 @@ class SqliteJobs:
         connection.execute(self._db.sql["count_changes"])
         connection.execute(self._db.sql["wake_changed"])
         connection.execute(self._db.sql["apply"], {"now": values.micros(now)})
+        if connection.execute(self._db.sql["any_closing"]).fetchone()[0]:
+            for statement in ("leave_parts_open", "count_parts", "end_parts", "stop_parts"):
+                connection.execute(self._db.sql[statement], {"now": values.micros(now)})
         if any(row.day_status is not None for row in made.rows):
             connection.execute(self._db.sql["tally_finalized"])
             connection.execute(self._db.sql["finalize"], {"now": values.micros(now)})
@@ -415,6 +418,9 @@ class SqliteJobs:
             old = {"ids": json.dumps(rows_of(connection, self._db.sql["pick_old"], parameters))}
             connection.execute(self._db.sql["keep_outcomes"], old)
             gone = connection.execute(self._db.sql["prune"], old).rowcount
+            if connection.execute(self._db.sql["forget_cluster_jobs"], old).rowcount:
+                connection.execute(self._db.sql["prune_part_jobs"], old)
+                connection.execute(self._db.sql["forget_parts"], old)
             if gone and noted is not None:
                 self._db.add_notes(connection, [noted[0]._replace(after={"jobs": gone})], noted[1])
             connection.execute(self._db.sql["prune_attempts"], {"before": values.micros(before), "limit": limit})

@@ -306,6 +306,42 @@ update oncue_jobs
        deadline_at = case when finished_at is null then deadline_at else :now + (deadline_at - created_at) end
   from temp.change c where oncue_jobs.id = c.id;
 
+-- name: any_closing
+-- Cluster jobs that have ended: their parts end with them.
+select exists (select 1 from temp.change c cross join oncue_cluster_jobs k on k.job_id = c.id
+                where c.state in ('succeeded', 'failed', 'cancelled', 'skipped'));
+
+-- name: leave_parts_open
+update oncue_parts
+   set was_open = exists (select 1 from oncue_jobs j where j.id = oncue_parts.job_id
+                             and j.state in ('scheduled', 'queued', 'running', 'retrying'))
+ where was_open is null
+   and cluster_id in (select id from temp.change where state in ('succeeded', 'failed', 'cancelled', 'skipped'));
+
+-- name: _closing_parts
+select p.job_id as id, c.state as ending from temp.change c cross join oncue_parts p on p.cluster_id = c.id
+                 where c.state in ('succeeded', 'failed', 'cancelled', 'skipped')
+
+-- name: count_parts
+insert into oncue_counter_deltas (queue, task, state, jobs)
+select j.queue, j.task, iif(part.ending = 'cancelled', 'cancelled', 'skipped'), count(*)
+  from ({_closing_parts}) as part cross join oncue_jobs j on j.id = part.id
+ where j.state in ('scheduled', 'queued', 'retrying') group by j.queue, j.task, part.ending;
+
+-- name: end_parts
+-- What has not begun of them.
+update oncue_jobs
+   set state = iif(part.ending = 'cancelled', 'cancelled', 'skipped'), reason = 'cluster_job_ended', finished_at = :now,
+       updated_at = :now, cancel_requested_at = null
+  from ({_closing_parts}) as part
+ where oncue_jobs.id = part.id and oncue_jobs.state in ('scheduled', 'queued', 'retrying');
+
+-- name: stop_parts
+-- What runs of them goes on, unless the cluster job was cancelled.
+update oncue_jobs set cancel_requested_at = coalesce(cancel_requested_at, :now), updated_at = :now
+  from ({_closing_parts}) as part
+ where oncue_jobs.id = part.id and part.ending = 'cancelled' and oncue_jobs.state = 'running';
+
 -- name: tally_finalized
 -- What days come to with the ends of their jobs, counted before it is written.
 insert into oncue_window_deltas (schedule_id, day, bucket, event, subjects)
@@ -481,7 +517,20 @@ update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_
 select json_group_array(id) from (
     select id from oncue_jobs
      where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < :before
+       and not exists (select 1 from oncue_parts where job_id = oncue_jobs.id)
      order by finished_at limit :limit);
+
+-- name: forget_cluster_jobs
+delete from oncue_cluster_jobs where job_id in (select value from json_each(:ids));
+
+-- name: prune_part_jobs
+-- The parts of a cluster job go with it, but for one that still runs: that is a job like others from here on.
+delete from oncue_jobs
+ where id in (select job_id from oncue_parts where cluster_id in (select value from json_each(:ids)))
+   and state in ('succeeded', 'failed', 'cancelled', 'skipped');
+
+-- name: forget_parts
+delete from oncue_parts where cluster_id in (select value from json_each(:ids));
 
 -- name: prune
 delete from oncue_jobs where id in (select value from json_each(:ids))

@@ -72,7 +72,8 @@ class SqliteNodes:
         parameters = {"node": str(node), "name": name}
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            connection.execute(self._db.sql["take_name"], parameters)
+            if connection.execute(self._db.sql["take_name"], parameters).rowcount:
+                connection.execute(self._db.sql["readdress"], parameters)
             return connection.execute(self._db.sql["name_holder"], parameters).fetchall()
 
         rows = await self._db.write(work)

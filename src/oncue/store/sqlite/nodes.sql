@@ -42,6 +42,12 @@ update oncue_nodes set name = :name, named = true
  where id = :node and lost_at is null and named = false
    and not exists (select 1 from oncue_nodes where name = :name and named = true and lost_at is null);
 
+-- name: readdress
+-- What was addressed to the node while it had no name is addressed to its name from here on.
+update oncue_jobs set address = 'node:' || :name
+ where id in (select id from oncue_jobs indexed by oncue_jobs_addressed
+               where {addressed} and address = 'node:' || :node);
+
 -- name: name_holder
 -- The node itself, if it has a name, else the one that has the name it asks for.
 select {node} from oncue_nodes

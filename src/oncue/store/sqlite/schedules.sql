@@ -17,7 +17,7 @@ insert into oncue_schedules ({schedule_fields})
 values (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
         :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
         :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key,
-        :group)
+        :group, :address)
     on conflict (name) do nothing;
 
 -- name: change_schedule
@@ -26,7 +26,7 @@ update oncue_schedules
        (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,
         :enabled, :options, :max_retries, :max_runtime, :deadline, :declared_by, :reason, :revision, :started_at,
         :version, :cursor, :next_run_at, :last_run_at, :horizon, :created_by, :created_at, :updated_at, :deleted_at, :key,
-        :group)
+        :group, :address)
  where id = :id and version = :expected;
 
 -- name: add_revision

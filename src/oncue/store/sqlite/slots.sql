@@ -53,7 +53,7 @@ select d.value ->> 0, d.value ->> 1, d.value ->> 2, d.value ->> 3, d.value ->> 4
 insert into oncue_jobs ({new_job})
 select t.job_id, s.args, s.key, s.task, s.queue, s.priority, :state, s.options, s.max_retries, s.max_runtime, :now, :now,
        :now, :visible_at, :now + s.deadline, :by, null, s.id, t.scheduled_for,
-       case when t.verdict = 'fired' then t.scheduled_for + s.grace end, s.group_name, null
+       case when t.verdict = 'fired' then t.scheduled_for + s.grace end, s.group_name, s.address
   from json_each(:decided) as d
   join oncue_slots t on t.schedule_id = d.value ->> 0 and t.subject = '' and t.scheduled_for = d.value ->> 1
                     and t.job_id = d.value ->> 4
@@ -118,7 +118,8 @@ update oncue_schedules set version = version + 1 where id = :id and version = :v
 -- name: repeat
 insert into oncue_jobs ({new_job})
 select :new_id, args, key, task, queue, priority, 'queued', options, max_retries, max_runtime, :now, :now, :now, :now,
-       null, :by, id, schedule_id, scheduled_for, null, group_name, address
+       null, :by, id, schedule_id, scheduled_for, null, group_name,
+       case when exists (select 1 from oncue_cluster_jobs where job_id = oncue_jobs.id) then 'cluster' else address end
   from oncue_jobs where id = :id and state = :state and claim_no = :claim_no;
 
 -- name: wake_repeated

@@ -10,6 +10,7 @@ from oncue.store.contract import Wake
 from oncue.store.sqlite.alerts import SqliteAlerts
 from oncue.store.sqlite.application import SqliteApplication
 from oncue.store.sqlite.audit_log import SqliteAuditLog
+from oncue.store.sqlite.cluster import SqliteCluster
 from oncue.store.sqlite.counters import SqliteCounters
 from oncue.store.sqlite.database import BUSY_SECONDS, DIALECT, Database
 from oncue.store.sqlite.groups import SqliteGroups
@@ -49,6 +50,7 @@ class SqliteStore:
         self.slots = SqliteSlots(self.database, self.jobs)
         self.webhooks = SqliteWebhooks(self.database)
         self.windows = SqliteWindows(self.database, self.jobs)
+        self.cluster = SqliteCluster(self.database, self.jobs)
         self.alerts = SqliteAlerts(self.database, self.jobs)
         self.nodes = SqliteNodes(self.database)
         self.leases = SqliteLeases(self.database)
@@ -77,3 +79,6 @@ class SqliteStore:
 
     async def watch(self, wake: Wake) -> None:
         await self.database.watch(wake)
+
+    def hint(self) -> None:
+        """Nothing: every process notices every commit."""

@@ -115,6 +115,8 @@ class Changing(JobReading):
 
         async def restart() -> Job | None:
             job, now = await self.get(ref), connected.now()
+            if job.finished and lifecycle.is_part(job):
+                raise Conflict(f"job {job.id} is {job.state}: {lifecycle.PART_IS_FINAL}", job.id)
             if job.finished and job.subject is not None:
                 return await self._day_again(job, by, action)
             if job.finished and (job.schedule_id is not None or lifecycle.is_final(job)):

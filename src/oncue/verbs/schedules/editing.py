@@ -235,7 +235,7 @@ class Editing(ScheduleReading):
             max_runtime=self._app.carried(task)["max_runtime"], deadline=task.deadline, declared_by=None, reason=None,
             revision=0, started_at=_LONG_AGO, version=0, cursor=_LONG_AGO, next_run_at=None, last_run_at=None,
             horizon=None, created_by="", created_at=_LONG_AGO, updated_at=_LONG_AGO, deleted_at=None,
-            key=None if task.own_key is None else task.own_key.of_slots(stored),
+            key=None if task.own_key is None else task.own_key.of_slots(stored), address=task.address,
         )  # fmt: skip
 
 

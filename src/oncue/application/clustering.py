@@ -1,0 +1,101 @@
+"""Who creates a cluster job: the leader, or, for a process that is no node, the leader to whom its wish is handed.
+
+A wish is the cluster job itself, without parts: the leader's coordinator writes them. Where the leader asks, both are
+written at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oncue.application.portal import at_once
+from oncue.errors import Conflict, InvalidJob, NotLeader, StoreUnavailable
+from oncue.model import NewParts, Receipt
+from oncue.policy import options
+from oncue.store.callers import is_asynchronous
+from oncue.store.contract import LEADER, Store
+
+if TYPE_CHECKING:
+    from oncue.application.enqueueing import Row
+    from oncue.application.internals import Internals
+    from oncue.engine.node import WorkerNode
+    from oncue.tasks.cluster import ClusterCall
+
+
+class Clustering:
+    def __init__(self, app: Internals) -> None:
+        self._app = app
+
+    async def create(self, call: ClusterCall[Any], row: Row) -> Receipt:
+        """Create a cluster job, or hand the wish for one to the leader. In a caller's transaction it is a wish."""
+        nodes = self._app.working
+        if call.on is not None or call.delay or call.at is not None or not nodes:
+            (receipt,) = await self._app.enqueueing.write(call, [row])
+            return _new(receipt, call.task.name)
+        leader = next((node for node in nodes if node.leadership.epoch is not None), None)
+        if leader is None:
+            raise await self.refusal()
+        return await self._created(call, row, leader)
+
+    def create_here(self, call: ClusterCall[Any], row: Row) -> Receipt:
+        """Write a wish on a caller's own connection, in its own thread."""
+        if is_asynchronous(call.on):
+            raise InvalidJob("on", "the connection is asynchronous: use `await` and `aenqueue` with it")
+        return at_once(self.create(call, row))
+
+    async def _created(self, call: ClusterCall[Any], row: Row, leader: WorkerNode) -> Receipt:
+        connection, epoch = await self._app.connected(), leader.leadership.epoch
+        batch = await self._app.enqueueing.planned(call, row)
+        told = options.read(batch.options).cluster
+        assert told is not None
+        receipt = Receipt(batch.ids[0], batch.created_at, True)
+        try:
+            made = (
+                None
+                if epoch is None
+                else await connection.store.cluster.create(
+                    batch, told.parts, batch.created_at, node=leader.node.id, epoch=epoch
+                )
+            )
+        except StoreUnavailable:
+            # It may have been written. Written again under the same id it is there once, and gets its parts.
+            (receipt,) = await connection.store.jobs.enqueue([batch], in_doubt=True)
+            return _new(receipt, call.task.name)
+        if made is None or not made.leads:
+            raise await self.refusal()
+        if not made.parts:
+            raise InvalidJob("nodes", await _why_nobody(connection.store, told.parts))
+        if not made.created:
+            (receipt,) = await connection.store.jobs.enqueue([batch])
+            return _new(receipt, call.task.name)
+        self._app.enqueueing.tell([batch], [receipt])
+        leader.coordinator.tell_spread(receipt.id, call.task.name, made.parts)
+        return receipt
+
+    async def refusal(self) -> NotLeader:
+        """What a node says that does not lead: who does."""
+        connection = await self._app.connected()
+        lease = await connection.store.leases.get(LEADER)
+        if lease is None or lease.expires_at <= connection.now():
+            return NotLeader(None, None)
+        holder = next((node for node in await connection.store.nodes.alive() if node.id == lease.holder), None)
+        return NotLeader(lease.holder_name, None if holder is None else holder.address)
+
+
+def _new(receipt: Receipt, task: str) -> Receipt:
+    if not receipt.created:
+        raise Conflict(
+            f"job {receipt.id} of the cluster task {task!r} has the same key and is not finished", receipt.id
+        )
+    return receipt
+
+
+async def _why_nobody(store: Store, parts: NewParts) -> str:
+    alive = await store.nodes.alive()
+    able = sorted(node.name for node in alive if parts.task in node.tasks and parts.queue in node.queues)
+    known = f"these do: {', '.join(able)}" if able else "none does"
+    if parts.nodes is None:
+        return f"no active node knows the task {parts.task} and serves the queue {parts.queue}"
+    missing = [name for name in parts.nodes if name not in able] or parts.nodes
+    expected = f"names of active nodes that know the task {parts.task} and serve the queue {parts.queue}"
+    return f"{', '.join(missing)}: expected {expected}; {known}"

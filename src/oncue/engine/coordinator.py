@@ -1,0 +1,134 @@
+"""Looks after cluster jobs on the leader: writes their parts, waits for a quorum of them, and lets the leader act.
+
+A cluster job waits in the database, addressed to the cluster, so that no node claims it. `policy/quorum.py` says what
+becomes of it, from nothing but what the database has of its parts: a new leader goes on where the old one stopped.
+
+    no parts yet           they are written, one for each active node
+    a quorum, or time-out  the job is addressed to the leader, which claims it and runs its action
+    no quorum can be       the job ends here
+
+Each write holds only while this node leads under its epoch, and while the job still waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from oncue.engine.leadership import Leadership
+from oncue.engine.service import Signal
+from oncue.model import ClusterJob, Node
+from oncue.policy import quorum
+from oncue.policy.quorum import Act, Lead, Wait
+from oncue.store.contract import Store
+from oncue.telemetry import Telemetry
+
+LIMIT = 500
+
+_log = logging.getLogger("oncue.cluster")
+
+
+class Coordinator:
+    name = "coordinator"
+
+    def __init__(self, store: Store, node: Node, leadership: Leadership, telemetry: Telemetry, *, poll: float) -> None:
+        self.signal = Signal()
+        self.released = Signal()
+        """A leader action may begin, or parts were written."""
+        self._store = store
+        self._node = node
+        self._leadership = leadership
+        self._telemetry = telemetry
+        self._poll = timedelta(seconds=poll)
+        leadership.followers.append(self.signal)
+
+    async def tick(self, now: datetime) -> datetime:
+        lead, epoch = self._lead, self._leadership.epoch
+        if lead is None or epoch is None:
+            return now + self._poll
+        again = False
+        waiting = await self._store.cluster.undecided(now, LIMIT)
+        next_at = now + self._poll
+        for cluster in waiting:
+            if cluster.spread_at is None:
+                again |= await self._spread(cluster, epoch, now)
+                continue
+            decision = quorum.decide(cluster, lead, now)
+            if not isinstance(decision, Wait):
+                await self._end_waiting(cluster, decision, lead, epoch, now)
+            elif decision.until is not None:
+                next_at = min(next_at, max(decision.until, now))
+        return now if again else next_at
+
+    async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
+        """Now, if something can be decided; the nearest time-out, if nothing else happens before."""
+        lead = self._lead
+        if lead is None:
+            return None
+        nearest: datetime | None = None
+        for cluster in await store.cluster.undecided(now, LIMIT):
+            if cluster.spread_at is None:
+                return now
+            decision = quorum.decide(cluster, lead, now)
+            if not isinstance(decision, Wait):
+                return now
+            if decision.until is not None:
+                nearest = decision.until if nearest is None else min(nearest, decision.until)
+        return nearest
+
+    @property
+    def _lead(self) -> Lead | None:
+        held = self._leadership.held
+        if held is None or self._leadership.epoch is None:
+            return None
+        return Lead(self._node.id, held.holder_name, held.acquired_at)
+
+    async def _spread(self, cluster: ClusterJob, epoch: int, now: datetime) -> bool:
+        """Write the parts of a new cluster job. Whether that was done here."""
+        parts = quorum.terms_of(cluster).parts
+        nodes = await self._store.cluster.spread(cluster.id, parts, now, node=self._node.id, epoch=epoch)
+        if nodes is None:
+            return False
+        self.tell_spread(cluster.id, cluster.job.task, nodes)
+        self.released.set()
+        return True
+
+    def tell_spread(self, job_id: int, task: str, nodes: int) -> None:
+        _log.info("cluster job %d (%s) has a part for each of %d nodes", job_id, task, nodes)
+        self._telemetry.emit("cluster.spread", {"parts": nodes}, task=task, job_id=job_id)
+
+    async def _end_waiting(
+        self, cluster: ClusterJob, decision: Act | quorum.End, lead: Lead, epoch: int, now: datetime
+    ) -> None:
+        """Let the leader act, or end the job here. Whoever was quicker has decided: then nothing is written."""
+        if isinstance(decision, Act) and quorum.terms_of(cluster).has_action:
+            took = await self._store.cluster.release(cluster.id, decision.quorum, now, node=self._node.id, epoch=epoch)
+            self.released.set()
+        else:
+            change = quorum.as_change(cluster, decision, lead, epoch, now)
+            (written,) = await self._store.jobs.apply([change], now)
+            took = written is True
+        if took:
+            self._tell(cluster, decision, now)
+
+    def _tell(self, cluster: ClusterJob, decision: Act | quorum.End, now: datetime) -> None:
+        waited = (now - (cluster.spread_at or now)).total_seconds()
+        what = decision.state if isinstance(decision, quorum.End) else "decided"
+        has_quorum = decision.quorum if isinstance(decision, Act) else False
+        if isinstance(decision, Act) and not decision.quorum:
+            _log.warning(
+                "cluster job %d (%s) goes on without a quorum: %s",
+                cluster.id,
+                cluster.job.task,
+                quorum.missing(cluster),
+            )
+        elif isinstance(decision, quorum.End):
+            level = logging.WARNING if decision.state == "failed" else logging.INFO
+            why = decision.error or decision.reason
+            _log.log(level, "cluster job %d (%s) is %s: %s", cluster.id, cluster.job.task, decision.state, why)
+        else:
+            _log.info("cluster job %d (%s) has its quorum after %.3f s", cluster.id, cluster.job.task, waited)
+        self._telemetry.emit(
+            "cluster.decided", {"duration": waited}, task=cluster.job.task, job_id=cluster.id, what=what,
+            quorum=has_quorum,
+        )  # fmt: skip
