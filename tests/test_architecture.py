@@ -172,6 +172,8 @@ PUBLIC = [
     "AsyncClient",
     "Cancel",
     "Client",
+    "ClusterJob",
+    "ClusterTask",
     "ConfigError",
     "Conflict",
     "Exponential",
@@ -185,7 +187,10 @@ PUBLIC = [
     "JobNotFound",
     "Ladder",
     "NewJob",
+    "Node",
+    "NodeResult",
     "NotAllowed",
+    "NotLeader",
     "Oncue",
     "OncueError",
     "Receipt",
@@ -223,6 +228,8 @@ APPLICATION = [
     "asgi",
     "audit_log",
     "close",
+    "cluster",
+    "cluster_task",
     "configure",
     "deliver",
     "find",
@@ -274,7 +281,7 @@ def test_a_constant_has_one_value(path: Path) -> None:
 
 NAMED_IN_SEVERAL_LAYERS = {
     "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens", "Webhooks",  # a noun: application, store and client
-    "Alerts", "Windows",  # the same, but for the client
+    "Alerts", "Cluster", "Windows",  # the same, but for the client
     "Backfilled", "Readiness",  # as the process has it, and as the client reads it
     "Clock",  # the test kit's is a clock
     "Database",  # one for each dialect

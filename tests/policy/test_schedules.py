@@ -24,6 +24,7 @@ OTHER: dict[str, Any] = {
     "tz": "Europe/Berlin", "dst": "all", "missed": "each", "grace": 5.0, "max_instances": 3, "enabled": False,
     "reason": "because", "description": "words", "options": '{"timeout":3}', "max_retries": 9, "max_runtime": 1.0,
     "deadline": 2.0, "declared_by": "app", "name": "another", "key": "the-same", "group": "others",
+    "address": "cluster",
 }  # fmt: skip
 """Another value for everything that somebody may change."""
 

@@ -19,7 +19,7 @@ from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
 from oncue.model import ClusterJob, Node
 from oncue.policy import quorum
-from oncue.policy.quorum import Act, Lead, Wait
+from oncue.policy.quorum import Proceed, Lead, Wait
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -98,10 +98,10 @@ class Coordinator:
         self._telemetry.emit("cluster.spread", {"parts": nodes}, task=task, job_id=job_id)
 
     async def _end_waiting(
-        self, cluster: ClusterJob, decision: Act | quorum.End, lead: Lead, epoch: int, now: datetime
+        self, cluster: ClusterJob, decision: Proceed | quorum.End, lead: Lead, epoch: int, now: datetime
     ) -> None:
         """Let the leader act, or end the job here. Whoever was quicker has decided: then nothing is written."""
-        if isinstance(decision, Act) and quorum.terms_of(cluster).has_action:
+        if isinstance(decision, Proceed) and quorum.terms_of(cluster).has_action:
             took = await self._store.cluster.release(cluster.id, decision.quorum, now, node=self._node.id, epoch=epoch)
             self.released.set()
         else:
@@ -111,11 +111,11 @@ class Coordinator:
         if took:
             self._tell(cluster, decision, now)
 
-    def _tell(self, cluster: ClusterJob, decision: Act | quorum.End, now: datetime) -> None:
+    def _tell(self, cluster: ClusterJob, decision: Proceed | quorum.End, now: datetime) -> None:
         waited = (now - (cluster.spread_at or now)).total_seconds()
         what = decision.state if isinstance(decision, quorum.End) else "decided"
-        has_quorum = decision.quorum if isinstance(decision, Act) else False
-        if isinstance(decision, Act) and not decision.quorum:
+        has_quorum = decision.quorum if isinstance(decision, Proceed) else False
+        if isinstance(decision, Proceed) and not decision.quorum:
             _log.warning(
                 "cluster job %d (%s) goes on without a quorum: %s",
                 cluster.id,

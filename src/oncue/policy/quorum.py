@@ -64,7 +64,7 @@ class Wait(NamedTuple):
     until: datetime | None
 
 
-class Act(NamedTuple):
+class Proceed(NamedTuple):
     """The leader acts, with a quorum or without."""
 
     quorum: bool
@@ -78,7 +78,7 @@ class End(NamedTuple):
     error: str | None = None
 
 
-Decision: TypeAlias = Wait | Act | End
+Decision: TypeAlias = Wait | Proceed | End
 
 
 def needed(parts: int) -> int:
@@ -125,7 +125,7 @@ def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
     """What becomes of a cluster job whose parts are written."""
     told = terms_of(cluster)
     if told.leader_only:
-        return Act(True)
+        return Proceed(True)
     parts = cluster.parts
     if not parts:
         return End("failed", NO_NODES, _why_nobody(told.parts))
@@ -140,7 +140,7 @@ def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         return End("failed", PARTS_FAILED, _why_failed(cluster, failed))
     is_over = not any(status in OPEN for status in statuses)
     if completed + skipped >= needed(len(parts)) and (completed or is_over):
-        return Act(True) if completed else End("skipped", NOTHING_TO_DO)
+        return Proceed(True) if completed else End("skipped", NOTHING_TO_DO)
     until = _time_out(cluster, lead, told)
     if until is None or now < until:
         return Wait(until)
@@ -148,7 +148,7 @@ def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         return End("skipped", NOTHING_TO_DO)
     if told.on_no_quorum == "fail":
         return End("failed", NO_QUORUM, missing(cluster))
-    return Act(False)
+    return Proceed(False)
 
 
 def _time_out(cluster: ClusterJob, lead: Lead, told: ClusterOptions) -> datetime | None:
@@ -249,7 +249,7 @@ def terms_of(cluster: ClusterJob) -> ClusterOptions:
     return told
 
 
-def as_change(cluster: ClusterJob, decision: Act | End, lead: Lead, epoch: int, now: datetime) -> Change:
+def as_change(cluster: ClusterJob, decision: Proceed | End, lead: Lead, epoch: int, now: datetime) -> Change:
     """What ends a cluster job without the leader action: it failed, there was nothing to do, or its task has none."""
     ending: tuple[State, str | None, str | None]
     if isinstance(decision, End):
