@@ -177,6 +177,7 @@ class KitNode:
             if self._executor.has_last_words:
                 await self._worker.reconciler.tick(self._clock.now())
             again.add(self._worker.backfilling.name)  # there may be room for the next one
+            again.add(self._worker.coordinator.name)  # and a cluster job may follow
 
     async def _meanwhile(self) -> None:
         """A handler waits for something. Its time may be over, or somebody wants it to stop."""
