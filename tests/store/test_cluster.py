@@ -352,3 +352,28 @@ async def test_a_cluster_job_that_is_repeated_begins_as_a_new_one(store: Store) 
     again = await see(store, new_id)
     assert (again.state, again.address, again.retry_of) == ("queued", "cluster", cluster.id)
     assert [one.id for one in await store.cluster.undecided(NOW, 10)] == [new_id]
+
+
+@pytest.mark.contract("CLUS-6")
+async def test_a_part_is_lost_once_no_node_lives_that_may_claim_it(store: Store) -> None:
+    """Another node of the same name may not: the part is addressed to a process that never got the name."""
+    first, _, _, lease = await three(store)
+    twin = await member(store, "b", named=False)
+    cluster = await created(store, first, lease.epoch)
+    assert [part.node_name for part in cluster.parts] == ["a", "b", "b", "c"]
+    await store.nodes.declare_lost(twin, NOW)
+    cluster = await found(store, cluster.id)
+    assert {part.node_id: part.is_alive for part in cluster.parts}[twin] is False
+    assert sum(part.is_alive for part in cluster.parts) == 3
+
+
+async def test_a_part_goes_by_the_name_that_its_node_gets(store: Store) -> None:
+    first, _, _, lease = await three(store)
+    twin = await member(store, "b", named=False)
+    cluster = await created(store, first, lease.epoch)
+    await store.nodes.take_name(twin, "b~2")
+    cluster = await found(store, cluster.id)
+    assert {part.node_id: part.node_name for part in cluster.parts}[twin] == "b~2"
+    assert all(part.is_alive for part in cluster.parts)
+    (claim,) = await claimed(store, twin)
+    assert (await see(store, claim.id)).address == "node:b~2"
