@@ -303,7 +303,10 @@ async def test_a_new_process_of_a_name_finds_what_the_last_one_was_to_try_again(
     await store.nodes.declare_lost(second, NOW)
     again = await member(store, "b")
     (part,) = await store.cluster.interrupted("b", again)
-    assert part.id == claims[0].id
+    assert (part.id, part.state) == (claims[0].id, "retrying")
+    await store.jobs.promote(after(hours=1), 10)
+    (part,) = await store.cluster.interrupted("b", again)
+    assert (part.id, part.state) == (claims[0].id, "queued"), "that it is due changes nothing"
     assert await store.jobs.apply([lifecycle.interrupted(part, NOW)], NOW) == [True]
     assert ((await see(store, part.id)).state, (await see(store, part.id)).reason) == (
         "failed",
@@ -377,3 +380,19 @@ async def test_a_part_goes_by_the_name_that_its_node_gets(store: Store) -> None:
     assert all(part.is_alive for part in cluster.parts)
     (claim,) = await claimed(store, twin)
     assert (await see(store, claim.id)).address == "node:b~2"
+
+
+@pytest.mark.contract("CLUS-11")
+async def test_a_new_process_leaves_alone_what_another_node_is_to_try_again(store: Store) -> None:
+    """That one had the same name given, and got another: its part is in its hands, and goes on."""
+    first, _, _, lease = await three(store)
+    twin = await member(store, "b", named=False)
+    await created(store, first, lease.epoch, PARTS._replace(max_retries=3))
+    await store.nodes.take_name(twin, "b~2")
+    claims = await claimed(store, twin)
+    await settle(store, claims, BROKEN)
+    assert await store.cluster.interrupted("b", await member(store, "b", named=False)) == []
+    assert await store.cluster.interrupted("b~2", twin) == []
+    await store.nodes.declare_lost(twin, NOW)
+    heir = await member(store, "b~2")
+    assert [part.id for part in await store.cluster.interrupted("b~2", heir)] == [claims[0].id]

@@ -122,5 +122,5 @@ select job_id, cluster_id from oncue_parts where job_id = any($1::bigint[]);
 -- name: interrupted
 select {job} from oncue_jobs
  where id = any(array(select job_id from oncue_parts where node_name = $1 and was_open is null and job_id is not null))
-   and state || '' = 'retrying' and node_id <> $2
+   and state || '' in ('scheduled', 'queued', 'retrying') and attempt > 0 and node_id <> $2 and address = 'node:' || $1
  order by id;

@@ -96,5 +96,5 @@ select job_id, cluster_id from oncue_parts where job_id in (select value from js
 -- name: interrupted
 select {job} from oncue_jobs
  where id in (select job_id from oncue_parts where node_name = :name and was_open is null and job_id is not null)
-   and state = 'retrying' and node_id <> :node
+   and state in ('scheduled', 'queued', 'retrying') and attempt > 0 and node_id <> :node and address = 'node:' || :name
  order by id;
