@@ -396,3 +396,24 @@ async def test_a_new_process_leaves_alone_what_another_node_is_to_try_again(stor
     await store.nodes.declare_lost(twin, NOW)
     heir = await member(store, "b~2")
     assert [part.id for part in await store.cluster.interrupted("b~2", heir)] == [claims[0].id]
+
+
+@pytest.mark.contract("CLUS-9")
+async def test_a_part_that_is_to_be_tried_again_after_its_job_has_ended_is_left_over(store: Store) -> None:
+    """Its node may be gone by then, so that it would wait for ever."""
+    first, second, _, lease = await three(store)
+    cluster = await created(store, first, lease.epoch, PARTS._replace(max_retries=3))
+    claims = await claimed(store, second)
+    ending = lifecycle.by_hand(cluster.job, "failed", NOW)
+    assert ending is not None
+    assert await store.jobs.apply([ending], NOW) == [True]
+    assert await store.cluster.left_over(10) == []
+    await settle(store, claims, BROKEN)
+    assert await store.cluster.left_over(10) == [], "it is not due yet"
+    await store.jobs.promote(after(hours=1), 10)
+    (part,) = await store.cluster.left_over(10)
+    assert part.id == claims[0].id
+    assert await store.jobs.apply([lifecycle.left_over(part, NOW)], NOW) == [True]
+    row = await see(store, part.id)
+    assert (row.state, row.reason) == ("skipped", "cluster_job_ended")
+    assert await store.cluster.left_over(10) == []

@@ -7,6 +7,8 @@ becomes of it, from nothing but what the database has of its parts: a new leader
     a quorum, or time-out  the job is addressed to the leader, which claims it and runs its action
     no quorum can be       the job ends here
 
+A part that ran when its job ended may ask to be tried again: it ends here too.
+
 Each write holds only while this node leads under its epoch, and while the job still waits.
 """
 
@@ -15,10 +17,11 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from oncue.engine.applying import apply_each
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
 from oncue.model import ClusterJob, Node
-from oncue.policy import quorum
+from oncue.policy import lifecycle, quorum
 from oncue.policy.quorum import Lead, Proceed, Wait
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
@@ -58,13 +61,23 @@ class Coordinator:
                 await self._end_waiting(cluster, decision, lead, epoch, now)
             elif decision.until is not None:
                 next_at = min(next_at, max(decision.until, now))
+        again |= await self._end_left_over(now)
         return now if again else next_at
+
+    async def _end_left_over(self, now: datetime) -> bool:
+        """End the parts that are to be tried again after their cluster job has ended. Whether there may be more."""
+        parts = await self._store.cluster.left_over(LIMIT)
+        if parts:
+            await apply_each(self._store, [lifecycle.left_over(part, now) for part in parts], now)
+        return len(parts) == LIMIT
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """Now, if something can be decided; the nearest time-out, if nothing else happens before."""
         lead = self._lead
         if lead is None:
             return None
+        if await store.cluster.left_over(1):
+            return now
         nearest: datetime | None = None
         for cluster in await store.cluster.undecided(now, LIMIT):
             if cluster.spread_at is None:

@@ -60,6 +60,8 @@ BY_HAND = "by_hand"
 """Why a job or its attempt ended: an operator set its state."""
 STARTUP_RECOVERY = "worker_startup_recovery"
 """Why a run ended that its own node, started anew, found begun."""
+CLUSTER_JOB_ENDED = "cluster_job_ended"
+"""Why a node's part ended that had not begun, or was to be tried again."""
 DEPOSED = "deposed"
 """How an attempt ended whose node was to lead and does not any more."""
 PART_IS_FINAL = "it is one node's part of a cluster job, and that as a whole can be tried again"
@@ -276,6 +278,11 @@ def close_day(
 def interrupted(job: Job, now: datetime) -> Change:
     """The end of a node's part that was to be tried again: its node was restarted meanwhile."""
     return _unheld(job, "failed", now, reason=STARTUP_RECOVERY, started_at=job.started_at, ended_at=now)
+
+
+def left_over(job: Job, now: datetime) -> Change:
+    """The end of a node's part that was to be tried again: its cluster job has ended meanwhile."""
+    return _unheld(job, "skipped", now, reason=CLUSTER_JOB_ENDED, started_at=job.started_at, ended_at=now)
 
 
 def decided(

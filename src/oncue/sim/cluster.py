@@ -17,7 +17,7 @@ from oncue.errors import Conflict, OncueError, StoreUnavailable
 from oncue.model import CLUSTER_ADDRESS, CLUSTER_QUEUE, DEFAULT_QUEUE, NODE_ADDRESS, Batch, Claim
 from oncue.policy import options
 from oncue.policy.lifecycle import entry_state
-from oncue.policy.retry import Ladder
+from oncue.policy.retry import DEFAULT_POLICY, Ladder
 from oncue.sim.checker import Violation
 from oncue.sim.checker.leaders import LEASES_TO_SETTLE
 from oncue.sim.driver import finish
@@ -121,6 +121,8 @@ class ClusterScript:
         (deed,) = dice.choices(DEEDS, MOODS[mood] if is_part else MOODS["well"])
         if deed in ("hang", "crash", "snooze") and self.in_peace:
             deed = "ok"
+        if deed == "fail" and options.read(claim.options).retry == DEFAULT_POLICY:
+            deed = "give_up"  # a task without a retry policy of its own fails for good
         seconds = round(dice.choice((0.0, 0.05, 0.5, 1.5, 4.0)) * dice.uniform(0.5, 1.5), 6)
         after = round(dice.choice((0.3, 1.0, 4.0)) * dice.uniform(0.5, 1.5), 6)
         return Act(deed, seconds, after, stubborn=dice.random() < 0.15)

@@ -47,6 +47,10 @@ class Cluster(Protocol):
         """Of which cluster jobs these jobs are parts."""
         ...
 
+    async def left_over(self, limit: int) -> list[Job]:
+        """Up to `limit` parts that are to be tried again, though their cluster job ended while they ran."""
+        ...
+
     async def interrupted(self, name: str, node: UUID) -> list[Job]:
         """The parts that wait to be tried again, are due perhaps, and were begun by an earlier process of this name."""
         ...

@@ -53,6 +53,9 @@ class PostgresCluster:
     async def whole_of(self, job_ids: Sequence[int]) -> dict[int, int]:
         return dict(map(tuple, await self._db.fetch("whole_of", list(job_ids))))
 
+    async def left_over(self, limit: int) -> list[Job]:
+        return [values.job(row) for row in await self._db.fetch("left_over", limit)]
+
     async def interrupted(self, name: str, node: UUID) -> list[Job]:
         return [values.job(row) for row in await self._db.fetch("interrupted", name, node)]
 

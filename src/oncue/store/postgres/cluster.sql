@@ -119,6 +119,13 @@ select {job},
 -- name: whole_of
 select job_id, cluster_id from oncue_parts where job_id = any($1::bigint[]);
 
+-- name: left_over
+select {job} from oncue_jobs
+ where id = any(array(select id from oncue_jobs
+                       where {addressed} and exists (select from oncue_parts p where p.job_id = oncue_jobs.id and p.was_open)
+                       limit (select $1::int)))
+ order by id;
+
 -- name: interrupted
 select {job} from oncue_jobs
  where id = any(array(select job_id from oncue_parts where node_name = $1 and was_open is null and job_id is not null))

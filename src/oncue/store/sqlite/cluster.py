@@ -113,6 +113,9 @@ class SqliteCluster:
     async def whole_of(self, job_ids: Sequence[int]) -> dict[int, int]:
         return dict(await self._db.rows("whole_of", ids=json.dumps(list(job_ids))))
 
+    async def left_over(self, limit: int) -> list[Job]:
+        return [values.job(row) for row in await self._db.rows("left_over", limit=limit)]
+
     async def interrupted(self, name: str, node: UUID) -> list[Job]:
         return [values.job(row) for row in await self._db.rows("interrupted", name=name, node=str(node))]
 
