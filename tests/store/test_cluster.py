@@ -307,6 +307,7 @@ async def test_a_new_process_of_a_name_finds_what_the_last_one_was_to_try_again(
     await store.jobs.promote(after(hours=1), 10)
     (part,) = await store.cluster.interrupted("b", again)
     assert (part.id, part.state) == (claims[0].id, "queued"), "that it is due changes nothing"
+    assert await claimed(store, again) == [], "nor is it claimed before it is ended"
     assert await store.jobs.apply([lifecycle.interrupted(part, NOW)], NOW) == [True]
     assert ((await see(store, part.id)).state, (await see(store, part.id)).reason) == (
         "failed",
@@ -417,3 +418,12 @@ async def test_a_part_that_is_to_be_tried_again_after_its_job_has_ended_is_left_
     row = await see(store, part.id)
     assert (row.state, row.reason) == ("skipped", "cluster_job_ended")
     assert await store.cluster.left_over(10) == []
+
+
+async def test_a_part_is_lost_if_the_node_that_has_its_name_by_now_does_not_know_its_task(store: Store) -> None:
+    first, second, _, lease = await three(store)
+    cluster = await created(store, first, lease.epoch)
+    await store.nodes.declare_lost(second, NOW)
+    await member(store, "b", tasks=["other"])
+    cluster = await found(store, cluster.id)
+    assert [part.is_alive for part in cluster.parts] == [True, False, True]

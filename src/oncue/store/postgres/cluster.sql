@@ -88,7 +88,8 @@ select {job},
                    exists (select from oncue_nodes n
                             where n.lost_at is null and n.expires_at > $1
                               and case when j.state = 'running' then n.id = j.node_id
-                                       else j.address = 'node:' || case when n.named then n.name else n.id::text end end))
+                                       else j.address = 'node:' || case when n.named then n.name else n.id::text end
+                                            and j.task = any(n.tasks) and j.queue = any(n.queues) end))
                    order by p.node_name, p.node_id)
           from oncue_parts p
           left join lateral (select * from oncue_jobs part where part.id = p.job_id offset 0) as j on true

@@ -220,6 +220,8 @@ with open (queue, room) as materialized (
             cross join lateral (
                   select id, priority, order_at from oncue_jobs
                    where {addressed} and address = mine.address and queue = open.queue and task = any((select $3::text[])::text[])
+                     -- What a process has begun of a cluster job no other process of its name goes on with.
+                     and (attempt = 0 or node_id = $1 or position('"of_cluster":true' in options) = 0)
                    order by priority desc, order_at, id limit (select least($4::int, open.room))
                      for update skip locked) as best
              left join taken on taken.queue = open.queue

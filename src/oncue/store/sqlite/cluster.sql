@@ -59,7 +59,9 @@ select {job},
                    exists (select 1 from oncue_nodes n
                             where n.lost_at is null and n.expires_at > :now
                               and iif(j.state = 'running', n.id = j.node_id,
-                                      j.address = 'node:' || iif(n.named, n.name, n.id)))))
+                                      j.address = 'node:' || iif(n.named, n.name, n.id)
+                                      and j.task in (select value from json_each(n.tasks))
+                                      and j.queue in (select value from json_each(n.queues))))))
           from (select * from oncue_parts where cluster_id = oncue_jobs.id order by node_name, node_id) as p
           left join oncue_jobs j on j.id = p.job_id)
   from oncue_jobs

@@ -179,9 +179,11 @@ select 'node:' || name from oncue_nodes where id = :node and named and lost_at i
 {_mine};
 
 -- name: addressed
+-- What a process has begun of a cluster job no other process of its name goes on with: that ends it when it starts.
 select json_group_array(json_array(-priority, order_at, id)) from (
     select priority, order_at, id from oncue_jobs indexed by oncue_jobs_addressed
      where {addressed} and address = :address and queue = :queue and task in (select value from json_each(:tasks))
+       and (attempt = 0 or node_id = :node or instr(options, '"of_cluster":true') = 0)
      order by priority desc, order_at, id limit :limit);
 
 -- name: _open
