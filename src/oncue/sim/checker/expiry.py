@@ -118,8 +118,8 @@ def _not_too_soon(evidence: Evidence) -> Iterator[Broken]:
                 continue
             end = story.written.fields.get(LIMITS[told["reason"]])
             spread = evidence.spread.get(story.id)
-            has_parts = spread is not None and when(spread) < when(change)
-            begun = told["reason"] == "misfire" and (told["attempt"] > 0 or has_parts)
+            in_time = spread is not None and when(spread) < when(change) and spread.fields["at"] < (end or 0)
+            begun = told["reason"] == "misfire" and (told["attempt"] > 0 or in_time)
             early = end is None or begun or change.at + evidence.tolerance < end
             if early and not evidence.is_unsure(change):
                 yield Broken(f"job {story.id} was given up before its time", (story.written, change))
