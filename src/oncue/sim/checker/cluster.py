@@ -370,7 +370,9 @@ def _waited(story: _Story, cluster: _Cluster, event: Event) -> Iterator[Broken]:
     """Whether the time of a decision without a quorum was over."""
     began = _waits_since(story, cluster, event)
     if began is None:
-        yield Broken(f"the leader of cluster job {cluster.story.id} has not done its own part", (event,))
+        # It may have been lost, if the leader was: its lease was over for a while, or its process stood still.
+        if Weather(story.evidence).was_fine(when(cluster.spread or event), when(event)):
+            yield Broken(f"the leader of cluster job {cluster.story.id} has not done its own part", (event,))
         return
     at = event.fields["at"] if event.kind == "release" else event.fields["ended_at"]
     instants = [one for one in (event, cluster.spread, story.lead.first) if one is not None]
@@ -471,10 +473,13 @@ def _ends_together(evidence: Evidence) -> Iterator[Broken]:
     story = _Story(evidence)
     rows = {row.id: row for row in evidence.final.clusters}
     open_at_end: dict[int, set[int | str]] = {}
+    settled: set[int | str] = set()
+    """The parts that the same call settles for themselves: they may count as open or as over."""
     for cluster, event in story.events():
         if event.fields["id"] == cluster.story.id:
             if event.kind == "change" and ends(event) and cluster.end is None:
                 open_at_end[cluster.story.id] = {job for job, part in cluster.parts.items() if part.status in OPEN}
+                settled |= {job for job in cluster.parts if _is_settled_by(evidence, job, event)}
                 yield from _waiting_parts(evidence, cluster, event)
         elif event.kind == "claim" and cluster.end is not None and event.fields["claim_no"] == 1:
             yield Broken(f"part {event.fields['id']} was claimed after its cluster job's end", (cluster.end, event))
@@ -482,8 +487,16 @@ def _ends_together(evidence: Evidence) -> Iterator[Broken]:
         row, parts = rows.get(job_id), story.clusters[job_id].parts
         said = {} if row is None else {part.job_id: part.was_open for part in row.parts if part.job_id is not None}
         for job in parts:
-            if job in said and said[job] != (job in left):  # type: ignore[index]
+            if job in said and job not in settled and said[job] != (job in left):  # type: ignore[index]
                 yield Broken(f"part {job} is said to have been {'open' if job not in left else 'over'} at the end")
+
+
+def _is_settled_by(evidence: Evidence, job_id: int | str, end: Event) -> bool:
+    story = evidence.jobs.get(job_id) if isinstance(job_id, int) else None
+    changes = [] if story is None else story.changes
+    return any(
+        one.fields.get("op") == end.fields.get("op") and one.fields["reason"] != CLUSTER_JOB_ENDED for one in changes
+    )
 
 
 def _waiting_parts(evidence: Evidence, cluster: _Cluster, end: Event) -> Iterator[Broken]:
