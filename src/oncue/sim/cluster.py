@@ -13,8 +13,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from oncue.errors import Conflict, OncueError, StoreUnavailable
-from oncue.model import CLUSTER_ADDRESS, CLUSTER_QUEUE, DEFAULT_QUEUE, NODE_ADDRESS, Batch, Claim
+from oncue.errors import OncueError, StoreUnavailable
+from oncue.model import CLUSTER_ADDRESS, CLUSTER_QUEUE, DEFAULT_QUEUE, Batch, Claim
 from oncue.policy import options
 from oncue.policy.lifecycle import entry_state
 from oncue.policy.retry import DEFAULT_POLICY, Ladder
@@ -74,6 +74,7 @@ class Terms:
     retry: Any = None
     max_retries: int | None = None
     max_runtime: str | None = "12s"
+    timeout: str = "6s"
 
 
 def declare(world: World, terms: Terms) -> None:
@@ -89,7 +90,7 @@ def tasks_of(operator: Operator, terms: Terms) -> list[ClusterTask[Any, Any]]:
     def act(number: int) -> None: ...
 
     app: Any = operator
-    limits = {"timeout": "6s", "max_runtime": terms.max_runtime, "max_retries": terms.max_retries, "retry": terms.retry}
+    limits = {"timeout": terms.timeout, "max_runtime": terms.max_runtime, "max_retries": terms.max_retries, "retry": terms.retry}
     told: dict[str, Any] = {
         **{name: value for name, value in limits.items() if value is not None},
         "quorum_timeout": terms.quorum_timeout,
@@ -317,7 +318,3 @@ def _in_peace(world: World, dice: Random, names: Sequence[str]) -> None:
         world.after(1.2, lambda: world.boot("late"))
     world.run(LATE + 2.0)
 
-
-def node_of(claim: Claim) -> str:
-    """For which node a part is."""
-    return (claim.address or "").removeprefix(NODE_ADDRESS)
