@@ -28,7 +28,17 @@ def test_every_promise_is_kept_in_cluster_jobs(first: int) -> None:
         assert not violations, f"seed {seed}: {report(violations)}"
         reached += met(world)
         world.close()
-    happened = ("crash", "lease.end", "spread", "quorum", "no quorum", "cancel", "lost part", "failed part", "late part")
+    happened = (
+        "crash",
+        "lease.end",
+        "spread",
+        "quorum",
+        "no quorum",
+        "cancel",
+        "lost part",
+        "failed part",
+        "late part",
+    )
     assert min(reached[kind] for kind in happened) > 0, reached
     assert min(reached[state] for state in ("succeeded", "failed", "skipped", "cancelled")) > 0, reached
     assert reached["spread"] > 80, reached

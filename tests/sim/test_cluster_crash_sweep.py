@@ -86,5 +86,9 @@ def is_one_and_recorded_once(world: World, where: str) -> None:
     (cluster,) = finish(world.store.cluster.get([job.id], world.server.now()))
     assert job.state == "succeeded", where
     assert cluster.quorum is not None, where
-    changes = [event.fields for event in world.history.events if event.kind == "change" and event.fields["id"] == job.id]
-    assert [told["state"] for told in changes if told["accepted"] and told["outcome"] == "succeeded"] == ["succeeded"], where
+    changes = [
+        event.fields for event in world.history.events if event.kind == "change" and event.fields["id"] == job.id
+    ]
+    assert [told["state"] for told in changes if told["accepted"] and told["outcome"] == "succeeded"] == [
+        "succeeded"
+    ], where

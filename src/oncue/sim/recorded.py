@@ -177,7 +177,9 @@ class Recorded(Layer):
                 made = await self._store.jobs.get(job_id)
                 if made is not None:
                     self._add("job", **row_event(made), follows=change.id)
-        await self._parts.note_ended({one.id: one.as_written(answer) for one, answer in zip(changes, took, strict=True) if answer})
+        await self._parts.note_ended(
+            {one.id: one.as_written(answer) for one, answer in zip(changes, took, strict=True) if answer}
+        )
         if any(change.as_written(answer).day_status for change, answer in zip(changes, took, strict=True)):
             await self._finalized()
 

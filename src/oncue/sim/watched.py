@@ -155,9 +155,7 @@ class WatchedStore(SqliteStore):
 
     async def part_addresses(self, node: UUID) -> list[tuple[int, str]]:
         """Where the parts of a node are to run whose cluster jobs have not ended."""
-        return await self.database.read(
-            lambda connection: connection.execute(_PART_ADDRESSES, (str(node),)).fetchall()
-        )
+        return await self.database.read(lambda connection: connection.execute(_PART_ADDRESSES, (str(node),)).fetchall())
 
     async def all_groups(self) -> dict[tuple[str, str], dict[str, Any]]:
         """What is set for each group that has a row."""

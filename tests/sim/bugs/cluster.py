@@ -120,20 +120,23 @@ def half_is_enough(patch: Patch) -> None:
 def leavers_leave(patch: Patch) -> None:
     def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         there = tuple(part for part in cluster.parts if not quorum.is_lost(part))
-        return real(dataclasses.replace(cluster, parts=there or cluster.parts), lead, now)
+        decision: Decision = real(dataclasses.replace(cluster, parts=there or cluster.parts), lead, now)
+        return decision
 
     real = patch.replace(quorum, "decide", decide)
 
 
 @bug(
     "a time-out that counts from the creation",
-    seen_in="deadlines that are set when the work is handed in: a new leader, who has just taken over, gives up at once",
+    seen_in="deadlines that are set when the work is handed in: a new leader, which has just taken over, gives up",
     run=runs.clusters,
     caught_by=ACTS,
 )
 def counted_from_the_creation(patch: Patch) -> None:
     def time_out(cluster: ClusterJob, lead: Lead, told: Any) -> datetime | None:
-        return real(dataclasses.replace(cluster, parts=()), Lead(lead.node_id, lead.node_name, cluster.job.created_at), told)
+        return real(
+            dataclasses.replace(cluster, parts=()), Lead(lead.node_id, lead.node_name, cluster.job.created_at), told
+        )
 
     real = patch.replace(quorum, "_time_out", time_out)
 
@@ -175,7 +178,8 @@ def first_failure_decides(patch: Patch) -> None:
     def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         if "failed" in quorum.statuses_of(cluster):
             return End("failed", quorum.PARTS_FAILED, "one has failed")
-        return real(cluster, lead, now)
+        decision: Decision = real(cluster, lead, now)
+        return decision
 
     real = patch.replace(quorum, "decide", decide)
 
@@ -189,7 +193,8 @@ def first_failure_decides(patch: Patch) -> None:
 def only_its_own(patch: Patch) -> None:
     def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         is_own = cluster.spread_at is not None and cluster.spread_at >= lead.since
-        return real(cluster, lead, now) if is_own else quorum.Wait(None)
+        decision: Decision = real(cluster, lead, now) if is_own else quorum.Wait(None)
+        return decision
 
     real = patch.replace(quorum, "decide", decide)
 
@@ -235,7 +240,9 @@ def spread_without_an_epoch(patch: Patch) -> None:
 )
 def acts_at_once(patch: Patch) -> None:
     for statement in ("best", "mine", "few", "alone"):
-        patch.sql(statement, "'node:' || name from oncue_nodes", "'cluster' union all select 'node:' || name from oncue_nodes")
+        patch.sql(
+            statement, "'node:' || name from oncue_nodes", "'cluster' union all select 'node:' || name from oncue_nodes"
+        )
 
 
 @bug(
