@@ -11,7 +11,7 @@ from oncue.sim.checker.cluster_story import OPEN, ClusterStory, ObservedCluster,
 from oncue.sim.checker.eras import era_of, in_era_of, when
 from oncue.sim.checker.evidence import Evidence, ends
 from oncue.sim.checker.jobs import may_be_pruned
-from oncue.sim.checker.members import Members
+from oncue.sim.checker.members import ActiveMembers
 from oncue.sim.checker.peace import Weather
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event, micros_or_none
@@ -29,7 +29,7 @@ ROUNDING = 10
 def _one_part_each(evidence: Evidence) -> Iterator[Broken]:
     """Its parts are written once: for all nodes that are alive, know the task, serve its queue and do not stand by, or
     for those of them that are named, if all these are active. Who comes later has no part. The rows say the same."""
-    members, terms = Members(), {story.id: told.parts for story, told in cluster_jobs(evidence)}
+    members, terms = ActiveMembers(), {story.id: told.parts for story, told in cluster_jobs(evidence)}
     seen: dict[int, Event] = {}
     kinds = ("boot", "lease", "lease.end", "name", "crash", "hold", "hold.end", "spread")
     for event in evidence.told(*kinds) if evidence.certain and terms else ():
@@ -45,7 +45,7 @@ def _one_part_each(evidence: Evidence) -> Iterator[Broken]:
     yield from _rows_of_parts(evidence, seen)
 
 
-def _right_nodes(members: Members, parts: NewParts, spread: Event) -> Iterator[Broken]:
+def _right_nodes(members: ActiveMembers, parts: NewParts, spread: Event) -> Iterator[Broken]:
     told, job_id = [part["node"] for part in spread.fields["parts"]], spread.fields["id"]
     active = members.active(parts, spread.fields["at"], spread.node)
     if parts.nodes is not None:

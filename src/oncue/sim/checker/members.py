@@ -10,7 +10,7 @@ from oncue.sim.history import Event
 
 
 @dataclass(slots=True)
-class Member:
+class ActiveMember:
     """A process that may take part."""
 
     name: str
@@ -25,15 +25,15 @@ class Member:
         return parts.task in self.tasks and parts.queue in self.queues
 
 
-class Members:
+class ActiveMembers:
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ActiveMember] = {}
         self._exclusive: tuple[str, int] | None = None
 
     def note(self, event: Event) -> None:
         told, member = event.fields, self._members.get(event.node)
         if event.kind == "boot":
-            self._members[event.node] = Member(
+            self._members[event.node] = ActiveMember(
                 told.get("name", event.node), tuple(told["queues"]), tuple(told["tasks"])
             )
         elif event.kind == "hold":
