@@ -7,25 +7,27 @@ from datetime import datetime
 
 from oncue.model import Schedule, Subject
 from oncue.policy import options, window_steps, windows
+from oncue.policy.window_steps import DuePage
 from oncue.store.contract import Store
 
 
 async def decide_days(store: Store, window: Schedule, subject: Subject, now: datetime) -> bool:
     """Decide the days of one subject that are over, in the planner's stead: its terms are about to change, and the
     planner would go by the new ones. Whether there was something to decide; then there may be more of it."""
-    jobs = []
+    job = None
     if subject.job_id is not None and window_steps.is_open(subject):
-        jobs = await store.windows.unfinished([subject.job_id])
-    one = window_steps.planned(window, windows.rule_of(window.expression), subject, {job.id: job for job in jobs}, now)
+        job = next(iter(await store.windows.unfinished([subject.job_id])), None)
+    page = DuePage(window, now)
+    one = page.planned(subject, job)
     if not windows.is_behind(one.plan, now):
         return False
     if one.job is not None:
-        hooks = await reserved_hooks(store, int(window_steps.is_cutoff_of_row(one)), window)
-        await store.jobs.apply([window_steps.ended(window, one, iter(hooks), now)], now)
+        hooks = await reserved_hooks(store, int(one.shared.is_cutoff), window)
+        await store.jobs.apply([page.ended(one, iter(hooks))], now)
     else:
         ids = await store.jobs.reserve(1) if one.plan.opens else []
         hooks = await reserved_hooks(store, int(one.plan.closes is not None and one.plan.closes.has_hook), window)
-        await store.windows.advance([window_steps.step(window, one, iter(ids), iter(hooks), now)], now)
+        await store.windows.advance([page.step(one, iter(ids), iter(hooks))], now)
     return True
 
 

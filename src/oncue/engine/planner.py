@@ -24,10 +24,10 @@ from oncue.engine.applying import apply_each
 from oncue.engine.deciding import reserved_hooks
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
-from oncue.engine.window_events import tell_finalized, tell_load
-from oncue.model import FIRST_DUE, Applied, DuePlace, Schedule, Subject
+from oncue.engine.window_events import FINALIZED, tell_finalized, tell_load
+from oncue.model import FIRST_DUE, Applied, Change, DuePlace, Schedule, Subject
 from oncue.policy import window_steps, windows
-from oncue.policy.window_steps import Planned
+from oncue.policy.window_steps import DuePage, Planned
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
@@ -156,26 +156,26 @@ class Planner:
 
     async def _decide(self, window: Schedule, due: Sequence[Subject], epoch: int, now: datetime) -> bool:
         """Do what is to be done about these subjects. Whether anything was written."""
-        planned = await self._planned(window, due, epoch, now)
+        page = DuePage(window, now)
+        planned = await self._planned(page, due, epoch)
         self._counts.scanned += len(due)
         self._counts.eligible += sum(one.plan.opens for one in planned)
-        closed = await self._close(window, [one for one in planned if one.job is not None], now)
-        moved = await self._move(window, [one for one in planned if one.job is None], epoch, now)
+        closed = await self._close(page, [one for one in planned if one.job is not None])
+        moved = await self._move(page, [one for one in planned if one.job is None], epoch)
         return closed or moved
 
-    async def _planned(self, window: Schedule, due: Sequence[Subject], epoch: int, now: datetime) -> list[Planned]:
-        rule = windows.rule_of(window.expression)
+    async def _planned(self, page: DuePage, due: Sequence[Subject], epoch: int) -> list[Planned]:
         open_jobs = [subject.job_id for subject in due if subject.job_id is not None and window_steps.is_open(subject)]
         jobs = {job.id: job for job in await self._store.windows.unfinished(open_jobs)} if open_jobs else {}
         planned, aside = [], []
         for subject in due:
             try:
-                planned.append(window_steps.planned(window, rule, subject, jobs, now))
+                planned.append(page.planned(subject, jobs.get(subject.job_id or 0)))
             except Exception as error:  # its zone is unknown to this host, say: that does not stop the others
-                self._tell_unplanned(window, subject, error)
-                aside.append(window_steps.later(subject, now + self._interval))
+                self._tell_unplanned(page.window, subject, error)
+                aside.append(window_steps.later(subject, page.now + self._interval))
         if aside:
-            await self._store.windows.advance(aside, now, node=self._node, epoch=epoch)
+            await self._store.windows.advance(aside, page.now, node=self._node, epoch=epoch)
         return planned
 
     def _tell_unplanned(self, window: Schedule, subject: Subject, error: Exception) -> None:
@@ -189,16 +189,27 @@ class Planner:
 
     # --- days whose job has not ended ---------------------------------------------------------------------------
 
-    async def _close(self, window: Schedule, closing: Sequence[Planned], now: datetime) -> bool:
+    async def _close(self, page: DuePage, closing: Sequence[Planned]) -> bool:
         """End the jobs; the end of each writes its subject's day. Where more is to be done, the next pass goes on."""
         if not closing:
             return False
-        cutoffs = sum(map(window_steps.is_cutoff_of_row, closing))
-        hooks = iter(await reserved_hooks(self._store, cutoffs, window))
-        changes = [window_steps.ended(window, one, hooks, now) for one in closing]
-        known = {change.id for change, one in zip(changes, closing, strict=True) if window_steps.key(one) in self._left}
-        took = await apply_each(self._store, changes, now, known=known)
+        cutoffs = sum(one.shared.is_cutoff for one in closing)
+        hooks = iter(await reserved_hooks(self._store, cutoffs, page.window))
+        changes = [page.ended(one, hooks) for one in closing]
+        known = {change.id for change, one in zip(changes, closing, strict=True) if self._is_left(one)}
+        took = await apply_each(self._store, changes, page.now, known=known)
         self._leave(closing, took)
+        self._tell_closed(page.window, closing, changes, took)
+        self._counts.finalized += sum(map(bool, took))
+        self.opened.set()
+        return any(took)
+
+    def _tell_closed(
+        self, window: Schedule, closing: Sequence[Planned], changes: Sequence[Change], took: Sequence[Applied]
+    ) -> None:
+        is_logged = _log.isEnabledFor(logging.DEBUG)
+        if not is_logged and not self._telemetry.wants(FINALIZED):
+            return
         for one, change, written in zip(closing, changes, took, strict=True):
             if written:
                 tell_finalized(
@@ -207,12 +218,14 @@ class Planner:
                 )  # fmt: skip
                 _log.debug("window=%s subject=%s day=%s %s", window.name, one.subject.name, one.subject.day,
                            change.reason)  # fmt: skip
-        self._counts.finalized += sum(map(bool, took))
-        self.opened.set()
-        return any(took)
+
+    def _is_left(self, one: Planned) -> bool:
+        return bool(self._left) and window_steps.key(one) in self._left
 
     def _leave(self, planned: Sequence[Planned], took: Sequence[Applied]) -> int:
         """Remember which subjects could not be written; how many of them were not known."""
+        if not self._left and None not in took:
+            return 0
         left = {window_steps.key(one) for one, written in zip(planned, took, strict=True) if written is None}
         fresh = len(left - self._left)
         self._left.difference_update(map(window_steps.key, planned))
@@ -221,21 +234,21 @@ class Planner:
 
     # --- the others ---------------------------------------------------------------------------------------------
 
-    async def _move(self, window: Schedule, moving: Sequence[Planned], epoch: int, now: datetime) -> bool:
+    async def _move(self, page: DuePage, moving: Sequence[Planned], epoch: int) -> bool:
         if not moving:
             return False
         opening = sum(one.plan.opens for one in moving)
         closing = sum(one.plan.closes is not None and one.plan.closes.has_hook for one in moving)
         ids = iter(await self._store.jobs.reserve(opening) if opening else [])
-        hooks = iter(await reserved_hooks(self._store, closing, window))
-        steps = [window_steps.step(window, one, ids, hooks, now) for one in moving]
-        took = await self._store.windows.advance(steps, now, node=self._node, epoch=epoch)
+        hooks = iter(await reserved_hooks(self._store, closing, page.window))
+        steps = [page.step(one, ids, hooks) for one in moving]
+        took = await self._store.windows.advance(steps, page.now, node=self._node, epoch=epoch)
         if fresh := self._leave(moving, took):
             _log.warning("another session holds a lock on %d subjects of window %s: left for a later pass", fresh,
-                         window.name)  # fmt: skip
+                         page.window.name)  # fmt: skip
         for one, written in zip(moving, took, strict=True):
             if written:
-                self._moved(window, one)
+                self._moved(page.window, one)
         if opening or closing:
             self.opened.set()
         return any(took)

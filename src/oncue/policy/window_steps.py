@@ -1,21 +1,36 @@
 """The writes that follow from the plan of a subject's day: the end of its job, or a step of the subject itself.
 
 `policy/windows.py` says what is to be done; this says how it is written. The ids of jobs that are made are handed in.
+Subjects are due in crowds: thousands have the same cutoff, and all that follows from their terms and their row is
+worked out once for all of them (`DuePage`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
-from itertools import islice
+from collections.abc import Hashable, Iterator
+from datetime import date, datetime
 from typing import NamedTuple
 
-from oncue.model import Change, Day, Decided, NextDay, OpenJob, Schedule, Subject, SubjectStep, Tally
+from oncue.model import Batch, Change, Day, Decided, NextDay, OpenJob, Schedule, Subject, SubjectStep, Tally
 from oncue.policy import options, windows
 from oncue.policy.lifecycle import close_day
-from oncue.policy.windows import DayPlan, DayTerms, JobOfDay, WindowRule
+from oncue.policy.windows import DayPlan, JobOfDay
 
 AUTHOR = "window"
+
+
+class Shared(NamedTuple):
+    """What follows from the plan of a day, the same for all subjects whose terms and rows are alike."""
+
+    plan: DayPlan
+    is_over: bool
+    """Whether the day of the row has a job and no outcome, and its cutoff has passed."""
+    is_cutoff: bool
+    """Whether the day of the row comes to its cutoff, noticed while its date lasts."""
+    moves_to: Day | None
+    """The day that the subject moves on to with the end of its job, if that is all: its next opening is ahead."""
+    bucket: int
+    """The minute under which the day of the row is counted."""
 
 
 class Planned(NamedTuple):
@@ -24,26 +39,88 @@ class Planned(NamedTuple):
     subject: Subject
     plan: DayPlan
     job: OpenJob | None
+    shared: Shared
 
 
-def planned(window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, OpenJob], now: datetime) -> Planned:
-    terms: DayTerms = windows.terms_of(subject, rule, window.tz)
-    job = jobs.get(subject.job_id or 0)
-    plan = windows.plan(subject, terms, window.started_at, now, job=_standing(job))
-    is_over = now >= subject.cutoff_at and is_open(subject)
-    return Planned(subject, plan, job if is_over else None)
+class DuePage:
+    """Subjects of a window that are due, looked at in one pass."""
 
+    def __init__(self, window: Schedule, now: datetime) -> None:
+        self.window = window
+        self.now = now
+        self._rule = windows.rule_of(window.expression)
+        self._told = options.read(window.options).window
+        self._known: dict[Hashable, Shared] = {}
 
-def ended(window: Schedule, one: Planned, hooks: Iterator[int], now: datetime) -> Change:
-    """The end of a job whose day is over."""
-    assert one.job is not None
-    if not is_cutoff_of_row(one):
-        return close_day(one.job, now, "missed", windows.OUTAGE)
-    told = options.read(window.options).window
-    ids = list(islice(hooks, 1))
-    hook = None if told is None else windows.hook_of(told, one.subject.name, one.subject.day, ids, now, AUTHOR)
-    hooked = () if hook is None else (hook,)
-    return close_day(one.job, now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, hooked, _next_day(one))
+    def planned(self, subject: Subject, job: OpenJob | None) -> Planned:
+        """`job`: the one of its row, if that has not ended."""
+        standing = _standing(job)
+        likeness = (
+            subject.due, subject.tz, subject.weekdays, subject.days_off, subject.day, subject.opens_at,
+            subject.cutoff_at, subject.last_date, subject.job_id is None, standing,
+            # Terms that counted before the cutoff of the row did so before every later one: since when is all the same.
+            None if subject.since < subject.cutoff_at else subject.since,
+        )  # fmt: skip
+        shared = self._known.get(likeness)
+        if shared is None:
+            shared = self._known[likeness] = self._worked_out(subject, standing)
+        return Planned(subject, shared.plan, job if shared.is_over else None, shared)
+
+    def _worked_out(self, subject: Subject, standing: JobOfDay) -> Shared:
+        terms = windows.terms_of(subject, self._rule, self.window.tz)
+        plan = windows.plan(subject, terms, self.window.started_at, self.now, job=standing)
+        closes, goes_on = plan.closes, plan.missed or plan.opens or plan.next_at != plan.day.opens_at
+        return Shared(
+            plan,
+            is_over=self.now >= subject.cutoff_at and is_open(subject),
+            is_cutoff=closes is not None and closes.day.date == subject.day and closes.has_hook,
+            moves_to=None if goes_on else plan.day,
+            bucket=windows.bucket_of(subject.cutoff_at),
+        )
+
+    def ended(self, one: Planned, hooks: Iterator[int]) -> Change:
+        """The end of a job whose day is over."""
+        assert one.job is not None
+        shared = one.shared
+        if not shared.is_cutoff:
+            return close_day(one.job, self.now, "missed", windows.OUTAGE)
+        hook = self._hook(one.subject, one.subject.day, hooks)
+        moves_to, version = shared.moves_to, one.subject.version
+        return close_day(
+            one.job, self.now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, () if hook is None else (hook,),
+            None if moves_to is None else NextDay(version, moves_to, shared.bucket),
+        )  # fmt: skip
+
+    def _hook(self, subject: Subject, day: date, hooks: Iterator[int]) -> Batch | None:
+        if self._told is None or self._told.hook is None:
+            return None
+        return windows.hook_of(self._told, subject.name, day, [next(hooks)], self.now, AUTHOR)
+
+    def step(self, one: Planned, ids: Iterator[int], hooks: Iterator[int]) -> SubjectStep:
+        """The write for a subject whose day has no job that could still succeed."""
+        subject, plan = one.subject, one.plan
+        decided, tallies = [*_missed(subject, plan)], [*_tallies(one)]
+        closes = plan.closes
+        last = (subject.last_date, subject.status, subject.reason)
+        if plan.missed:
+            last = (plan.missed[-1].date, "missed", windows.OUTAGE)
+        if closes is not None:
+            last = (closes.day.date, closes.status, closes.reason)
+            reason = closes.reason or windows.CUTOFF_REACHED
+            decided.append(Decided(windows.slot_of(closes.day.date), "skipped", reason, _job_of(subject, closes.day)))
+        hook = None
+        if closes is not None and closes.has_hook:
+            hook = self._hook(subject, closes.day.date, hooks)
+        job, job_id = None, subject.job_id if plan.day.date == subject.day else None
+        if plan.opens:
+            job_id, before = next(ids), subject.job_id if _reopens(one) else None
+            job = windows.job_of(self.window, subject, plan.day, job_id, self.now, AUTHOR, before)
+            if before is None:
+                decided.append(Decided(windows.slot_of(plan.day.date), "fired", job_id=job_id))
+        return SubjectStep(
+            subject.schedule_id, subject.name, subject.version, plan.day, plan.next_at, job_id, *last,
+            decided=tuple(decided), job=job, hook=hook, tallies=tuple(tallies),
+        )  # fmt: skip
 
 
 def key(one: Planned) -> tuple[int, str]:
@@ -73,49 +150,6 @@ def _standing(job: OpenJob | None) -> JobOfDay:
 def _reopens(one: Planned) -> bool:
     """Whether the day had a job before: its subject was removed and added again. That is no second day."""
     return one.plan.opens and one.subject.job_id is not None and one.plan.day.date == one.subject.day
-
-
-def is_cutoff_of_row(one: Planned) -> bool:
-    """Whether the day of the row comes to its cutoff, noticed while its date lasts."""
-    closes = one.plan.closes
-    return closes is not None and closes.day.date == one.subject.day and closes.has_hook
-
-
-def _next_day(one: Planned) -> NextDay | None:
-    """The day that a subject moves on to with the end of its job, if that is all: its next opening is ahead."""
-    subject, plan = one.subject, one.plan
-    if plan.missed or plan.opens or plan.next_at != plan.day.opens_at:
-        return None
-    return NextDay(subject.version, plan.day, windows.bucket_of(subject.cutoff_at))
-
-
-def step(window: Schedule, one: Planned, ids: Iterator[int], hooks: Iterator[int], now: datetime) -> SubjectStep:
-    """The write for a subject whose day has no job that could still succeed."""
-    subject, plan = one.subject, one.plan
-    decided, tallies = [*_missed(subject, plan)], [*_tallies(one)]
-    closes = plan.closes
-    last = (subject.last_date, subject.status, subject.reason)
-    if plan.missed:
-        last = (plan.missed[-1].date, "missed", windows.OUTAGE)
-    if closes is not None:
-        last = (closes.day.date, closes.status, closes.reason)
-        reason = closes.reason or windows.CUTOFF_REACHED
-        decided.append(Decided(windows.slot_of(closes.day.date), "skipped", reason, _job_of(subject, closes.day)))
-    hook = None
-    told = options.read(window.options).window
-    if closes is not None and closes.has_hook and told is not None:
-        hook_ids = list(islice(hooks, 1))
-        hook = windows.hook_of(told, subject.name, closes.day.date, hook_ids, now, AUTHOR)
-    job, job_id = None, subject.job_id if plan.day.date == subject.day else None
-    if plan.opens:
-        job_id, before = next(ids), subject.job_id if _reopens(one) else None
-        job = windows.job_of(window, subject, plan.day, job_id, now, AUTHOR, before)
-        if before is None:
-            decided.append(Decided(windows.slot_of(plan.day.date), "fired", job_id=job_id))
-    return SubjectStep(
-        subject.schedule_id, subject.name, subject.version, plan.day, plan.next_at, job_id, *last,
-        decided=tuple(decided), job=job, hook=hook, tallies=tuple(tallies),
-    )  # fmt: skip
 
 
 def _missed(subject: Subject, plan: DayPlan) -> list[Decided]:

@@ -154,12 +154,12 @@ def webhook_fields(webhook: Webhook) -> dict[str, Any]:
 def subject_of(*row: Any) -> Subject:
     """A subject from its row, of which the dates and instants are ours already."""
     columns = list(row)
-    columns[DAYS_OFF] = _days_off(columns[DAYS_OFF])
+    columns[DAYS_OFF] = days_off_of(columns[DAYS_OFF])
     return Subject(*columns)
 
 
 @lru_cache(maxsize=1000)
-def _days_off(text: str) -> tuple[date, ...]:
+def days_off_of(text: str) -> tuple[date, ...]:
     """Most subjects have none, and a planner reads a thousand subjects at a time."""
     return tuple(date.fromisoformat(day) for day in json.loads(text))
 

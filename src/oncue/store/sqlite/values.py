@@ -60,13 +60,6 @@ def batch(batch: Batch, skip: Container[int] = ()) -> dict[str, Any]:
     }
 
 
-def open_job(row: Sequence[Any]) -> OpenJob:
-    return OpenJob(*row)._replace(
-        visible_at=instant(row[4]), claimed_at=instant_or_none(row[8]), started_at=instant_or_none(row[9]),
-        cancel_requested_at=instant_or_none(row[11]),
-    )  # fmt: skip
-
-
 def wakes_group(batch: Batch) -> bool:
     return batch.group is not None and batch.state == "queued"
 
@@ -151,6 +144,21 @@ def claims(rows: list[Any]) -> list[Claim]:
         row[16] = bool(row[16])
         row[17:19] = [instants[micros] for micros in row[17:19]]
     return [Claim(*row) for row in rows]
+
+
+_OPEN_JOB_INSTANTS = tuple(
+    OpenJob._fields.index(name) for name in ("visible_at", "claimed_at", "started_at", "cancel_requested_at")
+)
+
+
+def open_jobs(rows: Sequence[Sequence[Any]]) -> list[OpenJob]:
+    instants, made = Instants(), []
+    for row in rows:
+        columns = list(row)
+        for place in _OPEN_JOB_INSTANTS:
+            columns[place] = instants[columns[place]]
+        made.append(OpenJob(*columns))
+    return made
 
 
 _JOB_FIELDS = tuple(name.strip() for name in statements.JOB_COLUMNS.split(","))
