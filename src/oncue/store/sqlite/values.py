@@ -102,6 +102,15 @@ def change_rows(made: Endings) -> list[tuple[Any, ...]]:
     ]
 
 
+def alike_changes(made: Endings) -> dict[str, Any]:
+    """The parameters of `load_alike_changes`."""
+    first, days = made.rows[0], made.next_days
+    own = [(row.id, row.claim_no, day[0]) for row, day in zip(made.rows, days, strict=True)]
+    names = ("next_version", "next_day", "next_opens_at", "next_cutoff_at", "bucket")
+    told = zip(Change._fields, _change_row(first), strict=False)
+    return {"own": json.dumps(own), **dict(told), **dict(zip(names, _next_row(days[0]), strict=True))}
+
+
 def _guard_row(guard: Sequence[Any]) -> tuple[Any, ...]:
     leader, epoch, leads = guard
     return (None, None, None) if leads is None else (str(leader), epoch, leads)
