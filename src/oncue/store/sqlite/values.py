@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -161,13 +161,11 @@ _OPEN_JOB_INSTANTS = tuple(
 
 
 def open_jobs(rows: Sequence[Sequence[Any]]) -> list[OpenJob]:
-    instants, made = Instants(), []
-    for row in rows:
-        columns = list(row)
-        for place in _OPEN_JOB_INSTANTS:
-            columns[place] = instants[columns[place]]
-        made.append(OpenJob(*columns))
-    return made
+    columns: list[Iterable[Any]] = list(zip(*rows, strict=True))
+    instants = Instants()
+    for place in _OPEN_JOB_INSTANTS if columns else ():
+        columns[place] = map(instants.__getitem__, columns[place])
+    return list(map(OpenJob, *columns)) if columns else []
 
 
 _JOB_FIELDS = tuple(name.strip() for name in statements.JOB_COLUMNS.split(","))

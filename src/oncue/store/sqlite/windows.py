@@ -194,17 +194,16 @@ def _day_of(step: SubjectStep) -> tuple[int, int, str]:
 
 def subjects_of(rows: Iterable[Sequence[Any]]) -> list[Subject]:
     """Subjects that are read together have most of their instants and dates in common."""
+    columns: list[Iterable[Any]] = list(zip(*rows, strict=True))
+    if not columns:
+        return []
     instants, dates = values.Instants(), _Dates()
-    made = []
-    for row in rows:
-        columns = list(row)
-        for place in _INSTANT_PLACES:
-            columns[place] = instants[columns[place]]
-        for place in _DATE_PLACES:
-            columns[place] = dates[columns[place]]
-        columns[DAYS_OFF] = days_off_of(columns[DAYS_OFF])
-        made.append(Subject(*columns))
-    return made
+    for place in _INSTANT_PLACES:
+        columns[place] = map(instants.__getitem__, columns[place])
+    for place in _DATE_PLACES:
+        columns[place] = map(dates.__getitem__, columns[place])
+    columns[DAYS_OFF] = map(days_off_of, columns[DAYS_OFF])
+    return list(map(Subject, *columns))
 
 
 class _Dates(dict[str | None, date | None]):
