@@ -49,7 +49,7 @@ select 'send', (array['default', 'mail', 'web'])[1 + n % 3], n % 10 * 10, state,
           from generate_series(1, 200000) as n) as numbered
 """
 
-# 30,000 schedules with a few slots each, one with 20,000 slots and as many parked jobs, and jobs for all of them.
+# 45,000 schedules with a few slots each, one with 20,000 slots and as many parked jobs, and jobs for all of them.
 FILL_LEDGER = f"""
 insert into oncue_schedules (name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
                              max_instances, enabled, options, max_retries, max_runtime, revision, started_at, version,
@@ -58,7 +58,7 @@ select 'job-' || n, '', 'send', '{{}}', 'default', 0, '* * * * *', 'UTC', 'debia
        n % 50 > 0, '{OPTIONS}', 3, '10 minutes', 1, made, 1, made,
        case when n % 50 > 0 then made + n % 600 * interval '1 hour' end,
        'tests', made, made
-  from (select n, timestamptz '2029-12-20' as made from generate_series(1, 30000) as n) as numbered;
+  from (select n, timestamptz '2029-12-20' as made from generate_series(1, 45000) as n) as numbered;
 
 insert into oncue_jobs (id, task, queue, priority, state, args, options, enqueued_by, created_at, updated_at, order_at,
                         visible_at, max_retries, finished_at, schedule_id, scheduled_for)

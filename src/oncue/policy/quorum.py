@@ -166,7 +166,8 @@ def _time_out(cluster: ClusterJob, lead: Lead, told: ClusterOptions) -> datetime
         (part for part in cluster.parts if part.node_name == lead.node_name), None
     )
     if own is not None:
-        if status_of(own, cluster.job) in OPEN:
+        # A lost one, of an earlier process of its name, will not end: the leader does not wait for that.
+        if status_of(own, cluster.job) in OPEN - {"lost"}:
             return None
         began = max(began, own.finished_at or began)
     return began + timedelta(seconds=told.quorum_timeout)
