@@ -34,9 +34,10 @@ class Clustering:
         A request that has `reserved` an id may repeat this in doubt: the job is written once. The caller has then asked
         `refuse_bypass` about the task.
         """
-        nodes, is_for_later = self._app.working, bool(call.delay) or call.at is not None
-        if call.on is not None or is_for_later or not nodes:
-            if call.on is None and not is_for_later:
+        nodes, works = self._app.working, self._app.connector.works
+        is_for_later = call.on is not None or call.delay or call.at is not None
+        if is_for_later or not nodes or not works:
+            if works and not is_for_later:
                 await self._check_named(call)
             return await self._wished(call, row, reserved)
         leader = next((node for node in nodes if node.leadership.epoch is not None), None)

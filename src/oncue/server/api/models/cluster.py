@@ -9,8 +9,7 @@ from pydantic import ConfigDict, Field, StrictStr
 from oncue.policy.checks import LONGEST_KEY, LONGEST_NAME
 from oncue.records.cluster import ClusterJobRecord
 from oncue.server.api.models.base import Arguments, Body, Priority, Record
-
-MOST_NODES = 1000
+from oncue.tasks.cluster import MOST_NAMED
 
 NodeName: TypeAlias = Annotated[StrictStr, Field(min_length=1, max_length=LONGEST_NAME)]
 
@@ -25,7 +24,7 @@ class NewClusterJob(Body):
     task: StrictStr = Field(description="The name of a cluster task that the application declares.")
     args: Arguments = Field(default_factory=dict)
     nodes: list[NodeName] | None = Field(
-        None, min_length=1, max_length=MOST_NODES,
+        None, min_length=1, max_length=MOST_NAMED,
         description="The names of the nodes that take part; null for all that are active, know the task and serve its "
         "queue.",
     )  # fmt: skip
