@@ -34,11 +34,9 @@ class Clustering:
         A request that has `reserved` an id may repeat this in doubt: the job is written once. The caller has then asked
         `refuse_bypass` about the task.
         """
-        nodes, works = self._app.working, self._app.connector.works
-        is_for_later = call.on is not None or call.delay or call.at is not None
-        if is_for_later or not nodes or not works:
-            if works and not is_for_later:
-                await self._check_named(call)
+        nodes = self._app.working
+        is_wish = call.on is not None or call.delay or call.at is not None
+        if is_wish or not nodes or not self._app.connector.works:
             return await self._wished(call, row, reserved)
         leader = next((node for node in nodes if node.leadership.epoch is not None), None)
         if leader is None:
@@ -57,8 +55,8 @@ class Clustering:
             )
         return _new(receipt, call.task.name)
 
-    async def _check_named(self, call: ClusterCall[Any]) -> None:
-        """Refuse names that no active node has. The leader looks again when it writes the parts."""
+    async def check_named(self, call: ClusterCall[Any]) -> None:
+        """Refuse names that no active node has now. The leader looks again when it writes the parts."""
         if call.nodes is None:
             return
         assert call.carried is not None, "a call for nodes that are named carries their names"

@@ -59,6 +59,7 @@ def _add_creating(routes: Routes, app: Oncue) -> None:
             app, task, body.args, nodes=body.nodes, key=body.key, priority=body.priority, enqueued_by=by
         )
         assert isinstance(call, ClusterCall)
+        await app.internals.clustering.check_named(call)
         receipt = await created(app, request, call, row)
         patience = 0.0 if await app.cluster.leader() is None else PARTS_SECONDS
         found = await app.cluster.spread(receipt.id, timeout=patience)
