@@ -219,8 +219,10 @@ async def test_a_web_process_hands_the_job_to_the_leader(database_url: str, tmp_
     async with a_cluster(database_url, tmp_path, "ann") as (leader,):
         await leader.ended(early.json()["id"])
         made = await web("POST", JOBS, {"task": "compact", "nodes": ["ann"]})
-        assert (made.status_code, [part["node"] for part in made.json()["parts"]]) == (201, ["ann"])
+        assert (made.status_code, made.json()["nodes"]) == (201, ["ann"])
         await leader.ended(made.json()["id"])
+        found = await web.get(f"{JOBS}/{made.json()['id']}")
+        assert [(part["node"], part["status"]) for part in found["parts"]] == [("ann", "completed")]
         page = await web.get(f"{JOBS}?limit=1")
         assert [job["id"] for job in page["jobs"]] == [made.json()["id"]]
         assert [job["id"] for job in (await web.get(page["next"]))["jobs"]] == [early.json()["id"]]

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 CLUSTER = "/api/admin/cluster"
 JOBS = f"{CLUSTER}/jobs"
 TAG = "cluster"
-PARTS_SECONDS = 4.0
-"""So long an answer waits for the leader to write the parts, if another process leads."""
+PARTS_SECONDS = 1.0
+"""So long an answer waits for the leader to write the parts, if another process leads: for two of its polls, and less
+than a server that is stopped waits for the answers that it owes."""
 
 
 def add(routes: Routes, app: Oncue) -> None:
