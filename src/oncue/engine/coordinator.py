@@ -19,7 +19,7 @@ from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
 from oncue.model import ClusterJob, Node
 from oncue.policy import quorum
-from oncue.policy.quorum import Proceed, Lead, Wait
+from oncue.policy.quorum import Lead, Proceed, Wait
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
