@@ -45,6 +45,8 @@ NO_NODES = "no_nodes"
 NOTHING_TO_DO = "nothing_to_do"
 """Why a job was skipped: no node had anything to do."""
 OPEN: frozenset[PartStatus] = frozenset({"queued", "running", "retrying", "lost"})
+JOB_ENDED = "cluster_job_ended"
+"""Why a part ended that had not begun when its cluster job did."""
 MOST_NAMED = 5
 
 _ENDED: dict[str, PartStatus] = {"succeeded": "completed", "failed": "failed", "cancelled": "cancelled"}
@@ -119,6 +121,11 @@ def is_lost(part: Part) -> bool:
     return (
         part.job_id is not None and part.state not in ("succeeded", "failed", "cancelled") and (_status(part) == "lost")
     )
+
+
+def is_late(part: Part) -> bool:
+    """Whether a part ran to its end after its cluster job had ended, so that it changed nothing."""
+    return bool(part.was_open) and part.finished_at is not None and part.reason != JOB_ENDED
 
 
 def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:

@@ -26,6 +26,8 @@ class NodeRecord:
     holds: tuple[str, ...] = ()
     """The leases that it holds: `leader`, `exclusive`."""
     exclusive: bool = False
+    leads: bool = False
+    """Whether it holds the lease `leader`."""
     host: str
     pid: int
     version: str
@@ -39,14 +41,16 @@ class NodeRecord:
 
 
 def node_record(node: Node, now: datetime, leases: Iterable[Lease] = ()) -> Document:
+    holds = tuple(lease.name for lease in leases if lease.holder == node.id and lease.expires_at > now)
     return document(
         NodeRecord(
             id=node.id,
             name=node.name,
             named=node.named,
             alive=node.expires_at > now,
-            holds=tuple(lease.name for lease in leases if lease.holder == node.id and lease.expires_at > now),
+            holds=holds,
             exclusive=node.exclusive,
+            leads="leader" in holds,
             host=node.host,
             pid=node.pid,
             version=node.version,
