@@ -7,7 +7,20 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
 from oncue.application.connecting import Connected
-from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Queue, Schedule, Subject
+from oncue.model import (
+    CLUSTER_ADDRESS,
+    PARKED,
+    UNFINISHED,
+    WAITING,
+    ClusterJob,
+    Job,
+    JobFilter,
+    Node,
+    Queue,
+    Schedule,
+    Subject,
+)
+from oncue.policy import lifecycle, quorum
 from oncue.policy.aging import Rules
 from oncue.policy.explain import (
     Cluster,
@@ -94,9 +107,13 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
         schedule=await _schedule_of(store, job),
         retries=await store.jobs.retries_of(job.id) if job.finished else (),
         aging=aging,
+        whole=await _whole(store, job, cluster.now),
     )
     if job.state not in WAITING:
         return facts
+    if facts.whole is not None and job.address == CLUSTER_ADDRESS:
+        queue = quorum.terms_of(facts.whole).parts.queue
+        return dataclasses.replace(facts, parts_paused_at=await _paused_at(store, queue))
     limits = await _limits(store, job)
     facts = dataclasses.replace(
         facts, limits=limits, paused_at=None if limits.queue is None else limits.queue.paused_at
@@ -115,6 +132,15 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
         held=sum(map(len, held)),
         alone=await _alone(store, held, takers),
     )
+
+
+async def _whole(store: Store, job: Job, now: datetime) -> ClusterJob | None:
+    """The cluster job that a job is, or of which it is a part."""
+    job_id: int | None = job.id
+    if not lifecycle.is_cluster_job(job):
+        job_id = (await store.cluster.whole_of([job.id])).get(job.id) if lifecycle.is_part(job) else None
+    found = [] if job_id is None else await store.cluster.get([job_id], now)
+    return found[0] if found else None
 
 
 async def _cluster(connected: Connected) -> Cluster:
