@@ -107,7 +107,7 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
         schedule=await _schedule_of(store, job),
         retries=await store.jobs.retries_of(job.id) if job.finished else (),
         aging=aging,
-        whole=await _whole(store, job, cluster.now),
+        whole=await cluster_job_of(store, job, cluster.now),
     )
     if job.state not in WAITING:
         return facts
@@ -134,7 +134,7 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
     )
 
 
-async def _whole(store: Store, job: Job, now: datetime) -> ClusterJob | None:
+async def cluster_job_of(store: Store, job: Job, now: datetime) -> ClusterJob | None:
     """The cluster job that a job is, or of which it is a part."""
     job_id: int | None = job.id
     if not lifecycle.is_cluster_job(job):
