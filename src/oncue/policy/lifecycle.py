@@ -278,11 +278,17 @@ def interrupted(job: Job, now: datetime) -> Change:
     return _unheld(job, "failed", now, reason=STARTUP_RECOVERY, started_at=job.started_at, ended_at=now)
 
 
-def decided(job: Job, ending: tuple[State, str | None, str | None], now: datetime, leader: LeaderEpoch) -> Change:
-    """The end of a cluster job that waits, as its leader decides it: state, reason and error. Under a stale epoch it
-    goes on waiting."""
+def decided(
+    job: Job,
+    ending: tuple[State, str | None, str | None],
+    began_at: datetime | None,
+    now: datetime,
+    leader: LeaderEpoch,
+) -> Change:
+    """The end of a cluster job that waits, as its leader decides it: state, reason and error. It began with its parts.
+    Under a stale epoch it goes on waiting."""
     state, reason, error = ending
-    change = _unheld(job, state, now, reason=reason, started_at=None, ended_at=now)._replace(error=error)
+    change = _unheld(job, state, now, reason=reason, started_at=began_at, ended_at=now)._replace(error=error)
     waiting = _unheld(job, job.state, now, started_at=None, ended_at=None)._replace(ending="released")
     return change._replace(leader=leader, released=waiting)
 

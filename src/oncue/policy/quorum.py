@@ -273,4 +273,5 @@ def as_change(cluster: ClusterJob, decision: Proceed | End, lead: Lead, epoch: i
         ending = (decision.state, decision.reason, decision.error)
     else:
         ending = ("succeeded", None if decision.quorum else NO_QUORUM, None)
-    return lifecycle.decided(cluster.job, ending, now, LeaderEpoch(lead.node_id, epoch))
+    began_at = cluster.spread_at if cluster.parts else None
+    return lifecycle.decided(cluster.job, ending, began_at, now, LeaderEpoch(lead.node_id, epoch))
