@@ -17,6 +17,7 @@ from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import ClusterJob
 from oncue.policy import quorum
+from oncue.policy.durations import seconds
 from oncue.records.cluster import cluster_job_detail, cluster_job_record, cluster_leader_record
 from oncue.verbs.cluster import Leader
 
@@ -141,7 +142,7 @@ def run_cluster_job(
 
     Exit code 1 if the job fails or is cancelled, 4 if it has not ended within --timeout. Ctrl-C ends the waiting only.
     """
-    patience = None if timeout is None else values.duration(timeout, "--timeout")
+    patience = None if timeout is None else seconds(values.duration(timeout, "--timeout"))
     waits = (sys.stdout.isatty() or timeout is not None) if wait is None else wait
     found = find(app, needs_tasks=True, may_create=True, database_url=database_url, schema=schema)
     wanted = found.cluster.task(task)

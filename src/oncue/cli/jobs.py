@@ -19,8 +19,8 @@ from oncue.policy import options, quorum, suspicion
 from oncue.policy.error_summary import error_summary
 from oncue.policy.statuses import ALIASES
 from oncue.records.jobs import attempt_record, job_record
-from oncue.verbs.explaining import cluster_job_of
 from oncue.verbs.jobs import LARGEST_OFFSET
+from oncue.verbs.jobs.reading import cluster_job_of
 
 Ref = Annotated[str, typer.Argument(metavar="ID", help="The job's id or uid.", show_default=False)]
 

@@ -12,7 +12,6 @@ from oncue.model import (
     PARKED,
     UNFINISHED,
     WAITING,
-    ClusterJob,
     Job,
     JobFilter,
     Node,
@@ -20,7 +19,7 @@ from oncue.model import (
     Schedule,
     Subject,
 )
-from oncue.policy import lifecycle, quorum
+from oncue.policy import quorum
 from oncue.policy.aging import Rules
 from oncue.policy.explain import (
     Cluster,
@@ -37,7 +36,7 @@ from oncue.policy.explain.schedules import MOST_SHOWN
 from oncue.policy.suspicion import ALONE, isolation_of
 from oncue.policy.windows import slot_of
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
-from oncue.verbs.jobs.reading import attempts_of
+from oncue.verbs.jobs.reading import attempts_of, cluster_job_of
 
 MOST_ASKED = 20
 """How many nodes are asked what they hold."""
@@ -132,15 +131,6 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
         held=sum(map(len, held)),
         alone=await _alone(store, held, takers),
     )
-
-
-async def cluster_job_of(store: Store, job: Job, now: datetime) -> ClusterJob | None:
-    """The cluster job that a job is, or of which it is a part."""
-    job_id: int | None = job.id
-    if not lifecycle.is_cluster_job(job):
-        job_id = (await store.cluster.whole_of([job.id])).get(job.id) if lifecycle.is_part(job) else None
-    found = [] if job_id is None else await store.cluster.get([job_id], now)
-    return found[0] if found else None
 
 
 async def _cluster(connected: Connected) -> Cluster:
