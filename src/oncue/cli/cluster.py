@@ -6,6 +6,7 @@ import asyncio
 import sys
 from datetime import datetime
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
@@ -13,6 +14,7 @@ from oncue.app import Oncue
 from oncue.cli import arguments, cluster_tables, failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.arguments import ArgsOption, Pairs
+from oncue.cli.cluster_tables import Look
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import ClusterJob
@@ -86,9 +88,9 @@ def show_leader(
         output.show_json(None if leader is None else cluster_leader_record(leader, address=leader.address))
     elif leader is not None:
         where = "" if leader.address is None else f" ({escape(leader.address)})"
-        since, until = output.when(leader.since, now), output.when(leader.expires_at, now)
-        text = f"{escape(leader.name)}{where} leads since {since}, under epoch {leader.epoch}; its lease ends {until}."
-        output.show(text)
+        since, until = output.took((now - leader.since).total_seconds()), output.when(leader.expires_at, now)
+        led = f"has led for {since}, under epoch {leader.epoch}; its lease ends {until}."
+        output.show(f"{escape(leader.name)}{where} {led}")
     else:
         output.show("No node leads. Start a worker: `oncue worker`.")
     if leader is None:
@@ -107,13 +109,12 @@ def show_cluster_job(
     """Show a cluster job, node by node."""
     wanted, found = values.reference(ref), find(app, database_url=database_url, schema=schema)
 
-    async def work() -> tuple[ClusterJob, datetime]:
+    async def work() -> Look:
         if watch:
             await _watched(found, (await found.cluster.get(wanted)).id, None, quiet=as_json)
-        return await found.cluster.get(wanted), await found.now()
+        return await _looked_at(found, wanted)
 
-    cluster, now = ask(found, work)
-    _show(cluster, now, as_json, was_live=watch and sys.stdout.isatty())
+    _show(ask(found, work), as_json, was_live=watch and sys.stdout.isatty())
 
 
 @commands.command("run")
@@ -152,7 +153,7 @@ def run_cluster_job(
     names = None if nodes is None else [name.strip() for name in nodes.split(",") if name.strip()]
     made: list[int] = []
 
-    async def work() -> tuple[ClusterJob, datetime]:
+    async def work() -> Look:
         parts_within = 0.0 if waits else PARTS_SECONDS
         cluster = await found.cluster.run(
             wanted, named, nodes=names, key=key, priority=priority, by=actor(), timeout=parts_within
@@ -160,19 +161,21 @@ def run_cluster_job(
         made.append(cluster.id)
         if waits:
             await _watched(found, cluster.id, patience, quiet=as_json)
-        return await found.cluster.get(cluster.id), await found.now()
+        elif cluster.spread_at is not None and not cluster.parts:
+            await _watched(found, cluster.id, PARTS_SECONDS, quiet=True)  # no node takes part: it is about to fail
+        return await _looked_at(found, cluster.id)
 
     try:
-        cluster, now = ask(found, work)
+        look = ask(found, work)
     except KeyboardInterrupt:
         if made:
             failures.say(f"cluster job {made[0]} goes on: `oncue cluster show {made[0]} --watch`")
         raise
     if waits or as_json:
-        _show(cluster, now, as_json, was_live=sys.stdout.isatty())
+        _show(look, as_json, was_live=sys.stdout.isatty())
     else:
-        _tell(cluster)
-    raise typer.Exit(_exit_code(cluster) if waits else 0)
+        _tell(look)
+    raise typer.Exit(_exit_code(look.cluster) if waits or look.cluster.job.finished else 0)
 
 
 def _exit_code(cluster: ClusterJob) -> int:
@@ -182,13 +185,15 @@ def _exit_code(cluster: ClusterJob) -> int:
     return failures.FAILED if cluster.job.state in ("failed", "cancelled") else 0
 
 
-def _tell(cluster: ClusterJob) -> None:
+def _tell(look: Look) -> None:
     """What a command that does not wait says of the job that it made."""
+    cluster = look.cluster
     job = f"cluster job {cluster.id} ({cluster.job.uid}) of {escape(cluster.job.task)}"
     if cluster.job.finished:
         output.show(f"{job} is {quorum.job_status(cluster)}: {escape(cluster.job.error or cluster.job.reason or '')}")
     elif cluster.spread_at is None:
-        output.show(f"{job} waits for a leader, which writes its parts: `oncue explain {cluster.id}`")
+        waits_for = cluster_tables.NOT_YET if look.is_led else cluster_tables.NO_LEADER
+        output.show(f"{job} waits for {waits_for}: `oncue explain {cluster.id}`")
     else:
         parts = output.plural(len(cluster.parts), "node")
         output.show(f"{job} has a part for each of {parts}: `oncue cluster show {cluster.id} --watch`")
@@ -199,24 +204,29 @@ async def _watched(app: Oncue, job_id: int, patience: float | None, *, quiet: bo
     until = None if patience is None else asyncio.get_running_loop().time() + patience
     with cluster_tables.screen(quiet=quiet) as shown:
         while True:
-            cluster = await app.cluster.get(job_id)
-            leader = None if cluster.spread_at is not None else await app.cluster.leader()
-            shown(cluster, await app.now(), leader is not None)
-            if cluster.job.finished or (until is not None and asyncio.get_running_loop().time() >= until):
+            look = await _looked_at(app, job_id)
+            shown(look)
+            if look.cluster.job.finished or (until is not None and asyncio.get_running_loop().time() >= until):
                 return
             await asyncio.sleep(LOOK_SECONDS)
 
 
-def _show(cluster: ClusterJob, now: datetime, as_json: bool, *, was_live: bool) -> None:
+async def _looked_at(app: Oncue, ref: int | UUID) -> Look:
+    cluster = await app.cluster.get(ref)
+    is_led = cluster.spread_at is not None or await app.cluster.leader() is not None
+    return Look(cluster, await app.now(), is_led)
+
+
+def _show(look: Look, as_json: bool, *, was_live: bool) -> None:
     """A cluster job as it is now. A live table has shown all but the whole texts."""
     if as_json:
-        output.show_json(cluster_job_detail(cluster))
+        output.show_json(cluster_job_detail(look.cluster))
         return
     if not was_live:
-        output.show(output.details(cluster_tables.lines(cluster, now)))
-        if cluster.parts:
-            output.show(cluster_tables.parts(cluster, now))
-    for title, text in _texts(cluster):
+        output.show(output.details(cluster_tables.lines(look)))
+        if look.cluster.parts:
+            output.show(cluster_tables.parts(look))
+    for title, text in _texts(look.cluster):
         if text:
             output.show(f"[bold]{title}[/]\n{output.paragraph(text)}")
 

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from oncue.cli import output
 from oncue.cli.output import escape
-from oncue.model import ClusterJob, Part
+from oncue.model import ClusterJob, Job, Part
 from oncue.policy import quorum
 from oncue.policy.error_summary import error_summary
 
@@ -27,8 +27,17 @@ LONGEST_RESULT = 60
 NO_LEADER = "a leader: no node leads, and the leader writes its parts"
 NOT_YET = "the leader, which writes its parts"
 
-Shown: TypeAlias = Callable[[ClusterJob, datetime, bool], None]
-"""Shows a cluster job as it is at an instant, and is told whether a node leads."""
+
+class Look(NamedTuple):
+    """A cluster job as it was at an instant."""
+
+    cluster: ClusterJob
+    now: datetime
+    is_led: bool
+    """Whether a node led, if its parts were not written."""
+
+
+Shown: TypeAlias = Callable[[Look], None]
 
 
 def styled(status: str) -> str:
@@ -49,8 +58,9 @@ def listed(jobs: Sequence[ClusterJob], now: datetime) -> Table:
     return table
 
 
-def lines(cluster: ClusterJob, now: datetime, *, led: bool = True) -> list[tuple[str, Any]]:
+def lines(look: Look) -> list[tuple[str, Any]]:
     """A cluster job without its parts, name by name."""
+    cluster, now = look.cluster, look.now
     job = cluster.job
     return [
         ("cluster job", f"{job.id}  ({job.uid})"),
@@ -58,7 +68,7 @@ def lines(cluster: ClusterJob, now: datetime, *, led: bool = True) -> list[tuple
         ("arguments", escape(json.dumps(job.args, ensure_ascii=False))),
         ("status", styled(quorum.job_status(cluster)) + (f"  ({escape(job.reason)})" if job.reason else "")),
         ("quorum", _quorum(cluster)),
-        ("waits for", _waits_for(cluster, led)),
+        ("waits for", _waits_for(look)),
         ("key", None if job.key is None else escape(job.key)),
         ("created", output.full(job.created_at, now)),
         ("enqueued by", escape(job.enqueued_by)),
@@ -82,11 +92,12 @@ def _quorum(cluster: ClusterJob) -> str | None:
     )
 
 
-def _waits_for(cluster: ClusterJob, led: bool) -> str | None:
+def _waits_for(look: Look) -> str | None:
+    cluster = look.cluster
     if cluster.job.finished or cluster.decided_at is not None:
         return None
     if cluster.spread_at is None:
-        return NOT_YET if led else f"[yellow]{NO_LEADER}[/]"
+        return NOT_YET if look.is_led else f"[yellow]{NO_LEADER}[/]"
     return escape(quorum.lacking(cluster))
 
 
@@ -94,21 +105,24 @@ def _under(when: str | None, epoch: int | None) -> str | None:
     return when if when is None or epoch is None else f"{when}  under epoch {epoch}"
 
 
-def parts(cluster: ClusterJob, now: datetime) -> Table:
+def parts(look: Look) -> Table:
     """A line for each node."""
+    cluster, now = look.cluster, look.now
     columns = ("node", "status", "job", "tries", "started", "took")
     table = output.table(*columns, "what came of it", right=("job", "tries", "took"))
     for part in sorted(cluster.parts, key=lambda part: (part.node_name, part.node_id)):
         table.add_row(
             escape(part.node_name), styled(quorum.status_of(part, cluster.job)), str(part.job_id or ""),
             str(part.attempt + (part.state == "running")) if part.job_id is not None else "",
-            output.when(part.started_at, now), _took(part.started_at, _until(part, now)), escape(_came_of(part)),
+            *_times(part, cluster.job, now), escape(_came_of(part)),
         )  # fmt: skip
     return table
 
 
-def _until(part: Part, now: datetime) -> datetime | None:
-    return now if part.state == "running" else part.finished_at
+def _times(part: Part, job: Job, now: datetime) -> tuple[str, str]:
+    """When a part began, and how long it took so far. All there is of a leader-only job is the job itself."""
+    own: Part | Job = job if part.job_id is None else part
+    return output.when(own.started_at, now), _took(own.started_at, now if own.state == "running" else own.finished_at)
 
 
 def _took(began: datetime | None, ended: datetime | None) -> str:
@@ -138,21 +152,21 @@ def pretty(result: Any) -> str | None:
 def screen(*, quiet: bool) -> Iterator[Shown]:
     """A live table on a terminal; a line for each change elsewhere; nothing if JSON is to follow."""
     if quiet:
-        yield lambda cluster, now, led: None
+        yield lambda look: None
     elif not sys.stdout.isatty():
         yield Changes().show
     else:
         from rich.live import Live
 
         with Live(console=output.console(), auto_refresh=False) as live:
-            yield lambda cluster, now, led: live.update(_view(cluster, now, led), refresh=True)
+            yield lambda look: live.update(_view(look), refresh=True)
 
 
-def _view(cluster: ClusterJob, now: datetime, led: bool) -> Group:
+def _view(look: Look) -> Group:
     from rich.console import Group
 
-    table = [parts(cluster, now)] if cluster.parts else []
-    return Group(output.details(lines(cluster, now, led=led)), *table)
+    table = [parts(look)] if look.cluster.parts else []
+    return Group(output.details(lines(look)), *table)
 
 
 class Changes:
@@ -161,7 +175,8 @@ class Changes:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
-    def show(self, cluster: ClusterJob, now: datetime, led: bool) -> None:
+    def show(self, look: Look) -> None:
+        cluster, now, led = look
         for part in cluster.parts:
             self._tell(part.node_name, quorum.status_of(part, cluster.job), now)
         status = quorum.job_status(cluster)
