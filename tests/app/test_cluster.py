@@ -13,6 +13,7 @@ from oncue import ClusterJob, ClusterTask, Conflict, InvalidJob, JobNotFound, No
 from oncue.engine.node import WorkerNode
 from oncue.engine.service import Signal
 from oncue.policy import quorum
+from oncue.settings import load
 from tests.app.conftest import MakeApp
 
 PATIENCE = 60.0
@@ -244,3 +245,20 @@ async def test_the_next_leader_goes_on_where_the_last_one_stopped(cluster: Any) 
         found = await ended(second.app, receipt.id)
         assert (found.job.state, found.epoch, found.decided_epoch) == ("succeeded", epoch, epoch + 1)
         assert len(second.acted) == 1
+
+
+@pytest.mark.contract("CLUS-8")
+def test_the_time_out_of_a_quorum_has_the_name_of_the_origin(make_app: MakeApp) -> None:
+    settings = load(environment={"JOB_NODE_QUORUM_TIMEOUT_SECS": "25"}, folder=None)
+    assert settings.cluster_quorum_timeout == 25.0
+    assert load(environment={}).cluster_quorum_timeout == 10.0
+    app = make_app("sqlite:///:memory:", cluster_quorum_timeout="25s")
+
+    @app.cluster_task
+    def compact() -> None: ...
+
+    @app.cluster_task(quorum_timeout="1m")
+    def rotate() -> None: ...
+
+    told = [task.options(None).cluster for task in (compact, rotate)]
+    assert [one and one.quorum_timeout for one in told] == [25.0, 60.0]

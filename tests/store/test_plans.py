@@ -237,6 +237,7 @@ def asked_of_windows(batch: int) -> dict[str, tuple[str, list[Any]]]:
             "oncue_subjects_pkey",
             [NOW, NODE, 1, *map(json.dumps, (given, decided, [], tallies)), *nothing],
         ),
+        "undecided": ("oncue_jobs_addressed", [NOW, False, batch, 7]),
         "subject_slots": ("oncue_slots_pkey", [WINDOW, "user7", before(days=30), NOW, batch]),
         "prune_days": ("oncue_slots_old_days and oncue_subjects_removed", [before(days=30), batch, day]),
     }
