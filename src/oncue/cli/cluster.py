@@ -14,7 +14,7 @@ from oncue.app import Oncue
 from oncue.cli import arguments, cluster_tables, failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.arguments import ArgsOption, Pairs
-from oncue.cli.cluster_tables import Look
+from oncue.cli.cluster_tables import ClusterSnapshot
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import ClusterJob
@@ -109,7 +109,7 @@ def show_cluster_job(
     """Show a cluster job, node by node."""
     wanted, found = values.reference(ref), find(app, database_url=database_url, schema=schema)
 
-    async def work() -> Look:
+    async def work() -> ClusterSnapshot:
         if watch:
             await _watched(found, (await found.cluster.get(wanted)).id, None, quiet=as_json)
         return await _looked_at(found, wanted)
@@ -153,7 +153,7 @@ def run_cluster_job(
     names = None if nodes is None else [name.strip() for name in nodes.split(",") if name.strip()]
     made: list[int] = []
 
-    async def work() -> Look:
+    async def work() -> ClusterSnapshot:
         parts_within = 0.0 if waits else PARTS_SECONDS
         cluster = await found.cluster.run(
             wanted, named, nodes=names, key=key, priority=priority, by=actor(), timeout=parts_within
@@ -185,7 +185,7 @@ def _exit_code(cluster: ClusterJob) -> int:
     return failures.FAILED if cluster.job.state in ("failed", "cancelled") else 0
 
 
-def _tell(look: Look) -> None:
+def _tell(look: ClusterSnapshot) -> None:
     """What a command that does not wait says of the job that it made."""
     cluster = look.cluster
     job = f"cluster job {cluster.id} ({cluster.job.uid}) of {escape(cluster.job.task)}"
@@ -200,7 +200,7 @@ def _tell(look: Look) -> None:
 
 
 async def _watched(app: Oncue, job_id: int, patience: float | None, *, quiet: bool) -> None:
-    """Look at a cluster job again and again until it has ended, and show it meanwhile."""
+    """ClusterSnapshot at a cluster job again and again until it has ended, and show it meanwhile."""
     until = None if patience is None else asyncio.get_running_loop().time() + patience
     with cluster_tables.screen(quiet=quiet) as shown:
         while True:
@@ -211,13 +211,13 @@ async def _watched(app: Oncue, job_id: int, patience: float | None, *, quiet: bo
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _looked_at(app: Oncue, ref: int | UUID) -> Look:
+async def _looked_at(app: Oncue, ref: int | UUID) -> ClusterSnapshot:
     cluster = await app.cluster.get(ref)
     is_led = cluster.spread_at is not None or await app.cluster.leader() is not None
-    return Look(cluster, await app.now(), is_led)
+    return ClusterSnapshot(cluster, await app.now(), is_led)
 
 
-def _show(look: Look, as_json: bool, *, was_live: bool) -> None:
+def _show(look: ClusterSnapshot, as_json: bool, *, was_live: bool) -> None:
     """A cluster job as it is now. A live table has shown all but the whole texts."""
     if as_json:
         output.show_json(cluster_job_detail(look.cluster))

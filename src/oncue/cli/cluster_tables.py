@@ -28,7 +28,7 @@ NO_LEADER = "a leader: no node leads, and the leader writes its parts"
 NOT_YET = "the leader, which writes its parts"
 
 
-class Look(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """A cluster job as it was at an instant."""
 
     cluster: ClusterJob
@@ -37,7 +37,7 @@ class Look(NamedTuple):
     """Whether a node led, if its parts were not written."""
 
 
-Shown: TypeAlias = Callable[[Look], None]
+Shown: TypeAlias = Callable[[ClusterSnapshot], None]
 
 
 def styled(status: str) -> str:
@@ -58,7 +58,7 @@ def listed(jobs: Sequence[ClusterJob], now: datetime) -> Table:
     return table
 
 
-def lines(look: Look) -> list[tuple[str, Any]]:
+def lines(look: ClusterSnapshot) -> list[tuple[str, Any]]:
     """A cluster job without its parts, name by name."""
     cluster, now = look.cluster, look.now
     job = cluster.job
@@ -92,7 +92,7 @@ def _quorum(cluster: ClusterJob) -> str | None:
     )
 
 
-def _waits_for(look: Look) -> str | None:
+def _waits_for(look: ClusterSnapshot) -> str | None:
     cluster = look.cluster
     if cluster.job.finished or cluster.decided_at is not None:
         return None
@@ -105,7 +105,7 @@ def _under(when: str | None, epoch: int | None) -> str | None:
     return when if when is None or epoch is None else f"{when}  under epoch {epoch}"
 
 
-def parts(look: Look) -> Table:
+def parts(look: ClusterSnapshot) -> Table:
     """A line for each node."""
     cluster, now = look.cluster, look.now
     columns = ("node", "status", "job", "tries", "started", "took")
@@ -162,7 +162,7 @@ def screen(*, quiet: bool) -> Iterator[Shown]:
             yield lambda look: live.update(_view(look), refresh=True)
 
 
-def _view(look: Look) -> Group:
+def _view(look: ClusterSnapshot) -> Group:
     from rich.console import Group
 
     table = [parts(look)] if look.cluster.parts else []
@@ -175,7 +175,7 @@ class Changes:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
-    def show(self, look: Look) -> None:
+    def show(self, look: ClusterSnapshot) -> None:
         cluster, now, led = look
         for part in cluster.parts:
             self._tell(part.node_name, quorum.status_of(part, cluster.job), now)
