@@ -335,6 +335,6 @@ def test_what_holds_up_the_queue_of_cluster_jobs() -> None:
         return [check.detail for check in cluster.checked(replace(QUIET, nodes=nodes, queues=[queue]))]
 
     assert details() == details(global_limit=2) == []
-    assert "1 jobs of the queue cluster may run at once, and 2 nodes serve it" in details(global_limit=1)[0]
+    assert "1 job of the queue cluster may run at once, and 2 nodes serve it" in details(global_limit=1)[0]
     assert "the queue cluster is paused" in details(paused_at=NOW)[0]
     assert "begins 1/s jobs at most" in details(rate="1/s")[0]

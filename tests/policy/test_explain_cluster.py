@@ -233,6 +233,9 @@ def test_why_it_was_skipped_or_ended_without_an_action() -> None:
     assert about(skipped).codes == ["nothing_to_do", "parts"]
     bare = whole_of(*DONE, state="succeeded", reason=quorum.NO_QUORUM, **ENDED)
     assert about(bare).codes == ["no_quorum", "parts"]
+    fine = about(whole_of(*DONE, state="succeeded", started_at=before(seconds=9), **ENDED))
+    assert (fine.status, fine.codes) == ("completed", ["settled", "parts"])
+    assert text_of(fine, "settled").endswith("and its task has no leader action: it is completed.")
 
 
 def test_how_the_leader_action_ended() -> None:

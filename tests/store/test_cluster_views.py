@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count, product
+from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID, uuid4
@@ -189,7 +190,7 @@ async def test_the_part_of_a_lost_node_is_told_as_lost_while_the_job_is_open(vie
     assert (told["status"], told["lost"]) == ("Queued", 2)
     job = (await stage.see(job_id)).job
     change = lifecycle.decided(
-        job, ("failed", quorum.NO_QUORUM, "too few"), at(3), LeaderEpoch(stage.nodes["alpha"], stage.epoch)
+        job, ("failed", quorum.NO_QUORUM, "too few"), NOW, at(3), LeaderEpoch(stage.nodes["alpha"], stage.epoch)
     )
     assert await viewed.jobs.apply([change], at(3)) == [True]
     assert await stage.parts() == [(name, "Skipped", False, False) for name in NAMES]
@@ -315,3 +316,13 @@ async def test_the_views_say_of_every_state_what_the_policy_says(viewed: Store) 
         *(f"part {word} lost" for word in ("Queued", "Running", "Retrying")),
     }
     assert all(number > 5 for number in seen.values()), seen
+
+
+@pytest.mark.contract("CLUS-1")
+async def test_the_queries_of_the_operators_guide_run(viewed: Store) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    told = guide.split("## Cluster jobs")[1].split("```sql\n")[1].split("```")[0]
+    queries = [one for one in told.split(";\n") if one.strip()]
+    assert len(queries) == 3
+    for one in queries:
+        await query(viewed, one)

@@ -33,14 +33,13 @@ def _unled(snapshot: Snapshot, waiting: list[int]) -> Iterator[Check]:
 def _held_up(snapshot: Snapshot, queue: Queue) -> Iterator[Check]:
     """What holds up parts counts against their quorum's time-out."""
     serving = sum(CLUSTER_QUEUE in node.queues for node in snapshot.live)
-    advice = (
-        f"`oncue queues limit {CLUSTER_QUEUE} --global none --rate none`, or let long tasks have a queue of their own"
-    )
+    advice = f"`oncue queues limit {CLUSTER_QUEUE} --global none --rate none`"
     if queue.paused_at is not None:
         text = f"the queue {CLUSTER_QUEUE} is paused: no part and no leader action of a cluster job begins"
         yield Check("cluster", "warn", text, f"`oncue queues resume {CLUSTER_QUEUE}`")
     if queue.global_limit is not None and queue.global_limit < serving:
-        text = f"{queue.global_limit} jobs of the queue {CLUSTER_QUEUE} may run at once, and {serving} nodes serve it"
+        jobs = plural(queue.global_limit, "job")
+        text = f"{jobs} of the queue {CLUSTER_QUEUE} may run at once, and {serving} nodes serve it"
         yield Check("cluster", "warn", f"{text}: parts wait for each other, and may miss their quorum", advice)
     if queue.rate is not None:
         text = f"the queue {CLUSTER_QUEUE} begins {queue.rate} jobs at most: parts wait, and may miss their quorum"

@@ -129,9 +129,15 @@ def decision(whole: ClusterJob, now: datetime) -> list[Finding]:
 def ending(whole: ClusterJob, now: datetime) -> list[Finding]:
     """Why a cluster job ended that its leader ended without an action; [] for any other."""
     job = whole.job
-    if whole.decided_at is not None or job.reason not in ENDED_BY_LEADER or job.finished_at is None:
+    if whole.decided_at is not None or job.finished_at is None:
         return []
     at = when(job.finished_at, now)
+    if job.state == "succeeded" and job.reason is None:
+        parts = counted(len(whole.parts), "part")
+        text = f"A quorum of its {parts} was completed at {at}, and its task has no leader action: it is completed."
+        return [Finding("settled", text)]
+    if job.reason not in ENDED_BY_LEADER:
+        return []
     if job.state == "succeeded":
         text = f"It ended at {at} without a quorum: the time-out was over, and its task has no leader action."
         return [Finding("no_quorum", text, _to_see(whole))]
