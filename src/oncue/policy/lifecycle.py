@@ -267,10 +267,12 @@ def close_day(
 ) -> Change:
     """End the job of a window's day, which has not succeeded in time: with it the day comes to this."""
     if job.state == "running":
-        change = _taken_away(job, "skipped", now, reason)
-    else:
-        change = _unheld(job, "skipped", now, reason=reason, started_at=None, ended_at=now)
-    return change._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
+        taken = _taken_away(job, "skipped", now, reason)
+        return taken._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
+    return _unheld(
+        job, "skipped", now, reason=reason, started_at=None, ended_at=now, day_status=status, follow_ups=follow_ups,
+        next_day=next_day,
+    )  # fmt: skip
 
 
 def interrupted(job: Job, now: datetime) -> Change:
@@ -313,6 +315,9 @@ def _unheld(
     ended_at: datetime | None,
     retry_count: int | None = None,
     crashes: int | None = None,
+    day_status: DayStatus | None = None,
+    follow_ups: tuple[Batch, ...] = (),
+    next_day: NextDay | None = None,
 ) -> Change:
     """The change of a job by a caller that does not hold its claim."""
     kept = job.crashes if crashes is None else crashes
@@ -332,6 +337,9 @@ def _unheld(
         result=None,
         error=job.error,
         isolation=suspicion.isolation_of(job, kept),
+        day_status=day_status,
+        follow_ups=follow_ups,
+        next_day=next_day,
     )
 
 
