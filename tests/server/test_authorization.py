@@ -46,7 +46,9 @@ def expected_scope(method: str, path: str) -> str:
         return "admin"
     if method in ("GET", "HEAD"):
         return "read"
-    enqueues = ("/api/admin/jobs", "/api/admin/jobs/bulk", "/api/admin/webhooks/{name}/deliveries")
+    enqueues = (
+        "/api/admin/jobs", "/api/admin/jobs/bulk", "/api/admin/cluster/jobs", "/api/admin/webhooks/{name}/deliveries",
+    )  # fmt: skip
     return "enqueue" if path in enqueues else "operate"
 
 
