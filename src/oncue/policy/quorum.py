@@ -179,12 +179,21 @@ def statuses_of(cluster: ClusterJob) -> list[PartStatus]:
 
 def missing(cluster: ClusterJob) -> str:
     """What a quorum lacks, in a sentence."""
-    found = list(zip(cluster.parts, statuses_of(cluster), strict=True))
+    parts = len(cluster.parts)
+    return f"{done(cluster)} of {parts} parts are done, a quorum is {needed(parts)}: {lacking(cluster)}"
+
+
+def done(cluster: ClusterJob) -> int:
+    """How many parts count for a quorum: those that are completed, or had nothing to do."""
+    return sum(status in ("completed", "skipped") for status in statuses_of(cluster))
+
+
+def lacking(cluster: ClusterJob) -> str:
+    """How it is with the parts that are not done."""
+    found = zip(cluster.parts, statuses_of(cluster), strict=True)
     left = [(part, status) for part, status in found if status not in ("completed", "skipped")]
     why = "; ".join(f"{part.node_name} {_words(part, status)}" for part, status in left[:MOST_NAMED])
-    more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
-    done, quorum = len(found) - len(left), needed(len(found))
-    return f"{done} of {len(found)} parts are done, a quorum is {quorum}: {why}{more}"
+    return why + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
 
 
 def _words(part: Part, status: PartStatus) -> str:

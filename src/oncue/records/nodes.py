@@ -28,6 +28,8 @@ class NodeRecord:
     exclusive: bool = False
     leads: bool = False
     """Whether it holds the lease `leader`."""
+    epoch: int | None = None
+    """The epoch under which it leads."""
     host: str
     pid: int
     version: str
@@ -41,16 +43,17 @@ class NodeRecord:
 
 
 def node_record(node: Node, now: datetime, leases: Iterable[Lease] = ()) -> Document:
-    holds = tuple(lease.name for lease in leases if lease.holder == node.id and lease.expires_at > now)
+    held = {lease.name: lease for lease in leases if lease.holder == node.id and lease.expires_at > now}
     return document(
         NodeRecord(
             id=node.id,
             name=node.name,
             named=node.named,
             alive=node.expires_at > now,
-            holds=holds,
+            holds=tuple(held),
             exclusive=node.exclusive,
-            leads="leader" in holds,
+            leads="leader" in held,
+            epoch=held["leader"].epoch if "leader" in held else None,
             host=node.host,
             pid=node.pid,
             version=node.version,

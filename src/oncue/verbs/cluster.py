@@ -64,7 +64,7 @@ class Cluster(NounVerbs):
         Raises Conflict if an unfinished job has the key; NotLeader in a process that is a node and does not lead;
         InvalidJob if the arguments do not fit, or if one of the `nodes` is not active.
         """
-        found = self._cluster_task(task)
+        found = self.task(task)
         call = found.using(nodes=nodes, key=key, priority=priority, enqueued_by=checked_name(by, "by"))
         receipt = await call.aenqueue(**dict(args or {}))
         return await self.spread(receipt.id, timeout=timeout)
@@ -96,7 +96,8 @@ class Cluster(NounVerbs):
         asked = (checked_before(before, "a cluster job"), checked_limit(limit))
         return await connected.store.cluster.page(connected.now(), *asked)
 
-    def _cluster_task(self, task: ClusterTask[Any, Any] | str) -> ClusterTask[Any, Any]:
+    def task(self, task: ClusterTask[Any, Any] | str) -> ClusterTask[Any, Any]:
+        """A cluster task, by its name too. Raises InvalidJob for another task."""
         found = self._app.find(task) if isinstance(task, str) else task
         if not isinstance(found, ClusterTask) or found.address != CLUSTER_ADDRESS:
             raise InvalidJob("task", f"{found.name!r} is no cluster task: those are declared with @app.cluster_task")
