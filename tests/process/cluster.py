@@ -252,6 +252,11 @@ class Cluster:
         return all(self.job(job_id).finished for job_id in ids)
 
     @property
+    def processes(self) -> list[Process]:
+        """All that were started."""
+        return list(self._processes)
+
+    @property
     def gone(self) -> list[Process]:
         """The processes that have ended, or were killed."""
         return [process for process in self._processes if process.process.poll() is not None]
