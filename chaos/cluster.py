@@ -144,7 +144,8 @@ def judge(stage: Stage, ordered: Sequence[int], witness: Witness) -> None:
     leads, steps = witness.leads(), witness.steps()
     done["cluster jobs"] += len(found)
     done["cluster jobs without a quorum"] += sum(one.job.reason == "no_quorum" for one in found)
-    done["cluster jobs that failed"] += sum(one.job.state == "failed" for one in found)
+    failed = [one.job.reason for one in found if one.job.state == "failed"]
+    done.update(f"cluster jobs that failed: {reason}" for reason in failed)
     done["leader actions begun again"] += sum(one.job.state == "succeeded" and one.job.attempt > 1 for one in found)
     for promise, told in (
         *(("nothing acknowledged is lost", f"job {number}") for number in ordered if number not in jobs),
