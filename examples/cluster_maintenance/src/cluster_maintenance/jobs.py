@@ -24,7 +24,7 @@ UNNAMED = "local"
 app = Oncue(name=NAME)
 
 
-@app.cluster_task(schedule=cron("0 3 * * *"))
+@app.cluster_task(schedule=cron("0 3 * * *"), max_retries=10)
 def compact(node: Node, pause: float = 0.0) -> dict[str, Any]:
     """A node's part: compact its own store. `pause`: so many seconds between two steps, for spectators."""
     job = current_job()
