@@ -14,6 +14,7 @@ from types import ModuleType
 from bench import database, readme, settings, verdict
 from bench.figures import (
     api_listing,
+    awake,
     checker,
     claim_scaling,
     drain_pg,
@@ -61,6 +62,7 @@ FIGURES: dict[str, ModuleType] = {
     "hook20": hook20,
     "window_tick": window_tick,
     "window_close": window_close,
+    "awake": awake,
     "api_listing": api_listing,
     "checker": checker,
     "sim_days": sim_days,

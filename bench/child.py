@@ -78,6 +78,9 @@ class Stopwatch:
     def p50(self) -> float:
         return sorted(self.delays_ms)[len(self.delays_ms) // 2]
 
+    def p99(self) -> float:
+        return sorted(self.delays_ms)[min(len(self.delays_ms) * 99 // 100, len(self.delays_ms) - 1)]
+
 
 def rss_mb() -> float:
     """Resident memory of this process, from Linux's own account."""

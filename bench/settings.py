@@ -26,6 +26,8 @@ class Settings:
     bulk_jobs: int = 100_000
     single_jobs: int = 3_000
     pickups: int = 300
+    cluster_jobs: int = 150
+    muted_cluster_jobs: int = 100
     many_rows: int = 5_000_000
     few_rows: int = 10_000
     memory_jobs: int = 1_000_000
@@ -69,6 +71,8 @@ QUICK = {
     "bulk_jobs": 30_000,
     "single_jobs": 1_000,
     "pickups": 150,
+    "cluster_jobs": 50,
+    "muted_cluster_jobs": 20,
     "many_rows": 500_000,
     "memory_jobs": 200_000,
     "slots": 30_000,
@@ -97,6 +101,8 @@ TINY = Settings(
     bulk_jobs=300,
     single_jobs=20,
     pickups=5,
+    cluster_jobs=3,
+    muted_cluster_jobs=2,
     many_rows=2_000,
     few_rows=1_000,
     memory_jobs=300,

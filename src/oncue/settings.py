@@ -47,6 +47,11 @@ def _seconds_or_none_at_all(value: Any) -> float:
     return 0.0 if value in (0, "0", "0s") else _seconds(value)
 
 
+def _seconds_in_any_way(value: Any) -> float:
+    """A duration, or only its number, as a variable has it whose name says that it is in seconds."""
+    return _seconds(f"{value}s" if isinstance(value, str) and value.strip().isdecimal() else value)
+
+
 def _names(value: Any) -> Any:
     names = tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
     if names in ((), []):
@@ -178,7 +183,7 @@ class Settings:
     reconcile_interval: Seconds = 300.0
     reconcile_threshold: Seconds = 600.0
     reconcile_batch_size: int = Field(100, ge=1, le=10_000)
-    cluster_quorum_timeout: Seconds = 10.0
+    cluster_quorum_timeout: Annotated[float, Before(_seconds_in_any_way)] = 10.0
     tick_ms: int = Field(60_000, ge=10, le=3_600_000)
     slo_eval_ms: int = Field(60_000, ge=1000, le=3_600_000)
     slo_window_minutes: int = Field(15, ge=2, le=1440)

@@ -49,7 +49,7 @@ select 'send', (array['default', 'mail', 'web'])[1 + n % 3], n % 10 * 10, state,
           from generate_series(1, 200000) as n) as numbered
 """
 
-# 30,000 schedules with a few slots each, one with 20,000 slots and as many parked jobs, and jobs for all of them.
+# 45,000 schedules with a few slots each, one with 20,000 slots and as many parked jobs, and jobs for all of them.
 FILL_LEDGER = f"""
 insert into oncue_schedules (name, description, task, args, queue, priority, expression, tz, dst, missed, grace,
                              max_instances, enabled, options, max_retries, max_runtime, revision, started_at, version,
@@ -58,7 +58,7 @@ select 'job-' || n, '', 'send', '{{}}', 'default', 0, '* * * * *', 'UTC', 'debia
        n % 50 > 0, '{OPTIONS}', 3, '10 minutes', 1, made, 1, made,
        case when n % 50 > 0 then made + n % 600 * interval '1 hour' end,
        'tests', made, made
-  from (select n, timestamptz '2029-12-20' as made from generate_series(1, 30000) as n) as numbered;
+  from (select n, timestamptz '2029-12-20' as made from generate_series(1, 45000) as n) as numbered;
 
 insert into oncue_jobs (id, task, queue, priority, state, args, options, enqueued_by, created_at, updated_at, order_at,
                         visible_at, max_retries, finished_at, schedule_id, scheduled_for)
@@ -95,6 +95,8 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
     change += [instants, instants, documents, texts, fences, documents, [None] * batch, *guards]
     change += [fences, [NOW.date()] * batch, instants, instants, fences, None]
+    alike = [told[0] if isinstance(told, list) else told for told in change]
+    alike[0], alike[2], alike[20] = change[0], change[2], change[20]  # ids, fences and versions
     return {
         "claim": (
             "oncue_jobs_claimable and oncue_jobs_addressed",
@@ -103,6 +105,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "promote": ("oncue_jobs_later", [NOW, batch]),
         "next_due": ("oncue_jobs_later", []),
         "apply": ("oncue_jobs_pkey", [NOW, *change]),
+        "apply_alike": ("oncue_jobs_pkey", [NOW, *alike]),
         "apply_free": ("oncue_jobs_pkey", [NOW, *change]),
         "report_details": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, documents]),
         "report_details_free": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, documents]),
@@ -237,6 +240,7 @@ def asked_of_windows(batch: int) -> dict[str, tuple[str, list[Any]]]:
             "oncue_subjects_pkey",
             [NOW, NODE, 1, *map(json.dumps, (given, decided, [], tallies)), *nothing],
         ),
+        "undecided": ("oncue_jobs_addressed", [NOW, False, batch, 7]),
         "subject_slots": ("oncue_slots_pkey", [WINDOW, "user7", before(days=30), NOW, batch]),
         "prune_days": ("oncue_slots_old_days and oncue_subjects_removed", [before(days=30), batch, day]),
     }

@@ -29,7 +29,8 @@ class Clustering:
     async def create(self, call: ClusterCall[Any], row: Row) -> Receipt:
         """Create a cluster job, or hand the wish for one to the leader. In a caller's transaction it is a wish."""
         nodes = self._app.working
-        if call.on is not None or call.delay or call.at is not None or not nodes:
+        is_wish = call.on is not None or call.delay or call.at is not None
+        if is_wish or not nodes or not self._app.connector.works:
             (receipt,) = await self._app.enqueueing.write(call, [row])
             return _new(receipt, call.task.name)
         leader = next((node for node in nodes if node.leadership.epoch is not None), None)

@@ -19,11 +19,13 @@ from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
 from oncue.model import ClusterJob, Node
 from oncue.policy import quorum
-from oncue.policy.quorum import Proceed, Lead, Wait
+from oncue.policy.quorum import Lead, Proceed, Wait
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 500
+LOOKS_APART = timedelta(seconds=0.1)
+"""How often to look for new cluster jobs while none waits: on a busy system a hint comes a hundred times a second."""
 
 _log = logging.getLogger("oncue.cluster")
 
@@ -40,15 +42,26 @@ class Coordinator:
         self._leadership = leadership
         self._telemetry = telemetry
         self._poll = timedelta(seconds=poll)
+        self._gap = min(LOOKS_APART, self._poll)
+        self._looked_at: datetime | None = None
+        """When it last looked, if nothing waited then."""
+        self._after = 0
+        """Where the next step goes on: of very many that wait, one step looks at a page."""
+        self._nearest: datetime | None = None
+        """The first time-out of those that the pages so far have shown."""
         leadership.followers.append(self.signal)
 
     async def tick(self, now: datetime) -> datetime:
         lead, epoch = self._lead, self._leadership.epoch
         if lead is None or epoch is None:
             return now + self._poll
-        again = False
-        waiting = await self._store.cluster.undecided(now, LIMIT)
-        next_at = now + self._poll
+        looked_at, self._looked_at = self._looked_at, None
+        if looked_at is not None and looked_at < now < looked_at + self._gap:
+            self._looked_at = looked_at
+            return looked_at + self._gap
+        waiting, again = await self._store.cluster.undecided(now, LIMIT, self._after), False
+        if not waiting and not self._after:
+            self._looked_at = now
         for cluster in waiting:
             if cluster.spread_at is None:
                 again |= await self._spread(cluster, epoch, now)
@@ -57,8 +70,13 @@ class Coordinator:
             if not isinstance(decision, Wait):
                 await self._end_waiting(cluster, decision, lead, epoch, now)
             elif decision.until is not None:
-                next_at = min(next_at, max(decision.until, now))
-        return now if again else next_at
+                self._nearest = min(self._nearest or decision.until, decision.until)
+        is_over = len(waiting) < LIMIT
+        self._after = 0 if is_over else waiting[-1].id
+        if again or not is_over:
+            return now
+        nearest, self._nearest = self._nearest, None
+        return now + self._poll if nearest is None else min(max(nearest, now), now + self._poll)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """Now, if something can be decided; the nearest time-out, if nothing else happens before."""

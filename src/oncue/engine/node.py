@@ -180,7 +180,7 @@ class WorkerNode:
         self.scheduler = Scheduler(
             store, node.id, self.leadership, dice, telemetry, interval=pace.schedules, poll=pace.poll
         )
-        self.scheduler.fired.listen(self.claimer.signal.set)
+        self.scheduler.fired.listen(self._look_at_new_jobs)
         self.slot_writer = SlotWriter(self.scheduler, interval=pace.schedules)
         self.planner = Planner(store, node.id, self.leadership, clock, telemetry, interval=pace.windows, poll=pace.poll)
         self.planner.opened.listen(self.claimer.signal.set)
@@ -196,7 +196,7 @@ class WorkerNode:
             watch = [self.minutes, watcher]
         self.expiry = Expiry(store, telemetry)
         self.backfilling = Backfilling(store, interval=pace.poll)
-        self.backfilling.released.listen(self.claimer.signal.set)
+        self.backfilling.released.listen(self._look_at_new_jobs)
         self.heartbeat: list[Service] = [self.membership, self.recovery, self.exclusivity, self.naming]
         self.hot_path: list[Service] = [
             self.seating, self.claimer, self.starts, self.executor, self.settler, self.second_settler,
@@ -263,6 +263,11 @@ class WorkerNode:
         self.in_flight.end(ended)
         self.starts.look()
         self._look_for_more()
+
+    def _look_at_new_jobs(self) -> None:
+        """Slots have fired: some may be cluster jobs."""
+        self.claimer.signal.set()
+        self.coordinator.signal.set()
 
     def _look_for_more(self) -> None:
         """A seat is free."""

@@ -267,10 +267,12 @@ def close_day(
 ) -> Change:
     """End the job of a window's day, which has not succeeded in time: with it the day comes to this."""
     if job.state == "running":
-        change = _taken_away(job, "skipped", now, reason)
-    else:
-        change = _unheld(job, "skipped", now, reason=reason, started_at=None, ended_at=now)
-    return change._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
+        taken = _taken_away(job, "skipped", now, reason)
+        return taken._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
+    return _unheld(
+        job, "skipped", now, reason=reason, started_at=None, ended_at=now, day_status=status, follow_ups=follow_ups,
+        next_day=next_day,
+    )  # fmt: skip
 
 
 def interrupted(job: Job, now: datetime) -> Change:
@@ -278,11 +280,17 @@ def interrupted(job: Job, now: datetime) -> Change:
     return _unheld(job, "failed", now, reason=STARTUP_RECOVERY, started_at=job.started_at, ended_at=now)
 
 
-def decided(job: Job, ending: tuple[State, str | None, str | None], now: datetime, leader: LeaderEpoch) -> Change:
-    """The end of a cluster job that waits, as its leader decides it: state, reason and error. Under a stale epoch it
-    goes on waiting."""
+def decided(
+    job: Job,
+    ending: tuple[State, str | None, str | None],
+    began_at: datetime | None,
+    now: datetime,
+    leader: LeaderEpoch,
+) -> Change:
+    """The end of a cluster job that waits, as its leader decides it: state, reason and error. It began with its parts.
+    Under a stale epoch it goes on waiting."""
     state, reason, error = ending
-    change = _unheld(job, state, now, reason=reason, started_at=None, ended_at=now)._replace(error=error)
+    change = _unheld(job, state, now, reason=reason, started_at=began_at, ended_at=now)._replace(error=error)
     waiting = _unheld(job, job.state, now, started_at=None, ended_at=None)._replace(ending="released")
     return change._replace(leader=leader, released=waiting)
 
@@ -307,6 +315,9 @@ def _unheld(
     ended_at: datetime | None,
     retry_count: int | None = None,
     crashes: int | None = None,
+    day_status: DayStatus | None = None,
+    follow_ups: tuple[Batch, ...] = (),
+    next_day: NextDay | None = None,
 ) -> Change:
     """The change of a job by a caller that does not hold its claim."""
     kept = job.crashes if crashes is None else crashes
@@ -326,6 +337,9 @@ def _unheld(
         result=None,
         error=job.error,
         isolation=suspicion.isolation_of(job, kept),
+        day_status=day_status,
+        follow_ups=follow_ups,
+        next_day=next_day,
     )
 
 

@@ -159,7 +159,8 @@ def _time_out(cluster: ClusterJob, lead: Lead, told: ClusterOptions) -> datetime
         (part for part in cluster.parts if part.node_name == lead.node_name), None
     )
     if own is not None:
-        if status_of(own, cluster.job) in OPEN:
+        # A lost one, of an earlier process of its name, will not end: the leader does not wait for that.
+        if status_of(own, cluster.job) in OPEN - {"lost"}:
             return None
         began = max(began, own.finished_at or began)
     return began + timedelta(seconds=told.quorum_timeout)
@@ -256,4 +257,5 @@ def as_change(cluster: ClusterJob, decision: Proceed | End, lead: Lead, epoch: i
         ending = (decision.state, decision.reason, decision.error)
     else:
         ending = ("succeeded", None if decision.quorum else NO_QUORUM, None)
-    return lifecycle.decided(cluster.job, ending, now, LeaderEpoch(lead.node_id, epoch))
+    began_at = cluster.spread_at if cluster.parts else None
+    return lifecycle.decided(cluster.job, ending, began_at, now, LeaderEpoch(lead.node_id, epoch))

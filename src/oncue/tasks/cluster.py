@@ -29,6 +29,7 @@ from oncue.model import (
 from oncue.policy import quorum
 from oncue.policy.checks import checked_retries
 from oncue.policy.durations import Duration, seconds
+from oncue.policy.names import checked_name_of_a_node
 from oncue.policy.options import ClusterOptions, Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES
 from oncue.task import Call, Task
@@ -45,6 +46,9 @@ PART = ".part"
 """What the name of a part's task ends with."""
 DEFAULT_QUORUM_TIMEOUT = 10.0
 ASK_AGAIN_SECONDS = 1.0
+
+MOST_NAMED = 1000
+"""How many nodes one cluster job may name."""
 
 NODE, RESULTS, QUORUM = "node", "results", "quorum"
 """The parameters that the worker gives: the node that runs it; what the parts came to; whether a quorum was reached."""
@@ -290,9 +294,14 @@ async def _in_thread(function: Callable[..., Any], named: dict[str, Any]) -> Any
 
 
 def _checked_nodes(nodes: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(nodes, str) or not all(isinstance(name, str) and name for name in nodes) or not nodes:
+    if isinstance(nodes, str) or not nodes or not all(isinstance(name, str) for name in nodes):
         raise InvalidJob("nodes", f"expected the names of one node or more, not {nodes!r:.100}")
-    return tuple(dict.fromkeys(nodes))
+    if len(nodes) > MOST_NAMED:
+        raise InvalidJob("nodes", f"expected at most {MOST_NAMED:,} names, not {len(nodes):,}")
+    try:
+        return tuple(dict.fromkeys(map(checked_name_of_a_node, nodes)))
+    except ValueError as error:
+        raise InvalidJob("nodes", str(error)) from None
 
 
 def _one_of(field: str, value: Any, expected: tuple[str, ...]) -> Any:

@@ -27,6 +27,7 @@ from oncue.verbs.schedules.declaring import Declaring
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
+    from oncue.engine.node import WorkerNode
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,10 +46,12 @@ def use(app: Oncue, *, now: datetime | None = None, loop: asyncio.AbstractEventL
     stage = Stage(Clock(wall() if now is None else _checked_now(now)))
     at_once(stage.store.open())
     kit = Kit(app, stage, loop)
+    app.internals.working.append(kit.worker)
     try:
         with app.internals.connecting_through(stage), app.internals.delivering_through(kit.webhooks):
             yield kit
     finally:
+        app.internals.working.remove(kit.worker)
         kit.end()
         at_once(stage.store.close())
 
@@ -77,6 +80,11 @@ class Kit:
         at_once(self._node.start())
         if app.internals.scheduled or app.internals.webhooks:
             at_once(Declaring(app.internals).synchronise(stage.connection, dials=False))
+
+    @property
+    def worker(self) -> WorkerNode:
+        """The node that runs the jobs of the test."""
+        return self._node.worker
 
     # --- looking ------------------------------------------------------------------------------------------------
 
@@ -226,6 +234,8 @@ class Kit:
     async def aperform(self, what: Task[P, Any] | Call[P], *args: P.args, **kwargs: P.kwargs) -> Job:
         if isinstance(what, DeclaredWebhook):
             raise TypeError(f"perform: expected a task, not {what!r}: `deliver` to it, then `drain`")
+        if (what.task if isinstance(what, Call) else what).address is not None:
+            raise TypeError("perform: expected a task that one node runs: `enqueue` a cluster task, then `drain`")
         await self._transactions.look(plain=False)
         call = what if isinstance(what, Call) else Call(what)
         (receipt,) = await self.app.internals.enqueueing.write(call, [(args, kwargs)], outside_slots=True)

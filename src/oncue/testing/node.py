@@ -19,6 +19,7 @@ from oncue.engine.service import QuietService, Service
 from oncue.model import Job, Node, Released
 from oncue.policy.lifecycle import Ended
 from oncue.store.contract import Store
+from oncue.tasks.cluster import PART
 from oncue.testing.executor import InlineExecutor
 from oncue.testing.stage import Stage
 
@@ -57,13 +58,14 @@ class KitNode:
             self._claimer,
             self._worker.starts,
             self._worker.settler,
+            self._worker.coordinator,
         ]
         self._all: list[Service] = [
             self._worker.expiry, self._worker.scheduler, self._worker.slot_writer, self._worker.planner,
             *self._hot_path, self._worker.backfilling,
         ]  # fmt: skip
         self._timed: list[QuietService] = [
-            self._worker.expiry, self._worker.scheduler, self._worker.planner, self._claimer
+            self._worker.expiry, self._worker.scheduler, self._worker.planner, self._worker.coordinator, self._claimer
         ]  # fmt: skip
         """The services that wait for an instant. The others have something to do at once, or never by themselves."""
 
@@ -82,6 +84,11 @@ class KitNode:
     async def start(self) -> None:
         await self._worker.membership.tick(self._clock.now())
         await self._worker.leadership.tick(self._clock.now())
+        await self._worker.naming.tick(self._clock.now())
+
+    @property
+    def worker(self) -> WorkerNode:
+        return self._worker
 
     def take_errors(self) -> list[BaseException]:
         """What handlers have raised since this was last asked."""
@@ -135,6 +142,7 @@ class KitNode:
 
     async def _call(self, services: Sequence[Service], due: Sequence[Service], check: Check) -> None:
         """Call the services that are due, and whoever is woken by that, until none has anything left to do."""
+        self._store.declare(NODE, queues_of_parts(self._app), list(self._app.internals.handlers))
         self._worker.seating.look_again()
         self._worker.claimer.look_again()
         again = {service.name for service in due}
@@ -169,11 +177,17 @@ class KitNode:
             if self._executor.has_last_words:
                 await self._worker.reconciler.tick(self._clock.now())
             again.add(self._worker.backfilling.name)  # there may be room for the next one
+            again.add(self._worker.coordinator.name)  # and a cluster job may follow
 
     async def _meanwhile(self) -> None:
         """A handler waits for something. Its time may be over, or somebody wants it to stop."""
         for service in (self._executor, self._worker.starts, self._worker.reconciler):
             await service.tick(self._clock.now())
+
+
+def queues_of_parts(app: Oncue) -> list[str]:
+    """The queues that the parts of cluster jobs are in: a test may declare tasks at any time."""
+    return sorted({task.queue for task in app.internals.handlers.values() if task.name.endswith(PART)})
 
 
 class EveryQueue:

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias, TypeVar
+from uuid import UUID
 
 from oncue.application.connecting import Connection
 from oncue.application.portal import at_once, refuse_inside_loop
@@ -32,7 +33,15 @@ RESTORE_SUBJECT = f"insert into oncue_subjects ({SUBJECT_COLUMNS}) values (:{SUB
 GO_ON = "update oncue_jobs set cancel_requested_at = null, visible_at = ? where id = ? and finished_at is null"
 
 
+DECLARE = "update oncue_nodes set queues = ?, tasks = ? where id = ?"
+
+
 class StageStore(SqliteStore):
+    def declare(self, node: UUID, queues: Sequence[str], tasks: Sequence[str]) -> None:
+        """This node serves these queues and knows these tasks from now on."""
+        row = (json.dumps(queues), json.dumps(tasks), str(node))
+        at_once(self.database.write(lambda connection: connection.execute(DECLARE, row)))
+
     def forget(self, written: Collection[Written]) -> None:
         """This was never written; jobs stay if they were run."""
         for step in reversed(list(written)):

@@ -95,8 +95,8 @@ select {job},
 
 -- name: undecided
 {_cluster_job}
- where id = any(array(select id from oncue_jobs where {addressed} and address = 'cluster'
-                       order by address, queue, priority desc, order_at, id limit (select $3::int)))
+ where id = any(array(select id from (select id from oncue_jobs where {addressed} and address = 'cluster' offset 0) as waiting
+                       where id > $4 order by id limit $3))
  order by id;
 
 -- name: cluster_jobs

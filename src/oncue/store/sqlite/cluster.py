@@ -93,10 +93,10 @@ class SqliteCluster:
 
         return await self._db.write(work)
 
-    async def undecided(self, now: datetime, limit: int) -> list[ClusterJob]:
+    async def undecided(self, now: datetime, limit: int, after: int = 0) -> list[ClusterJob]:
         if not await self._db.value("any_undecided"):
             return []
-        return await self._found("undecided", now=values.micros(now), results=False, limit=limit)
+        return await self._found("undecided", now=values.micros(now), results=False, limit=limit, after=after)
 
     async def get(self, job_ids: Sequence[int], now: datetime) -> list[ClusterJob]:
         ids = json.dumps(list(job_ids))

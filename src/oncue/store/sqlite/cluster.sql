@@ -65,7 +65,7 @@ select {job},
 -- name: undecided
 {_cluster_job}
  where id in (select id from oncue_jobs indexed by oncue_jobs_addressed
-               where {addressed} and address = 'cluster' limit :limit)
+               where {addressed} and address = 'cluster' and id > :after order by id limit :limit)
  order by id;
 
 -- name: any_undecided

@@ -256,6 +256,14 @@ delete from temp.change;
 insert into temp.change
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: load_alike_changes
+-- Of changes that have all in common but their ids, their fences and the versions of subjects, the rest is told once.
+insert into temp.change
+select key, value ->> 0, :from_state, value ->> 1, :state, :reason, :outcome, :visible_at, :retry_count, :attempt,
+       :crashes, :started_at, :ended_at, :result, :error, :isolation, :details, :day_status, null, null, null,
+       value ->> 2, :next_day, :next_opens_at, :next_cutoff_at, :bucket
+  from json_each(:own);
+
 -- name: drop_unled_changes
 -- A change that holds while a node leads comes with the one that is written if it does not: one of the two stays.
 delete from temp.change as c
