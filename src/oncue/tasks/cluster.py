@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A", bound=Callable[..., Any])
 
 PART = ".part"
 """What the name of a part's task ends with."""
@@ -145,7 +146,7 @@ class ClusterTask(Task[P, R]):
         """Whether the leader alone has something to do."""
         return self._leader_only
 
-    def leader_action(self, action: Callable[..., R]) -> Callable[..., R]:
+    def leader_action(self, action: A) -> A:
         """Declare what the leader does once a quorum of the nodes has done its part.
 
         It is told what it asks for by the names of its parameters: `results` (what the parts came to), `quorum`
@@ -158,7 +159,7 @@ class ClusterTask(Task[P, R]):
         return action
 
     def _take_action(self, action: Callable[..., Any], given: frozenset[str]) -> None:
-        asked = Arguments(action, f"{self.name}, leader_action", given)
+        asked = Arguments(action, f"{self.name}, leader_action", given, optional=self._defaults())
         known = {*self.arguments.signature.parameters, "slot"}
         for parameter in asked.signature.parameters.values():
             if parameter.name not in known and parameter.default is parameter.empty:
