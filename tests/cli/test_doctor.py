@@ -72,12 +72,14 @@ def test_an_unmigrated_database_fails_the_check(oncue: Shell, empty_postgres: st
     assert found(answer)["schema"] == "fail"
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_it_makes_no_database(oncue: Shell, sqlite_url: str) -> None:
     answer = oncue("doctor", "--json", "--database-url", sqlite_url)
     assert (answer.code, found(answer)["database"]) == (0, "warn")
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_a_log_without_its_file_fails_the_check(oncue: Shell, sqlite_url: str) -> None:
     Path(sqlite_url.removeprefix("sqlite:///") + "-wal").write_bytes(b"jobs")
     answer = oncue("doctor", "--json", "--database-url", sqlite_url)

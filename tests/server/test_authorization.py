@@ -71,7 +71,7 @@ def test_every_route_declares_the_scope_that_it_should_need(make_api: MakeApi, s
 
 
 async def test_a_route_that_declares_nothing_cannot_be_reached(make_api: MakeApi, sqlite_url: str) -> None:
-    api = make_api(sqlite_url)
+    api = make_api(sqlite_url, own_routes=True)
 
     async def reached() -> dict[str, str]:
         raise AssertionError("nobody should get here")
