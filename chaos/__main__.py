@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from math import ceil
 from multiprocessing import get_context
 
 from bench import verdict
@@ -21,12 +22,17 @@ from chaos import parts
 from chaos.parts import FULL, PARTS, QUICK, Act, Order
 from chaos.stage import Outcome
 from tests import postgres
+from tests.process.program import LEASE
 
 AT_ONCE = 3
+ENOUGH_TAKEOVERS = 20
+"""Fewer are too few for a bar."""
+GRACE = 1.0
+"""So many seconds after the end of its lease the next leader is elected."""
 SHOWN = 20
 BARS = {
     "kills": "kills", "zombies": "zombies", "restarts": "restarts", "replies": "replies", "lines": "lines cut",
-    "windows": "kills in windows",
+    "windows": "kills in windows", "cluster": "leaders struck",
 }  # fmt: skip
 """For each part, what is counted to see that enough was done."""
 PROMISES = {
@@ -39,6 +45,9 @@ PROMISES = {
     "late_successes": ("no success after its cutoff",),
     "wrong_hooks": ("one hook for each cutoff",),
     "wrong_day_counts": ("the counts of a day are those of its users",),
+    "wrong_epochs": ("epochs only grow, and each has one holder",),
+    "stale_leader_actions": ("a leader action counts under the epoch that leads",),
+    "jobs_without_verdict": ("every cluster job has one verdict",),
 }
 
 
@@ -98,6 +107,7 @@ def judged(total: Outcome, orders: Sequence[Order], seconds: Counter[str], elaps
     figures.append(
         verdict.plain("longest_wait_seconds", total.longest, "of a killed worker's job, until it ran elsewhere")
     )
+    figures += taken_over(total.takeovers)
     for part, counted in BARS.items():
         wanted = sum(order.amount // order.acts * order.acts for order in orders if order.part == part)
         if wanted:
@@ -108,6 +118,22 @@ def judged(total: Outcome, orders: Sequence[Order], seconds: Counter[str], elaps
     plain = [name for name in sorted(total.done) if name not in BARS.values() and total.done[name]]
     figures += [verdict.plain(name.replace(": ", "_").replace(" ", "_"), total.done[name]) for name in plain]
     return [*figures, verdict.plain("minutes", elapsed / 60)]
+
+
+def taken_over(takeovers: Sequence[float]) -> list[Figure]:
+    """How long the cluster was without a leader, from the end of one to the election of the next."""
+    if not takeovers:
+        return []
+    told = sorted(takeovers)
+    middle, late, last = (told[ceil(share * len(told)) - 1] for share in (0.5, 0.99, 1.0))
+    bounded = len(told) >= ENOUGH_TAKEOVERS
+    return [
+        verdict.plain("takeover_p50_seconds", middle, f"of {len(told)}, with leases of {LEASE:g} s"),
+        verdict.limited("takeover_p99_seconds", late, LEASE + GRACE, "s")
+        if bounded
+        else verdict.plain("takeover_p99_seconds", late, "of too few for a bar"),
+        verdict.plain("takeover_max_seconds", last),
+    ]
 
 
 def tell(faults: Sequence[tuple[str, str]]) -> None:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import asyncpg
 
 from bench.settings import BUILD
-from chaos import kills, lines, replies, restarts, windows, zombies
+from chaos import cluster, kills, lines, replies, restarts, windows, zombies
 from chaos.stage import Outcome, Stage, kept, staged
 from oncue.store import PostgresStore
 from tests import postgres
@@ -61,6 +61,7 @@ FULL = (
     Order("lines", POSTGRES, 300, 2),
     Order("windows", SQLITE, 100, 2),
     Order("windows", POSTGRES, 100, 2),
+    Order("cluster", POSTGRES, 200, 4),
 )
 QUICK = (
     Order("restarts", POSTGRES, 5, 1),
@@ -72,6 +73,7 @@ QUICK = (
     Order("lines", POSTGRES, 40, 1),
     Order("windows", SQLITE, 12, 1),
     Order("windows", POSTGRES, 12, 1),
+    Order("cluster", POSTGRES, 20, 1),
 )
 TINY = (
     Order("restarts", POSTGRES, 1, 1),
@@ -80,9 +82,10 @@ TINY = (
     Order("zombies", SQLITE, 1, 1),
     Order("lines", POSTGRES, 6, 1),
     Order("windows", POSTGRES, 2, 1),
+    Order("cluster", POSTGRES, 2, 1),
 )
 """For the tests: each part comes to its verdict in a few seconds."""
-PARTS = ("kills", "zombies", "restarts", "replies", "lines", "windows")
+PARTS = ("kills", "zombies", "restarts", "replies", "lines", "windows", "cluster")
 
 
 def acts(orders: tuple[Order, ...], seed: int) -> list[Act]:
@@ -137,9 +140,9 @@ def _set(act: Act, server: postgres.Server, folder: Path) -> Iterator[tuple[Stag
         with staged(address(act, server, folder), folder, dice) as stage:
             yield stage, lambda: run(stage, act.amount)
     else:
-        through = replies.run if act.part == "replies" else lines.run
-        url = address(act, server, folder)
-        with wired(url, Random(act.seed)) as wire, staged(url, folder, dice, wire.url) as stage:
+        through = {"replies": replies.run, "lines": lines.run, "cluster": cluster.run}[act.part]
+        url, schedules = address(act, server, folder), act.part != "cluster"
+        with wired(url, Random(act.seed)) as wire, staged(url, folder, dice, wire.url, schedules=schedules) as stage:
             yield stage, lambda: through(stage, act.amount, wire)
 
 

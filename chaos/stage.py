@@ -35,11 +35,14 @@ class Outcome:
     """The promise that was broken, and how."""
     longest: float = 0.0
     """Seconds that a job of a killed worker waited at most until it ran elsewhere or was settled."""
+    takeovers: list[float] = field(default_factory=list)
+    """Seconds from each end of a leader to the election of the next."""
 
     def add(self, other: Outcome) -> None:
         self.done.update(other.done)
         self.faults += other.faults
         self.longest = max(self.longest, other.longest)
+        self.takeovers += other.takeovers
 
 
 class Watch:

@@ -15,10 +15,7 @@ from bench.crew import Child
 from bench.figures.context import Bench
 from bench.verdict import Figure, at_least, plain
 
-BAR_HOOKS = 0.07
-"""A job is made for each user as well."""
-BAR_SQLITE = 0.05
-"""On a file the bare loop is a few machine steps for each user, and oncue's own steps weigh more."""
+BAR = 0.1
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -61,9 +58,9 @@ def measure(bench: Bench) -> list[Figure]:
     middle = sorted(zip(found["beside"], found["alone"], strict=True), key=lambda pair: pair[0] / pair[1])
     during, alone = middle[len(middle) // 2]
     return [
-        at_least("window_close", rates["oncue"], rates["bare"], 0.1),
-        at_least("window_close, hooks", rates["with hooks"], rates["bare"], BAR_HOOKS),
-        at_least("window_close, SQLite", rates["oncue, SQLite"], rates["bare, SQLite"], BAR_SQLITE),
+        at_least("window_close", rates["oncue"], rates["bare"], BAR),
+        at_least("window_close, hooks", rates["with hooks"], rates["bare"], BAR),
+        at_least("window_close, SQLite", rates["oncue, SQLite"], rates["bare, SQLite"], BAR),
         at_least("window_close claims", during, alone, 0.5),
     ]
 

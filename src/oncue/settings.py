@@ -47,6 +47,11 @@ def _seconds_or_none_at_all(value: Any) -> float:
     return 0.0 if value in (0, "0", "0s") else _seconds(value)
 
 
+def _seconds_in_any_way(value: Any) -> float:
+    """A duration, or only its number, as a variable has it whose name says that it is in seconds."""
+    return _seconds(f"{value}s" if isinstance(value, str) and value.strip().isdecimal() else value)
+
+
 def _names(value: Any) -> Any:
     names = tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
     if names in ((), []):
@@ -91,6 +96,17 @@ def _webhook(value: Any) -> Any:
         except ValueError as error:
             raise ValueError(str(error).removeprefix("url: ")) from None
     return _name(value)
+
+
+def _advertised(value: Any) -> Any:
+    if value is None:
+        return None
+    from oncue.policy.urls import checked_advertised_url
+
+    try:
+        return checked_advertised_url(value)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("advertise_url: ")) from None
 
 
 def _schema(value: Any) -> str:
@@ -147,6 +163,7 @@ class Settings:
     node_name: Annotated[str | None, Before(_node_name)] = None
     exclusive: bool = False
     http_addr: str | None = None
+    advertise_url: Annotated[str | None, Before(_advertised)] = None
     http_header_timeout: Seconds = 10.0
     http_body_timeout: Seconds = Field(30.0, le=30, unit=" s")
     http_keep_alive: Seconds = 5.0
@@ -178,7 +195,7 @@ class Settings:
     reconcile_interval: Seconds = 300.0
     reconcile_threshold: Seconds = 600.0
     reconcile_batch_size: int = Field(100, ge=1, le=10_000)
-    cluster_quorum_timeout: Seconds = 10.0
+    cluster_quorum_timeout: Annotated[float, Before(_seconds_in_any_way)] = 10.0
     tick_ms: int = Field(60_000, ge=10, le=3_600_000)
     slo_eval_ms: int = Field(60_000, ge=1000, le=3_600_000)
     slo_window_minutes: int = Field(15, ge=2, le=1440)

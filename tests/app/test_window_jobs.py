@@ -12,6 +12,7 @@ from oncue import Conflict, Oncue, daily
 from oncue.model import DayCount, Job, Skipped, Slot, Subject
 from oncue.policy import options, windows
 from oncue.policy.lifecycle import Ended, refusal, settle
+from oncue.policy.window_steps import DuePage
 from oncue.records.windows import ledger_record
 from oncue.verbs.schedules.declaring import Declaring
 from tests.app.test_windows import Bench, led, stored
@@ -103,8 +104,9 @@ async def test_a_planner_that_read_the_day_before_its_retry_does_not_end_it(app:
     await app.jobs.set_status(first.id, "failed")
     (before,) = await bench.store.windows.subjects(bench.window.id, ["ann"])
     again = await app.jobs.retry(first.id)
-    planned = await bench.planner._planned(bench.window, [before], 1, at(DAY, 9))
-    assert not await bench.planner._move(bench.window, planned, bench.planner._leadership.epoch or 0, at(DAY, 9))
+    page = DuePage(bench.window, at(DAY, 9))
+    planned = await bench.planner._planned(page, [before], 1)
+    assert not await bench.planner._move(page, planned, bench.planner._leadership.epoch or 0)
     assert decided(await stored(app, "ann")) == (None, None)
     await bench.plan(at(DAY, 9))
     assert decided(await stored(app, "ann")) == (DAY, "cutoff_reached")

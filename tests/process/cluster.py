@@ -60,13 +60,19 @@ class Cluster:
 
     # --- processes --------------------------------------------------------------------------------------------------
 
-    def start(self, *options: str, program: str = "tests.process.program:app", **environment: str) -> Process:
-        """Start a worker through the shell's own command; it is not ready yet."""
+    def start(
+        self, *options: str, program: str = "tests.process.program:app", called: str | None = None, **environment: str
+    ) -> Process:
+        """Start a worker through the shell's own command; it is not ready yet. `called`: an earlier one's name."""
         name = f"worker{next(self._numbers)}"
-        arguments = ["oncue", "worker", "--app", program, "--name", name, "--lease", f"{self.lease_seconds:g}s"]
+        node = called or name
+        arguments = ["oncue", "worker", "--app", program, "--name", node, "--lease", f"{self.lease_seconds:g}s"]
         if "--concurrency" not in options:
             arguments += ["--concurrency", "8"]
-        return self._started(name, [*arguments, *options], {"TEST_LEASE": f"{self.lease_seconds}", **environment})
+        told = {"TEST_LEASE": f"{self.lease_seconds}", **environment}
+        process = self._started(name, [*arguments, *options], told)
+        process.node_name = node
+        return process
 
     def started(self, *options: str, **more: str) -> Process:
         """Start a worker and wait until it works."""
@@ -177,7 +183,7 @@ class Cluster:
         return self.app.wait(self.app.jobs.list(limit=100_000))
 
     def node(self, worker: Process) -> Node | None:
-        return next((node for node in self.app.wait(self.app.nodes.list()) if node.name == worker.name), None)
+        return next((node for node in self.app.wait(self.app.nodes.list()) if node.name == worker.node_name), None)
 
     # --- schedules --------------------------------------------------------------------------------------------------
 
@@ -204,7 +210,8 @@ class Cluster:
             lease = self.lease()
             if lease is None or lease.epoch <= after:
                 return None
-            return next(process for process in self._processes if process.name == lease.holder_name), lease
+            namesakes = [process for process in self._processes if process.node_name == lease.holder_name]
+            return namesakes[-1], lease
 
         found = self.until(leader, f"somebody leads, after epoch {after}")
         assert found is not None
@@ -243,6 +250,11 @@ class Cluster:
         if ids is None:
             return not self.app.wait(self.app.jobs.list(sorted(UNFINISHED), limit=1))
         return all(self.job(job_id).finished for job_id in ids)
+
+    @property
+    def processes(self) -> list[Process]:
+        """All that were started."""
+        return list(self._processes)
 
     @property
     def gone(self) -> list[Process]:

@@ -50,6 +50,8 @@ class Process:
         self, folder: Path, name: str, url: str, arguments: Sequence[str], environment: dict[str, str]
     ) -> None:
         self.name = name
+        self.node_name = name
+        """Under which name it goes in the cluster, if it is a worker."""
         self.folder = folder
         self._log = folder / f"{name}.log"
         self._log.touch()

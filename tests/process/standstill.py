@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oncue.model import Change, Claim, Receipt
+from oncue.store.postgres.cluster import PostgresCluster
 from oncue.store.postgres.jobs import PostgresJobs
 from oncue.store.postgres.leases import PostgresLeases
 from oncue.store.postgres.nodes import PostgresNodes
 from oncue.store.postgres.slots import PostgresSlots
+from oncue.store.sqlite.cluster import SqliteCluster
 from oncue.store.sqlite.jobs import SqliteJobs
 from oncue.store.sqlite.leases import SqliteLeases
 from oncue.store.sqlite.nodes import SqliteNodes
@@ -32,6 +34,8 @@ VERBS: dict[str, tuple[type, type]] = {
     "decide": (PostgresSlots, SqliteSlots),
     "renew": (PostgresLeases, SqliteLeases),
     "enqueue": (PostgresJobs, SqliteJobs),
+    "spread": (PostgresCluster, SqliteCluster),
+    "release": (PostgresCluster, SqliteCluster),
 }
 """The verbs at which a process can stand still, and the classes that have them."""
 

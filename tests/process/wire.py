@@ -58,9 +58,10 @@ class Hangup(Exception):
 
 
 class Line:
-    """One connection: what is being asked on it, and which reply is not to be heard."""
+    """One connection: whose it is, what is being asked on it, and which reply is not to be heard."""
 
     def __init__(self) -> None:
+        self.owner = ""
         self.prepared: dict[bytes, str] = {}
         self.kind: str | None = None
         self.doomed: str | None = None
@@ -92,6 +93,8 @@ class Wire(Middleman):
         self.weather = weather or Weather()
         self.happened: Counter[str] = Counter()
         """How often each thing was done: the kinds of writes whose replies were swallowed, cut, delay, mute."""
+        self.cut_off: set[str] = set()
+        """The processes that reach nothing: what one of them asks, and what it is told, ends its line."""
         self._dice = dice
 
     async def _between(self, asker: End, server: End) -> None:
@@ -109,9 +112,13 @@ class Wire(Middleman):
 
     async def _there(self, line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (length,) = struct.unpack("!I", opening := await reader.readexactly(4))
-        writer.write(opening + await reader.readexactly(length - 4))  # who it is, before there are typed messages
+        told = await reader.readexactly(length - 4)  # who it is, before there are typed messages
+        line.owner = _owner(told)
+        self._refuse(line)
+        writer.write(opening + told)
         question = b""
         async for code, message in _messages(reader):
+            self._refuse(line)
             line.read(code, message[_HEAD:])
             question += message
             if code in _PREPARING:
@@ -138,8 +145,14 @@ class Wire(Middleman):
                 line.doomed, line.effect = kind, 0
         writer.write(question)
 
+    def _refuse(self, line: Line) -> None:
+        if line.owner in self.cut_off:
+            self.happened["refused"] += 1
+            raise Hangup
+
     async def _back(self, line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async for code, message in _messages(reader):
+            self._refuse(line)
             if code == b"A" and self.weather.mute:
                 self.happened["mute"] += 1
                 continue
@@ -189,6 +202,12 @@ async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, 
             yield bytes(held[place : place + 1]), bytes(held[place:end])
             place = end
         del held[:place]
+
+
+def _owner(opening: bytes) -> str:
+    """The name that an application gives itself as it opens a line."""
+    _, _, rest = opening.partition(b"application_name\0")
+    return rest.partition(b"\0")[0].decode()
 
 
 def _is_empty(row: bytes) -> bool:

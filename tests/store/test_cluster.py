@@ -399,24 +399,22 @@ async def test_a_new_process_leaves_alone_what_another_node_is_to_try_again(stor
 
 
 @pytest.mark.contract("CLUS-9")
-async def test_a_part_that_is_to_be_tried_again_after_its_job_has_ended_is_left_over(store: Store) -> None:
+async def test_a_part_that_is_to_be_tried_again_after_its_job_has_ended_is_past_its_deadline(store: Store) -> None:
     """Its node may be gone by then, so that it would wait for ever."""
     first, second, _, lease = await three(store)
     cluster = await created(store, first, lease.epoch, PARTS._replace(max_retries=3))
     claims = await claimed(store, second)
     ending = lifecycle.by_hand(cluster.job, "failed", NOW)
     assert ending is not None
-    assert await store.jobs.apply([ending], NOW) == [True]
-    assert await store.cluster.left_over(10) == []
+    assert await store.jobs.apply([ending], after(seconds=1)) == [True]
+    running = await see(store, claims[0].id)
+    assert (running.state, running.deadline_at, running.cancel_requested_at) == ("running", after(seconds=1), None)
     await settle(store, claims, BROKEN)
-    assert await store.cluster.left_over(10) == [], "it is not due yet"
-    await store.jobs.promote(after(hours=1), 10)
-    (part,) = await store.cluster.left_over(10)
-    assert part.id == claims[0].id
-    assert await store.jobs.apply([lifecycle.left_over(part, NOW)], NOW) == [True]
-    row = await see(store, part.id)
-    assert (row.state, row.reason) == ("skipped", "cluster_job_ended")
-    assert await store.cluster.left_over(10) == []
+    (late,) = await store.jobs.expired(after(seconds=1), 10)
+    assert (late.id, late.state) == (claims[0].id, "retrying")
+    change = lifecycle.expire(late, after(seconds=1))
+    assert change is not None
+    assert (change.state, change.reason) == ("skipped", "deadline")
 
 
 async def test_a_part_is_lost_if_the_node_that_has_its_name_by_now_does_not_know_its_task(store: Store) -> None:

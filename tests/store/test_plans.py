@@ -95,6 +95,8 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
     change = [ids, states, fences, ["succeeded"] * batch, texts, texts, instants, fences, fences, fences]
     change += [instants, instants, documents, texts, fences, documents, [None] * batch, *guards]
     change += [fences, [NOW.date()] * batch, instants, instants, fences, None]
+    alike = [told[0] if isinstance(told, list) else told for told in change]
+    alike[0], alike[2], alike[20] = change[0], change[2], change[20]  # ids, fences and versions
     return {
         "claim": (
             "oncue_jobs_claimable and oncue_jobs_addressed",
@@ -103,6 +105,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "promote": ("oncue_jobs_later", [NOW, batch]),
         "next_due": ("oncue_jobs_later", []),
         "apply": ("oncue_jobs_pkey", [NOW, *change]),
+        "apply_alike": ("oncue_jobs_pkey", [NOW, *alike]),
         "apply_free": ("oncue_jobs_pkey", [NOW, *change]),
         "report_details": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, documents]),
         "report_details_free": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, documents]),
@@ -237,6 +240,7 @@ def asked_of_windows(batch: int) -> dict[str, tuple[str, list[Any]]]:
             "oncue_subjects_pkey",
             [NOW, NODE, 1, *map(json.dumps, (given, decided, [], tallies)), *nothing],
         ),
+        "undecided": ("oncue_jobs_addressed", [NOW, False, batch, 7]),
         "subject_slots": ("oncue_slots_pkey", [WINDOW, "user7", before(days=30), NOW, batch]),
         "prune_days": ("oncue_slots_old_days and oncue_subjects_removed", [before(days=30), batch, day]),
     }

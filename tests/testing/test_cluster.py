@@ -246,9 +246,14 @@ def test_options_that_make_no_sense_are_refused_where_they_are_given(app: Oncue,
     for name, value in {"queue": "mail", "group": "a", "address": "node:a"}.items():
         with pytest.raises(ValueError, match=f"{name}: expected none"):
             compact.using(**{name: value})
-    for nodes in ([], "a", [1]):
-        with pytest.raises(ValueError, match="nodes: expected the names of one node or more"):
+    for nodes, expected in {
+        (): "the names of one node or more", (1,): "the names of one node or more", ("",): "a printable name",
+        ("a\n",): "a printable name", ("a",) * 1001: "at most 1,000 names",
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=f"nodes: expected {expected}"):
             compact.using(nodes=nodes)
+    with pytest.raises(ValueError, match="nodes: expected the names of one node or more"):
+        compact.using(nodes="a")
     with pytest.raises(ValueError, match="one by one"):
         compact.enqueue_many([{}])
     with pytest.raises(TypeError, match="`enqueue` a cluster task, then `drain`"):

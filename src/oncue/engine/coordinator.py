@@ -7,8 +7,6 @@ becomes of it, from nothing but what the database has of its parts: a new leader
     a quorum, or time-out  the job is addressed to the leader, which claims it and runs its action
     no quorum can be       the job ends here
 
-A part that ran when its job ended may ask to be tried again: it ends here too.
-
 Each write holds only while this node leads under its epoch, and while the job still waits.
 """
 
@@ -17,16 +15,17 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from oncue.engine.applying import apply_each
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
 from oncue.model import ClusterJob, Node
-from oncue.policy import lifecycle, quorum
+from oncue.policy import quorum
 from oncue.policy.quorum import Lead, Proceed, Wait
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 500
+LOOKS_APART = timedelta(seconds=0.1)
+"""How often to look for new cluster jobs while none waits: on a busy system a hint comes a hundred times a second."""
 
 _log = logging.getLogger("oncue.cluster")
 
@@ -43,15 +42,26 @@ class Coordinator:
         self._leadership = leadership
         self._telemetry = telemetry
         self._poll = timedelta(seconds=poll)
+        self._gap = min(LOOKS_APART, self._poll)
+        self._looked_at: datetime | None = None
+        """When it last looked, if nothing waited then."""
+        self._after = 0
+        """Where the next step goes on: of very many that wait, one step looks at a page."""
+        self._nearest: datetime | None = None
+        """The first time-out of those that the pages so far have shown."""
         leadership.followers.append(self.signal)
 
     async def tick(self, now: datetime) -> datetime:
         lead, epoch = self._lead, self._leadership.epoch
         if lead is None or epoch is None:
             return now + self._poll
-        again = False
-        waiting = await self._store.cluster.undecided(now, LIMIT)
-        next_at = now + self._poll
+        looked_at, self._looked_at = self._looked_at, None
+        if looked_at is not None and looked_at < now < looked_at + self._gap:
+            self._looked_at = looked_at
+            return looked_at + self._gap
+        waiting, again = await self._store.cluster.undecided(now, LIMIT, self._after), False
+        if not waiting and not self._after:
+            self._looked_at = now
         for cluster in waiting:
             if cluster.spread_at is None:
                 again |= await self._spread(cluster, epoch, now)
@@ -60,24 +70,19 @@ class Coordinator:
             if not isinstance(decision, Wait):
                 await self._end_waiting(cluster, decision, lead, epoch, now)
             elif decision.until is not None:
-                next_at = min(next_at, max(decision.until, now))
-        again |= await self._end_left_over(now)
-        return now if again else next_at
-
-    async def _end_left_over(self, now: datetime) -> bool:
-        """End the parts that are to be tried again after their cluster job has ended. Whether there may be more."""
-        parts = await self._store.cluster.left_over(LIMIT)
-        if parts:
-            await apply_each(self._store, [lifecycle.left_over(part, now) for part in parts], now)
-        return len(parts) == LIMIT
+                self._nearest = min(self._nearest or decision.until, decision.until)
+        is_over = len(waiting) < LIMIT
+        self._after = 0 if is_over else waiting[-1].id
+        if again or not is_over:
+            return now
+        nearest, self._nearest = self._nearest, None
+        return now + self._poll if nearest is None else min(max(nearest, now), now + self._poll)
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """Now, if something can be decided; the nearest time-out, if nothing else happens before."""
         lead = self._lead
         if lead is None:
             return None
-        if await store.cluster.left_over(1):
-            return now
         nearest: datetime | None = None
         for cluster in await store.cluster.undecided(now, LIMIT):
             if cluster.spread_at is None:
@@ -126,7 +131,9 @@ class Coordinator:
 
     def _tell(self, cluster: ClusterJob, decision: Proceed | quorum.End, now: datetime) -> None:
         waited = (now - (cluster.spread_at or now)).total_seconds()
-        what = decision.state if isinstance(decision, quorum.End) else "decided"
+        goes_on = "decided" if quorum.terms_of(cluster).has_action else "succeeded"
+        what = decision.state if isinstance(decision, quorum.End) else goes_on
+        lost = quorum.statuses_of(cluster).count("lost")
         has_quorum = decision.quorum if isinstance(decision, Proceed) else False
         if isinstance(decision, Proceed) and not decision.quorum:
             _log.warning(
@@ -142,6 +149,6 @@ class Coordinator:
         else:
             _log.info("cluster job %d (%s) has its quorum after %.3f s", cluster.id, cluster.job.task, waited)
         self._telemetry.emit(
-            "cluster.decided", {"duration": waited}, task=cluster.job.task, job_id=cluster.id, what=what,
+            "cluster.decided", {"duration": waited, "lost": lost}, task=cluster.job.task, job_id=cluster.id, what=what,
             quorum=has_quorum,
         )  # fmt: skip

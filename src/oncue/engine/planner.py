@@ -14,40 +14,24 @@ Each write is conditional, so two planners at once do nothing twice. A pass cost
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import islice
-from typing import NamedTuple
 from uuid import UUID
 
 from oncue.clock import Clock
 from oncue.engine.applying import apply_each
+from oncue.engine.deciding import reserved_hooks
 from oncue.engine.leadership import Leadership
 from oncue.engine.service import Signal
-from oncue.engine.window_events import tell_finalized, tell_load
-from oncue.model import (
-    FIRST_DUE,
-    Applied,
-    Change,
-    Day,
-    Decided,
-    DuePlace,
-    NextDay,
-    OpenJob,
-    Schedule,
-    Subject,
-    SubjectStep,
-    Tally,
-)
-from oncue.policy import options, windows
-from oncue.policy.lifecycle import close_day
-from oncue.policy.windows import DayPlan, DayTerms, JobOfDay, WindowRule
+from oncue.engine.window_events import FINALIZED, tell_finalized, tell_load
+from oncue.model import FIRST_DUE, Applied, Change, DuePlace, Schedule, Subject
+from oncue.policy import window_steps, windows
+from oncue.policy.window_steps import DuePage, Planned
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 1000
-AUTHOR = "window"
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 _log = logging.getLogger("oncue.windows")
@@ -73,14 +57,6 @@ class Walk:
     is_left: bool = False
     """Whether something was due. If nothing was written, another session holds it, or another node was faster."""
     is_over: bool = False
-
-
-class Planned(NamedTuple):
-    """A subject whose time has come, what is to be done about it, and the job of its day if that has not ended."""
-
-    subject: Subject
-    plan: DayPlan
-    job: OpenJob | None
 
 
 class Planner:
@@ -180,26 +156,26 @@ class Planner:
 
     async def _decide(self, window: Schedule, due: Sequence[Subject], epoch: int, now: datetime) -> bool:
         """Do what is to be done about these subjects. Whether anything was written."""
-        planned = await self._planned(window, due, epoch, now)
+        page = DuePage(window, now)
+        planned = await self._planned(page, due, epoch)
         self._counts.scanned += len(due)
         self._counts.eligible += sum(one.plan.opens for one in planned)
-        closed = await self._close(window, [one for one in planned if one.job is not None], now)
-        moved = await self._move(window, [one for one in planned if one.job is None], epoch, now)
+        closed = await self._close(page, [one for one in planned if one.job is not None])
+        moved = await self._move(page, [one for one in planned if one.job is None], epoch)
         return closed or moved
 
-    async def _planned(self, window: Schedule, due: Sequence[Subject], epoch: int, now: datetime) -> list[Planned]:
-        rule = windows.rule_of(window.expression)
-        open_jobs = [subject.job_id for subject in due if subject.job_id is not None and _is_open(subject)]
+    async def _planned(self, page: DuePage, due: Sequence[Subject], epoch: int) -> list[Planned]:
+        open_jobs = [subject.job_id for subject in due if subject.job_id is not None and window_steps.is_open(subject)]
         jobs = {job.id: job for job in await self._store.windows.unfinished(open_jobs)} if open_jobs else {}
         planned, aside = [], []
         for subject in due:
             try:
-                planned.append(_planned(window, rule, subject, jobs, now))
+                planned.append(page.planned(subject, jobs.get(subject.job_id or 0)))
             except Exception as error:  # its zone is unknown to this host, say: that does not stop the others
-                self._tell_unplanned(window, subject, error)
-                aside.append(_later(subject, now + self._interval))
+                self._tell_unplanned(page.window, subject, error)
+                aside.append(window_steps.later(subject, page.now + self._interval))
         if aside:
-            await self._store.windows.advance(aside, now, node=self._node, epoch=epoch)
+            await self._store.windows.advance(aside, page.now, node=self._node, epoch=epoch)
         return planned
 
     def _tell_unplanned(self, window: Schedule, subject: Subject, error: Exception) -> None:
@@ -213,15 +189,27 @@ class Planner:
 
     # --- days whose job has not ended ---------------------------------------------------------------------------
 
-    async def _close(self, window: Schedule, closing: Sequence[Planned], now: datetime) -> bool:
+    async def _close(self, page: DuePage, closing: Sequence[Planned]) -> bool:
         """End the jobs; the end of each writes its subject's day. Where more is to be done, the next pass goes on."""
         if not closing:
             return False
-        hooks = iter(await _reserved(self._store, sum(_is_cutoff_of_row(one) for one in closing), window))
-        changes = [_ended(window, one, hooks, now) for one in closing]
-        known = {change.id for change, one in zip(changes, closing, strict=True) if _key(one) in self._left}
-        took = await apply_each(self._store, changes, now, known=known)
+        cutoffs = sum(one.shared.is_cutoff for one in closing)
+        hooks = iter(await reserved_hooks(self._store, cutoffs, page.window))
+        changes = [page.ended(one, hooks) for one in closing]
+        known = {change.id for change, one in zip(changes, closing, strict=True) if self._is_left(one)}
+        took = await apply_each(self._store, changes, page.now, known=known)
         self._leave(closing, took)
+        self._tell_closed(page.window, closing, changes, took)
+        self._counts.finalized += sum(map(bool, took))
+        self.opened.set()
+        return any(took)
+
+    def _tell_closed(
+        self, window: Schedule, closing: Sequence[Planned], changes: Sequence[Change], took: Sequence[Applied]
+    ) -> None:
+        is_logged = _log.isEnabledFor(logging.DEBUG)
+        if not is_logged and not self._telemetry.wants(FINALIZED):
+            return
         for one, change, written in zip(closing, changes, took, strict=True):
             if written:
                 tell_finalized(
@@ -230,35 +218,37 @@ class Planner:
                 )  # fmt: skip
                 _log.debug("window=%s subject=%s day=%s %s", window.name, one.subject.name, one.subject.day,
                            change.reason)  # fmt: skip
-        self._counts.finalized += sum(map(bool, took))
-        self.opened.set()
-        return any(took)
+
+    def _is_left(self, one: Planned) -> bool:
+        return bool(self._left) and window_steps.key(one) in self._left
 
     def _leave(self, planned: Sequence[Planned], took: Sequence[Applied]) -> int:
         """Remember which subjects could not be written; how many of them were not known."""
-        left = {_key(one) for one, written in zip(planned, took, strict=True) if written is None}
+        if not self._left and None not in took:
+            return 0
+        left = {window_steps.key(one) for one, written in zip(planned, took, strict=True) if written is None}
         fresh = len(left - self._left)
-        self._left.difference_update(map(_key, planned))
+        self._left.difference_update(map(window_steps.key, planned))
         self._left |= left
         return fresh
 
     # --- the others ---------------------------------------------------------------------------------------------
 
-    async def _move(self, window: Schedule, moving: Sequence[Planned], epoch: int, now: datetime) -> bool:
+    async def _move(self, page: DuePage, moving: Sequence[Planned], epoch: int) -> bool:
         if not moving:
             return False
         opening = sum(one.plan.opens for one in moving)
         closing = sum(one.plan.closes is not None and one.plan.closes.has_hook for one in moving)
         ids = iter(await self._store.jobs.reserve(opening) if opening else [])
-        hooks = iter(await _reserved(self._store, closing, window))
-        steps = [_step(window, one, ids, hooks, now) for one in moving]
-        took = await self._store.windows.advance(steps, now, node=self._node, epoch=epoch)
+        hooks = iter(await reserved_hooks(self._store, closing, page.window))
+        steps = [page.step(one, ids, hooks) for one in moving]
+        took = await self._store.windows.advance(steps, page.now, node=self._node, epoch=epoch)
         if fresh := self._leave(moving, took):
             _log.warning("another session holds a lock on %d subjects of window %s: left for a later pass", fresh,
-                         window.name)  # fmt: skip
+                         page.window.name)  # fmt: skip
         for one, written in zip(moving, took, strict=True):
             if written:
-                self._moved(window, one)
+                self._moved(page.window, one)
         if opening or closing:
             self.opened.set()
         return any(took)
@@ -290,148 +280,3 @@ class Planner:
             users_scanned=done.scanned, eligible_in_window=done.eligible, enqueued=done.enqueued,
             cutoff_finalized=done.finalized,
         )  # fmt: skip
-
-
-async def decide_days(store: Store, window: Schedule, subject: Subject, now: datetime) -> bool:
-    """Decide the days of one subject that are over, in the planner's stead: its terms are about to change, and the
-    planner would go by the new ones. Whether there was something to decide; then there may be more of it."""
-    jobs = await store.windows.unfinished([subject.job_id]) if subject.job_id is not None and _is_open(subject) else []
-    one = _planned(window, windows.rule_of(window.expression), subject, {job.id: job for job in jobs}, now)
-    if not windows.is_behind(one.plan, now):
-        return False
-    if one.job is not None:
-        hooks = await _reserved(store, int(_is_cutoff_of_row(one)), window)
-        await store.jobs.apply([_ended(window, one, iter(hooks), now)], now)
-    else:
-        ids = await store.jobs.reserve(1) if one.plan.opens else []
-        hooks = await _reserved(store, int(one.plan.closes is not None and one.plan.closes.has_hook), window)
-        await store.windows.advance([_step(window, one, iter(ids), iter(hooks), now)], now)
-    return True
-
-
-async def _reserved(store: Store, hooks: int, window: Schedule) -> Sequence[int]:
-    told = options.read(window.options).window
-    return [] if told is None or told.hook is None or not hooks else await store.jobs.reserve(hooks)
-
-
-def _planned(window: Schedule, rule: WindowRule, subject: Subject, jobs: dict[int, OpenJob], now: datetime) -> Planned:
-    terms: DayTerms = windows.terms_of(subject, rule, window.tz)
-    job = jobs.get(subject.job_id or 0)
-    plan = windows.plan(subject, terms, window.started_at, now, job=_standing(job))
-    is_over = now >= subject.cutoff_at and _is_open(subject)
-    return Planned(subject, plan, job if is_over else None)
-
-
-def _ended(window: Schedule, one: Planned, hooks: Iterator[int], now: datetime) -> Change:
-    """The end of a job whose day is over."""
-    assert one.job is not None
-    if not _is_cutoff_of_row(one):
-        return close_day(one.job, now, "missed", windows.OUTAGE)
-    told = options.read(window.options).window
-    ids = list(islice(hooks, 1))
-    hook = None if told is None else windows.hook_of(told, one.subject.name, one.subject.day, ids, now, AUTHOR)
-    hooked = () if hook is None else (hook,)
-    return close_day(one.job, now, windows.CUTOFF_REACHED, windows.CUTOFF_REACHED, hooked, _next_day(one))
-
-
-def _key(one: Planned) -> tuple[int, str]:
-    return one.subject.schedule_id, one.subject.name
-
-
-def _later(subject: Subject, next_at: datetime) -> SubjectStep:
-    """The same row, to be looked at later."""
-    return SubjectStep(
-        subject.schedule_id, subject.name, subject.version, Day(subject.day, subject.opens_at, subject.cutoff_at),
-        next_at, subject.job_id, subject.last_date, subject.status, subject.reason,
-    )  # fmt: skip
-
-
-def _is_open(subject: Subject) -> bool:
-    """Whether its day has a job, and no outcome yet."""
-    return subject.job_id is not None and (subject.last_date is None or subject.last_date < subject.day)
-
-
-def _standing(job: OpenJob | None) -> JobOfDay:
-    """How it is with the job of an open day; None: it has ended."""
-    if job is None:
-        return "ended"
-    return "under_way" if job.cancel_requested_at is None else "stopping"
-
-
-def _reopens(one: Planned) -> bool:
-    """Whether the day had a job before: its subject was removed and added again. That is no second day."""
-    return one.plan.opens and one.subject.job_id is not None and one.plan.day.date == one.subject.day
-
-
-def _is_cutoff_of_row(one: Planned) -> bool:
-    """Whether the day of the row comes to its cutoff, noticed while its date lasts."""
-    closes = one.plan.closes
-    return closes is not None and closes.day.date == one.subject.day and closes.has_hook
-
-
-def _next_day(one: Planned) -> NextDay | None:
-    """The day that a subject moves on to with the end of its job, if that is all: its next opening is ahead."""
-    subject, plan = one.subject, one.plan
-    if plan.missed or plan.opens or plan.next_at != plan.day.opens_at:
-        return None
-    return NextDay(subject.version, plan.day, windows.bucket_of(subject.cutoff_at))
-
-
-def _step(window: Schedule, one: Planned, ids: Iterator[int], hooks: Iterator[int], now: datetime) -> SubjectStep:
-    """The write for a subject whose day has no job that could still succeed."""
-    subject, plan = one.subject, one.plan
-    decided, tallies = [*_missed(subject, plan)], [*_tallies(one)]
-    closes = plan.closes
-    last = (subject.last_date, subject.status, subject.reason)
-    if plan.missed:
-        last = (plan.missed[-1].date, "missed", windows.OUTAGE)
-    if closes is not None:
-        last = (closes.day.date, closes.status, closes.reason)
-        reason = closes.reason or windows.CUTOFF_REACHED
-        decided.append(Decided(windows.slot_of(closes.day.date), "skipped", reason, _job_of(subject, closes.day)))
-    hook = None
-    told = options.read(window.options).window
-    if closes is not None and closes.has_hook and told is not None:
-        hook_ids = list(islice(hooks, 1))
-        hook = windows.hook_of(told, subject.name, closes.day.date, hook_ids, now, AUTHOR)
-    job, job_id = None, subject.job_id if plan.day.date == subject.day else None
-    if plan.opens:
-        job_id, before = next(ids), subject.job_id if _reopens(one) else None
-        job = windows.job_of(window, subject, plan.day, job_id, now, AUTHOR, before)
-        if before is None:
-            decided.append(Decided(windows.slot_of(plan.day.date), "fired", job_id=job_id))
-    return SubjectStep(
-        subject.schedule_id, subject.name, subject.version, plan.day, plan.next_at, job_id, *last,
-        decided=tuple(decided), job=job, hook=hook, tallies=tuple(tallies),
-    )  # fmt: skip
-
-
-def _missed(subject: Subject, plan: DayPlan) -> list[Decided]:
-    """The days of an outage, as one row. One that had a job has a row of its own already, which gets the reason."""
-    days = [day for day in plan.missed if _job_of(subject, day) is None]
-    begun = [
-        Decided(windows.slot_of(day.date), "missed", windows.OUTAGE, job_id)
-        for day in plan.missed
-        if (job_id := _job_of(subject, day)) is not None
-    ]
-    if not days:
-        return begun
-    first, last = windows.slot_of(days[0].date), windows.slot_of(days[-1].date)
-    return [*begun, Decided(first, "missed", windows.OUTAGE, until=last if len(days) > 1 else None, slots=len(days))]
-
-
-def _job_of(subject: Subject, day: Day) -> int | None:
-    """The job of a day, which ended and did not decide it."""
-    return subject.job_id if day.date == subject.day else None
-
-
-def _tallies(one: Planned) -> list[Tally]:
-    plan = one.plan
-    found = [Tally(day.date, windows.bucket_of(day.cutoff_at), "missed") for day in plan.missed]
-    if plan.closes is not None:
-        late = plan.closes.reason == windows.ADDED_LATE
-        bucket = windows.bucket_of(plan.closes.day.cutoff_at)
-        found.append(Tally(plan.closes.day.date, bucket, "added_late" if late else "cutoff_reached"))
-    if plan.opens and not _reopens(one):
-        found.append(Tally(plan.day.date, windows.bucket_of(plan.day.cutoff_at), "opened"))
-    return found

@@ -17,6 +17,8 @@ from oncue.policy.lifecycle import Ended
 from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
+FINALIZED = "sched.finalize"
+
 
 class WindowEvents:
     """Counts the attempts of windows' jobs in this process, and tells of each."""
@@ -55,7 +57,7 @@ def tell_finalized(
 ) -> None:
     """A user's day has its outcome. `today` is the date that the day belongs to."""
     telemetry.emit(
-        "sched.finalize", {},
+        FINALIZED, {},
         status=status, due_bucket=windows.bucket_of(cutoff_at), today=day, window=window, reason=reason,
     )  # fmt: skip
 

@@ -61,7 +61,7 @@ BY_HAND = "by_hand"
 STARTUP_RECOVERY = "worker_startup_recovery"
 """Why a run ended that its own node, started anew, found begun."""
 CLUSTER_JOB_ENDED = "cluster_job_ended"
-"""Why a node's part ended that had not begun, or was to be tried again."""
+"""Why a node's part ended that had not begun."""
 DEPOSED = "deposed"
 """How an attempt ended whose node was to lead and does not any more."""
 PART_IS_FINAL = "it is one node's part of a cluster job, and that as a whole can be tried again"
@@ -269,20 +269,17 @@ def close_day(
 ) -> Change:
     """End the job of a window's day, which has not succeeded in time: with it the day comes to this."""
     if job.state == "running":
-        change = _taken_away(job, "skipped", now, reason)
-    else:
-        change = _unheld(job, "skipped", now, reason=reason, started_at=None, ended_at=now)
-    return change._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
+        taken = _taken_away(job, "skipped", now, reason)
+        return taken._replace(day_status=status, follow_ups=follow_ups, next_day=next_day)
+    return _unheld(
+        job, "skipped", now, reason=reason, started_at=None, ended_at=now, day_status=status, follow_ups=follow_ups,
+        next_day=next_day,
+    )  # fmt: skip
 
 
 def interrupted(job: Job, now: datetime) -> Change:
     """The end of a node's part that was to be tried again: its node was restarted meanwhile."""
     return _unheld(job, "failed", now, reason=STARTUP_RECOVERY, started_at=job.started_at, ended_at=now)
-
-
-def left_over(job: Job, now: datetime) -> Change:
-    """The end of a node's part that was to be tried again: its cluster job has ended meanwhile."""
-    return _unheld(job, "skipped", now, reason=CLUSTER_JOB_ENDED, started_at=job.started_at, ended_at=now)
 
 
 def decided(
@@ -320,6 +317,9 @@ def _unheld(
     ended_at: datetime | None,
     retry_count: int | None = None,
     crashes: int | None = None,
+    day_status: DayStatus | None = None,
+    follow_ups: tuple[Batch, ...] = (),
+    next_day: NextDay | None = None,
 ) -> Change:
     """The change of a job by a caller that does not hold its claim."""
     kept = job.crashes if crashes is None else crashes
@@ -339,6 +339,9 @@ def _unheld(
         result=None,
         error=job.error,
         isolation=suspicion.isolation_of(job, kept),
+        day_status=day_status,
+        follow_ups=follow_ups,
+        next_day=next_day,
     )
 
 

@@ -65,6 +65,10 @@ PLAIN: tuple[tuple[int, Any], ...] = tuple(
     }.items()
 )  # fmt: skip
 """What the fields of a change are that asks for nothing but its state."""
+OWN = tuple(Change._fields.index(field) for field in ("id", "claim_no"))
+"""What each change says of its own, of changes that are alike otherwise."""
+SAME = (*(place for place in range(ROW) if place not in OWN), Change._fields.index("leader"))
+NEXT_DAY = Change._fields.index("next_day")
 DETAILS = Change._fields.index("details")
 PLAIN_COLUMNS = [Change._fields.index(field) for field in ("id", "claim_no", "started_at", "ended_at")]
 
@@ -158,12 +162,12 @@ def webhook_fields(webhook: Webhook) -> dict[str, Any]:
 def subject_of(*row: Any) -> Subject:
     """A subject from its row, of which the dates and instants are ours already."""
     columns = list(row)
-    columns[DAYS_OFF] = _days_off(columns[DAYS_OFF])
+    columns[DAYS_OFF] = days_off_of(columns[DAYS_OFF])
     return Subject(*columns)
 
 
 @lru_cache(maxsize=1000)
-def _days_off(text: str) -> tuple[date, ...]:
+def days_off_of(text: str) -> tuple[date, ...]:
     """Most subjects have none, and a planner reads a thousand subjects at a time."""
     return tuple(date.fromisoformat(day) for day in json.loads(text))
 
@@ -332,6 +336,21 @@ class Endings(NamedTuple):
             (None,) * 5 if (told := row.next_day) is None else (told.version, *told.day, told.bucket)
             for row in self.rows
         ]
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether they end days of a window and have all in common but their ids, their fences, the versions of the
+        subjects and the jobs that follow. A crowd with the same cutoff is so, and the rest is told once."""
+        first, many = self.rows[0], len(self.rows)
+        if many == 1 or first.day_status is None or first.leader is not None:
+            return False
+        columns = list(zip(*self.rows, strict=True))
+        if len(set(columns[0])) < many or any(columns[place].count(first[place]) < many for place in SAME):
+            return False
+        told = first.next_day
+        if told is None:
+            return columns[NEXT_DAY].count(None) == many
+        return all(next_day is not None and next_day[1:] == told[1:] for next_day in columns[NEXT_DAY])
 
     @property
     def follow_ups(self) -> list[tuple[int, Batch]]:

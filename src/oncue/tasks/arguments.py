@@ -26,13 +26,17 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 class Arguments:
     """The parameters of one task's function."""
 
-    def __init__(self, function: Callable[..., Any], name: str, given: Collection[str] = ()) -> None:
-        """`given`: the parameters that oncue gives when it calls the function; no job stores them."""
+    def __init__(
+        self, function: Callable[..., Any], name: str, given: Collection[str] = (), optional: Collection[str] = ()
+    ) -> None:
+        """`given`: the parameters that oncue gives when it calls the function; no job stores them. `optional`: those
+        that a job may leave out, though the function has no default for them: the caller has one."""
         self.signature = _without(_checked_signature(function), given)
         self._function = function
         self._name = name
         parameters = self.signature.parameters.values()
         plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+        self._optional = optional
         self._names = tuple(self.signature.parameters)
         needed = sum(parameter.default is parameter.empty for parameter in parameters)
         self._required = needed if plain else len(self._names) + 1  # keyword-only ones are left to `bind`
@@ -154,7 +158,8 @@ class Arguments:
         from oncue.tasks.shapes import Shape
 
         parameters = self.signature.parameters.items()
-        return Shape(self._function, self._name, {name: one.default is not one.empty for name, one in parameters})
+        may_miss = {name: one.default is not one.empty or name in self._optional for name, one in parameters}
+        return Shape(self._function, self._name, may_miss)
 
 
 def plain_json(named: Mapping[str, Any], hints: Mapping[str, Any]) -> bytes | None:

@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from oncue.engine.context import current
-from oncue.engine.executor import called
 from oncue.errors import InvalidJob, Postpone, StoreError
 from oncue.model import (
     CLUSTER_ADDRESS,
@@ -29,6 +28,7 @@ from oncue.model import (
 from oncue.policy import quorum
 from oncue.policy.checks import checked_retries
 from oncue.policy.durations import Duration, seconds
+from oncue.policy.names import checked_name_of_a_node
 from oncue.policy.options import ClusterOptions, Options
 from oncue.policy.retry import DEFAULT_MAX_RETRIES
 from oncue.task import Call, Task
@@ -39,11 +39,15 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A", bound=Callable[..., Any])
 
 PART = ".part"
 """What the name of a part's task ends with."""
 DEFAULT_QUORUM_TIMEOUT = 10.0
 ASK_AGAIN_SECONDS = 1.0
+
+MOST_NAMED = 1000
+"""How many nodes one cluster job may name."""
 
 NODE, RESULTS, QUORUM = "node", "results", "quorum"
 """The parameters that the worker gives: the node that runs it; what the parts came to; whether a quorum was reached."""
@@ -142,7 +146,7 @@ class ClusterTask(Task[P, R]):
         """Whether the leader alone has something to do."""
         return self._leader_only
 
-    def leader_action(self, action: Callable[..., R]) -> Callable[..., R]:
+    def leader_action(self, action: A) -> A:
         """Declare what the leader does once a quorum of the nodes has done its part.
 
         It is told what it asks for by the names of its parameters: `results` (what the parts came to), `quorum`
@@ -155,7 +159,7 @@ class ClusterTask(Task[P, R]):
         return action
 
     def _take_action(self, action: Callable[..., Any], given: frozenset[str]) -> None:
-        asked = Arguments(action, f"{self.name}, leader_action", given)
+        asked = Arguments(action, f"{self.name}, leader_action", given, optional=self._defaults())
         known = {*self.arguments.signature.parameters, "slot"}
         for parameter in asked.signature.parameters.values():
             if parameter.name not in known and parameter.default is parameter.empty:
@@ -279,6 +283,8 @@ def _unbound(args: str, slot: datetime | None = None) -> dict[str, Any]:
 
 async def _in_thread(function: Callable[..., Any], named: dict[str, Any]) -> Any:
     """Call a plain function. Its attempt keeps its seat until the function has returned, cut off or not."""
+    from oncue.engine.executor import called  # a process that runs no jobs does without the engine
+
     context = contextvars.copy_context()
     done = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(called, function, named))
     try:
@@ -289,9 +295,14 @@ async def _in_thread(function: Callable[..., Any], named: dict[str, Any]) -> Any
 
 
 def _checked_nodes(nodes: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(nodes, str) or not all(isinstance(name, str) and name for name in nodes) or not nodes:
+    if isinstance(nodes, str) or not nodes or not all(isinstance(name, str) for name in nodes):
         raise InvalidJob("nodes", f"expected the names of one node or more, not {nodes!r:.100}")
-    return tuple(dict.fromkeys(nodes))
+    if len(nodes) > MOST_NAMED:
+        raise InvalidJob("nodes", f"expected at most {MOST_NAMED:,} names, not {len(nodes):,}")
+    try:
+        return tuple(dict.fromkeys(map(checked_name_of_a_node, nodes)))
+    except ValueError as error:
+        raise InvalidJob("nodes", str(error)) from None
 
 
 def _one_of(field: str, value: Any, expected: tuple[str, ...]) -> Any:

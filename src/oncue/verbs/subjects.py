@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from oncue.application.connecting import Connected
 from oncue.application.portal import AtOnce, NeedsItsLoop
-from oncue.engine.planner import decide_days
+from oncue.engine.deciding import decide_days
 from oncue.errors import InvalidJob, InvalidSchedule, InvalidSubject, SubjectNotFound
 from oncue.model import Note, RowOutcome, Schedule, Subject
 from oncue.policy import subjects

@@ -6,7 +6,6 @@ import dataclasses
 from datetime import datetime
 from typing import Any
 
-from oncue.engine import coordinator
 from oncue.engine.claimer import Claimer
 from oncue.engine.coordinator import Coordinator
 from oncue.engine.naming import Naming
@@ -299,10 +298,7 @@ def running_is_over(patch: Patch) -> None:
     caught_by=ENDS,
 )
 def left_over(patch: Patch) -> None:
-    async def nothing(self: Coordinator, now: datetime) -> bool:
-        return False
-
-    patch.replace(coordinator.Coordinator, "_end_left_over", nothing)
+    patch.sql("stop_parts", "deadline_at = :now, ", "")
 
 
 @bug(

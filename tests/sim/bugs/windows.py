@@ -6,10 +6,9 @@ import dataclasses
 from datetime import datetime, timedelta
 from typing import Any
 
-from oncue.engine import planner
 from oncue.engine.planner import Planner, Walk
 from oncue.model import Claim, Schedule, Subject, SubjectStep, Terms
-from oncue.policy import lifecycle, retry, subjects
+from oncue.policy import lifecycle, retry, subjects, window_steps
 from oncue.policy import windows as policy
 from oncue.policy.options import WindowOptions
 from oncue.policy.windows import Closing, Day, DayPlan, DayTerms
@@ -124,7 +123,7 @@ def tick_waits(patch: Patch) -> None:
     caught_by=WITH_ITS_JOB,
 )
 def closed_beside_its_job(patch: Patch) -> None:
-    patch.replace(planner, "_is_open", lambda subject: False)
+    patch.replace(window_steps, "is_open", lambda subject: False)
 
 
 @bug(
@@ -134,7 +133,7 @@ def closed_beside_its_job(patch: Patch) -> None:
     caught_by=(NEVER_OVERWRITTEN, WITH_ITS_JOB),
 )
 def late_success_overwrites(patch: Patch) -> None:
-    patch.replace(planner, "_is_open", lambda subject: False)
+    patch.replace(window_steps, "is_open", lambda subject: False)
     patch.sql("finalize", "set last_date = day,", "set last_date = date(j.scheduled_for / 1000000, 'unixepoch'),")
     patch.sql("finalize", "and oncue_subjects.job_id = c.id and (last_date is null or last_date < day)", "")
 

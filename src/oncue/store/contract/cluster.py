@@ -31,8 +31,8 @@ class Cluster(Protocol):
         """Let the leader action of a cluster job begin that still waits, if `node` leads under this epoch."""
         ...
 
-    async def undecided(self, now: datetime, limit: int) -> list[ClusterJob]:
-        """Up to `limit` cluster jobs that wait for their leader's decision, oldest first; without results."""
+    async def undecided(self, now: datetime, limit: int, after: int = 0) -> list[ClusterJob]:
+        """Up to `limit` cluster jobs that wait for their leader's decision, by id, from `after` on; without results."""
         ...
 
     async def get(self, job_ids: Sequence[int], now: datetime) -> list[ClusterJob]:
@@ -45,10 +45,6 @@ class Cluster(Protocol):
 
     async def whole_of(self, job_ids: Sequence[int]) -> dict[int, int]:
         """Of which cluster jobs these jobs are parts."""
-        ...
-
-    async def left_over(self, limit: int) -> list[Job]:
-        """Up to `limit` parts that are to be tried again, though their cluster job ended while they ran."""
         ...
 
     async def interrupted(self, name: str, node: UUID) -> list[Job]:

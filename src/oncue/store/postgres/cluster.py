@@ -40,8 +40,8 @@ class PostgresCluster:
     async def release(self, job_id: int, quorum: bool, now: datetime, *, node: UUID, epoch: int) -> bool:
         return bool(await self._db.fetch("release_cluster_job", now, node, epoch, job_id, quorum))
 
-    async def undecided(self, now: datetime, limit: int) -> list[ClusterJob]:
-        return [_cluster_job(row) for row in await self._db.fetch("undecided", now, False, limit)]
+    async def undecided(self, now: datetime, limit: int, after: int = 0) -> list[ClusterJob]:
+        return [_cluster_job(row) for row in await self._db.fetch("undecided", now, False, limit, after)]
 
     async def get(self, job_ids: Sequence[int], now: datetime) -> list[ClusterJob]:
         return [_cluster_job(row) for row in await self._db.fetch("cluster_jobs", now, True, list(job_ids))]
@@ -52,9 +52,6 @@ class PostgresCluster:
 
     async def whole_of(self, job_ids: Sequence[int]) -> dict[int, int]:
         return dict(map(tuple, await self._db.fetch("whole_of", list(job_ids))))
-
-    async def left_over(self, limit: int) -> list[Job]:
-        return [values.job(row) for row in await self._db.fetch("left_over", limit)]
 
     async def interrupted(self, name: str, node: UUID) -> list[Job]:
         return [values.job(row) for row in await self._db.fetch("interrupted", name, node)]

@@ -98,8 +98,8 @@ select {job},
 
 -- name: undecided
 {_cluster_job}
- where id = any(array(select id from oncue_jobs where {addressed} and address = 'cluster'
-                       order by address, queue, priority desc, order_at, id limit (select $3::int)))
+ where id = any(array(select id from (select id from oncue_jobs where {addressed} and address = 'cluster' offset 0) as waiting
+                       where id > $4 order by id limit $3))
  order by id;
 
 -- name: cluster_jobs
@@ -119,13 +119,6 @@ select {job},
 
 -- name: whole_of
 select job_id, cluster_id from oncue_parts where job_id = any($1::bigint[]);
-
--- name: left_over
-select {job} from oncue_jobs
- where id = any(array(select id from oncue_jobs
-                       where {addressed} and exists (select from oncue_parts p where p.job_id = oncue_jobs.id and p.was_open)
-                       limit (select $1::int)))
- order by id;
 
 -- name: interrupted
 select {job} from oncue_jobs

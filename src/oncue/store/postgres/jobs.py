@@ -36,6 +36,7 @@ from oncue.store.postgres.inserting import Patient, Written, common, insert, key
 from oncue.store.shared import (
     LARGEST_ID,
     NAMED_FOR,
+    OWN,
     PLAIN_COLUMNS,
     ROW,
     Endings,
@@ -228,7 +229,8 @@ class PostgresJobs:
             ((took,),) = await self._db.fetch(statement, now, ids, fences, begun, ended, *details)
             return None if len(took) == len(changes) else [number in took for number in range(1, len(changes) + 1)]
         made, name = endings(changes, latest), "apply_free" if past_locks else "apply"
-        columns = change_columns(made)
+        is_alike = not notes and not past_locks and made.are_alike
+        name, columns = ("apply_alike", alike_columns(made)) if is_alike else (name, change_columns(made))
         if notes:
             lines = note_columns([notes[place] for place in made.places])
             name, columns = "apply_noted", [*columns, *lines, None, None]
@@ -340,12 +342,27 @@ def change_columns(made: Endings) -> list[Any]:
     """The arrays of `apply` and the like, and the jobs that follow as one document."""
     columns = zip(*(row[:ROW] for row in made.rows), strict=True)
     guards, days = zip(*made.guards, strict=True), zip(*made.next_days, strict=True)
+    return [*map(list, columns), *map(list, guards), *map(list, days), _following(made)]
+
+
+def alike_columns(made: Endings) -> list[Any]:
+    """The same of changes that are alike: arrays of what is their own, and the rest once."""
+    first, days = made.rows[0], made.next_days
+    shared: list[Any] = [*first[:ROW], *made.guards[0], None, *days[0][1:]]
+    for place in OWN:
+        shared[place] = [row[place] for row in made.rows]
+    shared[-len(days[0])] = [day[0] for day in days]
+    return [*shared, _following(made)]
+
+
+def _following(made: Endings) -> str | None:
+    """The jobs that follow, as one document."""
     jobs = (
         ({"ordinal": number + 1, "id": job_id, "args": args, "key": key}, batch)
         for number, batch in made.follow_ups
         for job_id, args, key in zip(batch.ids, batch.args, keys_of(batch), strict=True)
     )
-    return [*map(list, columns), *map(list, guards), *map(list, days), jobs_document(jobs)]
+    return jobs_document(jobs)
 
 
 def jobs_document(jobs: Iterable[tuple[dict[str, Any], Batch]]) -> str | None:

@@ -271,6 +271,15 @@ select * from unnest($2::bigint[], $3::text[], $4::int[], $5::text[], $6::text[]
      where leads is null
         or leads = exists (select from oncue_leases where name = 'leader' and holder = c.leader and epoch = c.epoch)
 
+-- name: _change_alike
+-- What changes have in common that are alike but for their ids, their fences and the versions of subjects.
+select $3::text as from_state, $5::text as state, $6::text as reason, $7::text as outcome,
+           $8::timestamptz as visible_at, $9::int as retry_count, $10::int as attempt, $11::int as crashes,
+           $12::timestamptz as started_at, $13::timestamptz as ended_at, $14::text as result, $15::text as error,
+           $16::int as isolation, $17::text as details, $18::text as day_status, $19::uuid as leader,
+           $20::bigint as epoch, $21::boolean as leads, $23::date as next_day, $24::timestamptz as next_opens_at,
+           $25::timestamptz as next_cutoff_at, $26::smallint as bucket
+
 -- name: _applied
 update oncue_jobs j
        set state = c.state, reason = c.reason, retry_count = c.retry_count,
@@ -288,11 +297,14 @@ update oncue_jobs j
                               else $1 + (j.deadline_at - j.created_at) end
       from change c
 
+-- name: _told
+j.id, j.queue, j.group_name, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at,
+              c.ended_at, c.error, c.from_state, j.details, j.reason, j.schedule_id, j.subject, j.scheduled_for,
+              j.address, c.day_status, c.next_day, c.next_opens_at, c.next_cutoff_at, c.bucket
+
 -- name: _guarded
 j.id = c.id and j.state = c.from_state and j.claim_no = c.claim_no
-    returning j.id, j.queue, j.group_name, j.task, j.state, j.claim_no, j.node_id, c.outcome, c.attempt, c.started_at,
-              c.ended_at, c.error, c.ordinal, c.from_state, j.details, j.reason, j.schedule_id, j.subject,
-              j.scheduled_for, j.address, c.day_status, c.next_version, c.next_day, c.next_opens_at, c.next_cutoff_at, c.bucket
+    returning {_told}, c.ordinal, c.next_version
 
 -- name: _batch
 task text, queue text, priority smallint, state text, options text, max_retries integer, max_runtime interval,
@@ -309,8 +321,8 @@ history as (
     select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error, details from done
      where outcome is not null and state in ('scheduled', 'queued', 'retrying')
 ), closing as materialized (
-    -- Cluster jobs that have ended. What has not begun of their parts ends with them; what runs goes on, unless the job
-    -- was cancelled.
+    -- Cluster jobs that have ended. What has not begun of their parts ends with them. What runs goes on, unless the job
+    -- was cancelled; if it then asks to be tried again, it is past its deadline.
     select id, state from done
      where address in ('cluster', 'role:leader') and state in ('succeeded', 'failed', 'cancelled', 'skipped')
        and exists (select from oncue_cluster_jobs where job_id = done.id)
@@ -324,13 +336,16 @@ history as (
       join oncue_parts p on p.cluster_id = closing.id
      cross join lateral (select id, state from oncue_jobs where id = p.job_id
                             for no key update skip locked) as part
-     where part.state in ('scheduled', 'queued', 'retrying') or (part.state = 'running' and closing.state = 'cancelled')
+     where part.state in ('scheduled', 'queued', 'retrying', 'running')
 ), ended_parts as (
     update oncue_jobs j
        set state = case when r.state = 'running' then j.state when r.ending = 'cancelled' then 'cancelled' else 'skipped' end,
            reason = case when r.state <> 'running' then 'cluster_job_ended' end, updated_at = $1,
            finished_at = case when r.state <> 'running' then $1 end,
-           cancel_requested_at = case when r.state = 'running' then coalesce(j.cancel_requested_at, $1) end
+           deadline_at = case when r.state = 'running' then $1 else j.deadline_at end,
+           cancel_requested_at = case when r.state = 'running' and r.ending = 'cancelled'
+                                      then coalesce(j.cancel_requested_at, $1)
+                                      when r.state = 'running' then j.cancel_requested_at end
       from reachable_parts r where j.id = r.id and j.state || '' = r.state
     returning j.queue, j.task, j.state
 ), counted as (
@@ -389,6 +404,19 @@ with change as (
 ), done as (
     {_applied}
      where j.id = any($2::bigint[]) and {_guarded}
+), {_recorded}
+select coalesce(array_agg(ordinal), '{}') from done;
+
+-- name: apply_alike
+-- The same for a crowd of days that come to the same. As in `_plain`, there is no join: the ids ascend strictly.
+with change as (
+    {_change_alike}
+), done as (
+    {_applied}
+     where j.id = any($2::bigint[]) and j.state || '' = c.from_state
+       and j.claim_no = ($4::int[])[width_bucket(j.id, $2::bigint[])]
+    returning {_told}, width_bucket(j.id, $2::bigint[]) as ordinal,
+              ($22::bigint[])[width_bucket(j.id, $2::bigint[])] as next_version
 ), {_recorded}
 select coalesce(array_agg(ordinal), '{}') from done;
 

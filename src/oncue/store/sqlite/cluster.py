@@ -93,10 +93,10 @@ class SqliteCluster:
 
         return await self._db.write(work)
 
-    async def undecided(self, now: datetime, limit: int) -> list[ClusterJob]:
+    async def undecided(self, now: datetime, limit: int, after: int = 0) -> list[ClusterJob]:
         if not await self._db.value("any_undecided"):
             return []
-        return await self._found("undecided", now=values.micros(now), results=False, limit=limit)
+        return await self._found("undecided", now=values.micros(now), results=False, limit=limit, after=after)
 
     async def get(self, job_ids: Sequence[int], now: datetime) -> list[ClusterJob]:
         ids = json.dumps(list(job_ids))
@@ -112,9 +112,6 @@ class SqliteCluster:
 
     async def whole_of(self, job_ids: Sequence[int]) -> dict[int, int]:
         return dict(await self._db.rows("whole_of", ids=json.dumps(list(job_ids))))
-
-    async def left_over(self, limit: int) -> list[Job]:
-        return [values.job(row) for row in await self._db.rows("left_over", limit=limit)]
 
     async def interrupted(self, name: str, node: UUID) -> list[Job]:
         return [values.job(row) for row in await self._db.rows("interrupted", name=name, node=str(node))]

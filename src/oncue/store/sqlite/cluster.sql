@@ -69,7 +69,7 @@ select {job},
 -- name: undecided
 {_cluster_job}
  where id in (select id from oncue_jobs indexed by oncue_jobs_addressed
-               where {addressed} and address = 'cluster' limit :limit)
+               where {addressed} and address = 'cluster' and id > :after order by id limit :limit)
  order by id;
 
 -- name: any_undecided
@@ -94,13 +94,6 @@ select exists (select 1 from oncue_jobs indexed by oncue_jobs_addressed where {a
 
 -- name: whole_of
 select job_id, cluster_id from oncue_parts where job_id in (select value from json_each(:ids));
-
--- name: left_over
-select {job} from oncue_jobs
- where id in (select id from oncue_jobs indexed by oncue_jobs_addressed
-               where {addressed} and exists (select 1 from oncue_parts p where p.job_id = oncue_jobs.id and p.was_open)
-               limit :limit)
- order by id;
 
 -- name: interrupted
 select {job} from oncue_jobs

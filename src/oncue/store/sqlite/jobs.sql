@@ -258,6 +258,14 @@ delete from temp.change;
 insert into temp.change
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: load_alike_changes
+-- Of changes that have all in common but their ids, their fences and the versions of subjects, the rest is told once.
+insert into temp.change
+select key, value ->> 0, :from_state, value ->> 1, :state, :reason, :outcome, :visible_at, :retry_count, :attempt,
+       :crashes, :started_at, :ended_at, :result, :error, :isolation, :details, :day_status, null, null, null,
+       value ->> 2, :next_day, :next_opens_at, :next_cutoff_at, :bucket
+  from json_each(:own);
+
 -- name: drop_unled_changes
 -- A change that holds while a node leads comes with the one that is written if it does not: one of the two stays.
 delete from temp.change as c
@@ -339,10 +347,13 @@ update oncue_jobs
  where oncue_jobs.id = part.id and oncue_jobs.state in ('scheduled', 'queued', 'retrying');
 
 -- name: stop_parts
--- What runs of them goes on, unless the cluster job was cancelled.
-update oncue_jobs set cancel_requested_at = coalesce(cancel_requested_at, :now), updated_at = :now
+-- What runs of them goes on, unless the cluster job was cancelled. If it then asks to be tried again, it is past its
+-- deadline.
+update oncue_jobs
+   set deadline_at = :now, updated_at = :now,
+       cancel_requested_at = iif(part.ending = 'cancelled', coalesce(cancel_requested_at, :now), cancel_requested_at)
   from ({_closing_parts}) as part
- where oncue_jobs.id = part.id and part.ending = 'cancelled' and oncue_jobs.state = 'running';
+ where oncue_jobs.id = part.id and oncue_jobs.state = 'running';
 
 -- name: tally_finalized
 -- What days come to with the ends of their jobs, counted before it is written.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -60,13 +60,6 @@ def batch(batch: Batch, skip: Container[int] = ()) -> dict[str, Any]:
     }
 
 
-def open_job(row: Sequence[Any]) -> OpenJob:
-    return OpenJob(*row)._replace(
-        visible_at=instant(row[4]), claimed_at=instant_or_none(row[8]), started_at=instant_or_none(row[9]),
-        cancel_requested_at=instant_or_none(row[11]),
-    )  # fmt: skip
-
-
 def wakes_group(batch: Batch) -> bool:
     return batch.group is not None and batch.state == "queued"
 
@@ -107,6 +100,15 @@ def change_rows(made: Endings) -> list[tuple[Any, ...]]:
         (number, *_change_row(row), *_guard_row(guard), *_next_row(day))
         for number, (row, guard, day) in enumerate(rows)
     ]
+
+
+def alike_changes(made: Endings) -> dict[str, Any]:
+    """The parameters of `load_alike_changes`."""
+    first, days = made.rows[0], made.next_days
+    own = [(row.id, row.claim_no, day[0]) for row, day in zip(made.rows, days, strict=True)]
+    names = ("next_version", "next_day", "next_opens_at", "next_cutoff_at", "bucket")
+    told = zip(Change._fields, _change_row(first), strict=False)
+    return {"own": json.dumps(own), **dict(told), **dict(zip(names, _next_row(days[0]), strict=True))}
 
 
 def _guard_row(guard: Sequence[Any]) -> tuple[Any, ...]:
@@ -151,6 +153,19 @@ def claims(rows: list[Any]) -> list[Claim]:
         row[16] = bool(row[16])
         row[17:19] = [instants[micros] for micros in row[17:19]]
     return [Claim(*row) for row in rows]
+
+
+_OPEN_JOB_INSTANTS = tuple(
+    OpenJob._fields.index(name) for name in ("visible_at", "claimed_at", "started_at", "cancel_requested_at")
+)
+
+
+def open_jobs(rows: Sequence[Sequence[Any]]) -> list[OpenJob]:
+    columns: list[Iterable[Any]] = list(zip(*rows, strict=True))
+    instants = Instants()
+    for place in _OPEN_JOB_INSTANTS if columns else ():
+        columns[place] = map(instants.__getitem__, columns[place])
+    return list(map(OpenJob, *columns)) if columns else []
 
 
 _JOB_FIELDS = tuple(name.strip() for name in statements.JOB_COLUMNS.split(","))

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from oncue.model import FIRST_DUE, DayCount, DuePlace, Note, OpenJob, Schedule, Slot, Subject, SubjectStep
 from oncue.store import statements
-from oncue.store.shared import alike, midnight, subject_of
+from oncue.store.shared import DAYS_OFF, alike, days_off_of, midnight
 from oncue.store.sqlite import values
 from oncue.store.sqlite.database import Database
 from oncue.store.sqlite.jobs import SqliteJobs
@@ -75,8 +75,7 @@ class SqliteWindows:
         return values.instant_or_none(await self._db.value("next_subject"))
 
     async def unfinished(self, job_ids: Sequence[int]) -> list[OpenJob]:
-        rows = await self._db.rows("unfinished_jobs", ids=json.dumps(list(job_ids)))
-        return [values.open_job(row) for row in rows]
+        return values.open_jobs(await self._db.rows("unfinished_jobs", ids=json.dumps(list(job_ids))))
 
     async def advance(
         self,
@@ -195,16 +194,16 @@ def _day_of(step: SubjectStep) -> tuple[int, int, str]:
 
 def subjects_of(rows: Iterable[Sequence[Any]]) -> list[Subject]:
     """Subjects that are read together have most of their instants and dates in common."""
+    columns: list[Iterable[Any]] = list(zip(*rows, strict=True))
+    if not columns:
+        return []
     instants, dates = values.Instants(), _Dates()
-    made = []
-    for row in rows:
-        columns = list(row)
-        for place in _INSTANT_PLACES:
-            columns[place] = instants[columns[place]]
-        for place in _DATE_PLACES:
-            columns[place] = dates[columns[place]]
-        made.append(subject_of(*columns))
-    return made
+    for place in _INSTANT_PLACES:
+        columns[place] = map(instants.__getitem__, columns[place])
+    for place in _DATE_PLACES:
+        columns[place] = map(dates.__getitem__, columns[place])
+    columns[DAYS_OFF] = map(days_off_of, columns[DAYS_OFF])
+    return list(map(Subject, *columns))
 
 
 class _Dates(dict[str | None, date | None]):

@@ -1,0 +1,1 @@
+"""Every node compacts its own store, the leader publishes the manifest: a program built on oncue."""
