@@ -53,7 +53,7 @@ demo: $(READY)
 
 test: check
 	@command -v redis-server >/dev/null || { $(INSTALL_REDIS); }
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -20,6 +20,8 @@ JOBS, QUEUE, PLANS = f"{ADMIN}/jobs", f"{ADMIN}/queues", f"{ADMIN}/scheduled-job
 TOKENS, AUDIT = f"{ADMIN}/tokens", f"{ADMIN}/audit-log"
 HOOKS, BARE, SENT = f"{ADMIN}/webhooks", f"{ADMIN}/deliveries", f"{ADMIN}/executions"
 WINDOWS = f"{ADMIN}/windows"
+CLUSTER = f"{ADMIN}/cluster"
+CLUSTER_JOBS = f"{CLUSTER}/jobs"
 SUBJECTS = f"{WINDOWS}/{{window}}/subjects"
 GROUPS, ADDRESSES = ("tenant:1", "tenant:2", "a/b"), ("role:leader", "node:alpha", "node:absent")
 RATES = (None, "10/s", "600/min", "1/d")
@@ -85,7 +87,8 @@ def subject(world: World, dice: Random) -> str:
 
 
 NAMED = {
-    JOBS: job, QUEUE: queue, PLANS: schedule, TOKENS: token, HOOKS: webhook, SENT: execution, WINDOWS: subject
+    JOBS: job, QUEUE: queue, PLANS: schedule, TOKENS: token, HOOKS: webhook, SENT: execution, WINDOWS: subject,
+    CLUSTER_JOBS: job,
 }  # fmt: skip
 
 
@@ -219,6 +222,12 @@ def subject_rows(world: World, dice: Random) -> dict[str, Any]:
     return {"subjects": [{"subject": name, **subject_row(world, dice)} for name in names]}
 
 
+def cluster_job(world: World, dice: Random) -> dict[str, Any]:
+    args = dice.choice(({}, {"level": dice.randint(0, 9)}))
+    named = _some(dice, key=f"key {dice.randint(0, 30)}", priority=dice.randint(0, 100))
+    return {"task": "compact", "args": args, **named}
+
+
 BODIES: dict[tuple[str, str], Maker | None] = {
     ("POST", JOBS): enqueue,
     ("POST", f"{JOBS}/bulk"): many,
@@ -254,6 +263,7 @@ BODIES: dict[tuple[str, str], Maker | None] = {
     },
     ("DELETE", f"{SUBJECTS}/{{name}}"): None,
     ("POST", f"{SUBJECTS}/{{name}}/run"): None,
+    ("POST", CLUSTER_JOBS): cluster_job,
     ("POST", TOKENS): credential,
     ("DELETE", f"{TOKENS}/{{id}}"): None,
 }  # fmt: skip
@@ -304,6 +314,9 @@ QUERIES: dict[str, Maker | None] = {
     f"{SUBJECTS}/{{name}}/ledger": lambda world, dice: {
         **_paging(world, dice), **_some(dice, **{"from": "2026-01-01", "to": "2030-01-31"})
     },
+    CLUSTER: None,
+    CLUSTER_JOBS: lambda world, dice: {**_paging(world, dice), **_some(dice, before=40)},
+    f"{CLUSTER_JOBS}/{{id}}": None,
     f"{ADMIN}/nodes": None,
     f"{ADMIN}/leader": None,
     TOKENS: None,

@@ -39,7 +39,7 @@ BEYOND_WORDS = {
     "task", "target", "args", "queue", "key", "name", "cron_expression", "tz", "at", "delay", "deadline", "expires",
     "grace", "from", "to", "after", "description", "Idempotency-Key", "group", "address", "until", "for", "url",
     "headers", "content_type", "body", "timeout", "secrets", "retry", "ca", "certificate", "payload", "webhook",
-    "max_retries", "subject", "weekdays", "days_off", "day",
+    "max_retries", "subject", "weekdays", "days_off", "day", "nodes",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 
 from fuzz import calls, grammar
-from fuzz.calls import HOOKS, JOBS, TOKENS, Call
+from fuzz.calls import CLUSTER_JOBS, HOOKS, JOBS, TOKENS, Call
 from fuzz.site import Site
 from fuzz.tables import differences, fingerprints
 from fuzz.wire import Header, Request
@@ -116,6 +116,6 @@ def _insufficient(world: World, call: Call) -> list[str]:
     lacking = {"read", "enqueue", "expired", "revoked"}
     if call.path.startswith(TOKENS):
         lacking |= {"operate"}
-    if call.path in (JOBS, f"{JOBS}/bulk", f"{HOOKS}/{{name}}/deliveries"):
+    if call.path in (JOBS, f"{JOBS}/bulk", CLUSTER_JOBS, f"{HOOKS}/{{name}}/deliveries"):
         lacking = lacking - {"enqueue"} | {"operate"}
     return [world.tokens[name] for name in sorted(lacking)]

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from oncue import Oncue, cron, daily
+from oncue import Node, Oncue, cron, daily
 from oncue.application.worker import new_node
 from oncue.model import (
     SCOPES,
@@ -70,6 +70,10 @@ def shop(url: str, folder: Path) -> Oncue:
 
     @app.task(schedule=daily(), max_concurrency=3)
     async def morning_digest(user: str, day: date, language: str = "en", more: Any = None) -> None: ...
+
+    @app.cluster_task
+    async def compact(node: Node, level: int = 1) -> str:
+        return node.name
 
     # The examples of the API's own description use these.
     @app.task(queue="mail")
@@ -157,6 +161,8 @@ async def _employ(world: World) -> None:
 
     await app.find("add").aenqueue_many(range(6))
     await app.find("add").using(queue="slow.lane", key="slow").aenqueue(1)
+    for level in range(3):
+        await app.find("compact").using(key=f"compact {level}").aenqueue(level=level)
     await _settled(app, await _claimed(app, node.id, 4), Succeeded('{"sum": 3}'))
     await _settled(app, await _claimed(app, node.id, 1), Failed("ValueError: once is not enough"))
     await _settled(app, await _claimed(app, node.id, 1), Lost())

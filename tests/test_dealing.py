@@ -18,3 +18,13 @@ def test_every_item_is_dealt_once_and_the_long_ones_come_first(workers: int, ite
         share = [item < long for item in order[begin : begin + size]]
         assert share == sorted(share, reverse=True)
         begin += size
+
+
+@pytest.mark.parametrize("workers", [2, 4, 5])
+def test_long_ones_that_go_together_are_neighbours_in_one_share(workers: int) -> None:
+    order = dealt(range(100), workers, lambda item: item < 40, lambda item: item % 10)
+    assert sorted(order) == list(range(100))
+    for group in range(10):
+        places = [order.index(item) for item in range(group, 40, 10)]
+        assert places == list(range(places[0], places[0] + 4))
+        assert len({place // (100 // workers) for place in places}) == 1

@@ -98,6 +98,17 @@ def _webhook(value: Any) -> Any:
     return _name(value)
 
 
+def _advertised(value: Any) -> Any:
+    if value is None:
+        return None
+    from oncue.policy.urls import checked_advertised_url
+
+    try:
+        return checked_advertised_url(value)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("advertise_url: ")) from None
+
+
 def _schema(value: Any) -> str:
     try:
         return checked_schema(value)
@@ -152,6 +163,7 @@ class Settings:
     node_name: Annotated[str | None, Before(_node_name)] = None
     exclusive: bool = False
     http_addr: str | None = None
+    advertise_url: Annotated[str | None, Before(_advertised)] = None
     http_header_timeout: Seconds = 10.0
     http_body_timeout: Seconds = Field(30.0, le=30, unit=" s")
     http_keep_alive: Seconds = 5.0

@@ -53,8 +53,8 @@ EVENTS: dict[str, str] = {
     "sched.job.stop": "an attempt of a window's job ended: duration_ms; result, error_class (of a failure), window",
     "sched.finalize": "a user's day has its outcome: status, due_bucket, today, window, reason",
     "cluster.spread": "the parts of a cluster job were written: parts; task, job_id",
-    "cluster.decided": "the leader has stopped waiting for the parts of a cluster job: duration (s); task, job_id, "
-    "what, quorum",
+    "cluster.decided": "the leader has stopped waiting for the parts of a cluster job: duration (s), lost; task, "
+    "job_id, what (decided, or the state in which it ended), quorum",
     "slo.breach": "a warning begins: value, threshold; alert, of, window_minutes, due_bucket, since, text",
     "slo.over": "a warning is over: value, threshold; alert, of, window_minutes, due_bucket, since, text",
     "tick.error": "a service's step failed and will be repeated: service, error",

@@ -26,8 +26,10 @@ DIARY = "tests.cli.diary:app"
 BAKERY = "tests.cli.bakery:app"
 HOOKS = "tests.cli.hooks:app"
 DIGEST = "tests.cli.digest:app"
+FLEET = "tests.cli.fleet:app"
 APPLICATIONS = (
     *("tests.cli.shop", "tests.cli.diary", "tests.cli.bakery", "tests.cli.hooks", "tests.cli.news", "tests.cli.digest"),
+    "tests.cli.fleet",
 )
 ROOT = Path(__file__).parents[2]
 OURS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
@@ -105,6 +107,14 @@ def sqlite_diary(monkeypatch: pytest.MonkeyPatch, sqlite_url: str) -> str:
     monkeypatch.setenv("ONCUE_APP", DIARY)
     monkeypatch.setenv("DATABASE_URL", sqlite_url)
     return sqlite_url
+
+
+@pytest.fixture
+def fleet(monkeypatch: pytest.MonkeyPatch, database_url: str) -> str:
+    """The fleet on a database of its own, on each back end."""
+    monkeypatch.setenv("ONCUE_APP", FLEET)
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    return database_url
 
 
 def on_database(url: str, work: Callable[[Oncue], Awaitable[Any]]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
-from oncue.cli.doctor import checks, webhooks
+from oncue.cli.doctor import checks, cluster, webhooks
 from oncue.cli.doctor.findings import Snapshot
 from oncue.model import PARKED, HeldBack, Job, Lease, Queue, Token, Webhook
 from oncue.settings import Settings
@@ -72,12 +72,14 @@ def test_an_unmigrated_database_fails_the_check(oncue: Shell, empty_postgres: st
     assert found(answer)["schema"] == "fail"
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_it_makes_no_database(oncue: Shell, sqlite_url: str) -> None:
     answer = oncue("doctor", "--json", "--database-url", sqlite_url)
     assert (answer.code, found(answer)["database"]) == (0, "warn")
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_a_log_without_its_file_fails_the_check(oncue: Shell, sqlite_url: str) -> None:
     Path(sqlite_url.removeprefix("sqlite:///") + "-wal").write_bytes(b"jobs")
     answer = oncue("doctor", "--json", "--database-url", sqlite_url)
@@ -311,3 +313,30 @@ def test_the_doctor_sees_webhooks_and_takes_secrets_for_no_settings(
     assert "environment" not in told
     assert "ONCUE_SECRET_OTHER (orders)" in answer.out
     assert "hunter2" not in answer.out + oncue("doctor", "--all").out
+
+
+@pytest.mark.contract("CLUS-12", "CLUS-15")
+def test_cluster_jobs_that_no_leader_decides(a_job: Job) -> None:
+    assert cluster.checked(QUIET) == []
+    job = replace(a_job, address="cluster", queue="cluster", visible_at=NOW)
+    (check,) = cluster.checked(replace(QUIET, waiting=[job]))
+    assert (check.status, check.detail) == ("fail", f"no node leads, and 1 cluster job waiting: {job.id}")
+    (check,) = cluster.checked(replace(QUIET, waiting=[job], nodes=[a_node()]))
+    assert check.status == "warn"
+    led = Lease("leader", a_node().id, "alpha", 1, NOW, NOW, NOW + timedelta(seconds=9))
+    assert [check.status for check in cluster.checked(replace(QUIET, waiting=[job], leader=led))] == ["ok"]
+    later = replace(job, visible_at=NOW + timedelta(hours=1))
+    assert cluster.checked(replace(QUIET, waiting=[later])) == []
+
+
+def test_what_holds_up_the_queue_of_cluster_jobs() -> None:
+    nodes = [replace(a_node(name), queues=("cluster",)) for name in ("alpha", "beta")]
+
+    def details(**fields: Any) -> list[str]:
+        queue = replace(a_queue("cluster"), **fields)
+        return [check.detail for check in cluster.checked(replace(QUIET, nodes=nodes, queues=[queue]))]
+
+    assert details() == details(global_limit=2) == []
+    assert "1 job of the queue cluster may run at once, and 2 nodes serve it" in details(global_limit=1)[0]
+    assert "the queue cluster is paused" in details(paused_at=NOW)[0]
+    assert "begins 1/s jobs at most" in details(rate="1/s")[0]

@@ -22,6 +22,7 @@ QUE_23 = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_a_look_at_the_wrong_folder_makes_no_database(oncue: Shell, sqlite_shop: str) -> None:
     for looked in (["jobs"], ["job", "1"], ["queues"], ["nodes"], ["prune", "--yes"]):
         answer = oncue(*looked)

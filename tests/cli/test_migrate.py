@@ -7,7 +7,7 @@ import pytest
 from tests.cli.agenda import execute, rows, worked_off
 from tests.cli.conftest import DIARY, Shell
 
-VIEWS = ["job_runs", "executions", "delivery_attempts"]
+VIEWS = ["job_runs", "executions", "delivery_attempts", "job_nodes", "cluster_jobs"]
 
 
 @pytest.fixture(params=["sqlite_url", "empty_postgres"])

@@ -117,6 +117,7 @@ def test_a_schedule(oncue: Shell, diary: str) -> None:
     assert (refused.code, "has its own" in refused.err) == (2, True)
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_one_that_only_code_knows_so_far(oncue: Shell, sqlite_diary: str) -> None:
     answer = oncue("preview", "nightly", "-n", "1")
     assert answer.code == 0

@@ -108,6 +108,7 @@ def test_the_ladder_of_the_contract(oncue: Shell) -> None:
 
 @pytest.mark.contract("HOOK-3", "HOOK-4")
 @pytest.mark.usefixtures("declared")
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_a_webhook_of_the_code_needs_no_database(oncue: Shell) -> None:
     answer = oncue("webhooks", "rehearse", "orders", "--status", "timeout,network,204", "--json")
     assert answer.code == 0, answer.err

@@ -30,6 +30,7 @@ def test_an_empty_list_says_what_to_do_next(oncue: Shell, diary: str, monkeypatc
     assert oncue("schedules", "--json").json == []
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_a_look_at_the_wrong_folder_makes_no_database(oncue: Shell, sqlite_diary: str) -> None:
     for looked in (
         ["schedules"], ["schedules", "show", "x"], ["trigger", "x"], ["audit", "x"], ["audit", "--all"],

@@ -153,6 +153,7 @@ def test_what_is_typed_can_be_read_from_a_file(simulate: Simulate, tmp_path: Pat
     assert (ovens["globally"], ovens["per_node"]) == (3, 1)
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_durations_can_be_measured(oncue: Shell, sqlite_shop: str) -> None:
     measured = ("simulate", "--for", "1h", "--arrivals", "add=5@00:10", "--durations", "measured,greet=3s", "--json")
     refused = oncue(*measured)

@@ -68,6 +68,7 @@ def test_what_is_not_there_is_not_found(oncue: Shell, hooks: str) -> None:
         assert answer.code == 3, (typed, answer.err)
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_a_look_at_the_wrong_folder_makes_no_database(oncue: Shell, sqlite_hooks: str) -> None:
     for typed in ([], ["show", "x"], ["executions"], ["test", "x"], ["rehearse", "x"], ["remove", "x"]):
         answer = oncue("webhooks", *typed)

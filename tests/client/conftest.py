@@ -13,14 +13,13 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from oncue import Client, Oncue
-from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server.address import ListenAddress, listen, url
-from oncue.server.api import AccessMode, Gate, admin_api, routing
-from oncue.server.health import Readiness
+from oncue.server.api import AccessMode, routing
 from oncue.server.http import HttpServer
 from tests.app.watching import Watcher
 from tests.client.proxy import Proxy
 from tests.server.conftest import a_shop, let_take_time
+from tests.server.routes_kept import kept_routes
 
 T = TypeVar("T")
 
@@ -68,9 +67,15 @@ class Shop(Site):
     def __init__(self, aside: Aside, app: Oncue, access: AccessMode) -> None:
         self.app = app
         app.override({"queues": "default,mail,sums"})
-        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)
+        kept = kept_routes()
+        self.gate = kept.gate(app, access)
         self.asked: list[tuple[str, str]] = []
-        aside.farewells.append(app.aclose)
+
+        async def farewell() -> None:
+            await app.aclose()
+            kept.put_back()
+
+        aside.farewells.append(farewell)
         super().__init__(aside, self.gate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

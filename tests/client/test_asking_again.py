@@ -17,7 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from oncue import ApiError, Client, Conflict, NewJob, Receipt, StoreUnavailable, Unreachable
 from oncue.client import jobs, nodes
-from oncue.client.transport import ServerConnections, _no_answer, address_of
+from oncue.client.servers import Servers
+from oncue.client.transport import _no_answer, address_of
 from oncue.client.trying import Asker, delay_after
 from tests.cli.conftest import Process
 from tests.cli.test_worker import free_address
@@ -106,7 +107,7 @@ class Script:
         self.waits: list[float] = []
         self.keys: list[str | None] = []
         self._answers = iter(answers)
-        self._connections = ServerConnections(address_of(self.url), self.watch)
+        self._servers = Servers(address_of(self.url), (), self.watch)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.keys.append({name: value.decode() for name, value in scope["headers"]}.get(b"idempotency-key"))
@@ -121,11 +122,11 @@ class Script:
 
     def ask(self, request: Any, **patience: float) -> Any:
         times = {"timeout": 10.0, "patience": 20.0} | patience
-        asker = Asker(self._connections, None, **times, new_id=lambda: UUID(int=5), watch=self.watch)
+        asker = Asker(self._servers, None, **times, new_id=lambda: UUID(int=5), watch=self.watch)
         try:
             return asker.ask(request, self.wait)
         finally:
-            self._connections.close()
+            self._servers.close()
 
 
 def problem(slug: str, status: int, detail: str = "so it is", **headers: str) -> Response:

@@ -50,6 +50,7 @@ def test_every_verb_and_every_route(stored_shop: Shop) -> None:
         schedules(client)
         webhooks(client)
         windows(client, stored_shop)
+        cluster_jobs(client, stored_shop)
         access(client)
         known = [verb for noun in (Verbs, *Noun.__subclasses__()) for verb in vars(noun).values()]
         assert client.used == {verb._prepare.__name__ for verb in known if isinstance(verb, Verb | Listing)}
@@ -231,6 +232,17 @@ def cluster(client: Client) -> None:
     assert node.started_at <= node.beat_at < node.expires_at
     leader = client.nodes.leader()
     assert leader.name is None or (leader.id, leader.none_since) == (node.id, None)
+
+
+def cluster_jobs(client: Client, shop: Shop) -> None:
+    shop.app.cluster_task(name="compact")(lambda level=1: None)
+    made = client.cluster.run("compact", {"level": 2}, key="nightly")
+    assert (made.status, made.parts, made.quorum.parts, made.spread_at) == ("new", (), 0, None)
+    assert client.cluster.get(made.id) == made
+    assert [job.id for job in client.cluster.list(before=made.id + 1, limit=1)] == [made.id]
+    assert [job.uid for job in client.cluster.all()] == [made.uid]
+    assert client.cluster.leader() is None
+    assert client.jobs.cancel(made.id).state == "cancelled"
 
 
 def windows(client: Client, shop: Shop) -> None:

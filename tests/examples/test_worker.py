@@ -28,6 +28,7 @@ def commands(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[
 
 
 @pytest.mark.parametrize("form", ["--database-url {}", "--database-url={}", "--http --database-url {} --lease 2s"])
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_what_is_worked_on_is_what_is_migrated(
     form: str, commands: list[Sequence[str]], sqlite_url: str, tmp_path: Path
 ) -> None:
@@ -43,6 +44,7 @@ def test_what_is_worked_on_is_what_is_migrated(
     assert not Path(sqlite_url.removeprefix("sqlite:///")).exists()
 
 
+@pytest.mark.usefixtures("no_sqlite_file")
 def test_an_option_without_its_value_is_refused_before_anything_is_touched(
     commands: list[Sequence[str]], tmp_path: Path
 ) -> None:

@@ -328,6 +328,11 @@ def failing(watch: Watch, service: str, error: Exception, times: int) -> None:
         watch.telemetry.emit("tick.error", {"failures": number + 1}, service=service, error=error)
 
 
+def decided(watch: Watch, what: str, *, quorum: bool) -> None:
+    told: dict[str, float] = {"duration": 10.0, "lost": 1}
+    watch.telemetry.emit("cluster.decided", told, task="compact", job_id=1, what=what, quorum=quorum)
+
+
 ONE = {"job": "oncue", "instance": "one"}
 SEND = {"job": "oncue", "queue": "mail", "task": "send"}
 
@@ -356,6 +361,18 @@ SEND = {"job": "oncue", "queue": "mail", "task": "send"}
             marks=pytest.mark.contract("HOOK-11", "HOOK-17"),
         ),
         pytest.param("OncueBufferFull", buffer_full, ONE, marks=pytest.mark.contract("HOOK-8", "HOOK-17")),
+        pytest.param(
+            "OncueClusterNoQuorum",
+            lambda watch: decided(watch, "decided", quorum=False),
+            {"job": "oncue", "task": "compact"},
+            marks=pytest.mark.contract("CLUS-8", "CLUS-15"),
+        ),
+        pytest.param(
+            "OncueClusterJobFailed",
+            lambda watch: decided(watch, "failed", quorum=False),
+            {"job": "oncue", "task": "compact"},
+            marks=pytest.mark.contract("CLUS-15"),
+        ),
         ("OncueNodeWithoutLease", lease_lost, ONE),
         ("OncueSettlesRejected", lambda watch: watch.telemetry.emit("settle", {"jobs": 0, "rejected": 6}), ONE),
         ("OncueDatabaseUnreachable", lambda watch: failing(watch, "survey", StoreUnavailable("gone"), 1), ONE),

@@ -15,13 +15,12 @@ from pydantic import TypeAdapter
 
 from oncue import Oncue
 from oncue.model import Scope
-from oncue.observe.prometheus import PrometheusMetrics
 from oncue.server import health
-from oncue.server.api import AccessMode, Gate, admin_api, auth, routing
+from oncue.server.api import AccessMode, auth, routing
 from oncue.server.api.models.base import ProblemDocument
 from oncue.server.api.routing import DeclaredRoute
-from oncue.server.health import Readiness
 from oncue.settings import load
+from tests.server.routes_kept import KeptRoutes, kept_routes, own_gate
 
 HERE = "http://127.0.0.1:8080"
 DOCUMENT: dict[str, Any] = {}
@@ -52,9 +51,16 @@ def a_shop(url: str, folder: Path) -> Oncue:
 class Api:
     """A client that trusts nothing: an answer must be one that its route declares, and look as it declares."""
 
-    def __init__(self, app: Oncue, access: AccessMode = AccessMode.LOOPBACK, base_url: str = HERE) -> None:
+    def __init__(
+        self,
+        app: Oncue,
+        access: AccessMode = AccessMode.LOOPBACK,
+        base_url: str = HERE,
+        kept: KeptRoutes | None = None,
+    ) -> None:
+        """Without `kept` the routes are its own, and a test may change them."""
         self.app = app
-        self.gate: Gate = admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)
+        self.gate = own_gate(app, access) if kept is None else kept.gate(app, access)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.gate), base_url=base_url)
 
     @property
@@ -144,9 +150,14 @@ MakeApi = Callable[..., Api]
 def make_api(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MakeApi]:
     """Makes the API of a shop on a database."""
     made: list[Api] = []
+    taken: list[KeptRoutes] = []
 
-    def make(url: str, access: AccessMode = AccessMode.LOOPBACK, **options: Any) -> Api:
-        made.append(Api(a_shop(url, tmp_path), access, **options))
+    def make(
+        url: str, access: AccessMode = AccessMode.LOOPBACK, *, base_url: str = HERE, own_routes: bool = False
+    ) -> Api:
+        if not own_routes:
+            taken.append(kept_routes())
+        made.append(Api(a_shop(url, tmp_path), access, base_url, None if own_routes else taken[-1]))
         return made[-1]
 
     async def close() -> None:
@@ -156,6 +167,8 @@ def make_api(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MakeApi]:
 
     yield make
     runner.run(close())
+    for kept in taken:
+        kept.put_back()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from oncue.errors import ConfigError
+from oncue.policy.urls import leads_here
 from oncue.server import address
 from oncue.server.address import CannotListen, ListenAddress
 
@@ -37,7 +38,7 @@ def test_what_only_this_machine_can_reach() -> None:
             assert address.is_loopback(listening) is is_here
     here = ("127.9.9.9", "::1", "LocalHost", "localhost.", "::ffff:127.0.0.1")
     elsewhere = ("0.0.0.0", "::", "10.0.0.1", "localhost.example", "127.0.0.1.example", "", "127.1", "::ffff:10.0.0.1")
-    assert [address.leads_here(name) for name in (*here, *elsewhere)] == [True] * len(here) + [False] * len(elsewhere)
+    assert [leads_here(name) for name in (*here, *elsewhere)] == [True] * len(here) + [False] * len(elsewhere)
 
 
 def test_listening_everywhere_and_somewhere() -> None:

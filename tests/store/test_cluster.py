@@ -303,7 +303,11 @@ async def test_a_new_process_of_a_name_finds_what_the_last_one_was_to_try_again(
     await store.nodes.declare_lost(second, NOW)
     again = await member(store, "b")
     (part,) = await store.cluster.interrupted("b", again)
-    assert part.id == claims[0].id
+    assert (part.id, part.state) == (claims[0].id, "retrying")
+    await store.jobs.promote(after(hours=1), 10)
+    (part,) = await store.cluster.interrupted("b", again)
+    assert (part.id, part.state) == (claims[0].id, "queued"), "that it is due changes nothing"
+    assert await claimed(store, again) == [], "nor is it claimed before it is ended"
     assert await store.jobs.apply([lifecycle.interrupted(part, NOW)], NOW) == [True]
     assert ((await see(store, part.id)).state, (await see(store, part.id)).reason) == (
         "failed",
@@ -352,3 +356,72 @@ async def test_a_cluster_job_that_is_repeated_begins_as_a_new_one(store: Store) 
     again = await see(store, new_id)
     assert (again.state, again.address, again.retry_of) == ("queued", "cluster", cluster.id)
     assert [one.id for one in await store.cluster.undecided(NOW, 10)] == [new_id]
+
+
+@pytest.mark.contract("CLUS-6")
+async def test_a_part_is_lost_once_no_node_lives_that_may_claim_it(store: Store) -> None:
+    """Another node of the same name may not: the part is addressed to a process that never got the name."""
+    first, _, _, lease = await three(store)
+    twin = await member(store, "b", named=False)
+    cluster = await created(store, first, lease.epoch)
+    assert [part.node_name for part in cluster.parts] == ["a", "b", "b", "c"]
+    await store.nodes.declare_lost(twin, NOW)
+    cluster = await found(store, cluster.id)
+    assert {part.node_id: part.is_alive for part in cluster.parts}[twin] is False
+    assert sum(part.is_alive for part in cluster.parts) == 3
+
+
+async def test_a_part_goes_by_the_name_that_its_node_gets(store: Store) -> None:
+    first, _, _, lease = await three(store)
+    twin = await member(store, "b", named=False)
+    cluster = await created(store, first, lease.epoch)
+    await store.nodes.take_name(twin, "b~2")
+    cluster = await found(store, cluster.id)
+    assert {part.node_id: part.node_name for part in cluster.parts}[twin] == "b~2"
+    assert all(part.is_alive for part in cluster.parts)
+    (claim,) = await claimed(store, twin)
+    assert (await see(store, claim.id)).address == "node:b~2"
+
+
+@pytest.mark.contract("CLUS-11")
+async def test_a_new_process_leaves_alone_what_another_node_is_to_try_again(store: Store) -> None:
+    """That one had the same name given, and got another: its part is in its hands, and goes on."""
+    first, _, _, lease = await three(store)
+    twin = await member(store, "b", named=False)
+    await created(store, first, lease.epoch, PARTS._replace(max_retries=3))
+    await store.nodes.take_name(twin, "b~2")
+    claims = await claimed(store, twin)
+    await settle(store, claims, BROKEN)
+    assert await store.cluster.interrupted("b", await member(store, "b", named=False)) == []
+    assert await store.cluster.interrupted("b~2", twin) == []
+    await store.nodes.declare_lost(twin, NOW)
+    heir = await member(store, "b~2")
+    assert [part.id for part in await store.cluster.interrupted("b~2", heir)] == [claims[0].id]
+
+
+@pytest.mark.contract("CLUS-9")
+async def test_a_part_that_is_to_be_tried_again_after_its_job_has_ended_is_past_its_deadline(store: Store) -> None:
+    """Its node may be gone by then, so that it would wait for ever."""
+    first, second, _, lease = await three(store)
+    cluster = await created(store, first, lease.epoch, PARTS._replace(max_retries=3))
+    claims = await claimed(store, second)
+    ending = lifecycle.by_hand(cluster.job, "failed", NOW)
+    assert ending is not None
+    assert await store.jobs.apply([ending], after(seconds=1)) == [True]
+    running = await see(store, claims[0].id)
+    assert (running.state, running.deadline_at, running.cancel_requested_at) == ("running", after(seconds=1), None)
+    await settle(store, claims, BROKEN)
+    (late,) = await store.jobs.expired(after(seconds=1), 10)
+    assert (late.id, late.state) == (claims[0].id, "retrying")
+    change = lifecycle.expire(late, after(seconds=1))
+    assert change is not None
+    assert (change.state, change.reason) == ("skipped", "deadline")
+
+
+async def test_a_part_is_lost_if_the_node_that_has_its_name_by_now_does_not_know_its_task(store: Store) -> None:
+    first, second, _, lease = await three(store)
+    cluster = await created(store, first, lease.epoch)
+    await store.nodes.declare_lost(second, NOW)
+    await member(store, "b", tasks=["other"])
+    cluster = await found(store, cluster.id)
+    assert [part.is_alive for part in cluster.parts] == [True, False, True]

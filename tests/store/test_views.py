@@ -39,7 +39,7 @@ COLUMNS = (
     "error_message",
 )
 AT_MOST_ONCE = Options(delivery="at_most_once").stored()
-VIEWS = ["job_runs", "executions", "delivery_attempts"]
+VIEWS = ["job_runs", "executions", "delivery_attempts", "job_nodes", "cluster_jobs"]
 RUNS = f"select {', '.join(COLUMNS)} from job_runs order by job_name, scheduled_for"
 
 
@@ -52,7 +52,7 @@ def viewed(store: Store, runner: Any) -> Any:
 
 
 async def drop_views(store: Store) -> None:
-    for name in VIEWS:
+    for name in reversed(VIEWS):
         await query(store, f"drop view if exists {name}")
 
 

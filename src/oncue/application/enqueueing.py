@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from oncue import store
 from oncue.application import slots_only
@@ -39,6 +39,15 @@ ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 """When jobs are made that are to follow, until it is known when."""
 
 _log = logging.getLogger("oncue")
+
+
+class Reservation(NamedTuple):
+    """What a request has reserved for its job before it was begun."""
+
+    id: int
+    since: datetime
+    in_doubt: bool
+    """Whether an earlier try may have written the job."""
 
 
 class EnqueueingApplication(Protocol):
@@ -114,13 +123,15 @@ class Enqueueing:
         )  # fmt: skip
         return receipts
 
-    async def planned(self, call: Call[Any], row: Row) -> Batch:
+    async def planned(self, call: Call[Any], row: Row, reserved: Reservation | None = None) -> Batch:
         """The one job for these arguments, as it would be written. Nothing is written yet."""
         slots_only.refuse_declared(call.task)
         args = _dumped(call.task, row, 1, self._app.settings.max_args_bytes)
         keys = [call.key_of(*row, args)] if call.has_key else None
         connection = await self._app.connected()
         await self._check_owner(connection)
+        if reserved is not None:
+            return self._batch(call, [reserved.id], [args], keys, reserved.since)
         ids = await self._patiently(connection, lambda _: connection.ids(1), "nothing was written")
         return self._batch(call, ids, [args], keys, connection.now())
 

@@ -18,7 +18,6 @@ from oncue.application.enqueueing import Enqueueing
 from oncue.application.lifespans import Lifespans
 from oncue.application.naming import Place
 from oncue.application.portal import AtOnce, NeedsItsLoop, at_once
-from oncue.engine.context import current
 from oncue.errors import UnknownTask
 from oncue.model import CLUSTER_ADDRESS, NODE_ADDRESS, Node
 from oncue.policy.checks import checked_name
@@ -137,6 +136,8 @@ class Internals:
 
     def working_node(self) -> Node:
         """The node that runs the job which asks, under the name that it goes by."""
+        from oncue.engine.context import current  # a command that runs no jobs does without
+
         address = current.get().claim.address or ""
         names = {node.naming.shown: node for node in self.working}
         found = names.get(address.removeprefix(NODE_ADDRESS)) or next(

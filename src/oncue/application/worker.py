@@ -142,7 +142,7 @@ def new_node(app: Internals, now: datetime, address: str | None) -> Node:
         queues=_queues(app),
         tasks=tuple(sorted(app.handlers)),
         concurrency=settings.concurrency,
-        address=address,
+        address=settings.advertise_url or address,
         started_at=now,
         beat_at=now,
         expires_at=now,

@@ -14,12 +14,13 @@ from oncue.app import Oncue
 from oncue.cli import output, values
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.model import STATES, Attempt, Job
-from oncue.policy import options, suspicion
+from oncue.model import STATES, Attempt, ClusterJob, Job
+from oncue.policy import options, quorum, suspicion
 from oncue.policy.error_summary import error_summary
 from oncue.policy.statuses import ALIASES
 from oncue.records.jobs import attempt_record, job_record
 from oncue.verbs.jobs import LARGEST_OFFSET
+from oncue.verbs.jobs.reading import cluster_job_of
 
 Ref = Annotated[str, typer.Argument(metavar="ID", help="The job's id or uid.", show_default=False)]
 
@@ -138,12 +139,13 @@ def show_job(
 
 @dataclass(frozen=True)
 class _Seen:
-    """One job and what belongs to it."""
+    """One job and what belongs to it. `whole`: the cluster job that it is, or of which it is a part."""
 
     job: Job
     attempts: list[Attempt]
     retries: list[Job]
     schedule: str | None
+    whole: ClusterJob | None
     names: dict[UUID, str]
     now: datetime
 
@@ -162,6 +164,7 @@ async def _looked_at(app: Oncue, ref: int | UUID) -> _Seen:
         attempts,
         await store.jobs.retries_of(job.id),
         None if schedule is None else schedule.name,
+        await cluster_job_of(store, job, connected.now()),
         await store.nodes.names(sorted(nodes)),
         connected.now(),
     )
@@ -172,6 +175,7 @@ def _detail_record(seen: _Seen) -> dict[str, Any]:
         **job_record(seen.job),
         "worker": seen.worker(seen.job.node_id),
         "schedule": seen.schedule,
+        "part_of": seen.whole.id if seen.whole is not None and seen.whole.id != seen.job.id else None,
         "retried_as": [{"id": retry.id, "status": retry.state} for retry in seen.retries],
         "attempt_list": [attempt_record(attempt, seen.worker(attempt.node_id)) for attempt in seen.attempts],
     }
@@ -189,6 +193,8 @@ def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
         ("queue", escape(job.queue)),
         ("group", None if job.group is None else escape(job.group)),
         ("address", None if job.address is None else escape(job.address)),
+        ("part of", _part_of(seen)),
+        ("parts", _parts(seen)),
         ("priority", job.priority),
         ("slot", _slot(seen)),
         ("key", None if job.key is None else escape(job.key)),
@@ -209,6 +215,25 @@ def _job_lines(seen: _Seen) -> list[tuple[str, Any]]:
         ("retry of", job.retry_of),
         ("retried as", ", ".join(f"{retry.id} ({output.styled(retry.state)})" for retry in seen.retries)),
     ]
+
+
+def _part_of(seen: _Seen) -> str | None:
+    """Of which cluster job a job is one node's part."""
+    whole, job = seen.whole, seen.job
+    part = None if whole is None else next((part for part in whole.parts if part.job_id == job.id), None)
+    if whole is None or part is None:
+        return None
+    return f"cluster job {whole.id} ({escape(whole.job.task)}), on {escape(part.node_name)}"
+
+
+def _parts(seen: _Seen) -> str | None:
+    """How many parts a cluster job has, by what became of them."""
+    whole = seen.whole
+    if whole is None or whole.id != seen.job.id:
+        return None
+    statuses = quorum.statuses_of(whole)
+    counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+    return f"{len(statuses)}{f' ({counts})' if counts else ''}: oncue cluster show {whole.id}"
 
 
 def _progress(job: Job) -> str | None:

@@ -36,12 +36,26 @@ def list_nodes(
 
 
 def _show(nodes: list[Node], leases: list[Lease], now: datetime) -> None:
-    columns = ("node", "state", "role", "queues", "tasks", "seats", "started", "last beat", "host", "pid", "address")
-    table = output.table(*columns, "version", right=("tasks", "seats", "pid"))
+    columns = (
+        "node",
+        "state",
+        "role",
+        "epoch",
+        "queues",
+        "tasks",
+        "seats",
+        "started",
+        "last beat",
+        "host",
+        "pid",
+        "address",
+    )
+    table = output.table(*columns, "version", right=("epoch", "tasks", "seats", "pid"))
     for node in nodes:
         state = "[green]alive[/]" if node.expires_at > now else f"[red]silent, lease over {_over(node, now)}[/]"
         table.add_row(
-            _called(node), state, _role(node, leases, now), escape(", ".join(node.queues)),
+            _called(node), state, _role(node, leases, now), _epoch(node, leases, now),
+            escape(", ".join(node.queues)),
             str(sum(not task.startswith(PREFIX) for task in node.tasks)),
             str(node.concurrency),
             output.when(node.started_at, now), output.when(node.beat_at, now), escape(node.host), str(node.pid),
@@ -61,6 +75,16 @@ def _role(node: Node, leases: list[Lease], now: datetime) -> str:
     roles = [lease.name for lease in held if lease.holder == node.id]
     stands_by = any(lease.name == EXCLUSIVE and lease.holder != node.id for lease in held)
     return ", ".join(roles) or ("[dim]stands by[/]" if stands_by else "")
+
+
+def _epoch(node: Node, leases: list[Lease], now: datetime) -> str:
+    """The epoch under which a node leads."""
+    led = (str(lease.epoch) for lease in leases if lease.name == LEADER and lease.expires_at > now)
+    return next(led, "") if _leads(node, leases) else ""
+
+
+def _leads(node: Node, leases: list[Lease]) -> bool:
+    return any(lease.name == LEADER and lease.holder == node.id for lease in leases)
 
 
 def _over(node: Node, now: datetime) -> str:

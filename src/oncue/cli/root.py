@@ -40,6 +40,7 @@ COMMANDS = {
     "explain": ("explain",),
     "queues": ("queues",),
     "nodes": ("nodes",),
+    "cluster": ("cluster",),
     "ping": ("ping",),
     "tokens": ("token",),
     "audit_log": ("audit-log",),

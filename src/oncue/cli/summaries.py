@@ -43,6 +43,7 @@ SUMMARIES = {
         "Subjects of a window, for whom it opens: `list`, `show`, `add`, `edit`, `remove`, `import` or `run` them."
     ),
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
+    "cluster": "List the cluster jobs; `run` one, `show` one node by node, or say which node is the `leader`.",
     "token": "Make, list and revoke the tokens of the API.",
     "alerts": "Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.",
 }

@@ -57,6 +57,14 @@ def work(
             f"Without an address: {address.DEFAULT}",
         ),
     ] = None,
+    advertise_url: Annotated[
+        str | None,
+        typer.Option(
+            "--advertise-url",
+            metavar="URL",
+            help="How other hosts reach this process's API, such as http://web-1:8080 (ONCUE_ADVERTISE_URL).",
+        ),
+    ] = None,
     drain_timeout: Annotated[
         str | None,
         typer.Option("--drain-timeout", metavar="DURATION", help="For what runs at the end. \\[default: 30s]"),
@@ -97,8 +105,8 @@ def work(
     code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).
     """  # fmt: skip
     begin(
-        app, http, name, with_api=False, database_url=database_url, schema=schema, queues=queues,
-        concurrency=concurrency, processes=processes, exclusive=exclusive, tick_interval=tick_interval,
+        app, http, name, with_api=False, advertise_url=advertise_url, database_url=database_url, schema=schema,
+        queues=queues, concurrency=concurrency, processes=processes, exclusive=exclusive, tick_interval=tick_interval,
         drain_timeout=drain_timeout, lease=lease, start_timeout=start_timeout, log_level=log_level,
         log_format=log_format,
     )  # fmt: skip

@@ -11,13 +11,14 @@ Both clients have the same verbs and differ only in how they wait. Whatever lose
 same idempotency key: the server does it once.
 
 jobs, queues, schedules,
-webhooks, windows, nodes,
-tokens, audit_log          the verbs, a file for each noun
+webhooks, windows, cluster,
+nodes, tokens, audit_log   the verbs, a file for each noun
 verbs                      the list of them, and what makes a client's method of one
 plain, awaiting, caller    the clients, and what both are made of
 requests                   what is asked, in the words of the API
 records, reading           what is answered, as values with real instants
 refusals                   problem documents as the exceptions of the Python API
 trying                     asking again, while that may help
+servers                    which servers a request may go to, and where the leader is followed to
 transport                  connections that are used more than once
 """

@@ -39,7 +39,7 @@ class AsyncClient(Caller):
         threads, self._threads = self._threads, None
         if threads is not None and self._pid == os.getpid():
             threads.shutdown(wait=False)
-        self._connections.close()
+        self._servers.close()
 
     def _asking(self, prepare: Callable[P, Request[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
         @wraps(prepare)

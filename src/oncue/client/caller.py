@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID, uuid4
 
 from oncue.client.requests import Page, Request
-from oncue.client.transport import ServerConnections, address_of
+from oncue.client.servers import Servers
+from oncue.client.transport import address_of
 from oncue.client.trying import Asker
 from oncue.client.verbs import Verbs
 from oncue.errors import ConfigError
@@ -27,6 +28,7 @@ class Caller(Verbs):
         url: str | None = None,
         *,
         token: str | None = None,
+        leaders: Sequence[str] = (),
         timeout: float = 10.0,
         patience: float = 20.0,
         new_id: Callable[[], UUID] = uuid4,
@@ -34,15 +36,20 @@ class Caller(Verbs):
     ) -> None:
         """A client of the server at `url`, or ONCUE_URL, with a `token`, or ONCUE_TOKEN. Nothing is opened yet.
 
+        `leaders` are the addresses of servers that may lead the cluster. A server that does not lead names the leader:
+        the request, and the token, go there only if its address is among these.
+
         `timeout` is how many seconds one answer may take; verbs about many jobs or slots get two minutes. For as many
         seconds as `patience` says it is asked again, so that a verb takes at most both together. `new_id` makes
         idempotency keys, and `watch` tells seconds that only grow.
         """
         self._address = address_of(_given(url))
-        self._connections = ServerConnections(self._address, watch)
+        if isinstance(leaders, str):
+            raise ConfigError("leaders: expected several addresses, such as ('http://web-1:8080',)")
+        self._servers = Servers(self._address, leaders, watch)
         text = os.environ.get("ONCUE_TOKEN", "") if token is None else token
         self._asker = Asker(
-            self._connections, _checked_token(text), _checked_seconds(timeout, "timeout"),
+            self._servers, _checked_token(text), _checked_seconds(timeout, "timeout"),
             _checked_seconds(patience, "patience"), new_id=new_id, watch=watch,
         )  # fmt: skip
 

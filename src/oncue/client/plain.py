@@ -28,7 +28,7 @@ class Client(Caller):
 
     def close(self) -> None:
         """Close the connections. Whoever uses the client after that opens others."""
-        self._connections.close()
+        self._servers.close()
 
     def _asking(self, prepare: Callable[P, Request[T]]) -> Callable[P, T]:
         @wraps(prepare)

@@ -16,6 +16,7 @@ from oncue.errors import (
     InvalidWebhook,
     JobNotFound,
     NotAllowed,
+    NotLeader,
     OncueError,
     RowLocked,
     ScheduleNotFound,
@@ -29,6 +30,7 @@ from oncue.errors import (
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND = "not-found"
 ROW_LOCKED = "row-locked"
+NOT_LEADER = "not-leader"
 STILL_BEING_ANSWERED = "still-being-answered"
 LONGEST_TEXT = 200
 
@@ -79,11 +81,26 @@ def _error(reply: Reply, document: dict[str, Any], request: Request[Any]) -> Onc
             return _invalid(document["errors"], request.about)
         case "row-locked", _:
             return RowLocked(detail)
+        case "not-leader", _:
+            return _not_leader(document)
         case _, 401 | 403:
             return NotAllowed(reply.status, *_said(reply, document), needed_scope=document.get("needed_scope"))
         case _, 503:
             return StoreUnavailable(detail or ": ".join(_said(reply, document)))
     return ApiError(reply.status, *_said(reply, document))
+
+
+def leader_of(reply: Reply) -> NotLeader | None:
+    """Who leads instead of the node that has answered, if that is why it refused."""
+    document = _document(reply)
+    return _not_leader(document) if _slug(document) == NOT_LEADER else None
+
+
+def _not_leader(document: dict[str, Any]) -> NotLeader:
+    leader = document.get("leader")
+    told = leader if isinstance(leader, dict) else {}
+    name, address = told.get("name"), told.get("address")
+    return NotLeader(None if name is None else str(name), None if address is None else str(address))
 
 
 def _invalid(errors: list[dict[str, Any]], about: About) -> OncueError:

@@ -50,6 +50,11 @@ def address_of(url: str) -> ServerAddress:
     return ServerAddress(parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
 
 
+def origin_of(address: ServerAddress) -> ServerAddress:
+    """The same address in its one spelling: with its port, and its host in lower case."""
+    return address._replace(host=address.host.lower(), port=address.port or (443 if address.is_secure else 80))
+
+
 class Reply(NamedTuple):
     status: int
     reason: str
@@ -77,7 +82,7 @@ class ServerConnections:
     """The connections to one server. Any thread may use them; a forked child makes its own."""
 
     def __init__(self, address: ServerAddress, watch: Callable[[], float]) -> None:
-        self._address = address
+        self.address = address
         self._watch = watch
         self._tls = ssl.create_default_context() if address.is_secure else None
         self._pid = os.getpid()
@@ -94,7 +99,7 @@ class ServerConnections:
         try:
             line = self._line(connection, until)
             was_sent = True
-            connection.request(method, f"{self._address.path}{target}", body, dict(headers))
+            connection.request(method, f"{self.address.path}{target}", body, dict(headers))
             response = connection.getresponse()
             reply = self._read(response, line, until)
         except (OSError, HTTPException) as error:
@@ -131,7 +136,7 @@ class ServerConnections:
             connection.close()
 
     def _new(self) -> HTTPConnection:
-        host, port = self._address.host, self._address.port
+        host, port = self.address.host, self.address.port
         if self._tls is None:
             return HTTPConnection(host, port)
         return HTTPSConnection(host, port, context=self._tls)

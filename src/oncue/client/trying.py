@@ -15,6 +15,7 @@ from uuid import UUID
 from oncue import __version__
 from oncue.client import refusals
 from oncue.client.requests import Request
+from oncue.client.servers import Route, Servers
 from oncue.client.transport import NoAnswer, Reply, ServerConnections
 from oncue.errors import OncueError, StoreUnavailable, Unreachable
 from oncue.policy.retry import Exponential
@@ -42,7 +43,7 @@ class Asker:
 
     def __init__(
         self,
-        connections: ServerConnections,
+        servers: Servers,
         token: str | None,
         timeout: float,
         patience: float,
@@ -50,7 +51,7 @@ class Asker:
         new_id: Callable[[], UUID],
         watch: Callable[[], float],
     ) -> None:
-        self._connections = connections
+        self._servers = servers
         self._authorization = None if token is None else Hidden(f"Bearer {token}")
         self._timeout = timeout
         self._patience = patience
@@ -62,22 +63,26 @@ class Asker:
         call = self._new_id()
         headers, dice, began = self._headers(request, call), Random(call.int), self._watch()
         timeout = max(self._timeout, LONG_SECONDS) if request.is_long else self._timeout
-        in_doubt, tries = False, 0
+        in_doubt, tries, route = False, 0, Route(self._servers)
         while True:
-            outcome = self._outcome(request, headers, timeout)
+            outcome = self._outcome(route.server, request, headers, timeout)
             if isinstance(outcome, Reply) and _is_answer(outcome, request):
                 return _read(outcome, request)
+            if isinstance(outcome, Reply) and _goes_on(route, outcome):
+                continue
             delay = delay_after(outcome, request, tries, dice)
             spent = self._watch() - began
             if delay is None or spent + delay >= self._patience or pause(delay):
                 if in_doubt and request.moved_to is not None and _is_gone(outcome):
                     return self.ask(request.moved_to, pause)
-                return _concluded(outcome, request, in_doubt)
+                return _concluded(outcome, request, in_doubt, route)
             in_doubt, tries = in_doubt or _leaves_doubt(outcome, request), tries + 1
 
-    def _outcome(self, request: Request[Any], headers: dict[str, str], seconds: float) -> Reply | NoAnswer:
+    def _outcome(
+        self, server: ServerConnections, request: Request[Any], headers: dict[str, str], seconds: float
+    ) -> Reply | NoAnswer:
         try:
-            return self._connections.exchange(request.method, request.target, headers, request.body, seconds)
+            return server.exchange(request.method, request.target, headers, request.body, seconds)
         except NoAnswer as error:
             return error
 
@@ -104,6 +109,12 @@ def delay_after(outcome: Reply | NoAnswer, request: Request[Any], tries: int, di
     if outcome.status in AWAY or refusals.kind_of(outcome) == refusals.STILL_BEING_ANSWERED:
         return max(backoff, _told_to_wait(outcome))
     return None
+
+
+def _goes_on(route: Route, reply: Reply) -> bool:
+    """Whether the server does not lead, and the request now goes to the one that it names."""
+    refused = refusals.leader_of(reply)
+    return refused is not None and route.follow(refused)
 
 
 def _told_to_wait(reply: Reply) -> float:
@@ -136,11 +147,14 @@ def _read(reply: Reply, request: Request[T]) -> T:
         raise refusals.unreadable(reply, f"{type(error).__name__}: {error}") from error
 
 
-def _concluded(outcome: Reply | NoAnswer, request: Request[T], in_doubt: bool) -> T:
+def _concluded(outcome: Reply | NoAnswer, request: Request[T], in_doubt: bool, route: Route) -> T:
     """What it comes to that the last try had no answer, or one that asking again does not change."""
     if isinstance(outcome, NoAnswer):
         doubt = f"; {UNKNOWN}" if in_doubt or _leaves_doubt(outcome, request) else ""
-        raise Unreachable(f"no answer from the server: {outcome}{doubt}") from outcome
+        where = f"the leader at {route.server.address}" if route.followed else "the server"
+        raise Unreachable(f"no answer from {where}: {outcome}{doubt}") from outcome
+    if route.followed is not None and outcome.status == 404:
+        raise route.followed  # the leader has no admin API there
     if in_doubt and request.gone_is_done and _is_gone(outcome):
         return request.read(None)
     raise _with_doubt(refusals.error_of(outcome, request), in_doubt)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from oncue.client import audit_log as on_audit_log
+from oncue.client import cluster as on_cluster
 from oncue.client import jobs as on_jobs
 from oncue.client import nodes as on_nodes
 from oncue.client import queues as on_queues
@@ -153,6 +154,14 @@ class Windows(Noun[C]):
     run_now = Verb(on_windows.run_now)
 
 
+class Cluster(Noun[C]):
+    run = Verb(on_cluster.run)
+    get = Verb(on_cluster.get)
+    list = Verb(on_cluster.cluster_jobs)
+    all = Listing(on_cluster.all_cluster_jobs)
+    leader = Verb(on_cluster.cluster_leader)
+
+
 class Nodes(Noun[C]):
     list = Verb(on_nodes.nodes)
     leader = Verb(on_nodes.leader)
@@ -197,6 +206,10 @@ class Verbs:
     @property
     def windows(self) -> Windows[Self]:
         return Windows(self)
+
+    @property
+    def cluster(self) -> Cluster[Self]:
+        return Cluster(self)
 
     @property
     def nodes(self) -> Nodes[Self]:

@@ -131,7 +131,9 @@ class Coordinator:
 
     def _tell(self, cluster: ClusterJob, decision: Proceed | quorum.End, now: datetime) -> None:
         waited = (now - (cluster.spread_at or now)).total_seconds()
-        what = decision.state if isinstance(decision, quorum.End) else "decided"
+        goes_on = "decided" if quorum.terms_of(cluster).has_action else "succeeded"
+        what = decision.state if isinstance(decision, quorum.End) else goes_on
+        lost = quorum.statuses_of(cluster).count("lost")
         has_quorum = decision.quorum if isinstance(decision, Proceed) else False
         if isinstance(decision, Proceed) and not decision.quorum:
             _log.warning(
@@ -147,6 +149,6 @@ class Coordinator:
         else:
             _log.info("cluster job %d (%s) has its quorum after %.3f s", cluster.id, cluster.job.task, waited)
         self._telemetry.emit(
-            "cluster.decided", {"duration": waited}, task=cluster.job.task, job_id=cluster.id, what=what,
+            "cluster.decided", {"duration": waited, "lost": lost}, task=cluster.job.task, job_id=cluster.id, what=what,
             quorum=has_quorum,
         )  # fmt: skip

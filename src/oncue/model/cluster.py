@@ -73,7 +73,7 @@ class Part(NamedTuple):
     started_at: datetime | None
     finished_at: datetime | None
     is_alive: bool
-    """Whether its node is alive, or another process that goes by the same name."""
+    """Whether a node is alive that runs it, or may claim it."""
 
 
 @dataclass(frozen=True, slots=True)

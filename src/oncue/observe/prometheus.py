@@ -7,7 +7,8 @@ turns them into metrics at a scrape. They come from one thread, that of the even
 others is counted by prometheus_client (rare.py).
 
 The series are bounded (labels.py). What is about the whole database is in cluster.py, what is about schedules in
-slots.py, about deliveries in deliveries.py, about windows in windows.py, and a node's standing in node_metrics.py.
+slots.py, about deliveries in deliveries.py, about windows in windows.py, about cluster jobs in cluster_jobs.py, and a
+node's standing in node_metrics.py.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from oncue import __version__
-from oncue.model import DELIVER, TERMINAL, WEBHOOKS_QUEUE, Change, Claim, Job, TimedOut
+from oncue.model import CLUSTER_QUEUE, DELIVER, TERMINAL, WEBHOOKS_QUEUE, Change, Claim, Job, TimedOut
 from oncue.observe.buckets import BOUNDS, cumulated, empty
 from oncue.observe.cluster import ClusterMetrics
+from oncue.observe.cluster_jobs import ClusterJobMetrics
 from oncue.observe.deliveries import DeliveryMetrics, ended_deliveries
 from oncue.observe.event_counters import LABELS, EventCounters
 from oncue.observe.labels import Pairs
@@ -77,9 +79,10 @@ class PrometheusMetrics(Collector):
         self._told: Mapping[str, float] = {}
         self._standing = NodeMetrics(telemetry)
         self._pairs.expect(DELIVER, WEBHOOKS_QUEUE)  # deliveries are read off it, however many tasks there are
+        self._cluster_jobs = ClusterJobMetrics(telemetry)
         for collector in (
             self, SlotMetrics(telemetry), self._standing, ClusterMetrics(telemetry), DeliveryMetrics(telemetry),
-            WindowMetrics(telemetry),
+            WindowMetrics(telemetry), self._cluster_jobs,
         ):  # fmt: skip
             self.registry.register(collector)
         ProcessCollector(registry=self.registry)
@@ -103,6 +106,8 @@ class PrometheusMetrics(Collector):
         for task, queue in tasks:
             self._pairs.expect(task, queue)
             self._new_series(task, queue)
+            if queue == CLUSTER_QUEUE:
+                self._cluster_jobs.expect(task)
 
     # --- the hot path -------------------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ NO_NODES = "no_nodes"
 NOTHING_TO_DO = "nothing_to_do"
 """Why a job was skipped: no node had anything to do."""
 OPEN: frozenset[PartStatus] = frozenset({"queued", "running", "retrying", "lost"})
+JOB_ENDED = "cluster_job_ended"
+"""Why a part ended that had not begun when its cluster job did."""
 MOST_NAMED = 5
 
 _ENDED: dict[str, PartStatus] = {"succeeded": "completed", "failed": "failed", "cancelled": "cancelled"}
@@ -121,6 +123,11 @@ def is_lost(part: Part) -> bool:
     )
 
 
+def is_late(part: Part) -> bool:
+    """Whether a part ran to its end after its cluster job had ended, so that it changed nothing."""
+    return bool(part.was_open) and part.finished_at is not None and part.reason != JOB_ENDED
+
+
 def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
     """What becomes of a cluster job whose parts are written."""
     told = terms_of(cluster)
@@ -172,12 +179,21 @@ def statuses_of(cluster: ClusterJob) -> list[PartStatus]:
 
 def missing(cluster: ClusterJob) -> str:
     """What a quorum lacks, in a sentence."""
-    found = list(zip(cluster.parts, statuses_of(cluster), strict=True))
+    parts = len(cluster.parts)
+    return f"{done(cluster)} of {parts} parts are done, a quorum is {needed(parts)}: {lacking(cluster)}"
+
+
+def done(cluster: ClusterJob) -> int:
+    """How many parts count for a quorum: those that are completed, or had nothing to do."""
+    return sum(status in ("completed", "skipped") for status in statuses_of(cluster))
+
+
+def lacking(cluster: ClusterJob) -> str:
+    """How it is with the parts that are not done."""
+    found = zip(cluster.parts, statuses_of(cluster), strict=True)
     left = [(part, status) for part, status in found if status not in ("completed", "skipped")]
     why = "; ".join(f"{part.node_name} {_words(part, status)}" for part, status in left[:MOST_NAMED])
-    more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
-    done, quorum = len(found) - len(left), needed(len(found))
-    return f"{done} of {len(found)} parts are done, a quorum is {quorum}: {why}{more}"
+    return why + (f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else "")
 
 
 def _words(part: Part, status: PartStatus) -> str:

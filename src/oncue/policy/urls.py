@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from oncue.errors import InvalidWebhook
@@ -64,6 +64,32 @@ def checked_parts(value: object, field: str = "url") -> UrlParts:
         return _parsed(value)
     except ValueError as error:
         raise InvalidWebhook(field, str(error)) from None
+
+
+def leads_here(host: str) -> bool:
+    """Whether the name or address of a host leads only to the machine that uses it."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def url_leads_here(url: str) -> bool:
+    """Whether a URL leads only to the machine that uses it."""
+    found = _URL.fullmatch(url)
+    authority = None if found is None else _AUTHORITY.fullmatch(found[2])
+    return authority is not None and leads_here(authority[1].strip("[]"))
+
+
+def checked_advertised_url(value: object) -> str:
+    """The address of an API as others reach it; its path, if it has one, comes before those of the API."""
+    parts = checked_parts(value, "advertise_url")
+    if "?" in parts.path:
+        raise InvalidWebhook("advertise_url", "expected a URL without a query (?…)")
+    return parts.url.rstrip("/")
 
 
 @lru_cache(maxsize=1_024)

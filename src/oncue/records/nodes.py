@@ -26,6 +26,10 @@ class NodeRecord:
     holds: tuple[str, ...] = ()
     """The leases that it holds: `leader`, `exclusive`."""
     exclusive: bool = False
+    leads: bool = False
+    """Whether it holds the lease `leader`."""
+    epoch: int | None = None
+    """The epoch under which it leads."""
     host: str
     pid: int
     version: str
@@ -39,14 +43,17 @@ class NodeRecord:
 
 
 def node_record(node: Node, now: datetime, leases: Iterable[Lease] = ()) -> Document:
+    held = {lease.name: lease for lease in leases if lease.holder == node.id and lease.expires_at > now}
     return document(
         NodeRecord(
             id=node.id,
             name=node.name,
             named=node.named,
             alive=node.expires_at > now,
-            holds=tuple(lease.name for lease in leases if lease.holder == node.id and lease.expires_at > now),
+            holds=tuple(held),
             exclusive=node.exclusive,
+            leads="leader" in held,
+            epoch=held["leader"].epoch if "leader" in held else None,
             host=node.host,
             pid=node.pid,
             version=node.version,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import socket
 from typing import NamedTuple
 
 from oncue.errors import ConfigError, OncueError
+from oncue.policy.urls import leads_here
 
 DEFAULT = "127.0.0.1:8080"
 EXPECTED = "an address such as :8080 (every interface), 127.0.0.1:8080 or [::1]:8080"
@@ -71,14 +71,3 @@ def url(listening: socket.socket, host: str) -> str:
 def is_loopback(listening: socket.socket) -> bool:
     """Whether a listening socket can be reached from this machine alone."""
     return leads_here(str(listening.getsockname()[0]))
-
-
-def leads_here(host: str) -> bool:
-    """Whether a name or address leads only to the machine that uses it."""
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback

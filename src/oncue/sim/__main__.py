@@ -6,6 +6,7 @@
     schedules   schedules, and operators who meddle with them
     deliveries  webhooks that are delivered to and edited, endpoints of all manners
     windows     daily windows of subjects in many zones, troubles around their cutoffs, outages of up to days
+    cluster     cluster jobs on nodes that come and go, leaders that die around their decisions
     days        a day of a cluster's life, with a fault in every hour
 
 `windows 0 --users 2000 --days 30` lives through a month of so many users instead, with a crash or a late call around
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oncue.sim.checker import Violation, report
+from oncue.sim.cluster import simulate_cluster
 from oncue.sim.days import simulate_days
 from oncue.sim.deliveries import simulate_deliveries
 from oncue.sim.groups import simulate_groups
@@ -37,6 +39,7 @@ RUNS: dict[str, Callable[[int], tuple[World, list[Violation]]]] = {
     "schedules": simulate_schedules,
     "deliveries": simulate_deliveries,
     "windows": simulate_windows,
+    "cluster": simulate_cluster,
     "days": simulate_days,
 }
 

@@ -10,7 +10,7 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     enqueue.invoke, .fail, .unknown   op, ids: the numbers that the jobs were to have
     enqueue.ok                        op, ids, standing, created: one of each per job
     claim.invoke, .ok, .fail, .unknown, and the same for apply, decide, revise, rerun, request_cancel, prioritize,
-    pause, resume, set_limits, default_limits, set, trip, write, re_emit, put and advance
+    pause, resume, set_limits, default_limits, set, trip, write, re_emit, put, advance, create, spread and release
                                       op
     job                               id, task, queue, group, address, key, options, max_retries, args, state, priority,
                                       order_at, visible_at, deadline_at, of a slot's job start_by: a written row, of
@@ -50,13 +50,18 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
                                       terms of a window's subject are so from here on
     day                               schedule, subject, date, until, days, verdict, reason, job, epoch: a day of a
                                       subject, or a run of them, was decided: it has its job, or none
+    spread                            id, epoch, at, parts (node, name and job of each): the parts of a cluster
+                                      job were written, and it began to wait for them
+    release                           id, epoch, at, quorum: the leader action of a cluster job may begin
+    address                           id, address: a job is for this address from here on
     finalize                          schedule, subject, date, status, reason, was_date, was_status; of the row that it
                                       was written to: day, cutoff_at, job
-    hold, hold.end                    name, epoch, until: the node leads, or is the exclusive one, until then
+    hold, hold.end                    name, epoch, until: the node leads, or is the exclusive one, until then; where it
+                                      took the lease, shown: the name that it went by
     lease                             until: the node may hold jobs until then; renewed: it could before (of the living)
     name                              name: the node goes by it, until its lease is declared lost or it leaves
     lease.end                         the node was declared lost, or left
-    boot                              concurrency: the node's process started
+    boot                              concurrency, name, queues, tasks: the node's process started
     crash                             the node's process died
     fault                             what, node, until: something is wrong, with one node or (null) with everybody
     limit                             queue, globally: how many of its jobs may run at once from here on
@@ -78,6 +83,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TextIO, TypeAlias
+from uuid import UUID
 
 from oncue.model import (
     PARKED,
@@ -85,6 +91,7 @@ from oncue.model import (
     Batch,
     Change,
     Claim,
+    ClusterJob,
     Decided,
     GroupSettings,
     Job,
@@ -392,6 +399,15 @@ def day_event(schedule_id: int, subject: str, decided: Decided, epoch: int | Non
         "reason": decided.reason,
         "job": decided.job_id,
         "epoch": epoch,
+    }
+
+
+def spread_event(cluster: ClusterJob, epoch: int, labels: Mapping[UUID, str]) -> dict[str, Any]:
+    return {
+        "id": cluster.id,
+        "epoch": epoch,
+        "at": micros_or_none(cluster.spread_at),
+        "parts": [{"node": labels[part.node_id], "name": part.node_name, "job": part.job_id} for part in cluster.parts],
     }
 
 

@@ -10,13 +10,16 @@ from uuid import UUID
 
 from oncue.model import (
     Applied,
+    Batch,
     Change,
     Claim,
+    Creation,
     Decided,
     GroupSettings,
     Job,
     Lease,
     Limits,
+    NewParts,
     Node,
     PriorityLevel,
     Receipt,
@@ -50,6 +53,7 @@ from oncue.sim.history import (
     terms_event,
     webhook_event,
 )
+from oncue.sim.recorded_parts import RecordedParts
 from oncue.sim.watched import WatchedStore
 from oncue.store.contract import NOUNS, Store
 
@@ -92,6 +96,10 @@ class Layer:
     def as_store(self) -> Store:
         return cast(Store, self)
 
+    def hint(self) -> None:
+        """The one call that has no answer."""
+        self._store.hint()
+
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a layer does with a call: each says it."""
         raise NotImplementedError
@@ -110,8 +118,11 @@ class Recorded(Layer):
         self._labels = labels
         self._written: set[int] = set()
         self._left: set[int] = set()
+        self._parts = RecordedParts(store, labels, self._add)
 
     async def pass_on(self, verb: str, method: Verb, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._parts.are_any:
+            await self._parts.look(verb, args)
         reply = await method(*args, **kwargs)
         note = getattr(self, f"_note_{verb.replace('.', '_')}", None)
         if note is not None:
@@ -166,6 +177,9 @@ class Recorded(Layer):
                 made = await self._store.jobs.get(job_id)
                 if made is not None:
                     self._add("job", **row_event(made), follows=change.id)
+        await self._parts.note_ended(
+            {one.id: one.as_written(answer) for one, answer in zip(changes, took, strict=True) if answer}
+        )
         if any(change.as_written(answer).day_status for change, answer in zip(changes, took, strict=True)):
             await self._finalized()
 
@@ -192,6 +206,26 @@ class Recorded(Layer):
                     if made is not None:
                         self._add("job", **row_event(made))
         await self._finalized()
+
+    async def _note_cluster_create(
+        self, made: Creation, batch: Batch, _: NewParts, now: datetime, *, node: UUID, epoch: int
+    ) -> None:
+        row = await self._store.jobs.get(batch.ids[0]) if made.created else None
+        if row is not None:
+            self._add("job", **row_event(row))
+            await self._parts.note_spread(row.id, now, epoch)
+
+    async def _note_cluster_spread(
+        self, nodes: int | None, job_id: int, _: NewParts, now: datetime, *, node: UUID, epoch: int
+    ) -> None:
+        if nodes is not None:
+            await self._parts.note_spread(job_id, now, epoch)
+
+    async def _note_cluster_release(
+        self, took: bool, job_id: int, quorum: bool, now: datetime, *, node: UUID, epoch: int
+    ) -> None:
+        if took:
+            self._add("release", id=job_id, epoch=epoch, at=micros(now), quorum=quorum)
 
     async def _note_jobs_report_details(self, locked: list[int], told: Sequence[ToldDetails]) -> None:
         for job_id, number, details in told:
@@ -271,7 +305,7 @@ class Recorded(Layer):
 
     async def _note_jobs_prune(self, gone: int, before: datetime, *_: Any, **__: Any) -> None:
         """Attempts go too, also of jobs that stay: so it is told once there can be some that are old enough."""
-        events = self._history.events
+        gone, events = await self._parts.pruned(gone), self._history.events
         if gone or (events and events[0].at < micros(before)):
             self._add("prune", jobs=gone, before=micros(before))
 
@@ -302,6 +336,7 @@ class Recorded(Layer):
         """A node that asks again is told of the name that it has."""
         if holder is not None and holder.id == node:
             self._add("name", name=holder.name)
+            await self._parts.note_addresses(node)
 
     async def _note_nodes_leave(self, *_: Any) -> None:
         self._add("lease.end", by=self._node)
@@ -333,7 +368,7 @@ class Recorded(Layer):
         self, lease: Lease | None, name: str, holder: UUID, holder_name: str, now: object, expires_at: Any, **_: Any
     ) -> None:
         if lease is not None and lease.holder == holder and lease.expires_at == expires_at:
-            self._add("hold", name=name, epoch=lease.epoch, until=micros(expires_at))
+            self._add("hold", name=name, epoch=lease.epoch, until=micros(expires_at), shown=holder_name)
 
     async def _note_leases_renew(self, renewed: bool, name: str, *_: Any, **__: Any) -> None:
         """Until when it lasts is the database's word: a late renewal does not take back a later one."""

@@ -53,7 +53,8 @@ def final(store: WatchedStore, now: datetime) -> Final:
     windows = tuple(window_books(store, one, now) for one in schedules if one is not None and is_window(one.expression))
     record, details = finish(store.whole_record()), finish(store.all_details())
     groups, wakeups = finish(store.all_groups()), finish(store.unread_wakeups())
-    return Final(tuple(jobs(store)), totals, tuple(every), now, record, details, groups, wakeups, windows)
+    clusters = tuple(finish(store.all_cluster_jobs(now)))
+    return Final(tuple(jobs(store)), totals, tuple(every), now, record, details, groups, wakeups, windows, clusters)
 
 
 def waiting(store: Store, since: datetime) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import UUID
 
-from oncue.model import Lease, LimitedQueue, Outlook
+from oncue.model import ClusterJob, Lease, LimitedQueue, Outlook
 from oncue.sim.history import micros, moment
 from oncue.store.contract import Store
 from oncue.store.contract.nodes import Leases, Nodes
@@ -22,6 +23,16 @@ _ATTEMPTS = "select job_id, claim_no from oncue_attempts order by job_id, claim_
 _DETAILS = "select job_id, claim_no, details from oncue_attempts"
 _GROUPS = "select queue, name, running_limit, rate_count, rate_seconds, paused_until, trips from oncue_groups"
 _WAKEUPS = "select count(*) from oncue_group_wakeups"
+_CLUSTER_JOBS = "select job_id from oncue_cluster_jobs order by job_id"
+_COUNT_JOBS = "select count(*) from oncue_jobs"
+_PARTS_OF = """
+select job_id from oncue_parts
+ where cluster_id in (select value from json_each(?)) and was_open is null and job_id is not null order by job_id
+"""
+_PART_ADDRESSES = """
+select id, address from oncue_jobs where id in (select job_id from oncue_parts where node_id = ? and was_open is null)
+ order by id
+"""
 _NAMES = "select name from oncue_schedules order by name"
 _LEASE_ENDS = "select id, expires_at from oncue_nodes where lost_at is null"
 _SUBJECTS = "select distinct name from oncue_subjects where schedule_id = ? order by name"
@@ -71,6 +82,8 @@ class WatchedStore(SqliteStore):
     def __init__(self, path: str, *, wall: Callable[[], datetime]) -> None:
         super().__init__(path, inline=True, wall=wall)
         self.queues: WatchedQueues = WatchedQueues(self.database, self.counters)
+        self.has_cluster_jobs = False
+        """Whether any has got its parts: without them their ends need no look."""
 
     async def open(self) -> None:
         await super().open()
@@ -124,6 +137,25 @@ class WatchedStore(SqliteStore):
     async def all_names(self) -> list[str]:
         """Of every schedule that there was, also of those that were deleted."""
         return [name for (name,) in await self.database.read(lambda connection: connection.execute(_NAMES).fetchall())]
+
+    async def all_cluster_jobs(self, now: datetime) -> list[ClusterJob]:
+        """Every cluster job whose parts were written, with what is known of these."""
+        rows = await self.database.read(lambda connection: connection.execute(_CLUSTER_JOBS).fetchall())
+        return await self.cluster.get([job_id for (job_id,) in rows], now)
+
+    async def parts_of(self, job_ids: Sequence[int]) -> list[int]:
+        """The jobs of the parts of these cluster jobs, of those that have not ended."""
+        asked = (json.dumps(job_ids),)
+        rows = await self.database.read(lambda connection: connection.execute(_PARTS_OF, asked).fetchall())
+        return [job_id for (job_id,) in rows]
+
+    async def count_jobs(self) -> int:
+        count: int = await self.database.read(lambda connection: connection.execute(_COUNT_JOBS).fetchone()[0])
+        return count
+
+    async def part_addresses(self, node: UUID) -> list[tuple[int, str]]:
+        """Where the parts of a node are to run whose cluster jobs have not ended."""
+        return await self.database.read(lambda connection: connection.execute(_PART_ADDRESSES, (str(node),)).fetchall())
 
     async def all_groups(self) -> dict[tuple[str, str], dict[str, Any]]:
         """What is set for each group that has a row."""

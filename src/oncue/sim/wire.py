@@ -31,6 +31,9 @@ OPERATIONS = frozenset(
             "webhooks.re_emit",
             "windows.put",
             "windows.advance",
+            "cluster.create",
+            "cluster.spread",
+            "cluster.release",
         ),
     }
 )
@@ -93,6 +96,7 @@ class Wire(Layer):
         clock: Callable[[], datetime] | None = None,
         prompt: float = 0.5,
         late_delivery: LateDelivery | None = None,
+        hinted: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(store)
         self.latency = latency
@@ -107,6 +111,7 @@ class Wire(Layer):
         self._dice = dice
         self._operation_log = operation_log
         self._late_delivery = late_delivery
+        self._hinted = hinted
         self._held_until: datetime | None = None
         self._clock = clock
         self._crashes: dict[int, When] = {}
@@ -138,6 +143,11 @@ class Wire(Layer):
 
     def let_go(self) -> None:
         self._held_until = None
+
+    def hint(self) -> None:
+        """The other processes are told that something may have changed, unless the line is cut."""
+        if not self.down:
+            self._hinted()
 
     def heal(self) -> None:
         self.error_rate, self.down, self._held_until = 0.0, False, None

@@ -119,6 +119,8 @@ class World:
         """Another one, whose calls take as long as everybody's, and fail: what he does goes through `errand`."""
         self._concurrency = concurrency
         self.crew = crew
+        self.crews: dict[str, Crew] = {}
+        """What the processes of some names work on, if that is something else."""
         self.network = network
         self._script = script
         self._quiet = Quiet(self) if elide else None
@@ -133,7 +135,7 @@ class World:
         operations = OperationLog(self.history, label)
         late = LateDelivery(self.clock.now, self._deliver, self.pace.lease)
         store = Locking(self._recorded(label), self.locks).as_store()
-        return Wire(store, self.dice, latency, operations, time, self.prompt, late)
+        return Wire(store, self.dice, latency, operations, time, self.prompt, late, self.hint)
 
     def _deliver(self, at: datetime, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """A call arrives at the database, after its caller has given up waiting for the answer."""
@@ -192,7 +194,7 @@ class World:
             self.driver.later_on(member, self._delay(), lambda: worker.abandon(why))
 
         store, beats = wire.as_store(), Hurried(wire, self.pace.patience).as_store()
-        node = self._node(known_as or name, exclusive)
+        node = self._node(known_as or name, exclusive, self.crews.get(name, self.crew))
         self._labels[node.id] = label
         worker = WorkerNode(
             store, beats, node, clock, self.dice, telemetry, self.pace, executor,
@@ -201,7 +203,8 @@ class World:
         )  # fmt: skip
         keepers: list[Service] = [Timekeeper(beats, clock)] if isinstance(clock, DatabaseClock) else []
         member = self.members[name] = Member(label, wire, self._recorded(label), worker, clock, telemetry, keepers)
-        self.history.add(label, "boot", concurrency=self._concurrency)
+        told = {"name": node.name, "queues": node.queues, "tasks": node.tasks}
+        self.history.add(label, "boot", concurrency=self._concurrency, **told)
         self.driver.take_on(member)
         self.disturbed()
         return member
@@ -222,11 +225,11 @@ class World:
         clock.learn(self.server.now(), clock.sent())
         return clock
 
-    def _node(self, name: str, exclusive: bool) -> Node:
+    def _node(self, name: str, exclusive: bool, crew: Crew) -> Node:
         now = self.server.now()
         return Node(
             id=identity.new_node_id(self.dice), name=name, host="host", pid=1, boot_id="", version="0",
-            queues=self.crew.queues, tasks=self.crew.tasks, concurrency=self._concurrency, address=None,
+            queues=crew.queues, tasks=crew.tasks, concurrency=self._concurrency, address=None,
             started_at=now, beat_at=now, expires_at=now, exclusive=exclusive,
         )  # fmt: skip
 

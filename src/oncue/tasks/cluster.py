@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from oncue.engine.context import current
-from oncue.engine.executor import called
 from oncue.errors import InvalidJob, Postpone, StoreError
 from oncue.model import (
     CLUSTER_ADDRESS,
@@ -284,6 +283,8 @@ def _unbound(args: str, slot: datetime | None = None) -> dict[str, Any]:
 
 async def _in_thread(function: Callable[..., Any], named: dict[str, Any]) -> Any:
     """Call a plain function. Its attempt keeps its seat until the function has returned, cut off or not."""
+    from oncue.engine.executor import called  # a process that runs no jobs does without the engine
+
     context = contextvars.copy_context()
     done = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(called, function, named))
     try:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from oncue.application.clustering import address_from_here
 from oncue.errors import InvalidJob, JobNotFound
 from oncue.model import CLUSTER_ADDRESS, ClusterJob
 from oncue.policy.checks import checked_name
@@ -43,7 +44,7 @@ class Cluster(NounVerbs):
         if lease is None or lease.expires_at <= now:
             return None
         node = next((node for node in await connected.store.nodes.alive() if node.id == lease.holder), None)
-        address = None if node is None else node.address
+        address = None if node is None else address_from_here(node)
         return Leader(lease.holder, lease.holder_name, address, lease.epoch, lease.acquired_at, lease.expires_at)
 
     async def run(
@@ -63,13 +64,17 @@ class Cluster(NounVerbs):
         Raises Conflict if an unfinished job has the key; NotLeader in a process that is a node and does not lead;
         InvalidJob if the arguments do not fit, or if one of the `nodes` is not active.
         """
-        found = self._cluster_task(task)
+        found = self.task(task)
         call = found.using(nodes=nodes, key=key, priority=priority, enqueued_by=checked_name(by, "by"))
         receipt = await call.aenqueue(**dict(args or {}))
+        return await self.spread(receipt.id, timeout=timeout)
+
+    async def spread(self, ref: int | UUID, *, timeout: Duration = "10s") -> ClusterJob:
+        """A cluster job, once the leader has written its parts; or as it is when `timeout` is over."""
         connected = await self._connected()
         until = connected.now() + timedelta(seconds=seconds(timeout, "timeout"))
         while True:
-            cluster = await self.get(receipt.id)
+            cluster = await self.get(ref)
             if cluster.spread_at is not None or cluster.job.finished or connected.now() >= until:
                 return cluster
             await self._app.pause_before_retry(LOOK_SECONDS)
@@ -91,7 +96,8 @@ class Cluster(NounVerbs):
         asked = (checked_before(before, "a cluster job"), checked_limit(limit))
         return await connected.store.cluster.page(connected.now(), *asked)
 
-    def _cluster_task(self, task: ClusterTask[Any, Any] | str) -> ClusterTask[Any, Any]:
+    def task(self, task: ClusterTask[Any, Any] | str) -> ClusterTask[Any, Any]:
+        """A cluster task, by its name too. Raises InvalidJob for another task."""
         found = self._app.find(task) if isinstance(task, str) else task
         if not isinstance(found, ClusterTask) or found.address != CLUSTER_ADDRESS:
             raise InvalidJob("task", f"{found.name!r} is no cluster task: those are declared with @app.cluster_task")

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
 from oncue.application.connecting import Connected
-from oncue.model import PARKED, UNFINISHED, WAITING, Job, JobFilter, Node, Queue, Schedule, Subject
+from oncue.model import (
+    CLUSTER_ADDRESS,
+    PARKED,
+    UNFINISHED,
+    WAITING,
+    Job,
+    JobFilter,
+    Node,
+    Queue,
+    Schedule,
+    Subject,
+)
+from oncue.policy import quorum
 from oncue.policy.aging import Rules
 from oncue.policy.explain import (
     Cluster,
@@ -24,7 +36,7 @@ from oncue.policy.explain.schedules import MOST_SHOWN
 from oncue.policy.suspicion import ALONE, isolation_of
 from oncue.policy.windows import slot_of
 from oncue.store.contract import EXCLUSIVE, LEADER, Store
-from oncue.verbs.jobs.reading import attempts_of
+from oncue.verbs.jobs.reading import attempts_of, cluster_job_of
 
 MOST_ASKED = 20
 """How many nodes are asked what they hold."""
@@ -94,9 +106,13 @@ async def _job_facts(store: Store, job: Job, cluster: Cluster, aging: Rules) -> 
         schedule=await _schedule_of(store, job),
         retries=await store.jobs.retries_of(job.id) if job.finished else (),
         aging=aging,
+        whole=await cluster_job_of(store, job, cluster.now),
     )
     if job.state not in WAITING:
         return facts
+    if facts.whole is not None and job.address == CLUSTER_ADDRESS:
+        queue = quorum.terms_of(facts.whole).parts.queue
+        return dataclasses.replace(facts, parts_paused_at=await _paused_at(store, queue))
     limits = await _limits(store, job)
     facts = dataclasses.replace(
         facts, limits=limits, paused_at=None if limits.queue is None else limits.queue.paused_at

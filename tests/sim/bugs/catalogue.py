@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.sim.bugs import (
     addresses,
+    cluster,
     deliveries,
     endings,
     expiry,
@@ -38,6 +39,7 @@ PARTS = (
     addresses,
     webhooks,
     windows,
+    cluster,
 )
 """Importing them has filled the list."""
 

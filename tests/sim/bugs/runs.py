@@ -13,16 +13,23 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from oncue.model import Claim
 from oncue.sim.checker import Violation, check
+from oncue.sim.cluster import CREW as CLUSTER_CREW
+from oncue.sim.cluster import Terms as ClusterTerms
+from oncue.sim.cluster import cluster_job, create_at_once, simulate_cluster
+from oncue.sim.cluster import declare as declare_tasks
 from oncue.sim.deliveries import simulate_deliveries, simulate_outages
 from oncue.sim.driver import finish
 from oncue.sim.faults import (
+    TWIN,
     CrashNode,
     DeposeLeader,
     Fault,
     HoldUp,
     LockRows,
     LoseReply,
+    PauseInCall,
     PauseNode,
     StoreErrors,
     StrikeLeader,
@@ -43,6 +50,7 @@ from oncue.sim.windows import (
     simulate_windows,
 )
 from oncue.sim.world import PACE, World
+from oncue.tasks.cluster import PART
 
 NODES = ("one", "two", "three")
 ENDLESS = dataclasses.replace(OPTIONS, timeout=None, max_runtime=None)
@@ -144,6 +152,106 @@ def edits_in_an_outage(seed: int) -> list[Violation]:
 def windows_in_outages(seed: int) -> list[Violation]:
     """Edits of subjects while nothing runs, for a part of a window or for days."""
     return _closed(*simulate_windows(seed, nodes=2, subjects=4, days=1.5, edits=40, outages=(2, 3)))
+
+
+def clusters(seed: int) -> list[Violation]:
+    """Cluster jobs on nodes that come and go, and leaders that die around their decisions."""
+    return _closed(*simulate_cluster(seed))
+
+
+def clusters_that_grow(seed: int) -> list[Violation]:
+    """Two nodes do a part that takes its time, and a third comes by."""
+    world = _cluster_of(seed, NODES[:2], [Act(seconds=2.0)], [Act()])
+    world.after(2.0, lambda: world.submit(cluster_job(world)))
+    world.after(2.8, lambda: world.boot(NODES[2]))
+    return _recovered(world, 8.0)
+
+
+def clusters_that_restart(seed: int) -> list[Violation]:
+    """Nodes die while their part waits to be tried again, before that is due or after, or in the middle of it."""
+    dice = Random(f"restarts {seed}")
+    parts = [Act("retry", 0.3, after=dice.choice((1.0, 4.0))), Act("ok", 0.5)]
+    world = _cluster_of(seed, NODES, parts, [Act()], quorum_timeout=dice.choice((3.0, 8.0)))
+    world.after(2.0, lambda: world.submit(cluster_job(world)))
+    for node in NODES[1:]:
+        at, down = 2.0 + dice.choice((0.2, 0.9)), dice.choice((1.5, 4.5))
+        _strike(world, CrashNode(at, node, down))
+    return _recovered(world, 16.0)
+
+
+def clusters_that_are_led_anew(seed: int) -> list[Violation]:
+    """The leader is deposed, or stands still, when its cluster jobs are to be decided or their action is recorded."""
+    dice = Random(f"led anew {seed}")
+    world = _cluster_of(seed, NODES, [Act(seconds=0.5)], [Act(seconds=0.8)], quorum_timeout=1.0)
+    for number in range(8):
+        at = 2.0 + 1.6 * number
+        create = dice.choice((world.submit, partial(create_at_once, world)))
+        world.after(at, lambda number=number, create=create: create(cluster_job(world, number=number)))  # type: ignore[misc]
+        verb = dice.choice(("cluster.release", "cluster.spread", "cluster.create", "jobs.apply"))
+        world.after(at - 0.1, partial(_pause_leader_in, world, verb, 5.0 * dice.random()))
+        _strike(world, DeposeLeader(at + dice.choice((0.1, 0.9))))
+    return _recovered(world, 16.0)
+
+
+def _pause_leader_in(world: World, verb: str, length: float) -> None:
+    """The leader stands still in the middle of a call, before its effect."""
+    for name in [name for name, member in world.members.items() if member.leads and not member.paused]:
+        PauseInCall(0.0, name, verb, "before", length).strike(world)
+
+
+def clusters_by_hand(seed: int) -> list[Violation]:
+    """An operator cancels cluster jobs while their parts run, and retries them."""
+    dice = Random(f"by hand {seed}")
+    world = _cluster_of(seed, NODES, [Act(seconds=1.5)], [Act(seconds=0.5)])
+    heal(world)
+    for number in range(3):
+        batch = cluster_job(world, number=number)
+        world.after(2.0 + number, partial(world.submit, batch))
+        for later in (dice.uniform(0.3, 1.8), 4.0):
+            world.after(2.0 + number + later, partial(_cancel_or_retry, world, batch.ids[0]))
+    return _recovered(world, 10.0)
+
+
+def clusters_that_retry_late(seed: int) -> list[Violation]:
+    """A part is still under way when its job is over, asks to be tried again, and its node is gone for good by then."""
+    dice = Random(f"late {seed}")
+    world = _cluster_of(seed, NODES, [Act("retry", 2.0, after=1.0)], [Act()], quorum_timeout=0.5)
+    job = cluster_job(world)
+    world.after(2.0, partial(world.submit, job))
+    world.after(3.0, lambda: world.errand(world.colleague.jobs.set_status(job.ids[0], "failed")))
+    world.after(4.3 + 0.3 * dice.random(), lambda: world.crash(NODES[2]))
+    return _recovered(world, 8.0)
+
+
+def clusters_of_namesakes(seed: int) -> list[Violation]:
+    """A twin of the leader has not got a name yet when it gets its part, and dies; so does the leader, for a while."""
+    world = _cluster_of(seed, NODES[:1], [Act(seconds=0.3)], [Act()], quorum_timeout=2.0)
+    world.after(2.0, lambda: world.boot(TWIN + NODES[0], known_as=NODES[0]))
+    world.after(2.3, lambda: world.submit(cluster_job(world)))
+    world.after(2.8, lambda: world.crash(TWIN + NODES[0]))
+    _strike(world, CrashNode(3.2, NODES[0], 1.0))
+    return _recovered(world, 8.0)
+
+
+def _cluster_of(
+    seed: int, names: Sequence[str], parts: Sequence[Act], action: Sequence[Act], **terms: Any
+) -> World:  # fmt: skip
+    """Nodes of which each follows the same script in its part, and the leader another one in its action."""
+
+    def script(claim: Claim) -> Act:
+        acts = parts if claim.task.endswith(PART) else action
+        return acts[min(claim.attempt, len(acts) - 1)]
+
+    world = World(seed, crew=CLUSTER_CREW, script=script)
+    declare_tasks(world, ClusterTerms(**{"max_retries": 2, **terms}))
+    for name in names:
+        world.boot(name)
+    return world
+
+
+def _cancel_or_retry(world: World, job_id: int) -> None:
+    jobs, is_over = world.colleague.jobs, world.job(job_id).finished
+    world.errand(jobs.retry(job_id) if is_over else jobs.cancel(job_id))
 
 
 def outages(seed: int) -> list[Violation]:

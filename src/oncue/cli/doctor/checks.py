@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from oncue.app import Oncue
 from oncue.application.ownership import OWN_TABLES
-from oncue.cli.doctor import webhooks
+from oncue.cli.doctor import cluster, webhooks
 from oncue.cli.doctor.findings import Check, Snapshot, Status, few
 from oncue.cli.migrate import schema_of, unmigrated
 from oncue.cli.output import plural, took
@@ -100,6 +100,7 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Chec
         *stuck(snapshot),
         *webhooks.checked(snapshot, app.settings, os.environ),
         leader(snapshot),
+        *cluster.checked(snapshot),
         tokens(snapshot),
     ]
 

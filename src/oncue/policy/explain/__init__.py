@@ -9,6 +9,7 @@ last.
     findings   what an answer is made of
     cluster    who is alive, who leads, and who could run a job
     limits     which limit, rate or pause of its queue or its group a job waits for
+    cluster_jobs   what a cluster job waits for, and of which one a job is a part
     jobs       why a job waits, runs or ended as it did
     revisions  what a schedule was at an instant, and who made it so
     slots      what became of one slot

@@ -49,7 +49,7 @@ class Cluster:
         if address == LEADER_ADDRESS:
             return [node for node in self.workers if self.leading is not None and node.id == self.leading.holder]
         name = address.removeprefix(NODE_ADDRESS)
-        return [node for node in self.workers if node.named and node.name == name]
+        return [node for node in self.workers if (node.name if node.named else str(node.id)) == name]
 
     def takers(self, queue: str, task: str, address: str | None = None) -> list[Node]:
         """The nodes that may claim such a job."""

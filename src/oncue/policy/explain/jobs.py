@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from shlex import quote
 
-from oncue.model import MAX_PRIORITY, PARKED, Attempt, Job, Node, State
-from oncue.policy import options
+from oncue.model import MAX_PRIORITY, PARKED, Attempt, ClusterJob, Job, Node, State
+from oncue.policy import options, quorum
 from oncue.policy.aging import Rules, next_round
+from oncue.policy.explain import cluster_jobs
 from oncue.policy.explain.cluster import Cluster, no_leader, obstacles
 from oncue.policy.explain.findings import Explanation, Finding, counted, error_line, instant, length, when
 from oncue.policy.explain.limits import LimitFacts, name_of, no_room, paused_group, taking
-from oncue.policy.lifecycle import BY_HAND, cutoff_of, too_late
+from oncue.policy.lifecycle import BY_HAND, cutoff_of, is_part, too_late
 from oncue.policy.suspicion import ALONE, COHORT, DEATHS_ALONE, IN_COHORT, PATIENCE_SECONDS, isolation_of
 from oncue.policy.windows import CUTOFF_REACHED, OUTAGE
 
@@ -44,6 +45,14 @@ class JobFacts:
     retries: Sequence[Job] = ()
     """The jobs that were made by hand to repeat it, oldest first."""
     aging: Rules = field(default_factory=Rules)
+    whole: ClusterJob | None = None
+    """The cluster job that it is, or of which it is a part."""
+    parts_paused_at: datetime | None = None
+    """Since when the queue of its parts is paused."""
+
+    @property
+    def is_part(self) -> bool:
+        return self.whole is not None and self.whole.id != self.job.id
 
     @property
     def takers(self) -> list[Node]:
@@ -57,16 +66,33 @@ def explain_job(facts: JobFacts) -> Explanation:
     job = facts.job
     group = "" if job.group is None else f", group {job.group}"
     subject = f"job {job.id} ({job.task}, queue {job.queue}{group})"
+    if facts.whole is not None and not facts.is_part:
+        findings = [*_origin(facts), *course_of(facts)]
+        return Explanation(f"cluster {subject}", quorum.job_status(facts.whole), findings)
     return Explanation(subject, job.state, [*_origin(facts), *course_of(facts)])
 
 
 def course_of(facts: JobFacts) -> list[Finding]:
     """How a job stands, and how it came to that."""
-    return [*_BY_STATE[facts.job.state](facts), *_retried(facts), *_history(facts)]
+    whole = facts.whole
+    stands = _BY_STATE[facts.job.state](facts) if whole is None or facts.is_part else _cluster_job(facts, whole)
+    return [*stands, *_retried(facts), *_history(facts)]
+
+
+def _cluster_job(facts: JobFacts, whole: ClusterJob) -> list[Finding]:
+    """Until the leader has decided, a cluster job waits for its parts; then the leader action is a job as any other."""
+    now = facts.cluster.now
+    if cluster_jobs.is_undecided(whole):
+        waits = cluster_jobs.waiting(whole, facts.cluster, facts.parts_paused_at)
+        return [*waits, *_too_late(facts), *_must_start(facts)]
+    action = cluster_jobs.ending(whole, now) or _BY_STATE[facts.job.state](facts)
+    return [*cluster_jobs.decision(whole, now), *action, *cluster_jobs.parts(whole)]
 
 
 def _origin(facts: JobFacts) -> list[Finding]:
     job, findings = facts.job, []
+    if facts.is_part and facts.whole is not None:
+        return cluster_jobs.part_of(job, facts.whole, facts.cluster)
     if job.subject is not None:
         findings.append(_day(facts))
     elif job.scheduled_for is not None:
@@ -357,7 +383,8 @@ def _why_not_retried(job: Job) -> tuple[str, str]:
 
 
 def _cancelled(facts: JobFacts) -> list[Finding]:
-    reason = "" if facts.job.reason in (None, "cancelled") else f": {facts.job.reason}"
+    known = {None: "", "cancelled": "", quorum.JOB_ENDED: ", since its cluster job was cancelled"}
+    reason = known.get(facts.job.reason, f": {facts.job.reason}")
     waited = "while it waited for another attempt" if facts.attempts else "before it ran"
     by = waited if facts.job.started_at is None else "while it ran"
     return [Finding("settled", f"It was cancelled{_ending(facts)}, {by}{reason}.", _again(facts, "run it after all"))]
@@ -379,12 +406,16 @@ _SKIPPED = {
     "duplicate": "another job had its key when it was sent again, and stands for it",
     "interrupted": "its worker shut down while it ran, and it may run at most once",
     CUTOFF_REACHED: "its day was over before it succeeded",
+    quorum.JOB_ENDED: "its cluster job had ended before it began",
     OUTAGE: "no leader ran from its cutoff to the end of its date",
 }
 
 
 def _again(facts: JobFacts, words: str) -> str | None:
-    """How to repeat it, unless that was done, and still goes on or went well, or it is of a day that is over."""
+    """How to repeat it, unless that was done, and still goes on or went well, or it is of a day that is over. Of a part
+    the whole cluster job is repeated."""
+    if is_part(facts.job):
+        return None
     if any(not retry.finished or retry.state == "succeeded" for retry in facts.retries):
         return None
     cutoff_at = cutoff_of(facts.job)

@@ -1,4 +1,4 @@
-"""The admin API: jobs, queues, schedules, webhooks, windows, nodes, tokens and the audit log over HTTP.
+"""The admin API: jobs, queues, schedules, webhooks, windows, cluster jobs, nodes, tokens and the audit log over HTTP.
 
 auth         who may come in: the gate in front of every route
 routing      routes that declare what they need, and the steps that every request takes
@@ -36,6 +36,7 @@ def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, acc
     """Everything that there is, behind the gate."""
     from oncue.server.api import (
         audit_log,
+        cluster,
         enqueueing,
         executions,
         jobs,
@@ -51,7 +52,9 @@ def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, acc
     gate = process_api(app, readiness, registry, access)
     routes = Routes(gate.api, IdempotentRequests(app))
     # The slots' paths come before the schedules': a schedule's name may have slashes, and takes what is left.
-    for part in (enqueueing, jobs, queues, slots, schedules, executions, webhooks, windows, nodes, tokens, audit_log):
+    for part in (
+        enqueueing, jobs, queues, slots, schedules, executions, webhooks, windows, cluster, nodes, tokens, audit_log,
+    ):  # fmt: skip
         part.add(routes, app)
     openapi.add(routes)
     return gate

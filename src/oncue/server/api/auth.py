@@ -25,8 +25,8 @@ from starlette.types import Receive, Scope, Send
 
 from oncue.errors import StoreError
 from oncue.policy.scopes import allows
-from oncue.server.address import leads_here
-from oncue.server.api import problems, routing
+from oncue.policy.urls import leads_here
+from oncue.server.api import coming_from, problems, routing
 from oncue.server.api.identity import HOST, LOCAL, SCOPE_KEY, Identity
 from oncue.server.api.problems import AWAY, FORBIDDEN, METHOD, NOT_FOUND, UNAUTHORIZED, Problem
 
@@ -38,8 +38,6 @@ NO_ADMIN_API = "A worker has no admin API: `oncue run` and `oncue serve` have it
 GATE_SECONDS = 3.0
 TELL_AGAIN_SECONDS = 60.0
 HOW_TO = "`oncue token create NAME --scope {needs}` makes one; send it as `Authorization: Bearer oncue_…`."
-PASSED_ON = ("forwarded", "x-real-ip", "via", "true-client-ip", "cf-connecting-ip", "x-client-ip")
-PASSED_ON_BEGINS = ("x-forwarded-", "x-envoy-")
 
 _log = logging.getLogger("oncue.http")
 
@@ -193,7 +191,7 @@ def _known_to_the_host(scope: Scope) -> Identity:
 def _refuse_browsers(headers: Headers) -> None:
     """A page from anywhere may send requests to this machine, or have its own name lead here: it is not let in."""
     host = headers.get("host", "")
-    if not leads_here(_name(host)):
+    if not leads_here(coming_from.host_of(headers)):
         raise Problem(
             FORBIDDEN, f"expected the header Host to name this machine (localhost, 127.0.0.1 or [::1]), not {host!r}; "
             "make a token to come in by another name",
@@ -207,12 +205,5 @@ def _refuse_browsers(headers: Headers) -> None:
 
 def _refuse_passed_on(headers: Headers, needs: str) -> None:
     """Behind a proxy the client may be on any machine."""
-    if any(name in PASSED_ON or name.startswith(PASSED_ON_BEGINS) for name in headers):
+    if coming_from.was_passed_on(headers):
         raise _unauthorized("This was passed on by a proxy, and needs a token.", needs)
-
-
-def _name(host: str) -> str:
-    """A Host header without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]

@@ -13,6 +13,7 @@ REASONS = {
     404: "There is no such thing.",
     409: "The present state does not allow this.",
     413: "The body is larger than 1 MiB.",
+    421: "This node does not lead: `leader` says which one does. Only the leader creates cluster jobs.",
     422: "A field is not as expected.",
     500: "A bug.",
     503: "The database does not answer, or another session holds a lock on what this would change.",

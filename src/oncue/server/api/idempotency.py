@@ -38,8 +38,9 @@ KEPT_FOR = timedelta(hours=24)
 BEING_ANSWERED = timedelta(seconds=60)
 PRUNED_AT_ONCE = 1000
 SCOPE_KEY = "oncue.kept"
-NOTHING_BEGAN = (400, 413, 422)
-"""Answers to requests that were refused before anything happened. They are not kept: what was wrong may be mended."""
+NOTHING_BEGAN = (400, 413, 421, 422)
+"""Answers to requests that were refused before anything happened. They are not kept: what was wrong may be mended, and
+the leader is asked under the same key."""
 
 _log = logging.getLogger("oncue.http")
 

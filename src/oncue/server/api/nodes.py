@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncue.model import Lease
 from oncue.records.nodes import LeaderRecord, node_record
 from oncue.server.api.documents import looking
 from oncue.server.api.models.control import Nodes
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 TAG = "nodes"
 
 
+async def leases_of(app: Oncue) -> list[Lease]:
+    """What one node at a time may hold."""
+    store = (await app.internals.connected()).store
+    return [lease for name in (LEADER, EXCLUSIVE) if (lease := await store.leases.get(name)) is not None]
+
+
 def add(routes: Routes, app: Oncue) -> None:
     @routes.get("/api/admin/nodes", **looking(TAG, "List the nodes", Nodes))
     async def list_nodes() -> Answer:
         """The worker processes that are alive, or whose lease is over and that are not declared lost yet."""
-        connected = await app.internals.connected()
-        leases = [
-            lease for name in (LEADER, EXCLUSIVE) if (lease := await connected.store.leases.get(name)) is not None
-        ]
-        nodes, now = await app.nodes.list(), connected.now()
+        leases, nodes, now = await leases_of(app), await app.nodes.list(), await app.now()
         return Answer({"nodes": [node_record(node, now, leases) for node in nodes]})
 
     @routes.get("/api/admin/leader", **looking(TAG, "Who leads", LeaderRecord))

@@ -20,6 +20,7 @@ from oncue.errors import (
     InvalidSubject,
     InvalidWebhook,
     JobNotFound,
+    NotLeader,
     OncueError,
     RowLocked,
     ScheduleNotFound,
@@ -31,6 +32,8 @@ from oncue.errors import (
     WebhookNotFound,
     WrongApplication,
 )
+from oncue.policy.urls import url_leads_here
+from oncue.server.api.coming_from import is_from_here
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 2
@@ -60,6 +63,7 @@ CONFLICT = ProblemKind("conflict", 409, "The present state does not allow this")
 ANSWERING = ProblemKind("still-being-answered", 409, "A request with this key is still being answered")
 UNKNOWN_EFFECT = ProblemKind("effect-unknown", 409, "An earlier request with this key was cut off")
 TOO_LARGE = ProblemKind("too-large", 413, "The request is too large")
+NOT_LEADER = ProblemKind("not-leader", 421, "This node does not lead")
 INVALID = ProblemKind("invalid-field", 422, "A field is not as expected")
 UNKNOWN_TASK = ProblemKind("unknown-task", 422, "There is no such task")
 KEY_REUSED = ProblemKind("idempotency-key-reused", 422, "The idempotency key belongs to another request")
@@ -68,8 +72,8 @@ AWAY = ProblemKind("database-unavailable", 503, "The database does not answer")
 LOCKED = ProblemKind("row-locked", 503, "Another session holds a lock on what this would change")
 
 KINDS = (
-    MALFORMED, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD, CONFLICT, ANSWERING, UNKNOWN_EFFECT, TOO_LARGE, INVALID,
-    UNKNOWN_TASK, KEY_REUSED, BUG, AWAY, LOCKED,
+    MALFORMED, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, METHOD, CONFLICT, ANSWERING, UNKNOWN_EFFECT, TOO_LARGE, NOT_LEADER,
+    INVALID, UNKNOWN_TASK, KEY_REUSED, BUG, AWAY, LOCKED,
 )  # fmt: skip
 
 
@@ -160,11 +164,27 @@ def of(error: Exception, request: Request | None = None) -> Problem:
         return error
     if isinstance(error, RequestValidationError):
         return _of_validation(error)
+    if isinstance(error, NotLeader):
+        return _of_not_leader(error, request)
     if isinstance(error, OncueError):
         return _of_ours(error)
     where = "" if request is None else f"{request.method} {instance_of(request.scope)}"
     _log.error("%s failed: %s: %s", where, type(error).__name__, error, exc_info=error)
     return Problem(BUG, "An unexpected error; the log of the process that answered tells more.")
+
+
+def _of_not_leader(error: NotLeader, request: Request | None) -> Problem:
+    """Who leads instead. A loopback address leads a client on another host to its own machine: it is not told that."""
+    told = NotLeader(error.leader, address_for(request, error.address))
+    leader = None if told.leader is None else {"name": told.leader, "address": told.address}
+    return Problem(NOT_LEADER, str(told), leader=leader)
+
+
+def address_for(request: Request | None, address: str | None) -> str | None:
+    """An address, unless the client that asks for it cannot reach it."""
+    if address is None or not url_leads_here(address):
+        return address
+    return address if request is not None and is_from_here(request.scope) else None
 
 
 def _of_ours(error: OncueError) -> Problem:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from oncue.model import DEFAULT_QUEUE, TERMINAL, Job, Revision, Schedule, Slot
+from oncue.model import DEFAULT_QUEUE, TERMINAL, ClusterJob, Job, Revision, Schedule, Slot
 from oncue.policy.lifecycle import BY_HAND
 from oncue.sim.checker.eras import era_of, when
 from oncue.sim.history import Event
@@ -63,6 +63,8 @@ class Final:
     wakeups: int = 0
     """How many notes of what happened in groups have not been read."""
     windows: tuple[WindowBooks, ...] = ()
+    clusters: tuple[ClusterJob, ...] = ()
+    """The cluster jobs that have their parts, with these."""
 
 
 def claim_no(event: Event) -> int:
@@ -216,6 +218,8 @@ class Evidence:
     subjects: dict[tuple[int, str], SubjectStory] = field(default_factory=dict)
     subject_days: Any = None
     """The same by date (`subject_days`), once a promise has asked for it."""
+    spread: dict[int, Event] = field(default_factory=dict)
+    """When the parts of each cluster job were written."""
     operations: dict[int, ObservedOperation] = field(default_factory=dict)
     strangers: list[Event] = field(default_factory=list)
     """Effects and answers of operations that no process began."""

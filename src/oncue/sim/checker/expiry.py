@@ -23,12 +23,14 @@ class _Wait:
     written: Event
     since: Event
     attempt: int = 0
+    spread: bool = False
+    """Of a cluster job: whether its parts were written. Then it has begun."""
 
     @property
     def end(self) -> int | None:
         """When it has waited for long enough, by the database's clock."""
         told = self.written.fields
-        limits = [told.get("deadline_at"), told.get("start_by") if self.attempt == 0 else None]
+        limits = [told.get("deadline_at"), told.get("start_by") if not (self.attempt or self.spread) else None]
         return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -73,7 +75,7 @@ def _ended_in_time(evidence: Evidence) -> Iterator[Broken]:
         due = max(when(wait.since), in_era_of(now, wait.end))
         return when(now) - max(due, lead.since, weather.fine_since(when(now)))
 
-    for event in evidence.told("job", "claim", "change", "hold", "hold.end"):
+    for event in evidence.told("job", "claim", "change", "hold", "hold.end", "spread"):
         told = event.fields
         if event.kind in ("hold", "hold.end"):
             if told.get("name", LEADER) == LEADER:
@@ -81,6 +83,9 @@ def _ended_in_time(evidence: Evidence) -> Iterator[Broken]:
         elif event.kind == "job":
             if _may_expire(event):
                 written[told["id"]], waiting[told["id"]] = event, _Wait(event, event)
+        elif event.kind == "spread":
+            if told["id"] in waiting:
+                waiting[told["id"]].spread = True
         elif told["id"] in written and told.get("accepted", True):
             wait = waiting.pop(told["id"], None)
             if wait is not None and overdue(wait, event) > most:
@@ -88,7 +93,8 @@ def _ended_in_time(evidence: Evidence) -> Iterator[Broken]:
             if event.kind == "change" and told["from_state"] in TERMINAL:
                 del written[told["id"]]
             elif event.kind == "change" and told["state"] in WAITING:
-                waiting[told["id"]] = _Wait(written[told["id"]], event, told["attempt"])
+                spread = told["id"] in evidence.spread and wait is not None and wait.spread
+                waiting[told["id"]] = _Wait(written[told["id"]], event, told["attempt"], spread)
     for job_id, wait in waiting.items():
         if overdue(wait, evidence.events[-1]) > most:
             yield Broken(f"job {job_id} waits past its time for ever", (wait.written,))
@@ -111,7 +117,9 @@ def _not_too_soon(evidence: Evidence) -> Iterator[Broken]:
             if told["state"] != "skipped" or told["outcome"] is not None or told["reason"] not in LIMITS:
                 continue
             end = story.written.fields.get(LIMITS[told["reason"]])
-            begun = told["reason"] == "misfire" and told["attempt"] > 0
+            spread = evidence.spread.get(story.id)
+            in_time = spread is not None and when(spread) < when(change) and spread.fields["at"] < (end or 0)
+            begun = told["reason"] == "misfire" and (told["attempt"] > 0 or in_time)
             early = end is None or begun or change.at + evidence.tolerance < end
             if early and not evidence.is_unsure(change):
                 yield Broken(f"job {story.id} was given up before its time", (story.written, change))

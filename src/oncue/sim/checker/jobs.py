@@ -34,11 +34,21 @@ def _nothing_lost(evidence: Evidence) -> Iterator[Broken]:
 
 
 def may_be_pruned(evidence: Evidence, job_id: int) -> bool:
-    """Only what has ended may be deleted, and not right away."""
+    """Only what has ended may be deleted, and not right away; the parts of a cluster job go with it."""
     story = evidence.jobs.get(job_id)
-    changes = [] if story is None else story.changes
-    last = changes[-1] if changes and ends(changes[-1]) else None
-    return evidence.pruned > 0 and last is not None and last.fields["ended_at"] < evidence.pruned_before
+    ended = None if story is None else ended_at(story)
+    if evidence.pruned == 0 or story is None or ended is None:
+        return False
+    whole = None if story.written is None else evidence.jobs.get(story.written.fields.get("whole", -1))
+    of_whole = None if whole is None else ended_at(whole)
+    return min(ended, ended if of_whole is None else of_whole) < evidence.pruned_before
+
+
+def ended_at(story: JobStory) -> int | None:
+    """When a job ended, as its row tells it."""
+    changes = story.changes
+    at: int | None = changes[-1].fields["ended_at"] if changes and ends(changes[-1]) else None
+    return at
 
 
 @promise("a key has one unfinished job")
@@ -120,7 +130,9 @@ def _row_as_asked(evidence: Evidence) -> Iterator[Broken]:
         if "args" in told and checksum(job.args) != told["args"]:
             differing.append("args")
         if evidence.complete and not told.get("parked", False) and not _started_over(story):
-            differing += [name for name in _LIMITS if micros_or_none(getattr(job, name)) != told.get(name)]
+            # A cluster job has begun when its parts were written: the grace of its slot is kept.
+            limits = [name for name in _LIMITS if not (name == "start_by" and job.id in evidence.spread)]
+            differing += [name for name in limits if micros_or_none(getattr(job, name)) != told.get(name)]
         if differing:
             yield Broken(f"job {job.id} was asked for with other {', '.join(differing)}", (story.written,))
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from oncue.model import CLUSTER_ADDRESS
 from oncue.sim.checker.eras import when
 from oncue.sim.checker.evidence import FOREVER, LEARNED_WITHIN, Evidence, ObservedAttempt
 from oncue.sim.checker.promises import Broken, promise
@@ -63,7 +64,8 @@ class _Order:
     """Who waits, as far as the history tells.
 
     A job that was due later is queued without an event, so it is left out until it comes back to the queue. So is one
-    that may have been raised for its age: the history does not tell which ones were.
+    that may have been raised for its age: the history does not tell which ones were. A cluster job waits for its
+    leader's decision, and a part whose address changes stands in another line by then.
     """
 
     def __init__(self) -> None:
@@ -78,6 +80,9 @@ class _Order:
             raised = [job_id for job_id, place in self._places.items() if place[0] == told["queue"]]
             for job_id in raised:
                 self._forget(job_id)
+        elif event.kind == "address":
+            if told["id"] in self._places:
+                self._forget(told["id"])
         elif told["id"] in self._places and event.kind == "priority":
             self._moved(told["id"], told["priority"])
         elif told["id"] in self._places and told["accepted"]:
@@ -96,7 +101,7 @@ class _Order:
 
     def _written(self, job_id: int, event: Event) -> None:
         told = event.fields
-        if job_id in self._places or "priority" not in told:
+        if job_id in self._places or "priority" not in told or told.get("address") == CLUSTER_ADDRESS:
             return
         place, rank = (told.get("group"), told.get("address")), (-told["priority"], told["order_at"], job_id)
         line = self._lines[told["queue"], *place, told["task"]]
@@ -120,7 +125,7 @@ class _Order:
 def _best_first(evidence: Evidence) -> Iterator[Broken]:
     """Of the jobs of a task that wait in a queue, or in one group, the one of the highest priority, then the oldest."""
     order = _Order()
-    for event in evidence.told("job", "change", "claim", "priority", "age") if evidence.certain else ():
+    for event in evidence.told("job", "change", "claim", "priority", "age", "address") if evidence.certain else ():
         if event.kind != "claim":
             order.note(event)
         elif (better := order.better(event)) is not None:

@@ -48,5 +48,5 @@ class Cluster(Protocol):
         ...
 
     async def interrupted(self, name: str, node: UUID) -> list[Job]:
-        """The parts that wait to be tried again and were begun by an earlier process of this name."""
+        """The parts that wait to be tried again, are due perhaps, and were begun by an earlier process of this name."""
         ...

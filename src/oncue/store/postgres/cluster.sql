@@ -78,6 +78,7 @@ with {_leads}, moved as (
 select id from moved;
 
 -- name: _cluster_job
+-- A part is in good hands while the node lives that runs it, or that may claim it.
 select {job},
        (select json_build_array(k.spread_at, k.epoch, k.decided_at, k.decided_epoch, k.quorum)
           from oncue_cluster_jobs k where k.job_id = oncue_jobs.id) as record,
@@ -86,7 +87,9 @@ select {job},
                    case when $2::boolean then j.result end, j.attempt, j.visible_at, j.claimed_at, j.started_at, j.finished_at,
                    exists (select from oncue_nodes n
                             where n.lost_at is null and n.expires_at > $1
-                              and (n.id = p.node_id or (n.named and n.name = p.node_name))))
+                              and case when j.state = 'running' then n.id = j.node_id
+                                       else j.address = 'node:' || case when n.named then n.name else n.id::text end
+                                            and j.task = any(n.tasks) and j.queue = any(n.queues) end))
                    order by p.node_name, p.node_id)
           from oncue_parts p
           left join lateral (select * from oncue_jobs part where part.id = p.job_id offset 0) as j on true
@@ -120,5 +123,5 @@ select job_id, cluster_id from oncue_parts where job_id = any($1::bigint[]);
 -- name: interrupted
 select {job} from oncue_jobs
  where id = any(array(select job_id from oncue_parts where node_name = $1 and was_open is null and job_id is not null))
-   and state || '' = 'retrying' and node_id <> $2
+   and state || '' in ('scheduled', 'queued', 'retrying') and attempt > 0 and node_id <> $2 and address = 'node:' || $1
  order by id;

@@ -220,6 +220,8 @@ with open (queue, room) as materialized (
             cross join lateral (
                   select id, priority, order_at from oncue_jobs
                    where {addressed} and address = mine.address and queue = open.queue and task = any((select $3::text[])::text[])
+                     -- What a process has begun of a cluster job no other process of its name goes on with.
+                     and (attempt = 0 or node_id = $1 or position('"of_cluster":true' in options) = 0)
                    order by priority desc, order_at, id limit (select least($4::int, open.room))
                      for update skip locked) as best
              left join taken on taken.queue = open.queue
@@ -319,8 +321,8 @@ history as (
     select id, attempt, claim_no, node_id, started_at, ended_at, outcome, error, details from done
      where outcome is not null and state in ('scheduled', 'queued', 'retrying')
 ), closing as materialized (
-    -- Cluster jobs that have ended. What has not begun of their parts ends with them; what runs goes on, unless the job
-    -- was cancelled.
+    -- Cluster jobs that have ended. What has not begun of their parts ends with them. What runs goes on, unless the job
+    -- was cancelled; if it then asks to be tried again, it is past its deadline.
     select id, state from done
      where address in ('cluster', 'role:leader') and state in ('succeeded', 'failed', 'cancelled', 'skipped')
        and exists (select from oncue_cluster_jobs where job_id = done.id)
@@ -334,13 +336,16 @@ history as (
       join oncue_parts p on p.cluster_id = closing.id
      cross join lateral (select id, state from oncue_jobs where id = p.job_id
                             for no key update skip locked) as part
-     where part.state in ('scheduled', 'queued', 'retrying') or (part.state = 'running' and closing.state = 'cancelled')
+     where part.state in ('scheduled', 'queued', 'retrying', 'running')
 ), ended_parts as (
     update oncue_jobs j
        set state = case when r.state = 'running' then j.state when r.ending = 'cancelled' then 'cancelled' else 'skipped' end,
            reason = case when r.state <> 'running' then 'cluster_job_ended' end, updated_at = $1,
            finished_at = case when r.state <> 'running' then $1 end,
-           cancel_requested_at = case when r.state = 'running' then coalesce(j.cancel_requested_at, $1) end
+           deadline_at = case when r.state = 'running' then $1 else j.deadline_at end,
+           cancel_requested_at = case when r.state = 'running' and r.ending = 'cancelled'
+                                      then coalesce(j.cancel_requested_at, $1)
+                                      when r.state = 'running' then j.cancel_requested_at end
       from reachable_parts r where j.id = r.id and j.state || '' = r.state
     returning j.queue, j.task, j.state
 ), counted as (

@@ -59,10 +59,13 @@ with took as (
      where id = $1 and lost_at is null and not named
        and not exists (select from oncue_nodes where name = $2 and named and lost_at is null)
     returning id
+), moved as (
+    update oncue_jobs set address = 'node:' || $2, updated_at = greatest(updated_at, created_at)
+     where id = any(array(select id from oncue_jobs where {addressed} and address = 'node:' || $1::uuid::text))
+       and state || '' = 'queued' and exists (select from took)
+    returning id
 )
-update oncue_jobs set address = 'node:' || $2, updated_at = greatest(updated_at, created_at)
- where id = any(array(select id from oncue_jobs where {addressed} and address = 'node:' || $1::uuid::text))
-   and state || '' = 'queued' and exists (select from took);
+update oncue_parts set node_name = $2 where job_id = any(array(select id from moved)) and was_open is null;
 
 -- name: name_holder
 -- The node itself, if it has a name, else the one that has the name it asks for.

@@ -49,6 +49,7 @@ update oncue_cluster_jobs set decided_at = :now, decided_by = :node, decided_epo
  where job_id = :job_id;
 
 -- name: _cluster_job
+-- A part is in good hands while the node lives that runs it, or that may claim it.
 select {job},
        (select json_array(k.spread_at, k.epoch, k.decided_at, k.decided_epoch, k.quorum)
           from oncue_cluster_jobs k where k.job_id = oncue_jobs.id),
@@ -57,7 +58,10 @@ select {job},
                    iif(:results, json(j.result), null), j.attempt, j.visible_at, j.claimed_at, j.started_at, j.finished_at,
                    exists (select 1 from oncue_nodes n
                             where n.lost_at is null and n.expires_at > :now
-                              and (n.id = p.node_id or (n.named and n.name = p.node_name)))))
+                              and iif(j.state = 'running', n.id = j.node_id,
+                                      j.address = 'node:' || iif(n.named, n.name, n.id)
+                                      and j.task in (select value from json_each(n.tasks))
+                                      and j.queue in (select value from json_each(n.queues))))))
           from (select * from oncue_parts where cluster_id = oncue_jobs.id order by node_name, node_id) as p
           left join oncue_jobs j on j.id = p.job_id)
   from oncue_jobs
@@ -94,5 +98,5 @@ select job_id, cluster_id from oncue_parts where job_id in (select value from js
 -- name: interrupted
 select {job} from oncue_jobs
  where id in (select job_id from oncue_parts where node_name = :name and was_open is null and job_id is not null)
-   and state = 'retrying' and node_id <> :node
+   and state in ('scheduled', 'queued', 'retrying') and attempt > 0 and node_id <> :node and address = 'node:' || :name
  order by id;

@@ -58,7 +58,10 @@ class Database:
             wanted = ".".join(map(str, OLDEST_SQLITE))
             raise StoreError(f"oncue needs SQLite {wanted} or newer, this Python has {sqlite3.sqlite_version}")
         if self._inline:
-            self._writer = self._reader = InlineConnection(self._connect())
+            connection = self._connect()
+            if self._migrate and self._file == MEMORY:
+                file.in_memory(statements.migrations(DIALECT)).backup(connection)
+            self._writer = self._reader = InlineConnection(connection)
             self._opened.append(self._writer)
         else:
             self._writer = await self._thread("oncue-writer", checkpoints=True)

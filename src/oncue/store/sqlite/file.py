@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import sqlite3
 import threading
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from oncue.errors import StoreUnusable
@@ -86,6 +88,15 @@ def migrated(connection: sqlite3.Connection, known: Sequence[Migration]) -> list
             connection.execute(statement)
         connection.execute(f"pragma user_version = {step.number}")
     return [step.name for step in missing]
+
+
+@cache
+def in_memory(known: tuple[Migration, ...]) -> sqlite3.Connection:
+    """A migrated database to copy from. A simulation makes many, and a copy takes a thirtieth of the time."""
+    connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
+    atexit.register(connection.close)
+    migrated(connection, known)
+    return connection
 
 
 def _split(script: str) -> list[str]:

@@ -179,9 +179,11 @@ select 'node:' || name from oncue_nodes where id = :node and named and lost_at i
 {_mine};
 
 -- name: addressed
+-- What a process has begun of a cluster job no other process of its name goes on with: that ends it when it starts.
 select json_group_array(json_array(-priority, order_at, id)) from (
     select priority, order_at, id from oncue_jobs indexed by oncue_jobs_addressed
      where {addressed} and address = :address and queue = :queue and task in (select value from json_each(:tasks))
+       and (attempt = 0 or node_id = :node or instr(options, '"of_cluster":true') = 0)
      order by priority desc, order_at, id limit :limit);
 
 -- name: _open
@@ -345,10 +347,13 @@ update oncue_jobs
  where oncue_jobs.id = part.id and oncue_jobs.state in ('scheduled', 'queued', 'retrying');
 
 -- name: stop_parts
--- What runs of them goes on, unless the cluster job was cancelled.
-update oncue_jobs set cancel_requested_at = coalesce(cancel_requested_at, :now), updated_at = :now
+-- What runs of them goes on, unless the cluster job was cancelled. If it then asks to be tried again, it is past its
+-- deadline.
+update oncue_jobs
+   set deadline_at = :now, updated_at = :now,
+       cancel_requested_at = iif(part.ending = 'cancelled', coalesce(cancel_requested_at, :now), cancel_requested_at)
   from ({_closing_parts}) as part
- where oncue_jobs.id = part.id and part.ending = 'cancelled' and oncue_jobs.state = 'running';
+ where oncue_jobs.id = part.id and oncue_jobs.state = 'running';
 
 -- name: tally_finalized
 -- What days come to with the ends of their jobs, counted before it is written.

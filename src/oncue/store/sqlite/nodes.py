@@ -74,6 +74,7 @@ class SqliteNodes:
         def work(connection: sqlite3.Connection) -> list[Any]:
             if connection.execute(self._db.sql["take_name"], parameters).rowcount:
                 connection.execute(self._db.sql["readdress"], parameters)
+                connection.execute(self._db.sql["rename_parts"], parameters)
             return connection.execute(self._db.sql["name_holder"], parameters).fetchall()
 
         rows = await self._db.write(work)

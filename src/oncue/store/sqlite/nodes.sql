@@ -48,6 +48,11 @@ update oncue_jobs set address = 'node:' || :name
  where id in (select id from oncue_jobs indexed by oncue_jobs_addressed
                where {addressed} and address = 'node:' || :node);
 
+-- name: rename_parts
+update oncue_parts set node_name = :name
+ where node_id = :node and was_open is null
+   and exists (select 1 from oncue_jobs where id = oncue_parts.job_id and address = 'node:' || :name);
+
 -- name: name_holder
 -- The node itself, if it has a name, else the one that has the name it asks for.
 select {node} from oncue_nodes

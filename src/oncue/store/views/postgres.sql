@@ -85,3 +85,83 @@ select oncue_uid(j.id, timestamptz '1970-01-01 00:00:00+00' + j.claim_no * inter
    and j.state in ('running', 'succeeded', 'failed', 'cancelled', 'skipped') and j.started_at is not null
    and not exists (select from oncue_attempts a where a.job_id = j.id and a.claim_no = j.claim_no);
 comment on view delivery_attempts is 'made by oncue';
+
+-- name: job_nodes
+-- One row for each node's part of a cluster job, in the words of its contract, as `policy/quorum.py` tells them. The part
+-- of a node that is gone stays as it was, and is told as lost, until the cluster job ends. A view has no caller who could
+-- tell it the time: it asks the database.
+create or replace view job_nodes as
+select cluster_job_id, node_id, node_name, job_id,
+       case when status <> 'Lost' then status when has_ended then 'Skipped' when state in ('running', 'skipped') then 'Running'
+            when state = 'retrying' then 'Retrying' else 'Queued' end as status,
+       status = 'Lost' and not has_ended as lost,
+       attempt, started_at, finished_at, error, late
+  from (select p.cluster_id as cluster_job_id, p.node_id, p.node_name, p.job_id, j.state,
+               c.state in ('succeeded', 'failed', 'cancelled', 'skipped') as has_ended,
+               case when p.was_open then case c.state when 'cancelled' then 'Cancelled' else 'Skipped' end
+                    when p.job_id is null
+                    then case c.state when 'succeeded' then 'Completed' when 'failed' then 'Failed'
+                                      when 'cancelled' then 'Cancelled' when 'skipped' then 'Skipped'
+                                      when 'running' then 'Running' when 'retrying' then 'Retrying' else 'Queued' end
+                    when j.state = 'succeeded' then 'Completed'
+                    when j.state = 'failed' then 'Failed'
+                    when j.state = 'cancelled' then 'Cancelled'
+                    when j.state = 'skipped' and j.reason = 'skipped_timeout'
+                    then case when j.error = 'node_lost' then 'Lost' else 'Failed' end
+                    when j.state = 'skipped' then case j.reason when 'interrupted' then 'Failed' else 'Skipped' end
+                    when j.state is null
+                      or not exists (select from oncue_nodes n
+                                      where n.lost_at is null and n.expires_at > clock_timestamp()
+                                        and (n.id = p.node_id or (n.named and n.name = p.node_name))) then 'Lost'
+                    when j.state = 'running' then 'Running'
+                    when j.state = 'retrying' then 'Retrying'
+                    else 'Queued' end as status,
+               coalesce(j.attempt + case j.state when 'running' then 1 else 0 end, 0) as attempt,
+               case when p.job_id is null then c.started_at else j.started_at end as started_at,
+               case when p.job_id is null then c.finished_at else j.finished_at end as finished_at,
+               case when p.job_id is null then c.error when j.state <> 'succeeded' then coalesce(j.error, j.reason) end as error,
+               coalesce(p.was_open and j.finished_at is not null and j.reason is distinct from 'cluster_job_ended', false) as late
+          from oncue_parts p
+          join oncue_jobs c on c.id = p.cluster_id
+          left join oncue_jobs j on j.id = p.job_id) as part;
+comment on view job_nodes is 'made by oncue';
+
+-- name: cluster_jobs
+-- One row for each cluster job. One whose parts are not written is found by its address, each half through an index.
+create or replace view cluster_jobs as
+select j.id, oncue_uid(j.id, j.created_at) as uid, j.task as job_type,
+       case when j.state = 'succeeded' then 'Completed'
+            when j.state = 'failed' then 'Failed'
+            when j.state = 'cancelled' then 'Cancelled'
+            when j.state = 'skipped' then 'Skipped'
+            when j.state = 'retrying' then 'Retrying'
+            when j.state = 'running' then 'Running'
+            when found.spread_at is null then 'New'
+            when found.decided_at is not null then 'Running'
+            when parts.retrying > 0 and parts.running + parts.queued = 0 then 'Retrying'
+            when coalesce(parts.queued + parts.lost = parts.nodes, true) then 'Queued'
+            else 'Running' end as status,
+       j.key as idempotency_key, j.scheduled_for, coalesce(parts.nodes, 0) as nodes, parts.nodes / 2 + 1 as quorum_needed,
+       coalesce(parts.completed, 0) as completed, coalesce(parts.failed, 0) as failed, coalesce(parts.skipped, 0) as skipped,
+       coalesce(parts.lost, 0) as lost, found.quorum, found.epoch, j.created_at, found.spread_at, found.decided_at,
+       j.finished_at, j.reason, j.error
+  from (select job_id, spread_at, epoch, decided_at, quorum from oncue_cluster_jobs
+        union all
+        select id, null, null, null, null from oncue_jobs w
+         where queue = 'cluster' and address = 'cluster' and state in ('scheduled', 'queued', 'retrying')
+           and not exists (select from oncue_cluster_jobs k where k.job_id = w.id)
+        union all
+        select id, null, null, null, null from oncue_jobs w
+         where queue = 'cluster' and address = 'cluster' and state in ('succeeded', 'failed', 'cancelled', 'skipped')
+           and not exists (select from oncue_cluster_jobs k where k.job_id = w.id)) as found
+  join oncue_jobs j on j.id = found.job_id
+  left join (select cluster_job_id, count(*) as nodes,
+                    count(*) filter (where status = 'Completed') as completed,
+                    count(*) filter (where status = 'Failed') as failed,
+                    count(*) filter (where status = 'Skipped') as skipped,
+                    count(*) filter (where lost) as lost,
+                    count(*) filter (where status = 'Queued' and not lost) as queued,
+                    count(*) filter (where status = 'Running' and not lost) as running,
+                    count(*) filter (where status = 'Retrying' and not lost) as retrying
+               from job_nodes group by cluster_job_id) as parts on parts.cluster_job_id = j.id;
+comment on view cluster_jobs is 'made by oncue';

@@ -135,3 +135,96 @@ select printf('%08x-%04x-8000-%04x-%012x', j.claim_no / 65536, j.claim_no & 6553
    and (j.state = 'running' or j.state = 'succeeded' or j.state = 'failed' or j.state = 'cancelled' or j.state = 'skipped')
    and j.started_at is not null
    and not exists (select 1 from oncue_attempts a where a.job_id = j.id and a.claim_no = j.claim_no);
+
+-- name: job_nodes
+-- One row for each node's part of a cluster job, in the words of its contract, as `policy/quorum.py` tells them. The part
+-- of a node that is gone stays as it was, and is told as lost, until the cluster job ends. A view has no caller who could
+-- tell it the time: it asks for it.
+create view job_nodes as /* made by oncue */
+select cluster_job_id, node_id, node_name, job_id,
+       case when status <> 'Lost' then status when has_ended then 'Skipped' when state in ('running', 'skipped') then 'Running'
+            when state = 'retrying' then 'Retrying' else 'Queued' end as status,
+       status = 'Lost' and not has_ended as lost,
+       attempt,
+       strftime('%Y-%m-%d %H:%M:%S', started_at / 1000000, 'unixepoch') || printf('.%06d', started_at % 1000000) as started_at,
+       strftime('%Y-%m-%d %H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06d', finished_at % 1000000) as finished_at,
+       error, late
+  from (select p.cluster_id as cluster_job_id, p.node_id, p.node_name, p.job_id, j.state,
+               c.state in ('succeeded', 'failed', 'cancelled', 'skipped') as has_ended,
+               case when p.was_open then case c.state when 'cancelled' then 'Cancelled' else 'Skipped' end
+                    when p.job_id is null
+                    then case c.state when 'succeeded' then 'Completed' when 'failed' then 'Failed'
+                                      when 'cancelled' then 'Cancelled' when 'skipped' then 'Skipped'
+                                      when 'running' then 'Running' when 'retrying' then 'Retrying' else 'Queued' end
+                    when j.state = 'succeeded' then 'Completed'
+                    when j.state = 'failed' then 'Failed'
+                    when j.state = 'cancelled' then 'Cancelled'
+                    when j.state = 'skipped' and j.reason = 'skipped_timeout'
+                    then case when j.error = 'node_lost' then 'Lost' else 'Failed' end
+                    when j.state = 'skipped' then case j.reason when 'interrupted' then 'Failed' else 'Skipped' end
+                    when j.state is null
+                      or not exists (select 1 from oncue_nodes n
+                                      where n.lost_at is null and n.expires_at > clock.micros
+                                        and (n.id = p.node_id or (n.named and n.name = p.node_name))) then 'Lost'
+                    when j.state = 'running' then 'Running'
+                    when j.state = 'retrying' then 'Retrying'
+                    else 'Queued' end as status,
+               coalesce(j.attempt + (j.state = 'running'), 0) as attempt,
+               case when p.job_id is null then c.started_at else j.started_at end as started_at,
+               case when p.job_id is null then c.finished_at else j.finished_at end as finished_at,
+               case when p.job_id is null then c.error when j.state <> 'succeeded' then coalesce(j.error, j.reason) end as error,
+               coalesce(p.was_open and j.finished_at is not null and j.reason is not 'cluster_job_ended', 0) as late
+          from oncue_parts p
+          join oncue_jobs c on c.id = p.cluster_id
+          left join oncue_jobs j on j.id = p.job_id
+          cross join (select max(high_water, cast((julianday('now') - 2440587.5) * 86400000000 as integer)) as micros
+                        from oncue_clock) as clock) as part;
+
+-- name: cluster_jobs
+-- One row for each cluster job. One whose parts are not written is found by its address, each half through an index.
+create view cluster_jobs as /* made by oncue */
+select j.id,
+       printf('%08x-%04x-8%03x-%04x-%012x', j.created_at / 65536000, j.created_at / 1000 & 65535, j.created_at % 1000,
+              j.id >> 48 | 32768, j.id & 281474976710655) as uid,
+       j.task as job_type,
+       case when j.state = 'succeeded' then 'Completed'
+            when j.state = 'failed' then 'Failed'
+            when j.state = 'cancelled' then 'Cancelled'
+            when j.state = 'skipped' then 'Skipped'
+            when j.state = 'retrying' then 'Retrying'
+            when j.state = 'running' then 'Running'
+            when found.spread_at is null then 'New'
+            when found.decided_at is not null then 'Running'
+            when parts.retrying > 0 and parts.running + parts.queued = 0 then 'Retrying'
+            when coalesce(parts.queued + parts.lost = parts.nodes, 1) then 'Queued'
+            else 'Running' end as status,
+       j.key as idempotency_key,
+       strftime('%Y-%m-%d %H:%M:%S', j.scheduled_for / 1000000, 'unixepoch') || printf('.%06d', j.scheduled_for % 1000000) as scheduled_for,
+       coalesce(parts.nodes, 0) as nodes, parts.nodes / 2 + 1 as quorum_needed,
+       coalesce(parts.completed, 0) as completed, coalesce(parts.failed, 0) as failed, coalesce(parts.skipped, 0) as skipped,
+       coalesce(parts.lost, 0) as lost, found.quorum, found.epoch,
+       strftime('%Y-%m-%d %H:%M:%S', j.created_at / 1000000, 'unixepoch') || printf('.%06d', j.created_at % 1000000) as created_at,
+       strftime('%Y-%m-%d %H:%M:%S', found.spread_at / 1000000, 'unixepoch') || printf('.%06d', found.spread_at % 1000000) as spread_at,
+       strftime('%Y-%m-%d %H:%M:%S', found.decided_at / 1000000, 'unixepoch') || printf('.%06d', found.decided_at % 1000000) as decided_at,
+       strftime('%Y-%m-%d %H:%M:%S', j.finished_at / 1000000, 'unixepoch') || printf('.%06d', j.finished_at % 1000000) as finished_at,
+       j.reason, j.error
+  from (select job_id, spread_at, epoch, decided_at, quorum from oncue_cluster_jobs
+        union all
+        select id, null, null, null, null from oncue_jobs w
+         where queue = 'cluster' and address = 'cluster' and (state = 'scheduled' or state = 'queued' or state = 'retrying')
+           and not exists (select 1 from oncue_cluster_jobs k where k.job_id = w.id)
+        union all
+        select id, null, null, null, null from oncue_jobs w
+         where queue = 'cluster' and address = 'cluster'
+           and (state = 'succeeded' or state = 'failed' or state = 'cancelled' or state = 'skipped')
+           and not exists (select 1 from oncue_cluster_jobs k where k.job_id = w.id)) as found
+  join oncue_jobs j on j.id = found.job_id
+  left join (select cluster_job_id, count(*) as nodes,
+                    count(*) filter (where status = 'Completed') as completed,
+                    count(*) filter (where status = 'Failed') as failed,
+                    count(*) filter (where status = 'Skipped') as skipped,
+                    count(*) filter (where lost) as lost,
+                    count(*) filter (where status = 'Queued' and not lost) as queued,
+                    count(*) filter (where status = 'Running' and not lost) as running,
+                    count(*) filter (where status = 'Retrying' and not lost) as retrying
+               from job_nodes group by cluster_job_id) as parts on parts.cluster_job_id = j.id;

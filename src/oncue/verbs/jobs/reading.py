@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TypeAlias
 from uuid import UUID
 
 from oncue.engine.counting import counted_queues
 from oncue.errors import InvalidJob, JobNotFound
 from oncue.identity import job_id_of
-from oncue.model import STATES, Attempt, Job, JobFilter, State, Stats
+from oncue.model import STATES, Attempt, ClusterJob, Job, JobFilter, State, Stats
+from oncue.policy import lifecycle
 from oncue.policy.statuses import listed
 from oncue.store.contract import Store
 from oncue.verbs.base import NounVerbs, checked_before, checked_limit, is_possible
@@ -99,3 +101,12 @@ async def attempts_of(store: Store, job: Job) -> list[Attempt]:
         if all(attempt.claim_no != latest.claim_no for attempt in earlier):
             return [*earlier, latest]
     return earlier
+
+
+async def cluster_job_of(store: Store, job: Job, now: datetime) -> ClusterJob | None:
+    """The cluster job that a job is, or of which it is a part."""
+    job_id: int | None = job.id
+    if not lifecycle.is_cluster_job(job):
+        job_id = (await store.cluster.whole_of([job.id])).get(job.id) if lifecycle.is_part(job) else None
+    found = [] if job_id is None else await store.cluster.get([job_id], now)
+    return found[0] if found else None

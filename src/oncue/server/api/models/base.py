@@ -104,6 +104,13 @@ class FieldProblem(Record):
     position: int | None = Field(None, description="A column in the field's text, counted from 1.")
 
 
+class LeaderPlace(Record):
+    """The node that leads."""
+
+    name: str
+    address: str | None = Field(description="Of its API; null if it is unknown, or one that you cannot reach.")
+
+
 class ProblemDocument(BaseModel):
     """A problem (RFC 9457), sent as application/problem+json."""
 
@@ -129,4 +136,5 @@ class ProblemDocument(BaseModel):
     instance: str
     errors: list[FieldProblem] | None = None
     job_id: int | None = Field(None, description="The job that is in the way.")
+    leader: LeaderPlace | None = Field(None, description="The node to ask instead; null while no node leads.")
     needed_scope: str | None = Field(None, description="The scope that a token would need.")
