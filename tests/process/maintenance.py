@@ -9,17 +9,28 @@ from oncue.model import ClusterJob, Part, PartStatus
 from oncue.policy import quorum
 from tests.process.cluster import Cluster, Process
 from tests.process.cluster_program import maintain
+from tests.process.conftest import LONG_LEASE
+from tests.process.program import LEASE
 
+MORTAL_LEASE = 2 * LEASE
 PROGRAM = "tests.process.cluster_program:app"
 
 
-def crew(cluster: Cluster, count: int = 3, *options: str, **environment: str) -> list[Process]:
-    """So many workers, the first of which leads."""
-    first = cluster.started(*options, program=PROGRAM, **environment)
-    cluster.led()
-    others = [cluster.start(*options, program=PROGRAM, **environment) for _ in range(count - 1)]
-    cluster.ready(*others)
-    workers = [first, *others]
+def crew(cluster: Cluster, count: int = 3, *, mortal: int | None = 0, **environment: str) -> list[Process]:
+    """So many workers, the first of which leads.
+
+    The lease of the `mortal` one is short, so that it is soon missed. Those of all others, and of workers that follow,
+    are long: a busy machine that keeps them from their beats takes none of them for dead.
+    """
+    workers = []
+    for number in range(count):
+        cluster.lease_seconds = MORTAL_LEASE if number == mortal else LONG_LEASE
+        workers.append(cluster.start(program=PROGRAM, **environment))
+        if number == 0:
+            cluster.ready(*workers)
+            cluster.led()
+    cluster.lease_seconds = LONG_LEASE
+    cluster.ready(*workers)
     cluster.until(lambda: are_named(cluster, workers), "each has its name")
     return workers
 

@@ -14,6 +14,7 @@ from tests.process import standstill
 from tests.process.cluster import TOLERANCE, Cluster
 from tests.process.conftest import clustered
 from tests.process.maintenance import (
+    MORTAL_LEASE,
     PROGRAM,
     acted,
     create,
@@ -141,7 +142,7 @@ def test_what_a_leader_writes_that_stood_still_past_its_lease_is_rejected(cluste
 
 @pytest.mark.contract("CLUS-6", "CLUS-9", "CLUS-15")
 def test_a_node_that_is_killed_with_its_part_undone_is_shown_as_lost_and_the_quorum_goes_on(cluster: Cluster) -> None:
-    leader, victim, other = crew(cluster)
+    leader, victim, other = crew(cluster, mortal=1)
     job = create(cluster, part="part")
     until_parts_run(cluster, job, leader, victim, other)
     cluster.kill(victim)
@@ -157,10 +158,9 @@ def test_a_node_that_is_killed_with_its_part_undone_is_shown_as_lost_and_the_quo
 
 
 @pytest.mark.contract("CLUS-11")
-def test_a_node_that_is_restarted_in_the_middle_of_its_part_has_failed_it(steady_cluster: Cluster) -> None:
+def test_a_node_that_is_restarted_in_the_middle_of_its_part_has_failed_it(cluster: Cluster) -> None:
     """Its lease is long: the next process of its name does not wait for the end of it."""
-    cluster = steady_cluster
-    leader, victim, other = crew(cluster)
+    leader, victim, other = crew(cluster, mortal=None)
     job = create(cluster, part="part")
     until_parts_run(cluster, job, leader, victim, other)
     cluster.kill(victim)
@@ -179,9 +179,8 @@ def test_a_node_that_is_restarted_in_the_middle_of_its_part_has_failed_it(steady
 
 
 @pytest.mark.contract("CLUS-12", "CLUS-9")
-def test_a_leader_that_is_stopped_hands_over_at_once_and_its_own_part_still_counts(steady_cluster: Cluster) -> None:
-    cluster = steady_cluster
-    leader, *others = crew(cluster)
+def test_a_leader_that_is_stopped_hands_over_at_once_and_its_own_part_still_counts(cluster: Cluster) -> None:
+    leader, *others = crew(cluster, mortal=None)
     _, lease = cluster.led()
     job = create(cluster, part="part")
     until_parts_run(cluster, job, leader, *others)
@@ -199,11 +198,10 @@ def test_a_leader_that_is_stopped_hands_over_at_once_and_its_own_part_still_coun
 
 @pytest.mark.contract("CLUS-12", "CLUS-9")
 def test_a_leader_that_is_stopped_in_the_middle_of_its_action_leaves_it_to_the_next_one(
-    steady_cluster: Cluster,
+    cluster: Cluster,
 ) -> None:
     """What its action comes to while it drains does not count: it has given up the lead."""
-    cluster = steady_cluster
-    leader, *_ = crew(cluster)
+    leader, *_ = crew(cluster, mortal=None)
     _, lease = cluster.led()
     job = create(cluster, act="act")
     until_acts(cluster, job, leader)
@@ -219,9 +217,8 @@ def test_a_leader_that_is_stopped_in_the_middle_of_its_action_leaves_it_to_the_n
 
 
 @pytest.mark.contract("CLUS-14", "CLUS-7", "CLUS-11")
-def test_a_single_node_is_its_own_leader_and_its_own_quorum(steady_cluster: Cluster) -> None:
-    cluster = steady_cluster
-    (only,) = crew(cluster, 1)
+def test_a_single_node_is_its_own_leader_and_its_own_quorum(cluster: Cluster) -> None:
+    (only,) = crew(cluster, 1, mortal=None)
     found = verdict(cluster, create(cluster))
     assert (found.job.state, found.quorum, len(found.parts)) == ("succeeded", True, 1)
     assert found.job.result["by"] == only.node_name
@@ -266,7 +263,7 @@ def test_a_leader_that_is_cut_off_in_the_middle_of_its_action_is_fenced_within_i
     until_acts(cluster, job, leader)
     wire.cut_off = {leader.name}
     successor, later = cluster.led(lease.epoch)
-    assert later.acquired_at - lease.renewed_at >= timedelta(seconds=cluster.lease_seconds), "not before its end"
+    assert later.acquired_at - lease.renewed_at >= timedelta(seconds=MORTAL_LEASE), "not before its end"
     if ends_while_cut_off:
         cluster.open(own)
     else:
@@ -286,7 +283,7 @@ def test_a_leader_that_is_cut_off_in_the_middle_of_its_action_is_fenced_within_i
 def test_a_part_whose_wake_up_is_lost_waits_for_one_poll(wired_cluster: Cluster, wire: Wire) -> None:
     """A busy machine may be late for some of them."""
     cluster = wired_cluster
-    crew(cluster)
+    crew(cluster, mortal=None)
     wire.weather = Weather(mute=True)
     waits = []
     for _ in range(5):

@@ -13,6 +13,7 @@ Each write holds only while this node leads under its epoch, and while the job s
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from oncue.engine.leadership import Leadership
@@ -24,6 +25,9 @@ from oncue.store.contract import Store
 from oncue.telemetry import Telemetry
 
 LIMIT = 500
+WRITES_AT_ONCE = 25
+"""After so many writes it looks again. Many jobs may wait after a time without a leader, on a database that is slow: a
+write must not be told a time that is long over, and what has its quorum meanwhile comes before what has no parts."""
 LOOKS_APART = timedelta(seconds=0.1)
 """How often to look for new cluster jobs while none waits: on a busy system a hint comes a hundred times a second."""
 
@@ -59,24 +63,34 @@ class Coordinator:
         if looked_at is not None and looked_at < now < looked_at + self._gap:
             self._looked_at = looked_at
             return looked_at + self._gap
-        waiting, again = await self._store.cluster.undecided(now, LIMIT, self._after), False
+        waiting = await self._store.cluster.undecided(now, LIMIT, self._after)
         if not waiting and not self._after:
             self._looked_at = now
-        for cluster in waiting:
-            if cluster.spread_at is None:
-                again |= await self._spread(cluster, epoch, now)
-                continue
-            decision = quorum.decide(cluster, lead, now)
-            if not isinstance(decision, Wait):
-                await self._end_waiting(cluster, decision, lead, epoch, now)
-            elif decision.until is not None:
-                self._nearest = min(self._nearest or decision.until, decision.until)
+        decided = self._decided([cluster for cluster in waiting if cluster.spread_at is not None], lead, now)
+        ended = [await self._end_waiting(*one, lead, epoch, now) for one in decided[:WRITES_AT_ONCE]]
+        new = [cluster for cluster in waiting if cluster.spread_at is None]
+        spread = [await self._spread(cluster, epoch, now) for cluster in new[: WRITES_AT_ONCE - len(ended)]]
+        if len(decided) + len(new) > WRITES_AT_ONCE and any(ended + spread):
+            return now  # this page once more
         is_over = len(waiting) < LIMIT
         self._after = 0 if is_over else waiting[-1].id
-        if again or not is_over:
+        if any(spread) or not is_over:
             return now
         nearest, self._nearest = self._nearest, None
         return now + self._poll if nearest is None else min(max(nearest, now), now + self._poll)
+
+    def _decided(
+        self, waiting: Sequence[ClusterJob], lead: Lead, now: datetime
+    ) -> list[tuple[ClusterJob, Proceed | quorum.End]]:
+        """Those of these jobs that wait no more, with what was decided; the time-outs of the others are noted."""
+        decided: list[tuple[ClusterJob, Proceed | quorum.End]] = []
+        for cluster in waiting:
+            decision = quorum.decide(cluster, lead, now)
+            if not isinstance(decision, Wait):
+                decided.append((cluster, decision))
+            elif decision.until is not None:
+                self._nearest = min(self._nearest or decision.until, decision.until)
+        return decided
 
     async def quiet_until(self, now: datetime, store: Store) -> datetime | None:
         """Now, if something can be decided; the nearest time-out, if nothing else happens before."""
@@ -117,8 +131,8 @@ class Coordinator:
 
     async def _end_waiting(
         self, cluster: ClusterJob, decision: Proceed | quorum.End, lead: Lead, epoch: int, now: datetime
-    ) -> None:
-        """Let the leader act, or end the job here. Whoever was quicker has decided: then nothing is written."""
+    ) -> bool:
+        """Let the leader act, or end the job here. Whether that was done: another node may have been quicker."""
         if isinstance(decision, Proceed) and quorum.terms_of(cluster).has_action:
             took = await self._store.cluster.release(cluster.id, decision.quorum, now, node=self._node.id, epoch=epoch)
             self.released.set()
@@ -128,6 +142,7 @@ class Coordinator:
             took = written is True
         if took:
             self._tell(cluster, decision, now)
+        return took
 
     def _tell(self, cluster: ClusterJob, decision: Proceed | quorum.End, now: datetime) -> None:
         waited = (now - (cluster.spread_at or now)).total_seconds()
