@@ -7,7 +7,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -29,9 +29,12 @@ from oncue.model import (
     Terms,
     ToldDetails,
 )
-from oncue.policy import lifecycle
+from oncue.policy import lifecycle, quorum
+from oncue.policy.quorum import End as Ending
+from oncue.policy.quorum import Lead
 from oncue.store import PostgresStore
 from oncue.store.postgres import connections, inserting
+from tests.engine.test_coordinator import leading
 from tests.middleman import CHUNK, End, Middleman
 from tests.store.scene import (
     BROKEN,
@@ -57,6 +60,7 @@ from tests.store.scene import (
     states,
     take,
 )
+from tests.store.test_cluster import a_wish, claimed, created, three
 
 NOTE = Note("ada", "test", "this", None, None)
 
@@ -682,3 +686,80 @@ async def test_an_open_transaction_with_a_job_of_a_group_keeps_no_other_waiting(
         assert len(await store.groups.claim(node, ["mail"], ["send"], 10, NOW)) == 1
     finally:
         await open_session.close()
+
+
+# --- cluster jobs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", ["oncue_jobs where id = {part}", "oncue_parts where job_id = {part}"])
+async def test_a_cluster_job_ends_once_its_parts_can_end_with_it(store: PostgresStore, held: Any, rows: str) -> None:
+    """A part that was passed over had waited for its lost node for ever."""
+    first, _, _, lease = await three(store)
+    cluster, other = [await created(store, first, lease.epoch) for _ in range(2)]
+    part = next(part.job_id for part in cluster.parts if part.node_name == "c")
+    ended = Ending("failed", "no_quorum", "why")
+    leader = Lead(first, "a", NOW)
+    changes = [quorum.as_change(one, ended, leader, lease.epoch, NOW) for one in (cluster, other)]
+    async with held(rows.format(part=part)):
+        assert await store.jobs.apply(changes, NOW) == [None, True]
+        assert await states(store, [cluster.id, part or 0]) == ["queued", "queued"]
+    assert await store.jobs.apply(changes, NOW) == [True, False]
+    assert await states(store, [cluster.id, part or 0]) == ["failed", "skipped"]
+
+
+async def test_to_cancel_a_cluster_job_reaches_a_part_that_is_held_or_nobody(store: PostgresStore, held: Any) -> None:
+    first, second, _, lease = await three(store)
+    cluster = await created(store, first, lease.epoch)
+    (running,) = await claimed(store, second)
+    cancelled = lifecycle.cancel(cluster.job, NOW)
+    assert cancelled is not None
+    async with held(job(running.id)):
+        with pytest.raises(RowLocked):
+            await store.jobs.apply([cancelled], NOW, [NOTE])
+    assert await states(store, [cluster.id]) == ["queued"]
+    assert await store.jobs.apply([cancelled], NOW, [NOTE]) == [True]
+    assert [claim.cancel_requested for claim in await store.jobs.held(second)] == [True]
+
+
+async def test_a_part_that_begins_as_its_cluster_job_is_cancelled_is_asked_to_stop(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """It is claimed after the statement has begun, and before its row is reached."""
+    first, second, _, lease = await three(store)
+    cluster = await created(store, first, lease.epoch)
+    part = next(part.job_id for part in cluster.parts if part.node_name == "b")
+    cancelled = lifecycle.cancel(cluster.job, NOW)
+    assert cancelled is not None
+    psql = await asyncpg.connect(postgres_url)
+    try:
+        async with psql.transaction():
+            begins = "update oncue_jobs set state = 'running', claim_no = 1, node_id = $2 where id = $1"
+            await psql.execute(begins, part, second)
+            cancelling = asyncio.ensure_future(store.jobs.apply([cancelled], NOW))
+            await asyncio.sleep(0.03)
+        if await cancelling == [None]:  # the other session was slow
+            assert await store.jobs.apply([cancelled], NOW) == [True]
+    finally:
+        await psql.close()
+    assert [claim.cancel_requested for claim in await store.jobs.held(second)] == [True]
+
+
+async def test_a_cluster_job_that_is_held_is_in_no_other_ones_way(store: PostgresStore, held: Any) -> None:
+    coordinator, _ = await leading(store)
+    without_parts, ready, wish, done = [a_wish() for _ in range(4)]
+    await store.jobs.enqueue([ready, done])
+    await coordinator.tick(NOW)
+    holder = next(node.id for node in await store.nodes.alive())
+    await settle(store, await claimed(store, holder))
+    await store.jobs.enqueue([without_parts, wish])
+    stuck = (without_parts.ids[0], ready.ids[0])
+
+    async def looked(at: datetime) -> list[bool]:
+        await coordinator.tick(at)
+        whole = {one.id: one for one in await store.cluster.page(at, None, 10)}
+        decided = [whole[batch.ids[0]].decided_at is not None for batch in (ready, done)]
+        return [*decided, *(whole[batch.ids[0]].spread_at is not None for batch in (without_parts, wish))]
+
+    async with held(f"oncue_jobs where id in {stuck}"):
+        assert await looked(NOW + timedelta(seconds=1)) == [False, True, False, True]
+    assert await looked(NOW + timedelta(seconds=2)) == [True, True, True, True]

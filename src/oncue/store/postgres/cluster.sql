@@ -50,10 +50,12 @@ select (select count(*) from leads), (select count(*) from member), (select coun
        (select pg_notify('oncue', '')::text where $23);
 
 -- name: spread
--- The row of the job is locked first: it may be cancelled at the same time. Of two leaders one writes the record.
+-- The row of the job is locked first: it may be cancelled at the same time. If another session holds it, a later look
+-- goes on with it: the others do not wait. Of two leaders one writes the record.
 with {_leads}, {_member}, waiting as materialized (
     select id, args, priority, scheduled_for from oncue_jobs
-     where id = $4 and state || '' = 'queued' and address = 'cluster' and exists (select from leads) for no key update
+     where id = $4 and state || '' = 'queued' and address = 'cluster' and exists (select from leads)
+       for no key update skip locked
 ), recorded as (
     insert into oncue_cluster_jobs (job_id, spread_at, node_id, epoch) select id, $1, $2, $3 from waiting
         on conflict (job_id) do nothing
@@ -67,9 +69,12 @@ with {_leads}, {_member}, waiting as materialized (
 select (select count(*) from made), (select count(*) from member), (select pg_notify('oncue', '')::text);
 
 -- name: release_cluster_job
-with {_leads}, moved as (
+-- As in `spread`: not past a lock.
+with {_leads}, free as materialized (
+    select id from oncue_jobs where id = $4 for no key update skip locked
+), moved as (
     update oncue_jobs set address = 'role:leader', visible_at = $1, updated_at = $1
-     where id = $4 and state || '' = 'queued' and address = 'cluster' and exists (select from leads)
+     where id = (select id from free) and state || '' = 'queued' and address = 'cluster' and exists (select from leads)
     returning id
 ), decided as (
     update oncue_cluster_jobs set decided_at = $1, decided_by = $2, decided_epoch = $3, quorum = $5

@@ -322,7 +322,8 @@ history as (
      where outcome is not null and state in ('scheduled', 'queued', 'retrying')
 ), closing as materialized (
     -- Cluster jobs that have ended. What has not begun of their parts ends with them. What runs goes on, unless the job
-    -- was cancelled; if it then asks to be tried again, it is past its deadline.
+    -- was cancelled; if it then asks to be tried again, it is past its deadline. Their rows are waited for: one that was
+    -- passed over would wait for ever, or go on although it was cancelled. A row that is locked here is as it now is.
     select id, state from done
      where address in ('cluster', 'role:leader') and state in ('succeeded', 'failed', 'cancelled', 'skipped')
        and exists (select from oncue_cluster_jobs where job_id = done.id)
@@ -331,11 +332,10 @@ history as (
        set was_open = exists (select from oncue_jobs j where j.id = p.job_id
                                  and j.state || '' in ('scheduled', 'queued', 'running', 'retrying'))
       from closing where p.cluster_id = closing.id and p.was_open is null
-), reachable_parts as materialized (
+), open_parts as materialized (
     select part.id, part.state, closing.state as ending from closing
       join oncue_parts p on p.cluster_id = closing.id
-     cross join lateral (select id, state from oncue_jobs where id = p.job_id
-                            for no key update skip locked) as part
+     cross join lateral (select id, state from oncue_jobs where id = p.job_id for no key update) as part
      where part.state in ('scheduled', 'queued', 'retrying', 'running')
 ), ended_parts as (
     update oncue_jobs j
@@ -346,7 +346,7 @@ history as (
            cancel_requested_at = case when r.state = 'running' and r.ending = 'cancelled'
                                       then coalesce(j.cancel_requested_at, $1)
                                       when r.state = 'running' then j.cancel_requested_at end
-      from reachable_parts r where j.id = r.id and j.state || '' = r.state
+      from open_parts r where j.id = r.id
     returning j.queue, j.task, j.state
 ), counted as (
     -- A job counts where it has ended; one that starts over counts there no more.
@@ -442,7 +442,8 @@ select coalesce(array_agg(ordinal), '{}') from done;
 -- name: apply_free
 -- The same once a lock has kept `apply` or `apply_plain` waiting for too long: rows that another session holds are
 -- passed over. The second array tells which these are.
--- The job of a window's day ends with its subject's row, so it is passed over if another session holds that.
+-- The job of a window's day ends with its subject's row, and a cluster job with its parts: it is passed over if another
+-- session holds one of these.
 with reachable (ids) as materialized (
     select array(select id from oncue_jobs where id = any($2::bigint[]) order by id for no key update skip locked)
 ), days as materialized (
@@ -451,8 +452,26 @@ with reachable (ids) as materialized (
                           where s.schedule_id = j.schedule_id and s.name = j.subject
                             for no key update skip locked) as s
      where j.id = any((select ids from reachable)::bigint[]) and j.subject is not null
+), closed (ids) as materialized (
+    select array(select e.id from unnest($2::bigint[], $5::text[]) as e (id, state)
+                  where e.state in ('succeeded', 'failed', 'cancelled', 'skipped')
+                    and exists (select from oncue_cluster_jobs where job_id = e.id))
+), records as materialized (
+    select cluster_id, node_id from oncue_parts where cluster_id = any((select ids from closed)::bigint[])
+       for no key update skip locked
+), part_jobs (ids) as materialized (
+    select array(select id from oncue_jobs
+                  where id = any(array(select job_id from oncue_parts
+                                        where cluster_id = any((select ids from closed)::bigint[])))
+                    and finished_at is null
+                  order by id for no key update skip locked)
 ), held (ids) as materialized (
-    select array(select j.id from oncue_jobs j
+    select array(select p.cluster_id from oncue_parts p
+                  where p.cluster_id = any((select ids from closed)::bigint[])
+                    and ((p.cluster_id, p.node_id) not in (select cluster_id, node_id from records)
+                         or p.job_id <> all((select ids from part_jobs)::bigint[])
+                            and exists (select from oncue_jobs where id = p.job_id and finished_at is null)))
+        || array(select j.id from oncue_jobs j
                   cross join lateral (select from oncue_subjects s
                                        where s.schedule_id = j.schedule_id and s.name = j.subject offset 0) as s
                   where j.id = any((select ids from reachable)::bigint[]) and j.subject is not null
