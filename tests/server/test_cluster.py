@@ -10,9 +10,10 @@ import pytest
 
 from oncue import identity
 from oncue.errors import ConfigError
+from oncue.model import ClusterJob
 from oncue.server.api import AccessMode
 from oncue.settings import load
-from tests.server.conftest import MakeApi, a_token, bearer
+from tests.server.conftest import Api, MakeApi, a_token, bearer
 from tests.server.nodes import a_cluster, declare_cluster_tasks
 from tests.server.test_enqueueing import cut_off
 
@@ -239,3 +240,21 @@ async def test_the_scopes_are_those_of_jobs(make_api: MakeApi, database_url: str
         assert (await api("GET", path, headers=writing)).status_code == 403
     assert (await api("GET", f"{JOBS}/99", headers=reading)).status_code == 404
     assert (await api("GET", f"{JOBS}?limit=1001", headers=reading)).status_code == 422
+
+
+async def test_what_a_job_came_to_before_the_answer_is_told_to_those_who_may_read(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_cluster(database_url, tmp_path, "ann") as (leader,):
+        api = Api(leader.app, AccessMode.TOKEN)
+
+        async def spread(ref: int, *, timeout: float) -> ClusterJob:
+            await leader.ended(ref)
+            return await leader.app.cluster.get(ref)
+
+        monkeypatch.setattr(leader.app.cluster, "spread", spread)
+        for scopes, told in ((("enqueue",), (None, None)), (("enqueue", "read"), (["ann at 2"], "ann at 2"))):
+            token = bearer(await a_token(leader.app, *scopes))
+            made = (await api("POST", JOBS, {"task": "compact", "args": {"level": 2}}, headers=token)).json()
+            assert (made["status"], made["result"], made["parts"][0]["result"]) == ("completed", *told)
+        await api.client.aclose()

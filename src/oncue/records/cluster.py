@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
@@ -157,6 +157,12 @@ class ClusterJobDetail(ClusterJobRecord):
     __pydantic_config__: ClassVar[dict[str, Any]] = rules({**CLUSTER_JOB_EXAMPLE, "parts": [PART_EXAMPLE]})
 
     parts: tuple[PartRecord, ...]
+
+
+def without_outcomes(cluster: ClusterJob) -> ClusterJob:
+    """The same cluster job for one who may create it and not read it: without what it and its parts came to."""
+    parts = tuple(part._replace(result=None, error=None) for part in cluster.parts)
+    return replace(cluster, job=replace(cluster.job, result=None, error=None), parts=parts)
 
 
 def cluster_job_record(cluster: ClusterJob) -> Document:

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from oncue.model import ClusterJob
+from oncue.policy.scopes import allows
 from oncue.records.cluster import (
     ClusterJobDetail,
     ClusterRecord,
     cluster_job_detail,
     cluster_job_record,
     cluster_leader_record,
+    without_outcomes,
 )
 from oncue.records.nodes import node_record
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.enqueueing import call_of, created, task_named
 from oncue.server.api.idempotency import Keeping
-from oncue.server.api.identity import Caller
+from oncue.server.api.identity import Caller, identity_of
 from oncue.server.api.models.cluster import ClusterJobPage, NewClusterJob
 from oncue.server.api.nodes import leases_of
 from oncue.server.api.pages import Before, Limit
@@ -52,7 +54,8 @@ def _add_creating(routes: Routes, app: Oncue) -> None:
     async def create_cluster_job(request: Request, body: NewClusterJob, by: Caller) -> Answer:
         """Every node does its part, then the leader acts. Only the leader creates cluster jobs: a node that does not
         lead answers 421 and names the leader. A process that is no node hands the job to the leader; while no node
-        leads, its status is `new`. 409 with `job_id` if an unfinished job has the key."""
+        leads, its status is `new`. 409 with `job_id` if an unfinished job has the key. What the job and its parts have
+        come to by then is told to those alone who may `read`."""
         task = task_named(app, body.task)
         if not isinstance(task, ClusterTask):
             raise invalid("task", f"expected a cluster task, declared with @app.cluster_task, not {body.task!r:.100}")
@@ -65,6 +68,8 @@ def _add_creating(routes: Routes, app: Oncue) -> None:
         patience = 0.0 if await app.cluster.leader() is None else PARTS_SECONDS
         found = await app.cluster.spread(receipt.id, timeout=patience)
         place = f"{request.scope['path']}/{receipt.id}"
+        if not allows(identity_of(request.scope).scopes, "read"):
+            found = without_outcomes(found)
         return Answer(cluster_job_detail(found), 201, headers={"Location": place})
 
 
