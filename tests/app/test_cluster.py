@@ -229,6 +229,20 @@ async def all_cancelled(app: Oncue, job_id: int) -> bool:
     return {part.state for part in (await app.cluster.get(job_id)).parts} == {"cancelled"}
 
 
+@pytest.mark.contract("CLUS-9")
+async def test_a_leader_whose_code_has_no_leader_action_does_not_pass_over_it(
+    cluster: Any, make_app: MakeApp, database_url: str
+) -> None:
+    """In the middle of a deploy: the web process has the new code, and the leader has the old one."""
+    web = Member(make_app, database_url, "web")
+    async with cluster("a") as (leader,):
+        leader.task.action = None
+        receipt = await web.task.aenqueue()
+        found = await ended(web.app, receipt.id)
+        assert (found.job.state, found.job.retry_count) == ("failed", 0)
+        assert "the code of the node that leads declares none" in found.job.error
+
+
 @pytest.mark.contract("CLUS-12", "CLUS-15")
 async def test_the_next_leader_goes_on_where_the_last_one_stopped(cluster: Any) -> None:
     """The leader leaves while parts run: its successor waits for them, and acts."""

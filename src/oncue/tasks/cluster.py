@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 from oncue.engine.context import current
-from oncue.errors import InvalidJob, Postpone, StoreError
+from oncue.errors import ConfigError, InvalidJob, Postpone, StoreError
 from oncue.model import (
     CLUSTER_ADDRESS,
     CLUSTER_QUEUE,
@@ -233,7 +233,10 @@ class ClusterTask(Task[P, R]):
     async def _act(self, args: str, slot: datetime | None) -> Any:
         """The leader action, on the leader."""
         if self.action is None or self._action_arguments is None:
-            return None  # an older version of the code made the job, and had one
+            raise ConfigError(
+                f"{self.name}: its job has a leader action, and the code of the node that leads declares none; once it "
+                "does, try the job again"
+            )
         internals, claim = self.app.internals, current.get().claim
         try:
             connection = await internals.connected()
