@@ -52,6 +52,7 @@ from tests.store.scene import (
     enter,
     find,
     fire,
+    lead,
     plan,
     put,
     query,
@@ -60,7 +61,7 @@ from tests.store.scene import (
     states,
     take,
 )
-from tests.store.test_cluster import a_wish, claimed, created, three
+from tests.store.test_cluster import a_wish, claimed, created, member, part_jobs, three
 
 NOTE = Note("ada", "test", "this", None, None)
 
@@ -763,3 +764,45 @@ async def test_a_cluster_job_that_is_held_is_in_no_other_ones_way(store: Postgre
     async with held(f"oncue_jobs where id in {stuck}"):
         assert await looked(NOW + timedelta(seconds=1)) == [False, True, False, True]
     assert await looked(NOW + timedelta(seconds=2)) == [True, True, True, True]
+
+
+async def test_a_node_that_takes_its_name_while_parts_are_written_can_claim_its_own(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    """Its part had kept the address of a node without a name, and nobody claimed it."""
+    first = await member(store, "a")
+    second = await member(store, "b", named=False)
+    lease = await lead(store, first)
+    psql = await asyncpg.connect(postgres_url)
+    try:
+        async with psql.transaction():
+            await psql.execute("update oncue_nodes set named = true where id = $1", second)
+            creating = asyncio.ensure_future(created(store, first, lease.epoch))
+            await asyncio.sleep(0.03)
+        cluster = await creating
+    finally:
+        await psql.close()
+    assert {one.address for one in (await part_jobs(store, cluster)).values()} == {"node:a", "node:b"}
+    assert len(await claimed(store, second)) == 1
+
+
+async def test_a_node_that_waits_for_its_name_while_parts_are_written_finds_its_own(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    first = await member(store, "a")
+    second = await member(store, "b", named=False)
+    lease = await lead(store, first)
+    cluster = await created(store, first, lease.epoch)
+    part = next(part.job_id for part in cluster.parts if part.node_id == second)
+    psql = await asyncpg.connect(postgres_url)
+    try:
+        await psql.execute("update oncue_jobs set address = 'node:x' where id = $1", part)
+        async with psql.transaction():  # as if it was being written
+            await psql.execute("update oncue_jobs set address = 'node:' || $2::uuid::text where id = $1", part, second)
+            await psql.execute("select from oncue_nodes where id = $1 for share", second)
+            taking = asyncio.ensure_future(store.nodes.take_name(second, "b"))
+            await asyncio.sleep(0.03)
+        assert await taking is not None
+    finally:
+        await psql.close()
+    assert len(await claimed(store, second)) == 1

@@ -3,11 +3,16 @@
 -- name: _member
 -- The nodes that take part: alive, knowing the task, serving its queue and not standing by, or the leader alone. If one
 -- that is named is none of these, nobody takes part.
-active as materialized (
-    select n.id, n.name, case when n.named then n.name else n.id::text end as address
-      from oncue_nodes n cross join leads
+-- A node that takes its name meanwhile is waited for; or it waits, and then finds its part under its id, and moves it.
+unnamed as materialized (
+    select id, name, named from oncue_nodes
+     where id = any(array(select id from oncue_nodes where not named and lost_at is null)) for share
+), active as materialized (
+    select n.id, coalesce(u.name, n.name) as name,
+           case when coalesce(u.named, n.named) then coalesce(u.name, n.name) else n.id::text end as address
+      from oncue_nodes n left join unnamed u on u.id = n.id cross join leads
      where n.lost_at is null and n.expires_at > $1 and $5 = any(n.tasks) and $6 = any(n.queues)
-       and ($10::text[] is null or n.name = any($10::text[])) and (not $11::boolean or n.id = $2)
+       and ($10::text[] is null or coalesce(u.name, n.name) = any($10::text[])) and (not $11::boolean or n.id = $2)
        and not exists (select from oncue_leases where name = 'exclusive' and holder <> n.id and expires_at > $1)
 ), member as materialized (
     select active.* from active

@@ -64,6 +64,7 @@ class PostgresNodes:
     async def take_name(self, node: UUID, name: str) -> Node | None:
         try:
             await self._db.fetch("take_name", node, name)
+            await self._db.fetch("move_to_name", node, name)
         except StoreRefused as error:
             if getattr(error.__cause__, "constraint_name", None) != "oncue_nodes_named":
                 raise

@@ -67,6 +67,16 @@ with took as (
 )
 update oncue_parts set node_name = $2 where job_id = any(array(select id from moved)) and was_open is null;
 
+-- name: move_to_name
+-- Once more after that: what was being written in the meantime, `take_name` has waited for and could not see.
+with moved as (
+    update oncue_jobs set address = 'node:' || $2, updated_at = greatest(updated_at, created_at)
+     where id = any(array(select id from oncue_jobs where {addressed} and address = 'node:' || $1::uuid::text))
+       and state || '' = 'queued' and exists (select from oncue_nodes where id = $1 and name = $2 and named)
+    returning id
+)
+update oncue_parts set node_name = $2 where job_id = any(array(select id from moved)) and was_open is null;
+
 -- name: name_holder
 -- The node itself, if it has a name, else the one that has the name it asks for.
 select {node} from oncue_nodes
