@@ -114,6 +114,7 @@ def test_it_waits_for_one_more_part() -> None:
     assert suggestion_of(told, "parts_can_be_claimed") == (
         "`oncue explain 103` tells why node-c has not claimed its part"
     )
+    assert text_of(told, "parts_can_be_claimed").endswith("a part may wait for a free seat, a limit or a rate.")
     strict = replace(whole, job=whole_of(terms={"on_no_quorum": "fail"}).job)
     assert text_of(about(strict), "time_out").endswith("(in 7s); then the job fails.")
 

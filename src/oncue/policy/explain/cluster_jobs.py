@@ -85,7 +85,8 @@ def _in_their_way(whole: ClusterJob, cluster: Cluster, paused_at: datetime | Non
     if found:
         return found
     advice = f"`oncue explain {queued[0].job_id}` tells why {queued[0].node_name} has not claimed its part"
-    return [Finding("parts_can_be_claimed", "Nothing is in the way of the parts that are not claimed.", advice)]
+    text = "The nodes of the parts that are not claimed are alive: a part may wait for a free seat, a limit or a rate."
+    return [Finding("parts_can_be_claimed", text, advice)]
 
 
 def _address(part: Part, cluster: Cluster) -> str:
