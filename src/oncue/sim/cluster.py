@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from oncue.errors import OncueError, StoreUnavailable
-from oncue.model import CLUSTER_ADDRESS, CLUSTER_QUEUE, DEFAULT_QUEUE, NODE_ADDRESS, Batch, Claim
+from oncue.model import CLUSTER_ADDRESS, CLUSTER_QUEUE, DEFAULT_QUEUE, Batch, Claim
 from oncue.policy import options
 from oncue.policy.lifecycle import entry_state
 from oncue.policy.retry import DEFAULT_POLICY, Ladder
@@ -74,6 +74,7 @@ class Terms:
     retry: Any = None
     max_retries: int | None = None
     max_runtime: str | None = "12s"
+    timeout: str = "6s"
 
 
 def declare(world: World, terms: Terms) -> None:
@@ -89,7 +90,12 @@ def tasks_of(operator: Operator, terms: Terms) -> list[ClusterTask[Any, Any]]:
     def act(number: int) -> None: ...
 
     app: Any = operator
-    limits = {"timeout": "6s", "max_runtime": terms.max_runtime, "max_retries": terms.max_retries, "retry": terms.retry}
+    limits = {
+        "timeout": terms.timeout,
+        "max_runtime": terms.max_runtime,
+        "max_retries": terms.max_retries,
+        "retry": terms.retry,
+    }
     told: dict[str, Any] = {
         **{name: value for name, value in limits.items() if value is not None},
         "quorum_timeout": terms.quorum_timeout,
@@ -232,10 +238,15 @@ def simulate_cluster(seed: int, *, jobs: int = 9) -> tuple[World, list[Violation
 
 
 def _random_terms(dice: Random) -> Terms:
+    retry, max_retries = dice.choice(((None, None), (None, 1), (Ladder("1s", "2s"), None)))
     return Terms(
-        dice.choice((0.5, 2.0, 4.0)), dice.choice(("proceed", "proceed", "fail")), dice.choice(("count", "count", "fail")),
-        *dice.choice(((None, None), (None, 1), (Ladder("1s", "2s"), None))), max_runtime=dice.choice(("8s", "12s")),
-    )  # fmt: skip
+        dice.choice((0.5, 2.0, 4.0)),
+        dice.choice(("proceed", "proceed", "fail")),
+        dice.choice(("count", "count", "fail")),
+        retry,
+        max_retries,
+        dice.choice(("8s", "12s")),
+    )
 
 
 def _random_jobs(world: World, dice: Random, names: Sequence[str], jobs: int) -> None:
@@ -244,8 +255,12 @@ def _random_jobs(world: World, dice: Random, names: Sequence[str], jobs: int) ->
     if dice.random() < 0.35:
         world.after(dice.uniform(0, 6), lambda: _schedule_one(world, dice))
     if dice.random() < 0.3:
-        newcomer = "newcomer"
-        world.after(dice.uniform(2, DISTURBED * 0.7), lambda: world.boot(newcomer))
+        world.after(dice.uniform(2, DISTURBED * 0.7), lambda: _boot(world, "newcomer"))
+
+
+def _boot(world: World, name: str) -> None:
+    """A node joins."""
+    world.boot(name)
 
 
 def _create_one(world: World, dice: Random, names: Sequence[str], number: int) -> None:
@@ -264,7 +279,7 @@ def _create_one(world: World, dice: Random, names: Sequence[str], number: int) -
 
 def _schedule_one(world: World, dice: Random) -> None:
     task, rule = world.operator.tasks[dice.choice(TASKS)], dice.choice(RULES)
-    terms = {"missed": dice.choice(("latest", "each", "none")), "grace": dice.choice((2.0, 300.0))}
+    terms: dict[str, Any] = {"missed": dice.choice(("latest", "each", "none")), "grace": dice.choice((2.0, 300.0))}
     finish(world.operator.schedules.create("nightly", rule, task, {"number": 100}, **terms))
     world.disturbed(NOTICED)
 
@@ -314,10 +329,5 @@ def _in_peace(world: World, dice: Random, names: Sequence[str]) -> None:
     if dice.random() < 0.3:
         world.after(1.5, lambda: _end_one(world, dice))
     if dice.random() < 0.2:  # it comes too late to take part
-        world.after(1.2, lambda: world.boot("late"))
+        world.after(1.2, lambda: _boot(world, "late"))
     world.run(LATE + 2.0)
-
-
-def node_of(claim: Claim) -> str:
-    """For which node a part is."""
-    return (claim.address or "").removeprefix(NODE_ADDRESS)

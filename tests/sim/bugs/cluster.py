@@ -119,14 +119,15 @@ def half_is_enough(patch: Patch) -> None:
 def leavers_leave(patch: Patch) -> None:
     def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         there = tuple(part for part in cluster.parts if not quorum.is_lost(part))
-        return real(dataclasses.replace(cluster, parts=there or cluster.parts), lead, now)
+        decision: Decision = real(dataclasses.replace(cluster, parts=there or cluster.parts), lead, now)
+        return decision
 
     real = patch.replace(quorum, "decide", decide)
 
 
 @bug(
     "a time-out that counts from the creation",
-    seen_in="deadlines that are set when the work is handed in: a new leader, who has just taken over, gives up at once",
+    seen_in="deadlines that are set when the work is handed in: a new leader, which has just taken over, gives up",
     run=runs.clusters,
     caught_by=ACTS,
 )
@@ -176,7 +177,8 @@ def first_failure_decides(patch: Patch) -> None:
     def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         if "failed" in quorum.statuses_of(cluster):
             return End("failed", quorum.PARTS_FAILED, "one has failed")
-        return real(cluster, lead, now)
+        decision: Decision = real(cluster, lead, now)
+        return decision
 
     real = patch.replace(quorum, "decide", decide)
 
@@ -190,7 +192,8 @@ def first_failure_decides(patch: Patch) -> None:
 def only_its_own(patch: Patch) -> None:
     def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         is_own = cluster.spread_at is not None and cluster.spread_at >= lead.since
-        return real(cluster, lead, now) if is_own else quorum.Wait(None)
+        decision: Decision = real(cluster, lead, now) if is_own else quorum.Wait(None)
+        return decision
 
     real = patch.replace(quorum, "decide", decide)
 

@@ -163,7 +163,7 @@ def clusters_that_grow(seed: int) -> list[Violation]:
     """Two nodes do a part that takes its time, and a third comes by."""
     world = _cluster_of(seed, NODES[:2], [Act(seconds=2.0)], [Act()])
     world.after(2.0, lambda: world.submit(cluster_job(world)))
-    world.after(2.8, lambda: world.boot(NODES[2]))
+    world.after(2.8, lambda: _boot(world, NODES[2], NODES[2]))
     return _recovered(world, 8.0)
 
 
@@ -226,7 +226,7 @@ def clusters_that_retry_late(seed: int) -> list[Violation]:
 def clusters_of_namesakes(seed: int) -> list[Violation]:
     """A twin of the leader has not got a name yet when it gets its part, and dies; so does the leader, for a while."""
     world = _cluster_of(seed, NODES[:1], [Act(seconds=0.3)], [Act()], quorum_timeout=2.0)
-    world.after(2.0, lambda: world.boot(TWIN + NODES[0], known_as=NODES[0]))
+    world.after(2.0, lambda: _boot(world, TWIN + NODES[0], NODES[0]))
     world.after(2.3, lambda: world.submit(cluster_job(world)))
     world.after(2.8, lambda: world.crash(TWIN + NODES[0]))
     _strike(world, CrashNode(3.2, NODES[0], 1.0))

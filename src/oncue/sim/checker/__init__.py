@@ -10,8 +10,8 @@ Promises that need them are checked only where they hold. The order of a job's c
 Where to read what: a history is sorted once (`gathering`) into stories (`evidence`). Then each promise looks at them
 by itself, in the chapters `jobs`, `attempts`, `endings`, `suspicion`, `delivery`, `queues`, `groups`, `addresses`,
 `deliveries`, `breakers`, `cancels`, `operations`, `slots`, `leaders`, `names`, `counts`, `peace`, `expiry`,
-`windows` and `cluster`. The work grows with the length of the history, and not faster: a job's story is short, and no promise
-searches through all events for what belongs to one.
+`windows` and `cluster`. The work grows with the length of the history, and not faster: a job's story is short, and no
+promise searches through all events for what belongs to one.
 """
 
 from __future__ import annotations

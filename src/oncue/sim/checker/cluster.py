@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from oncue.model import CLUSTER_ADDRESS, TERMINAL, NewParts
-from oncue.policy import options
-from oncue.policy.lifecycle import BY_HAND, CLUSTER_JOB_ENDED, STARTUP_RECOVERY
-from oncue.policy.options import ClusterOptions
+from oncue.model import TERMINAL, NewParts
+from oncue.policy.lifecycle import BY_HAND, CLUSTER_JOB_ENDED
+from oncue.sim.checker.cluster_story import OPEN, ClusterStory, ObservedCluster, cluster_jobs
 from oncue.sim.checker.eras import era_of, in_era_of, when
-from oncue.sim.checker.evidence import Evidence, JobStory, ends
+from oncue.sim.checker.evidence import Evidence, ends
 from oncue.sim.checker.jobs import may_be_pruned
-from oncue.sim.checker.leaders import EXCLUSIVE, LEADER
+from oncue.sim.checker.members import ActiveMembers
 from oncue.sim.checker.peace import Weather
 from oncue.sim.checker.promises import Broken, promise
 from oncue.sim.history import Event, micros_or_none
@@ -25,224 +22,14 @@ UNDER_WAY = 2_000_000
 """How long a decision may take from the look at the parts to its commit in peace, in microseconds."""
 ROUNDING = 10
 
-Status: TypeAlias = Literal["open", "running", "completed", "skipped", "failed", "lost"]
-"""What became of a part. `open`: it waits."""
-OPEN: frozenset[Status] = frozenset({"open", "running"})
-
-
-def came_to(change: Event) -> Status:
-    """What a part is after a change."""
-    told = change.fields
-    if not ends(change):
-        return "open"
-    if told["state"] == "succeeded":
-        return "completed"
-    if told["state"] in ("failed", "cancelled") or told["reason"] == "interrupted":
-        return "failed"
-    if told["reason"] == "skipped_timeout":
-        return "lost" if told["error"] == "node_lost" else "failed"
-    return "skipped"
-
-
-@dataclass(slots=True)
-class _Part:
-    node: str
-    name: str
-    status: Status = "open"
-    ended: Event | None = None
-    restarted: bool = False
-    """Whether its node was restarted in the middle of it."""
-
-
-@dataclass(slots=True)
-class _Cluster:
-    """A cluster job as it is at an event."""
-
-    story: JobStory
-    terms: ClusterOptions
-    spread: Event | None = None
-    release: Event | None = None
-    end: Event | None = None
-    parts: dict[int | str, _Part] = field(default_factory=dict)
-    """By the ids of their jobs, or by their nodes if they have none."""
-    quorum_since: Event | None = None
-    decidable_since: Event | None = None
-
-    @property
-    def needed(self) -> int:
-        return len(self.parts) // 2 + 1
-
-    @property
-    def counts(self) -> Counter[Status]:
-        return Counter(part.status for part in self.parts.values())
-
-    @property
-    def has_quorum(self) -> bool:
-        counts = self.counts
-        is_over = not any(part.status in (*OPEN, "lost") for part in self.parts.values())
-        done = counts["completed"] + counts["skipped"]
-        return done >= self.needed and (counts["completed"] > 0 or is_over)
-
-    @property
-    def cannot_have_one(self) -> bool:
-        return self.counts["failed"] > len(self.parts) - self.needed
-
-    def note(self, part: _Part, event: Event) -> None:
-        """Something happened to a part."""
-        if event.kind == "claim":
-            part.status = "running"
-        else:
-            part.status = came_to(event)
-            part.ended = event if ends(event) else None
-            part.restarted |= event.fields["state"] == "failed" and event.fields["reason"] == STARTUP_RECOVERY
-        if self.has_quorum:
-            self.quorum_since = self.quorum_since or event
-        if self.quorum_since or self.cannot_have_one:
-            self.decidable_since = self.decidable_since or event
-
-
-@dataclass(slots=True)
-class _Lead:
-    """Who leads, since when by its own account, and under which name."""
-
-    node: str = ""
-    epoch: int = 0
-    first: Event | None = None
-    until: int = 0
-
-    def note(self, hold: Event) -> None:
-        if (self.node, self.epoch) != (hold.node, hold.fields["epoch"]):
-            self.node, self.epoch, self.first = hold.node, hold.fields["epoch"], hold
-        self.until = hold.fields["until"]
-
-    def is_of(self, node: str, epoch: int) -> bool:
-        return (self.node, self.epoch) == (node, epoch)
-
-
-class _Story:
-    """Goes through a history, and knows at each event how each cluster job is."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
-        self.lead = _Lead()
-        self.clusters = {story.id: _Cluster(story, terms) for story, terms in _cluster_jobs(evidence)}
-        self._whole: dict[int, tuple[_Cluster, _Part]] = {}
-
-    def events(self) -> Iterator[tuple[_Cluster, Event]]:
-        """What is about a cluster job or one of its parts; for the checker to look at before it counts."""
-        if not self.clusters or not self.evidence.certain:
-            return
-        for event in self.evidence.told("spread", "release", "claim", "change", "hold"):
-            if event.kind == "hold":
-                if event.fields["name"] == LEADER:
-                    self.lead.note(event)
-                continue
-            if event.kind == "change" and not event.fields["accepted"]:
-                continue
-            job_id = event.fields["id"]
-            cluster, part = self._whole.get(job_id, (self.clusters.get(job_id), None))
-            if cluster is None:
-                continue
-            if part is not None:
-                yield cluster, event
-                cluster.note(part, event)
-            else:
-                yield cluster, event
-                self._note(cluster, event)
-
-    def part(self, event: Event) -> _Part | None:
-        """The part that an event is about."""
-        return self._whole[event.fields["id"]][1] if event.fields["id"] in self._whole else None
-
-    def _note(self, cluster: _Cluster, event: Event) -> None:
-        if event.kind == "spread":
-            cluster.spread = cluster.spread or event
-            for told in event.fields["parts"]:
-                part = cluster.parts[told["job"] or told["node"]] = _Part(told["node"], told["name"])
-                if told["job"] is not None:
-                    self._whole[told["job"]] = (cluster, part)
-        elif event.kind == "release":
-            cluster.release = cluster.release or event
-        elif event.kind == "change" and ends(event):
-            cluster.end = cluster.end or event
-
-
-def _cluster_jobs(evidence: Evidence) -> Iterator[tuple[JobStory, ClusterOptions]]:
-    for story in evidence.jobs.values():
-        if story.address == CLUSTER_ADDRESS and story.written is not None:
-            terms = options.read(story.written.fields["options"]).cluster
-            if terms is not None:
-                yield story, terms
-
-
 # --- the parts ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Member:
-    """A process that may take part."""
-
-    name: str
-    queues: tuple[str, ...]
-    tasks: tuple[str, ...]
-    until: int = -1
-    """When its lease ends, as its row says."""
-    is_sure: bool = True
-    """Whether the history has all of its leases: it does not tell those that arrive after its death."""
-
-    def can(self, parts: NewParts) -> bool:
-        return parts.task in self.tasks and parts.queue in self.queues
-
-
-class _Members:
-    def __init__(self) -> None:
-        self._members: dict[str, _Member] = {}
-        self._exclusive: tuple[str, int] | None = None
-
-    def note(self, event: Event) -> None:
-        told, member = event.fields, self._members.get(event.node)
-        if event.kind == "boot":
-            self._members[event.node] = _Member(
-                told.get("name", event.node), tuple(told["queues"]), tuple(told["tasks"])
-            )
-        elif event.kind == "hold":
-            if told["name"] == EXCLUSIVE:
-                self._exclusive = (event.node, told["until"])
-        elif event.kind == "hold.end":
-            if self._exclusive is not None and self._exclusive[0] == event.node and told.get("name") != LEADER:
-                self._exclusive = None
-        elif member is None:
-            return
-        elif event.kind == "lease":
-            member.until = told["until"]
-        elif event.kind == "lease.end":
-            member.until = -1
-        elif event.kind == "name":
-            member.name = told["name"]
-        elif event.kind == "crash":
-            member.is_sure = False
-
-    def active(self, parts: NewParts, at: int, leader: str) -> dict[str, bool]:
-        """The processes that take part at an instant, and whether that is certain."""
-        alone = self._exclusive[0] if self._exclusive is not None and self._exclusive[1] > at else None
-        return {
-            node: member.is_sure
-            for node, member in self._members.items()
-            if member.can(parts)
-            and (member.until > at or not member.is_sure)
-            and alone in (None, node)
-            and (not parts.leader_only or node == leader)
-        }
-
-    def name(self, node: str) -> str:
-        return self._members[node].name
 
 
 @promise("CLUS-1: a cluster job has one record, and a part for each node that was active then")
 def _one_part_each(evidence: Evidence) -> Iterator[Broken]:
     """Its parts are written once: for all nodes that are alive, know the task, serve its queue and do not stand by, or
     for those of them that are named, if all these are active. Who comes later has no part. The rows say the same."""
-    members, terms = _Members(), {story.id: told.parts for story, told in _cluster_jobs(evidence)}
+    members, terms = ActiveMembers(), {story.id: told.parts for story, told in cluster_jobs(evidence)}
     seen: dict[int, Event] = {}
     kinds = ("boot", "lease", "lease.end", "name", "crash", "hold", "hold.end", "spread")
     for event in evidence.told(*kinds) if evidence.certain and terms else ():
@@ -258,7 +45,7 @@ def _one_part_each(evidence: Evidence) -> Iterator[Broken]:
     yield from _rows_of_parts(evidence, seen)
 
 
-def _right_nodes(members: _Members, parts: NewParts, spread: Event) -> Iterator[Broken]:
+def _right_nodes(members: ActiveMembers, parts: NewParts, spread: Event) -> Iterator[Broken]:
     told, job_id = [part["node"] for part in spread.fields["parts"]], spread.fields["id"]
     active = members.active(parts, spread.fields["at"], spread.node)
     if parts.nodes is not None:
@@ -314,7 +101,7 @@ def _one_process(evidence: Evidence) -> Iterator[Broken]:
 def _led(evidence: Evidence) -> Iterator[Broken]:
     """Parts, the beginning of a leader action and the end of a job that waits are written under the epoch that leads,
     while that lasts; and the action begins once."""
-    story = _Story(evidence)
+    story = ClusterStory(evidence)
     for cluster, event in story.events():
         told, is_own = event.fields, event.fields["id"] == cluster.story.id
         if event.kind not in ("spread", "release") or not is_own:
@@ -334,7 +121,7 @@ def _led(evidence: Evidence) -> Iterator[Broken]:
 def _acts_in_turn(evidence: Evidence) -> Iterator[Broken]:
     """It is told truly whether there was a quorum. The time counts from the end of its own part, from the instant at
     which it took over, or from the creation: the latest of these."""
-    story, weather = _Story(evidence), Weather(evidence)
+    story, weather = ClusterStory(evidence), Weather(evidence)
     for cluster, event in story.events():
         quorum = _proceeds(cluster, event)
         if quorum is None or cluster.terms.leader_only:
@@ -349,9 +136,9 @@ def _acts_in_turn(evidence: Evidence) -> Iterator[Broken]:
             yield from _knows_better(cluster, event, weather)
 
 
-def _proceeds(cluster: _Cluster, event: Event) -> bool | None:
+def _proceeds(cluster: ObservedCluster, event: Event) -> bool | None:
     """Whether an event is a decision to act or to succeed, and with a quorum or without."""
-    if event.fields["id"] != cluster.story.id or evidence_of_end(cluster, event) is None:
+    if event.fields["id"] != cluster.story.id or _decision(cluster, event) is None:
         return None
     if event.kind == "release":
         return bool(event.fields["quorum"])
@@ -359,7 +146,7 @@ def _proceeds(cluster: _Cluster, event: Event) -> bool | None:
     return None if told["state"] != "succeeded" else told["reason"] != NO_QUORUM
 
 
-def evidence_of_end(cluster: _Cluster, event: Event) -> str | None:
+def _decision(cluster: ObservedCluster, event: Event) -> str | None:
     """Which decision of the leader's an event is: a release, or the end of a job that waits, by its state."""
     if event.kind == "release":
         return "release"
@@ -368,11 +155,13 @@ def evidence_of_end(cluster: _Cluster, event: Event) -> str | None:
     return told["state"] if decides and event.fields["id"] == cluster.story.id else None
 
 
-def _waited(story: _Story, cluster: _Cluster, event: Event) -> Iterator[Broken]:
+def _waited(story: ClusterStory, cluster: ObservedCluster, event: Event) -> Iterator[Broken]:
     """Whether the time of a decision without a quorum was over."""
     began = _waits_since(story, cluster, event)
     if began is None:
-        yield Broken(f"the leader of cluster job {cluster.story.id} has not done its own part", (event,))
+        # It may have been lost, if the leader was: its lease was over for a while, or its process stood still.
+        if Weather(story.evidence).was_fine(when(cluster.spread or event), when(event)):
+            yield Broken(f"the leader of cluster job {cluster.story.id} has not done its own part", (event,))
         return
     at = event.fields["at"] if event.kind == "release" else event.fields["ended_at"]
     instants = [one for one in (event, cluster.spread, story.lead.first) if one is not None]
@@ -383,7 +172,7 @@ def _waited(story: _Story, cluster: _Cluster, event: Event) -> Iterator[Broken]:
         yield Broken(message, (*instants[1:], event))
 
 
-def _waits_since(story: _Story, cluster: _Cluster, event: Event) -> int | None:
+def _waits_since(story: ClusterStory, cluster: ObservedCluster, event: Event) -> int | None:
     """From when the time-out counts; None while the leader's own part is open."""
     assert cluster.spread is not None
     began, lead = cluster.spread.fields["at"], story.lead
@@ -398,7 +187,7 @@ def _waits_since(story: _Story, cluster: _Cluster, event: Event) -> int | None:
     return int(began)
 
 
-def _knows_better(cluster: _Cluster, event: Event, weather: Weather) -> Iterator[Broken]:
+def _knows_better(cluster: ObservedCluster, event: Event, weather: Weather) -> Iterator[Broken]:
     """Whether there was a quorum for long when a decision says that there was none."""
     since = cluster.quorum_since
     if since is not None and when(event) - when(since) > UNDER_WAY and weather.was_fine(when(since), when(event)):
@@ -408,9 +197,9 @@ def _knows_better(cluster: _Cluster, event: Event, weather: Weather) -> Iterator
 @promise("CLUS-6: a cluster job fails once too many parts have failed, or for want of a quorum, and not before")
 def _fails_in_turn(evidence: Evidence) -> Iterator[Broken]:
     """Where its leader ends a job that waits, its parts bear that out: a lost one has not failed, it is open."""
-    story = _Story(evidence)
+    story = ClusterStory(evidence)
     for cluster, event in story.events():
-        state = evidence_of_end(cluster, event)
+        state = _decision(cluster, event)
         if state in (None, "release", "succeeded"):
             continue
         reason, counts, terms = event.fields["reason"], cluster.counts, cluster.terms
@@ -431,7 +220,7 @@ def _fails_in_turn(evidence: Evidence) -> Iterator[Broken]:
 @promise("CLUS-9: a leader action is claimed once it is decided, and recorded once")
 def _acts_once(evidence: Evidence) -> Iterator[Broken]:
     """No attempt of it begins before; one of them at most is recorded as a success, under the epoch that leads."""
-    story = _Story(evidence)
+    story = ClusterStory(evidence)
     recorded: dict[int, Event] = {}
     for cluster, event in story.events():
         if event.fields["id"] != cluster.story.id:
@@ -453,7 +242,7 @@ def _acts_once(evidence: Evidence) -> Iterator[Broken]:
 def _one_verdict(evidence: Evidence) -> Iterator[Broken]:
     """It ends once, and is never started over: a retry is another job. The row keeps what was decided."""
     rows = {cluster.id: cluster for cluster in evidence.final.clusters}
-    for story, _ in _cluster_jobs(evidence) if evidence.complete else ():
+    for story, _ in cluster_jobs(evidence) if evidence.complete else ():
         verdicts = [change for change in story.changes if ends(change)]
         if len(verdicts) > 1:
             yield Broken(f"cluster job {story.id} has {len(verdicts)} verdicts", tuple(verdicts))
@@ -472,13 +261,16 @@ def _one_verdict(evidence: Evidence) -> Iterator[Broken]:
 def _ends_together(evidence: Evidence) -> Iterator[Broken]:
     """In the same transaction the parts that wait are skipped, or cancelled with it, and the row says which parts were
     open. That stays so. No part begins after that."""
-    story = _Story(evidence)
+    story = ClusterStory(evidence)
     rows = {row.id: row for row in evidence.final.clusters}
     open_at_end: dict[int, set[int | str]] = {}
+    settled: set[int | str] = set()
+    """The parts that the same call settles for themselves: they may count as open or as over."""
     for cluster, event in story.events():
         if event.fields["id"] == cluster.story.id:
             if event.kind == "change" and ends(event) and cluster.end is None:
                 open_at_end[cluster.story.id] = {job for job, part in cluster.parts.items() if part.status in OPEN}
+                settled |= {job for job in cluster.parts if _is_settled_by(evidence, job, event)}
                 yield from _waiting_parts(evidence, cluster, event)
         elif event.kind == "claim" and cluster.end is not None and event.fields["claim_no"] == 1:
             yield Broken(f"part {event.fields['id']} was claimed after its cluster job's end", (cluster.end, event))
@@ -486,11 +278,19 @@ def _ends_together(evidence: Evidence) -> Iterator[Broken]:
         row, parts = rows.get(job_id), story.clusters[job_id].parts
         said = {} if row is None else {part.job_id: part.was_open for part in row.parts if part.job_id is not None}
         for job in parts:
-            if job in said and said[job] != (job in left):  # type: ignore[index]
+            if job in said and job not in settled and said[job] != (job in left):
                 yield Broken(f"part {job} is said to have been {'open' if job not in left else 'over'} at the end")
 
 
-def _waiting_parts(evidence: Evidence, cluster: _Cluster, end: Event) -> Iterator[Broken]:
+def _is_settled_by(evidence: Evidence, job_id: int | str, end: Event) -> bool:
+    story = evidence.jobs.get(job_id) if isinstance(job_id, int) else None
+    changes = [] if story is None else story.changes
+    return any(
+        one.fields.get("op") == end.fields.get("op") and one.fields["reason"] != CLUSTER_JOB_ENDED for one in changes
+    )
+
+
+def _waiting_parts(evidence: Evidence, cluster: ObservedCluster, end: Event) -> Iterator[Broken]:
     """The parts that wait when their job ends: the same call ends them."""
     for job_id, part in cluster.parts.items():
         if part.status != "open" or not isinstance(job_id, int) or job_id not in evidence.jobs:
@@ -505,10 +305,10 @@ def _waiting_parts(evidence: Evidence, cluster: _Cluster, end: Event) -> Iterato
 @promise("CLUS-13: a cancel reaches the parts that run")
 def _cancelled_together(evidence: Evidence) -> Iterator[Broken]:
     """When a cluster job is cancelled, each of its parts that runs is asked to stop."""
-    story = _Story(evidence)
+    story = ClusterStory(evidence)
     asked: dict[int, list[Event]] = {}
-    for part, event in evidence.cancels:
-        asked.setdefault(part.id, []).append(event)
+    for of, request in evidence.cancels:
+        asked.setdefault(of.id, []).append(request)
     for cluster, event in story.events():
         is_end = event.fields["id"] == cluster.story.id and event.kind == "change" and ends(event)
         if not is_end or event.fields["state"] != "cancelled":
@@ -533,7 +333,7 @@ def _decided_in_time(evidence: Evidence) -> Iterator[Broken]:
     quorum, once none can come about, or with the time-out. Asked for with `late`."""
     if evidence.late is None:
         return
-    story, weather, most = _Story(evidence), Weather(evidence), round(evidence.late * 1e6)
+    story, weather, most = ClusterStory(evidence), Weather(evidence), round(evidence.late * 1e6)
 
     def late(since: int, event: Event) -> bool:
         return when(event) - max(since, weather.fine_since(when(event))) > most
@@ -553,7 +353,7 @@ def _decided_in_time(evidence: Evidence) -> Iterator[Broken]:
                 yield Broken(f"cluster job {cluster.story.id} waits for its leader's decision for ever", (end,))
 
 
-def _could_be_decided(story: _Story, cluster: _Cluster, now: Event) -> int | None:
+def _could_be_decided(story: ClusterStory, cluster: ObservedCluster, now: Event) -> int | None:
     """Since when the leader had something to do for a job that waits."""
     written: Any = cluster.story.written
     if cluster.spread is None:

@@ -298,6 +298,8 @@ def _attempts_counted(evidence: Evidence) -> Iterator[Broken]:
                     yield Broken(message, (turn.claim, change))
                 elif counted or not all(one.fields.get("begun", True) for one in turn.outcomes):
                     continue
+                elif evidence.is_unsure(change):
+                    continue  # a rescuer that does not know the time may look at what has just begun
                 elif any(_is_before(attempt.start, change, evidence) for attempt in turn.attempts):
                     yield Broken(f"an attempt of job {story.id} was not counted", (turn.attempts[0].start, change))
 

@@ -140,5 +140,7 @@ def _charge(evidence: Evidence, story: JobStory, turn: Turn, claim: Event, chang
         yield Broken(f"job {story.id} is never poison, and was charged with a death", (claim, change))
     elif after > before and evidence.complete and not begun:
         yield Broken(f"job {story.id} had not begun, and was charged with a death", (claim, change))
+    elif evidence.is_unsure(change):
+        return  # a rescuer that does not know the time may look at what has just begun
     elif most is not None and after == before and begun and (evidence.complete or not before):
         yield Broken(f"job {story.id} had begun, and was not charged with a death", (claim, change))

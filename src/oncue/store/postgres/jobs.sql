@@ -685,6 +685,10 @@ with old as materialized (
     select id, schedule_id from oncue_jobs
      where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < $6
        and not exists (select from oncue_parts where job_id = oncue_jobs.id)
+       and not exists (select from oncue_parts p
+                        cross join lateral (select from oncue_jobs part
+                                             where part.id = p.job_id and part.finished_at is null offset 0) as unfinished
+                        where p.cluster_id = oncue_jobs.id)
      order by finished_at limit (select $7::int) for update skip locked
 ), told as materialized (
     select job_id from oncue_slots
@@ -706,7 +710,7 @@ with old as materialized (
 ), forgotten as (
     delete from oncue_cluster_jobs where job_id = any(array(select id from gone))
 ), parts as (
-    -- The parts of a cluster job go with it, but for one that still runs: that is a job like others from here on.
+    -- The parts of a cluster job go with it, once all of them have ended.
     delete from oncue_parts where cluster_id = any(array(select id from gone)) returning job_id
 ), part_jobs as (
     delete from oncue_jobs where id = any(array(select job_id from parts))

@@ -526,18 +526,20 @@ update oncue_jobs set priority = min(priority + :gain, 100), age_round = :round_
                                order by created_at, id limit :limit));
 
 -- name: pick_old
--- The literal states are those of the index: without them SQLite would read the whole table.
+-- The literal states are those of the index: without them SQLite would read the whole table. Parts go with their cluster
+-- job, once all of them have ended.
 select json_group_array(id) from (
     select id from oncue_jobs
      where state in ('succeeded', 'failed', 'cancelled', 'skipped') and finished_at < :before
        and not exists (select 1 from oncue_parts where job_id = oncue_jobs.id)
+       and not exists (select 1 from oncue_parts p cross join oncue_jobs part on part.id = p.job_id
+                        where p.cluster_id = oncue_jobs.id and part.finished_at is null)
      order by finished_at limit :limit);
 
 -- name: forget_cluster_jobs
 delete from oncue_cluster_jobs where job_id in (select value from json_each(:ids));
 
 -- name: prune_part_jobs
--- The parts of a cluster job go with it, but for one that still runs: that is a job like others from here on.
 delete from oncue_jobs
  where id in (select job_id from oncue_parts where cluster_id in (select value from json_each(:ids)))
    and state in ('succeeded', 'failed', 'cancelled', 'skipped');

@@ -88,8 +88,8 @@ comment on view delivery_attempts is 'made by oncue';
 
 -- name: job_nodes
 -- One row for each node's part of a cluster job, in the words of its contract, as `policy/quorum.py` tells them. The part
--- of a node that is gone stays as it was, and is told as lost, until the cluster job ends. A view has no caller who could
--- tell it the time: it asks the database.
+-- of a node that is gone stays as it was, and is told as lost, until the cluster job ends. A node is gone once its
+-- lease is over and another node has said so.
 create or replace view job_nodes as
 select cluster_job_id, node_id, node_name, job_id,
        case when status <> 'Lost' then status when has_ended then 'Skipped' when state in ('running', 'skipped') then 'Running'
@@ -111,8 +111,10 @@ select cluster_job_id, node_id, node_name, job_id,
                     when j.state = 'skipped' then case j.reason when 'interrupted' then 'Failed' else 'Skipped' end
                     when j.state is null
                       or not exists (select from oncue_nodes n
-                                      where n.lost_at is null and n.expires_at > clock_timestamp()
-                                        and (n.id = p.node_id or (n.named and n.name = p.node_name))) then 'Lost'
+                                      where n.lost_at is null
+                                        and case when j.state = 'running' then n.id = j.node_id
+                                                 else j.address = 'node:' || case when n.named then n.name else n.id::text end
+                                                      and j.task = any(n.tasks) and j.queue = any(n.queues) end) then 'Lost'
                     when j.state = 'running' then 'Running'
                     when j.state = 'retrying' then 'Retrying'
                     else 'Queued' end as status,

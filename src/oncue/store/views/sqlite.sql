@@ -138,8 +138,8 @@ select printf('%08x-%04x-8000-%04x-%012x', j.claim_no / 65536, j.claim_no & 6553
 
 -- name: job_nodes
 -- One row for each node's part of a cluster job, in the words of its contract, as `policy/quorum.py` tells them. The part
--- of a node that is gone stays as it was, and is told as lost, until the cluster job ends. A view has no caller who could
--- tell it the time: it asks for it.
+-- of a node that is gone stays as it was, and is told as lost, until the cluster job ends. A node is gone once its
+-- lease is over and another node has said so.
 create view job_nodes as /* made by oncue */
 select cluster_job_id, node_id, node_name, job_id,
        case when status <> 'Lost' then status when has_ended then 'Skipped' when state in ('running', 'skipped') then 'Running'
@@ -164,8 +164,11 @@ select cluster_job_id, node_id, node_name, job_id,
                     when j.state = 'skipped' then case j.reason when 'interrupted' then 'Failed' else 'Skipped' end
                     when j.state is null
                       or not exists (select 1 from oncue_nodes n
-                                      where n.lost_at is null and n.expires_at > clock.micros
-                                        and (n.id = p.node_id or (n.named and n.name = p.node_name))) then 'Lost'
+                                      where n.lost_at is null
+                                        and iif(j.state = 'running', n.id = j.node_id,
+                                                j.address = 'node:' || iif(n.named, n.name, n.id)
+                                                and j.task in (select value from json_each(n.tasks))
+                                                and j.queue in (select value from json_each(n.queues)))) then 'Lost'
                     when j.state = 'running' then 'Running'
                     when j.state = 'retrying' then 'Retrying'
                     else 'Queued' end as status,
@@ -176,9 +179,7 @@ select cluster_job_id, node_id, node_name, job_id,
                coalesce(p.was_open and j.finished_at is not null and j.reason is not 'cluster_job_ended', 0) as late
           from oncue_parts p
           join oncue_jobs c on c.id = p.cluster_id
-          left join oncue_jobs j on j.id = p.job_id
-          cross join (select max(high_water, cast((julianday('now') - 2440587.5) * 86400000000 as integer)) as micros
-                        from oncue_clock) as clock) as part;
+          left join oncue_jobs j on j.id = p.job_id) as part;
 
 -- name: cluster_jobs
 -- One row for each cluster job. One whose parts are not written is found by its address, each half through an index.
