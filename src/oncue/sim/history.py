@@ -53,6 +53,7 @@ decided nothing, such as a poll of an empty queue, leaves no trace. The kinds, a
     spread                            id, epoch, at, parts (node, name and job of each): the parts of a cluster
                                       job were written, and it began to wait for them
     release                           id, epoch, at, quorum: the leader action of a cluster job may begin
+    deadline                          id, deadline_at: a part that runs has this deadline from here on
     address                           id, address: a job is for this address from here on
     finalize                          schedule, subject, date, status, reason, was_date, was_status; of the row that it
                                       was written to: day, cutoff_at, job

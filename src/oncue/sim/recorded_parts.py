@@ -66,6 +66,8 @@ class RecordedParts:
             state = was.state if own is None else own.state
             if row is None:
                 continue
+            if row.deadline_at != was.deadline_at:
+                self._add("deadline", id=row.id, deadline_at=micros_or_none(row.deadline_at))
             if row.state != state:
                 self._add("change", **_ended(state, row))
             elif row.cancel_requested_at is not None and was.cancel_requested_at is None:

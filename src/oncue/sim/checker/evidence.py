@@ -218,6 +218,8 @@ class Evidence:
     subjects: dict[tuple[int, str], SubjectStory] = field(default_factory=dict)
     subject_days: Any = None
     """The same by date (`subject_days`), once a promise has asked for it."""
+    deadlines: dict[int, Event] = field(default_factory=dict)
+    """The deadlines that running parts were given when their cluster job ended."""
     spread: dict[int, Event] = field(default_factory=dict)
     """When the parts of each cluster job were written."""
     operations: dict[int, ObservedOperation] = field(default_factory=dict)

@@ -83,6 +83,7 @@ class _Gathering:
             "details": self._details,
             "cancel": self._cancel,
             "stop": self._stop,
+            "deadline": self._deadline,
             "spread": self._spread,
             "subject": self._subject,
             "day": self._subject,
@@ -159,6 +160,9 @@ class _Gathering:
         turn = self._story(event).turn(claim_no(event))
         turn.stop = turn.stop or event
         self._evidence.stopped.append(turn)
+
+    def _deadline(self, event: Event) -> None:
+        self._evidence.deadlines[event.fields["id"]] = event
 
     def _spread(self, event: Event) -> None:
         self._evidence.spread.setdefault(event.fields["id"], event)

@@ -132,7 +132,9 @@ def _row_as_asked(evidence: Evidence) -> Iterator[Broken]:
         if evidence.complete and not told.get("parked", False) and not _started_over(story):
             # A cluster job has begun when its parts were written: the grace of its slot is kept.
             limits = [name for name in _LIMITS if not (name == "start_by" and job.id in evidence.spread)]
-            differing += [name for name in limits if micros_or_none(getattr(job, name)) != told.get(name)]
+            later = evidence.deadlines.get(job.id)
+            asked = told if later is None else {**told, "deadline_at": later.fields["deadline_at"]}
+            differing += [name for name in limits if micros_or_none(getattr(job, name)) != asked.get(name)]
         if differing:
             yield Broken(f"job {job.id} was asked for with other {', '.join(differing)}", (story.written,))
 

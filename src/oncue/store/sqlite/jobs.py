@@ -330,14 +330,15 @@ class SqliteJobs:
     def write_changes(self, connection: sqlite3.Connection, made: Endings, now: datetime) -> set[int]:
         """Write changes inside a transaction, with the jobs that follow; the numbers of the rows that took."""
         connection.execute(self._db.sql["forget_changes"])
-        if made.are_alike:  # and no two for one job, and none that holds while a node leads
+        is_alike = made.are_alike
+        if is_alike:
             connection.execute(self._db.sql["load_alike_changes"], values.alike_changes(made))
         else:
             connection.executemany(self._db.sql["load_changes"], values.change_rows(made))
         if any(row.leader is not None for row in made.rows):
             connection.execute(self._db.sql["drop_unled_changes"])
         connection.execute(self._db.sql["drop_stale_changes"])
-        if len({row.id for row in made.rows}) < len(made.rows):
+        if not is_alike:  # there are no two for one job among those that are
             connection.execute(self._db.sql["drop_second_changes"])
         connection.execute(self._db.sql["history"])
         connection.execute(self._db.sql["count_changes"])
