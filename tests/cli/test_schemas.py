@@ -21,7 +21,10 @@ def test_every_command_looks_into_the_schema_that_it_is_told(
     answer = oncue("jobs")
     assert (answer.code, "no oncue tables in its schema 'public'" in answer.err) == (1, True)
     made = oncue("migrate", "--schema", "orders", "--views", "--json").json
-    assert (made["schema"], made["views"]) == ("orders", ["job_runs", "executions", "delivery_attempts"])
+    assert (made["schema"], made["views"]) == (
+        "orders",
+        ["job_runs", "executions", "delivery_attempts", "job_nodes", "cluster_jobs"],
+    )
     assert "the schema blog of" in oncue("migrate", "--schema", "blog").out
     assert oncue("enqueue", "greet", "name=Ann", "--schema", "orders").code == 0
     assert len(oncue("jobs", "--schema", "orders", "--json").json) == 1

@@ -225,8 +225,8 @@ class World:
         clock.learn(self.server.now(), clock.sent())
         return clock
 
-    def _node(self, name: str, exclusive: bool, crew: Crew) -> Node:
-        now = self.server.now()
+    def _node(self, name: str, exclusive: bool, crew: Crew | None = None) -> Node:
+        now, crew = self.server.now(), crew or self.crew
         return Node(
             id=identity.new_node_id(self.dice), name=name, host="host", pid=1, boot_id="", version="0",
             queues=crew.queues, tasks=crew.tasks, concurrency=self._concurrency, address=None,
