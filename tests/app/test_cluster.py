@@ -170,7 +170,19 @@ async def test_a_node_that_is_not_active_is_refused_by_name(cluster: Any, make_a
             await leader.app.cluster.run("compact", nodes=["a", "z"])
         found = await ended(leader.app, (await web.app.cluster.run("compact", nodes=["a", "z"])).id)
         assert (found.job.state, found.job.reason) == ("failed", "no_nodes")
-        assert "Wanted: a, z." in (found.job.error or "")
+        error = found.job.error or ""
+        assert "know the task compact and serve" in error
+        assert error.endswith(": a, z")
+
+
+async def test_a_leader_only_task_takes_no_names_of_nodes(cluster: Any) -> None:
+    async with cluster("a") as (leader,):
+
+        @leader.app.cluster_task(leader_only=True)
+        async def sweep() -> None: ...
+
+        with pytest.raises(InvalidJob, match=r"nodes: expected none: 'sweep' runs on the leader alone"):
+            await leader.app.cluster.run("sweep", nodes=["a"])
 
 
 async def test_what_is_no_cluster_job_is_told_apart(cluster: Any) -> None:

@@ -175,6 +175,12 @@ def test_a_part_that_was_open_at_the_end_stays_skipped_whatever_it_comes_to(stat
     assert quorum.status_of(part, a_job("cancelled")) == "cancelled"
 
 
+def test_parts_that_the_end_of_the_job_skipped_are_not_done() -> None:
+    job = a_job(state="succeeded")
+    cut_off = [a_part(3, "skipped", was_open=True), a_part(4, "running", was_open=True), lost(5)]
+    assert quorum.done(a_cluster_job(a_part(1, "succeeded"), skipped(2), *cut_off, job=job)) == 2
+
+
 def test_a_lost_part_of_a_job_that_has_ended_is_skipped_and_was_lost() -> None:
     assert quorum.status_of(lost(1), a_job("succeeded")) == "skipped"
     assert quorum.is_lost(lost(1))

@@ -65,7 +65,7 @@ class Clustering:
         connection = await self._app.connected()
         active = {node.name for node in await connection.store.nodes.alive() if _takes_part(node, told.parts)}
         if not active.issuperset(call.nodes):
-            raise InvalidJob("nodes", await _why_nobody(connection.store, told.parts))
+            raise InvalidJob("nodes", await _why_nobody(connection.store, call.task.name, told.parts))
 
     def create_here(self, call: ClusterCall[Any], row: Row) -> Receipt:
         """Write a wish on a caller's own connection, in its own thread."""
@@ -99,7 +99,7 @@ class Clustering:
         if made is None or not made.leads:
             raise await self.refusal()
         if not made.parts:
-            raise InvalidJob("nodes", await _why_nobody(connection.store, told.parts))
+            raise InvalidJob("nodes", await _why_nobody(connection.store, call.task.name, told.parts))
         if not made.created:
             (receipt,) = await connection.store.jobs.enqueue([batch])
             return _new(receipt, call.task.name)
@@ -136,12 +136,12 @@ def _new(receipt: Receipt, task: str) -> Receipt:
     return receipt
 
 
-async def _why_nobody(store: Store, parts: NewParts) -> str:
+async def _why_nobody(store: Store, task: str, parts: NewParts) -> str:
     alive = await store.nodes.alive()
     able = sorted(node.name for node in alive if _takes_part(node, parts))
     known = f"these do: {', '.join(able)}" if able else "none does"
     if parts.nodes is None:
-        return f"no active node knows the task {parts.task} and serves the queue {parts.queue}"
+        return f"no active node knows the task {task} and serves the queue {parts.queue}"
     missing = [name for name in parts.nodes if name not in able] or parts.nodes
-    expected = f"names of active nodes that know the task {parts.task} and serve the queue {parts.queue}"
+    expected = f"names of active nodes that know the task {task} and serve the queue {parts.queue}"
     return f"{', '.join(missing)}: expected {expected}; {known}"

@@ -190,7 +190,9 @@ def _tell(look: ClusterSnapshot) -> None:
     cluster = look.cluster
     job = f"cluster job {cluster.id} ({cluster.job.uid}) of {escape(cluster.job.task)}"
     if cluster.job.finished:
-        output.show(f"{job} is {quorum.job_status(cluster)}: {escape(cluster.job.error or cluster.job.reason or '')}")
+        why = cluster.job.error or cluster.job.reason
+        told = f": {escape(why)}" if why else f": `oncue cluster show {cluster.id}`"
+        output.show(f"{job} is {quorum.job_status(cluster)}{told}")
     elif cluster.spread_at is None:
         waits_for = cluster_tables.NOT_YET if look.is_led else cluster_tables.NO_LEADER
         output.show(f"{job} waits for {waits_for}: `oncue explain {cluster.id}`")
@@ -200,7 +202,7 @@ def _tell(look: ClusterSnapshot) -> None:
 
 
 async def _watched(app: Oncue, job_id: int, patience: float | None, *, quiet: bool) -> None:
-    """ClusterSnapshot at a cluster job again and again until it has ended, and show it meanwhile."""
+    """Look at a cluster job again and again until it has ended, and show it meanwhile."""
     until = None if patience is None else asyncio.get_running_loop().time() + patience
     with cluster_tables.screen(quiet=quiet) as shown:
         while True:

@@ -120,9 +120,12 @@ def parts(look: ClusterSnapshot) -> Table:
 
 
 def _times(part: Part, job: Job, now: datetime) -> tuple[str, str]:
-    """When a part began, and how long it took so far. All there is of a leader-only job is the job itself."""
+    """When a part began, and how long it took so far. All there is of a leader-only job is the job itself. `started_at`
+    is written with the outcome of an attempt: until then its claim says when it began."""
     own: Part | Job = job if part.job_id is None else part
-    return output.when(own.started_at, now), _took(own.started_at, now if own.state == "running" else own.finished_at)
+    is_running = own.state == "running"
+    began = own.claimed_at if is_running else own.started_at
+    return output.when(began, now), _took(began, now if is_running else own.finished_at)
 
 
 def _took(began: datetime | None, ended: datetime | None) -> str:

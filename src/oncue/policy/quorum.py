@@ -135,7 +135,7 @@ def decide(cluster: ClusterJob, lead: Lead, now: datetime) -> Decision:
         return Proceed(True)
     parts = cluster.parts
     if not parts:
-        return End("failed", NO_NODES, _why_nobody(told.parts))
+        return End("failed", NO_NODES, _why_nobody(cluster.job.task, told.parts))
     statuses = statuses_of(cluster)
     counts = {status: statuses.count(status) for status in set(statuses)}
     completed, skipped = counts.get("completed", 0), counts.get("skipped", 0)
@@ -184,8 +184,12 @@ def missing(cluster: ClusterJob) -> str:
 
 
 def done(cluster: ClusterJob) -> int:
-    """How many parts count for a quorum: those that are completed, or had nothing to do."""
-    return sum(status in ("completed", "skipped") for status in statuses_of(cluster))
+    """How many parts count for a quorum: those that are completed, or had nothing to do. A part that its job's end or
+    its node's skipped does not."""
+    return sum(
+        status in ("completed", "skipped") and not part.was_open and not is_lost(part)
+        for part, status in zip(cluster.parts, statuses_of(cluster), strict=True)
+    )
 
 
 def lacking(cluster: ClusterJob) -> str:
@@ -220,9 +224,12 @@ def _why_failed(cluster: ClusterJob, failed: int) -> str:
     return f"{failed} of {len(cluster.parts)} parts failed, so that no quorum can come about: {why}"
 
 
-def _why_nobody(parts: NewParts) -> str:
-    wanted = "" if parts.nodes is None else f" Wanted: {', '.join(parts.nodes[:MOST_NAMED])}."
-    return f"no active node takes part that knows the task {parts.task} and serves the queue {parts.queue}.{wanted}"
+def _why_nobody(task: str, parts: NewParts) -> str:
+    if parts.nodes is None:
+        return f"no active node takes part: none knows the task {task} and serves the queue {parts.queue}"
+    wanted = ", ".join(parts.nodes[:MOST_NAMED]) + (", …" if len(parts.nodes) > MOST_NAMED else "")
+    expected = f"are active, know the task {task} and serve the queue {parts.queue}"
+    return f"no node takes part, since not all of these {expected}: {wanted}"
 
 
 def named(parts: Sequence[Part]) -> str:

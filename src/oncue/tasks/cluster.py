@@ -219,6 +219,8 @@ class ClusterTask(Task[P, R]):
         for name in ("queue", "group", "address"):
             if options.pop(name, None) is not None:
                 raise InvalidJob(name, "expected none: a cluster job is for the nodes of the whole cluster")
+        if nodes is not None and self._leader_only:
+            raise InvalidJob("nodes", f"expected none: {self.name!r} runs on the leader alone")
         plain = super().using(**options)
         call: ClusterCall[P] = ClusterCall(self)
         call.__dict__.update(plain.__dict__)

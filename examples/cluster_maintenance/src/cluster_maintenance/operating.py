@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from cluster_maintenance import manifest, store
@@ -24,6 +25,8 @@ PORT = 8081
 READY_SECONDS = 60.0
 LEADER_SECONDS = 60.0
 LOOK_SECONDS = 0.1
+tell = partial(print, flush=True)
+"""A line at once, into a pipe too."""
 
 
 class Refused(Exception):
@@ -109,7 +112,7 @@ async def create(pause: float, nodes: list[str] | None = None) -> int:
 
 async def run(settings: Settings, pause: float, nodes: list[str] | None) -> ClusterJob:
     """Compact all nodes, or these, and show what happens."""
-    watch = Watch(await create(pause, nodes), print)
+    watch = Watch(await create(pause, nodes), tell)
     cluster = await watch.until(lambda _: False)
     print()
     _sum_up(settings, cluster)
@@ -119,14 +122,14 @@ async def run(settings: Settings, pause: float, nodes: list[str] | None) -> Clus
 async def run_eviction() -> ClusterJob:
     """Let the leader remove old manifests."""
     cluster = await app.cluster.run(evict)
-    return await Watch(cluster.id, print).until(lambda _: False)
+    return await Watch(cluster.id, tell).until(lambda _: False)
 
 
 async def kill_leader(settings: Settings, fleet: Fleet, during: str, pause: float) -> ClusterJob:
     """Start a compaction, kill -9 the leader in the middle of it, and show what becomes of it."""
     if len(fleet.alive()) < 3:
-        raise Refused("three nodes are needed, so that two of three are a quorum without the leader: up --nodes 3")
-    watch = Watch(await create(pause), print)
+        raise Refused("three nodes are needed, so that two of three are a quorum without the leader: `up --nodes 3`")
+    watch = Watch(await create(pause), tell)
 
     def is_in_the_middle(cluster: ClusterJob) -> bool:
         if during == "action":
@@ -140,7 +143,7 @@ async def kill_leader(settings: Settings, fleet: Fleet, during: str, pause: floa
     victim = next(started for started in fleet.alive() if started.name == leader.name)
     killed_at = watch.seconds
     victim.send(signal.SIGKILL)
-    print(f"+{killed_at:5.1f} s  kill -9 {victim.pid}: {leader.name}, which led under epoch {leader.epoch}")
+    tell(f"+{killed_at:5.1f} s  kill -9 {victim.pid}: {leader.name}, which led under epoch {leader.epoch}")
     cluster = await watch.until(lambda _: False)
     print()
     taken_over = next(((at, name, epoch) for at, name, epoch in watch.leaders if epoch > leader.epoch), None)
@@ -179,7 +182,8 @@ def _sum_up(settings: Settings, cluster: ClusterJob) -> None:
     quorate = {None: "", True: ", with a quorum", False: ", without a quorum"}[cluster.quorum]
     print(f"job       {cluster.id} {quorum.job_status(cluster)}{quorate}" + _because(job.error or job.reason))
     found = zip(cluster.parts, quorum.statuses_of(cluster), strict=True)
-    print("parts     " + ", ".join(f"{part.node_name} {status}" for part, status in found))
+    if cluster.parts:
+        print("parts     " + ", ".join(f"{part.node_name} {status}" for part, status in found))
     if isinstance(job.result, dict):
         print(f"action    recorded once, by {job.result['by']}, attempt {job.attempt}")
     for path in _published(settings, cluster):

@@ -46,7 +46,8 @@ class Watch:
     async def _look_at_leader(self) -> None:
         leader = await app.cluster.leader()
         if leader is None:
-            self._changed("leader", "leader", "none: its lease is over")
+            why = "its lease is over" if self.leaders else "no node runs, or none leads yet; `up` starts nodes"
+            self._changed("leader", "leader", f"none: {why}")
         elif self._changed("leader", "leader", f"{leader.name} (epoch {leader.epoch})"):
             self.leaders.append((self.seconds, leader.name, leader.epoch))
 

@@ -40,7 +40,7 @@ def _new(whole: ClusterJob, cluster: Cluster) -> list[Finding]:
         text = f"The leader {leader.holder_name} has not written its parts yet: that takes a moment."
         findings = [Finding("waits_for_parts_to_be_written", text)]
     if cluster.workers and not cluster.takers(parts.queue, parts.task):
-        text = f"No live node takes part: none knows the task {parts.task} and serves the queue {parts.queue}."
+        text = f"No live node takes part: none knows the task {job.task} and serves the queue {parts.queue}."
         advice = f"start workers of the application that declares it: `oncue worker --queues {parts.queue}`"
         findings.append(Finding("no_node_takes_part", text, advice))
     return findings
