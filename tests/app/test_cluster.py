@@ -166,9 +166,11 @@ async def test_a_subset_of_nodes_takes_part(cluster: Any, make_app: MakeApp, dat
 async def test_a_node_that_is_not_active_is_refused_by_name(cluster: Any, make_app: MakeApp, database_url: str) -> None:
     web = Member(make_app, database_url, "web")
     async with cluster("a") as (leader,):
-        with pytest.raises(InvalidJob, match=r"nodes: z: expected names of active nodes .*; these do: a"):
-            await leader.app.cluster.run("compact", nodes=["a", "z"])
-        found = await ended(leader.app, (await web.app.cluster.run("compact", nodes=["a", "z"])).id)
+        for member in (leader, web):
+            with pytest.raises(InvalidJob, match=r"nodes: z: expected names of active nodes .*; these do: a"):
+                await member.app.cluster.run("compact", nodes=["a", "z"])
+        wish = await web.task.using(nodes=["a", "z"]).aenqueue()
+        found = await ended(leader.app, wish.id)
         assert (found.job.state, found.job.reason) == ("failed", "no_nodes")
         error = found.job.error or ""
         assert "know the task compact and serve" in error

@@ -104,8 +104,8 @@ def test_a_cluster_job_is_run_watched_and_explained(oncue: Shell, pair: tuple[Pr
     assert failed.code == 1
     assert "no key [red]to rotate[/]" in failed.out
     refused = oncue("cluster", "run", "compact", "--nodes", "a,absent", "--no-wait")
-    assert refused.code == 1
-    assert "not all of these are active, know the task compact and serve the queue" in refused.out
+    assert refused.code == 2
+    assert "nodes: absent: expected names of active nodes that know the task compact" in refused.err
 
 
 @pytest.mark.contract("CLUS-6", "CLUS-15")

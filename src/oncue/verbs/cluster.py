@@ -66,6 +66,7 @@ class Cluster(NounVerbs):
         """
         found = self.task(task)
         call = found.using(nodes=nodes, key=key, priority=priority, enqueued_by=checked_name(by, "by"))
+        await found.app.internals.clustering.check_named(call)
         receipt = await call.aenqueue(**dict(args or {}))
         return await self.spread(receipt.id, timeout=timeout)
 
