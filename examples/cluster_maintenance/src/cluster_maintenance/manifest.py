@@ -25,8 +25,13 @@ def publish(
     A node that is not among the segments keeps those of the generation before.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    while (published := _of(folder, uid)) is None:
+    while True:
+        # In this order: a generation that another process makes after the first look takes the number that is tried.
         before = latest(folder)
+        published = _of(folder, uid)
+        if published is not None:
+            _point(folder)
+            return published, False
         number = 1 if before is None else before["generation"] + 1
         fresh = {name: {**segment, "generation": number} for name, segment in segments.items()}
         kept = {} if before is None else before["segments"]
@@ -34,8 +39,6 @@ def publish(
         if _create(folder, number, made):
             _point(folder)
             return made, True
-    _point(folder)
-    return published, False
 
 
 def latest(folder: Path) -> dict[str, Any] | None:
