@@ -186,7 +186,7 @@ class Front:
     ) -> None:
         # Imported only by a process that was asked to answer, and before it works: FastAPI takes half a second.
         from oncue.observe.prometheus import PrometheusMetrics
-        from oncue.server import address, api, health, http, sampling
+        from oncue.server import address, api, health, http, sampling, site
         from oncue.server.connections import HttpLimits
 
         self.url = address.url(listening, identity.host())
@@ -199,14 +199,15 @@ class Front:
         access = api.AccessMode.LOOPBACK if address.is_loopback(listening) else api.AccessMode.TOKEN
         self._app, self._needs_token = app, access is api.AccessMode.TOKEN
         self._looking: asyncio.Task[None] | None = None
-        make = make_api or (api.admin_api if with_api else api.process_api)
+        make = make_api or (site.site if with_api else api.process_api)
         limits = HttpLimits(
             head=app.settings.http_header_timeout,
             body=app.settings.http_body_timeout,
             idle=app.settings.http_keep_alive,
             connections=app.settings.http_connections,
         )
-        self._server = http.HttpServer(make(app, self.readiness, self._metrics.registry, access), listening, limits)
+        self._answering = make(app, self.readiness, self._metrics.registry, access)
+        self._server = http.HttpServer(self._answering, listening, limits)
 
     async def open(self, node: WorkerNode | None = None) -> None:
         """Begin to answer, for a worker if there is one in this process."""
@@ -235,6 +236,8 @@ class Front:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
         await self._sampler.close()
+        if (end_streams := getattr(self._answering, "aclose", None)) is not None:
+            await end_streams()  # those of open tabs would keep the server waiting
         await self._server.close()
 
 

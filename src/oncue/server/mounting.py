@@ -1,4 +1,4 @@
-"""The admin API for the application's own server: `app.asgi()`."""
+"""The dashboard and the API for the application's own server: `app.asgi()`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from oncue.observe.prometheus import PrometheusMetrics
-from oncue.server.api import AccessMode, admin_api
+from oncue.server.api import AccessMode
 from oncue.server.health import Readiness
+from oncue.server.site import site
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -17,4 +18,4 @@ if TYPE_CHECKING:
 def mountable(app: Oncue, *, require_token: bool, on_loopback: bool = False) -> ASGIApp:
     """Everything that `oncue serve` answers. Without `on_loopback` a token is needed from the start."""
     access = (AccessMode.LOOPBACK if on_loopback else AccessMode.TOKEN) if require_token else AccessMode.TRUSTED
-    return admin_api(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)
+    return site(app, Readiness(app), PrometheusMetrics(app.internals.telemetry).registry, access)

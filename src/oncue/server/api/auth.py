@@ -56,7 +56,7 @@ class Gate:
     def __init__(self, api: FastAPI, app: Oncue, access: AccessMode) -> None:
         self.api = api
         self._app = app
-        self._access = access
+        self.access = access
         self._has_tokens = False
         self._told_at = float("-inf")
 
@@ -123,15 +123,15 @@ class Gate:
         return Problem(NOT_FOUND, f"There is nothing at {asked}.{hint}")
 
     async def _identified(self, scope: Scope, needs: str, open_here: bool) -> Identity:
-        if self._access is AccessMode.TRUSTED:
-            return _known_to_the_host(scope)
+        if self.access is AccessMode.TRUSTED:
+            return known_to_the_host(scope)
         headers = Headers(scope=scope)
         try:
             async with asyncio.timeout(GATE_SECONDS):
                 return await self._holder(headers, needs, open_here)
         except (StoreError, TimeoutError) as error:
             why = str(error) or f"no answer within {GATE_SECONDS:g} s"
-            if self._access is AccessMode.LOOPBACK:
+            if self.access is AccessMode.LOOPBACK:
                 raise problems.away(why) from None
             self._tell_unchecked(why)  # a stranger is not told where the database is
             raise problems.away("The database does not answer, so that no token can be checked.") from None
@@ -147,9 +147,9 @@ class Gate:
         credential = headers.get("authorization")
         if credential is not None:
             return await self._authenticated(credential, needs)
-        if self._access is AccessMode.LOOPBACK and (open_here or not await self._tokens_exist()):
-            _refuse_browsers(headers)
-            _refuse_passed_on(headers, needs)
+        if self.access is AccessMode.LOOPBACK and (open_here or not await self.tokens_exist()):
+            refuse_browsers(headers)
+            refuse_passed_on(headers, needs)
             return LOCAL
         raise _unauthorized("This needs a token.", needs)
 
@@ -160,7 +160,7 @@ class Gate:
             raise _unauthorized("The token is unknown, expired or revoked.", needs, error="invalid_token")
         return Identity(f"token:{token.name[:100]}#{token.id}", token.scopes)
 
-    async def _tokens_exist(self) -> bool:
+    async def tokens_exist(self) -> bool:
         """Whether a token was ever made: once one was, that stays so.
 
         Until then every request asks: what comes after the first token is refused, whichever process made it.
@@ -176,7 +176,7 @@ def _unauthorized(why: str, needs: str, **challenge: str) -> Problem:
     return Problem(UNAUTHORIZED, f"{why} {how}", headers={"WWW-Authenticate": f'Bearer realm="oncue"{words}'})
 
 
-def _known_to_the_host(scope: Scope) -> Identity:
+def known_to_the_host(scope: Scope) -> Identity:
     """Who it is in the words of the application around us, if that says so as Starlette's middleware does."""
     user: Any = scope.get("user")
     name = getattr(user, "display_name", "") if getattr(user, "is_authenticated", False) else ""
@@ -188,22 +188,26 @@ def _known_to_the_host(scope: Scope) -> Identity:
 # --- a server that is open to this machine --------------------------------------------------------------------------
 
 
-def _refuse_browsers(headers: Headers) -> None:
-    """A page from anywhere may send requests to this machine, or have its own name lead here: it is not let in."""
-    host = headers.get("host", "")
-    if not leads_here(coming_from.host_of(headers)):
-        raise Problem(
-            FORBIDDEN, f"expected the header Host to name this machine (localhost, 127.0.0.1 or [::1]), not {host!r}; "
-            "make a token to come in by another name",
-        )  # fmt: skip
-    origin = headers.get("origin")
+def refuse_browsers(headers: Headers) -> None:
+    """A page from anywhere may send requests to this machine: it is not let in."""
+    refuse_other_names(headers)
+    host, origin = headers.get("host", ""), headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
         raise Problem(FORBIDDEN, "A web page of another origin may not use a server that needs no token.")
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         raise Problem(FORBIDDEN, "A web page of another site may not use a server that needs no token.")
 
 
-def _refuse_passed_on(headers: Headers, needs: str) -> None:
+def refuse_other_names(headers: Headers) -> None:
+    """A page from anywhere may have its own name lead to this machine."""
+    if not leads_here(coming_from.host_of(headers)):
+        raise Problem(
+            FORBIDDEN, "expected the header Host to name this machine (localhost, 127.0.0.1 or [::1]), not "
+            f"{headers.get('host', '')!r}; make a token to come in by another name",
+        )  # fmt: skip
+
+
+def refuse_passed_on(headers: Headers, needs: str) -> None:
     """Behind a proxy the client may be on any machine."""
     if coming_from.was_passed_on(headers):
         raise _unauthorized("This was passed on by a proxy, and needs a token.", needs)

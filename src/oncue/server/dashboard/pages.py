@@ -1,0 +1,462 @@
+"""Pages and actions that declare what they need, and the steps that every request to the dashboard takes.
+
+A page is asked for by GET and changes nothing: it calls verbs that read, and hands what they tell to its template. The
+stream of a tab calls the same function again and renders the block `live` of the same template. An action is asked for
+by POST, calls one verb, and says in a sentence what it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import compile_path
+from starlette.types import Receive, Scope, Send
+
+from oncue.model import Scope as TokenScope
+from oncue.policy.scopes import allows
+from oncue.server.api import problems
+from oncue.server.api.intake import check_text
+from oncue.server.api.problems import FORBIDDEN, METHOD, NOT_FOUND, TOO_LARGE, Problem, invalid
+from oncue.server.api.routing import CHANGE_SECONDS, LONG_SECONDS, READ_SECONDS
+from oncue.server.dashboard import assets
+from oncue.server.dashboard.entrance import CSRF_FIELD, CSRF_HEADER, Entrance, SignInNeeded, Visitor, path_below
+from oncue.server.dashboard.limits import TOO_MANY, RateLimit
+from oncue.server.dashboard.live import Broadcaster
+from oncue.server.dashboard.rendering import Renderer
+
+if TYPE_CHECKING:
+    from oncue.app import Oncue
+
+LARGEST_FORM = 512 * 1024
+MOST_FIELDS = 2000
+LONGEST_QUERY = 8 * 1024
+FOR_SCRIPTS = ("/live", "/names", "/signed-in")
+"""What pages ask for by themselves. Without a session they are told so, and sent nowhere."""
+SECURITY = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a page is asked for. It does not know the visitor: tabs that show the same are rendered once."""
+
+    app: Oncue
+    path: str
+    """Below the prefix."""
+    parameters: Mapping[str, str]
+    query: QueryParams
+    scopes: tuple[TokenScope, ...]
+    base: str
+    """The prefix that links begin with."""
+
+    def may(self, needs: TokenScope) -> bool:
+        return allows(self.scopes, needs)
+
+    @property
+    def name(self) -> str:
+        """The name of what is shown: what is left of the path, or `?name=` where a path could not say it."""
+        return self.parameters.get("name") or self.query.get("name", "")
+
+    @property
+    def address(self) -> str:
+        """The page with its query, below the prefix."""
+        asked = str(self.query)
+        return f"{self.path}?{asked}" if asked else self.path
+
+    def link(self, path: str, name: str | int | None = None, **query: Any) -> str:
+        """The address of another page. A name may have slashes, or be one that a browser would take out of a path."""
+        if name is not None and {"", ".", ".."} & set(str(name).split("/")):
+            query, name = {"name": name, **query}, None
+        tail = "" if name is None else "/" + quote(str(name), safe="/:@ ".strip())
+        asked = urlencode({key: value for key, value in query.items() if value not in (None, "")}, doseq=True)
+        return f"{self.base}{path}{tail}" + (f"?{asked}" if asked else "")
+
+    def with_query(self, **query: Any) -> str:
+        """The same page with some parameters of its query changed; None takes one out."""
+        kept = [(key, value) for key, value in self.query.multi_items() if key not in query]
+        added = [(key, str(value)) for key, value in query.items() if value is not None]
+        asked = urlencode([*kept, *added])
+        return f"{self.base}{self.path}" + (f"?{asked}" if asked else "")
+
+    def number(self, name: str, default: int | None = None, *, least: int = 1, most: int = 2**63 - 1) -> int | None:
+        """A whole number of the query."""
+        text = self.query.get(name, "")
+        if not text:
+            return default
+        if not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
+            raise invalid(name, f"expected a whole number from {least:,} to {most:,}, not {text!r:.60}")
+        return int(text)
+
+    def text(self, name: str) -> str | None:
+        """A text of the query; None if it is empty."""
+        return self.query.get(name, "").strip() or None
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What an action is asked for: the fields of its form, and by whom."""
+
+    app: Oncue
+    by: str
+    scopes: tuple[TokenScope, ...]
+    base: str
+    fields: Sequence[tuple[str, str]]
+
+    def text(self, name: str) -> str:
+        """A field that has to be there, and may not be empty."""
+        found = self.maybe(name)
+        if found is None:
+            raise invalid(name, "expected, and not there")
+        return found
+
+    def maybe(self, name: str) -> str | None:
+        """A field; None if it is empty or absent."""
+        return next((value.strip() or None for key, value in self.fields if key == name), None)
+
+    def many(self, name: str) -> list[str]:
+        return [value for key, value in self.fields if key == name]
+
+    def has(self, name: str) -> bool:
+        return any(key == name for key, _ in self.fields)
+
+    def number(self, name: str) -> int:
+        return whole(name, self.text(name))
+
+    def maybe_number(self, name: str) -> int | None:
+        found = self.maybe(name)
+        return None if found is None else whole(name, found)
+
+
+def whole(name: str, text: str) -> int:
+    digits = text.removeprefix("-").replace(",", "").replace(" ", "")
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > 19:
+        raise invalid(name, f"expected a whole number, not {text!r:.60}")
+    return -int(digits) if text.startswith("-") else int(digits)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an action did."""
+
+    message: str
+    go: str | None = None
+    """The page to show next, below the prefix, if it is not the one that the action was asked for from."""
+    html: str = ""
+    """What the form's own target is to show, if it has one."""
+    is_change: bool = True
+    """Whether the page is to be shown anew."""
+
+
+Read: TypeAlias = Callable[[View], Awaitable[dict[str, Any]]]
+Do: TypeAlias = Callable[[Deed], Awaitable[Done]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: its path, its template, and what that is told."""
+
+    path: str
+    template: str
+    title: str
+    room: str
+    """The entry of the navigation that it belongs to."""
+    read: Read
+    needs: TokenScope = "read"
+    every: float = 2.0
+    """How often its live part is read again while a tab shows it; seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A change: its path, and the verb behind it."""
+
+    path: str
+    do: Do
+    needs: TokenScope
+    patience: float = CHANGE_SECONDS
+
+
+Special: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class Dashboard:
+    """All pages and actions, as an ASGI application that answers below its prefix."""
+
+    def __init__(self, app: Oncue, entrance: Entrance) -> None:
+        self.app = app
+        self.entrance = entrance
+        self.pages: list[tuple[Any, Any, Page]] = []
+        self.actions: dict[str, Action] = {}
+        self.specials: dict[tuple[str, str], Special] = {}
+        """What is neither: signing in and out, and what scripts ask for."""
+        self.renderer = Renderer()
+        self.broadcaster = Broadcaster(self.render_live)
+        self._asking = RateLimit(burst=200, per_second=50)
+
+    # --- declaring ----------------------------------------------------------------------------------------------
+
+    def page(
+        self, path: str, template: str, *, title: str, room: str, needs: TokenScope = "read", every: float = 2.0
+    ) -> Callable[[Read], Read]:
+        def add(read: Read) -> Read:
+            regex, _, convertors = compile_path(path)
+            self.pages.append((regex, convertors, Page(path, template, title, room, read, needs, every)))
+            return read
+
+        return add
+
+    def action(self, path: str, *, needs: TokenScope, is_long: bool = False) -> Callable[[Do], Do]:
+        def add(do: Do) -> Do:
+            assert path not in self.actions, path
+            self.actions[path] = Action(path, do, needs, LONG_SECONDS if is_long else CHANGE_SECONDS)
+            return do
+
+        return add
+
+    # --- answering ----------------------------------------------------------------------------------------------
+
+    def has(self, scope: Scope) -> bool:
+        """Whether a path is one of ours. Every other one is the API's."""
+        path = path_below(scope)
+        return (
+            path in ("/live", "/", "")
+            or path.startswith("/static/")
+            or path in self.actions
+            or any(path == special for _, special in self.specials)
+            or self._page(path) is not None
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        response = await self._answered(request)
+        if request.method == "HEAD":
+            response.body = b""
+        await response(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """End the streams: a server that stops does not wait for them."""
+        await self.broadcaster.close()
+
+    async def _answered(self, request: Request) -> Response:
+        path = path_below(request.scope)
+        try:
+            if path.startswith("/static/"):
+                return self._asset(request, path)
+            response = await self._found(request, path)
+        except SignInNeeded:
+            response = self._to_sign_in(request, path)
+        except TimeoutError:
+            late = problems.away("The database did not answer in time; it is unknown whether a change took effect.")
+            response = self._refused(request, late)
+        except Exception as error:
+            response = self._refused(request, problems.of(error, request))
+        for name, value in SECURITY.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    def _asset(self, request: Request, path: str) -> Response:
+        found = assets.answer(request, path) if request.method in ("GET", "HEAD") else None
+        return found or Response("There is no such file.", 404, media_type="text/plain")
+
+    async def _found(self, request: Request, path: str) -> Response:
+        self._check_rate(request)
+        check_query(request)
+        special = self.specials.get((request.method, path))
+        if special is not None:
+            return await special(request)
+        if path == "/live":
+            return await self._stream(request)
+        if request.method == "POST":
+            return await self._acted(request, path)
+        if request.method not in ("GET", "HEAD"):
+            raise Problem(METHOD, f"expected GET, not {request.method}", headers={"Allow": "GET, HEAD"})
+        visitor = await self._visitor(request)
+        found = self._page(path)
+        if found is None:
+            raise Problem(NOT_FOUND, f"There is no page at {path!r:.200} that can be opened.")
+        page, parameters = found
+        check_scope(visitor, page.needs)
+        view = self._view(request.query_params, path, parameters, visitor.identity.scopes, request.scope)
+        async with asyncio.timeout(READ_SECONDS):
+            told = await page.read(view)
+        return self.shown(request, visitor, page.template, {**told, "title": told.get("title", page.title)},
+                          view=view, room=page.room)  # fmt: skip
+
+    def _check_rate(self, request: Request) -> None:
+        client = request.client.host if request.client is not None else ""
+        wait = self._asking.wait(client, time.monotonic())
+        if wait:
+            raise Problem(TOO_MANY, "Too many requests: wait a moment.", headers={"Retry-After": str(int(wait) + 1)})
+
+    async def _visitor(self, request: Request) -> Visitor:
+        async with asyncio.timeout(READ_SECONDS):
+            return await self.entrance.visitor(request.scope)
+
+    def _page(self, path: str) -> tuple[Page, dict[str, str]] | None:
+        for regex, convertors, page in self.pages:
+            match = regex.match(path)
+            if match:
+                found = match.groupdict()
+                return page, {key: str(convertors[key].convert(value)) for key, value in found.items()}
+        return None
+
+    def _view(
+        self, query: QueryParams, path: str, parameters: Mapping[str, str], scopes: tuple[TokenScope, ...], scope: Scope
+    ) -> View:
+        return View(self.app, path, parameters, query, scopes, self.entrance.place(scope).prefix)
+
+    def shown(
+        self, request: Request, visitor: Visitor, template: str, told: Mapping[str, Any], *, view: View,
+        room: str = "", status: int = 200,
+    ) -> Response:  # fmt: skip
+        """A whole page, with the cookie if the browser has none yet."""
+        text = self.renderer.page(template, {**told, "view": view, "visitor": visitor, "room": room})
+        response = HTMLResponse(text, status)
+        if visitor.is_new:
+            self.entrance.remember(response, request.scope, visitor.secret)
+        return response
+
+    def view_of(self, request: Request, scopes: tuple[TokenScope, ...] = ()) -> View:
+        path = path_below(request.scope)
+        return self._view(request.query_params, path, {}, scopes, request.scope)
+
+    # --- changing -----------------------------------------------------------------------------------------------
+
+    async def _acted(self, request: Request, path: str) -> Response:
+        action = self.actions.get(path)
+        if action is None:
+            kind = NOT_FOUND if self._page(path) is None else METHOD
+            raise Problem(kind, f"There is nothing at {path!r:.200} that takes a change.")
+        visitor = await self._visitor(request)
+        fields = await form(request)
+        given = request.headers.get(CSRF_HEADER) or next((value for key, value in fields if key == CSRF_FIELD), "")
+        self.entrance.check_change(request.scope, visitor, given)
+        check_scope(visitor, action.needs)
+        base = self.entrance.place(request.scope).prefix
+        deed = Deed(self.app, visitor.identity.name, visitor.identity.scopes, base, fields)
+        async with asyncio.timeout(action.patience):
+            done = await action.do(deed)
+        return self._told(done, base)
+
+    def _told(self, done: Done, base: str) -> Response:
+        if done.go is not None:
+            return Response("", 200, headers={"HX-Redirect": f"{base}{done.go}"})
+        headers = {"HX-Trigger": json.dumps({"oncue:changed": {}})} if done.is_change else {}
+        toast = self.renderer.part("toast.html", {"kind": "ok", "message": done.message}) if done.message else ""
+        return HTMLResponse(done.html + toast, headers=headers)
+
+    # --- the stream ---------------------------------------------------------------------------------------------
+
+    async def _stream(self, request: Request) -> Response:
+        visitor = await self._visitor(request)
+        path, _, asked = request.query_params.get("page", "/").partition("?")
+        found = self._page(path)
+        if found is None:
+            raise Problem(NOT_FOUND, "There is no such page.")
+        page, _ = found
+        check_scope(visitor, page.needs)
+        base = self.entrance.place(request.scope).prefix
+        return self.broadcaster.stream((f"{path}?{asked}", visitor.identity.scopes, base), page.every)
+
+    async def render_live(self, topic: tuple[str, tuple[TokenScope, ...], str]) -> str:
+        """The live part of a page, for every tab that shows it."""
+        address, scopes, base = topic
+        path, _, asked = address.partition("?")
+        found = self._page(path)
+        assert found is not None
+        page, parameters = found
+        view = View(self.app, path, parameters, QueryParams(asked), scopes, base)
+        async with asyncio.timeout(READ_SECONDS):
+            told = await page.read(view)
+        return self.renderer.block(page.template, "live", {**told, "view": view})
+
+    # --- refusing -----------------------------------------------------------------------------------------------
+
+    def _to_sign_in(self, request: Request, path: str) -> Response:
+        base = self.entrance.place(request.scope).prefix
+        asked = f"{path}?{request.url.query}" if request.url.query else path
+        query = urlencode({"next": asked}) if request.method == "GET" and path != "/" else ""
+        where = f"{base}/sign-in" + (f"?{query}" if query else "")
+        if "hx-request" in request.headers:
+            return Response("", 401, headers={"HX-Redirect": where})
+        if path in FOR_SCRIPTS or request.method not in ("GET", "HEAD"):
+            return Response("Sign in first.", 401, media_type="text/plain")
+        return RedirectResponse(where, 303)
+
+    def _refused(self, request: Request, problem: Problem) -> Response:
+        """A page that says what is wrong; for an action a message, and its errors field by field."""
+        told = {"problem": problem, "errors": [error.record() for error in problem.errors]}
+        if "hx-request" in request.headers:
+            message = problem.detail if request.method == "GET" else f"Nothing was changed. {problem.detail}"
+            if problem.kind.status >= 500:
+                message = problem.detail
+            text = self.renderer.part("toast.html", {**told, "kind": "error", "message": message})
+            return HTMLResponse(text, problem.kind.status, headers=dict(problem.headers))
+        if path_below(request.scope) in FOR_SCRIPTS:
+            return Response(problem.detail, problem.kind.status, headers=dict(problem.headers), media_type="text/plain")
+        text = self.renderer.page("problem.html", {**told, "view": self.view_of(request), "title": problem.kind.title})
+        return HTMLResponse(text, problem.kind.status, headers=dict(problem.headers))
+
+
+# --- what comes in --------------------------------------------------------------------------------------------------
+
+
+def check_scope(visitor: Visitor, needs: TokenScope) -> None:
+    if not visitor.may(needs):
+        raise Problem(FORBIDDEN, f"You are signed in with a token that has not the scope `{needs}`, which this needs.")
+
+
+def check_query(request: Request) -> None:
+    if len(request.scope.get("query_string", b"")) > LONGEST_QUERY:
+        raise invalid("query", f"expected at most {LONGEST_QUERY:,} bytes")
+    check_text(request.scope["path"], "path")
+    for name, value in request.query_params.multi_items():
+        check_text(name, "query")
+        check_text(value, name)
+
+
+async def form(request: Request) -> list[tuple[str, str]]:
+    """The fields of a form, of bounded size."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("application/x-www-form-urlencoded", ""):
+        raise Problem(problems.MALFORMED, f"expected a form (application/x-www-form-urlencoded), not {kind!r:.100}")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LARGEST_FORM:
+                    raise Problem(
+                        TOO_LARGE, f"expected a form of at most {LARGEST_FORM:,} bytes", headers={"Connection": "close"}
+                    )
+    except ClientDisconnect:
+        raise Problem(problems.MALFORMED, "The request ended in the middle.") from None
+    try:
+        fields = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=MOST_FIELDS
+        )
+    except ValueError:
+        raise Problem(problems.MALFORMED, f"expected a form in UTF-8 with at most {MOST_FIELDS:,} fields") from None
+    for name, value in fields:
+        check_text(name, "form")
+        check_text(value, name)
+    return [(name, value.replace("\r\n", "\n")) for name, value in fields]
