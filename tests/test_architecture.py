@@ -242,6 +242,7 @@ APPLICATION = [
     "override",
     "queues",
     "schedules",
+    "sessions",
     "settings",
     "subscribe",
     "task",
@@ -280,7 +281,8 @@ def test_a_constant_has_one_value(path: Path) -> None:
 
 
 NAMED_IN_SEVERAL_LAYERS = {
-    "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Tokens", "Webhooks",  # a noun: application, store and client
+    # a noun: application, store and client
+    "AuditLog", "Jobs", "Nodes", "Queues", "Schedules", "Sessions", "Tokens", "Webhooks",
     "Alerts", "Cluster", "Windows",  # the same, but for the client
     "Backfilled", "Readiness",  # as the process has it, and as the client reads it
     "Clock",  # the test kit's is a clock

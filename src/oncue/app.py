@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from oncue.verbs.nodes import Nodes
     from oncue.verbs.queues import Queues
     from oncue.verbs.schedules import Schedules
+    from oncue.verbs.sessions import Sessions
     from oncue.verbs.tokens import Tokens
     from oncue.verbs.webhooks import Webhooks
     from oncue.verbs.windows import Windows
@@ -338,6 +339,12 @@ class Oncue:
         from oncue.verbs.tokens import Tokens
 
         return Tokens(self.internals)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        from oncue.verbs.sessions import Sessions
+
+        return Sessions(self.internals)
 
     @cached_property
     def audit_log(self) -> AuditLog:

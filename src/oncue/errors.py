@@ -121,6 +121,10 @@ class TokenNotFound(OncueError, LookupError):
     """There is no such API token."""
 
 
+class SessionNotFound(OncueError, LookupError):
+    """There is no such session of a browser."""
+
+
 class SlotTaken(Conflict):
     """This slot was decided already: a slot is decided once, for ever."""
 

@@ -18,7 +18,7 @@ from oncue.fields import Before
 from oncue.fields import field as Field
 from oncue.model import DEFAULT_QUEUE, MAX_PRIORITY, WEBHOOKS_QUEUE
 from oncue.policy.aging import Rules
-from oncue.policy.checks import checked_name
+from oncue.policy.checks import checked_name, checked_session_lifetime
 from oncue.policy.durations import seconds
 from oncue.policy.names import checked_node_name
 from oncue.policy.slo import SloRules
@@ -109,6 +109,24 @@ def _advertised(value: Any) -> Any:
         raise ValueError(str(error).removeprefix("advertise_url: ")) from None
 
 
+def _public(value: Any) -> Any:
+    if value is None:
+        return None
+    from oncue.policy.urls import checked_public_url
+
+    try:
+        return checked_public_url(value)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("public_url: ")) from None
+
+
+def _session_lifetime(value: Any) -> float:
+    try:
+        return checked_session_lifetime(value, "session_lifetime")
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("session_lifetime: ")) from None
+
+
 def _schema(value: Any) -> str:
     try:
         return checked_schema(value)
@@ -164,6 +182,8 @@ class Settings:
     exclusive: bool = False
     http_addr: str | None = None
     advertise_url: Annotated[str | None, Before(_advertised)] = None
+    public_url: Annotated[str | None, Before(_public)] = None
+    session_lifetime: Annotated[float, Before(_session_lifetime)] = 12 * 3600.0
     http_header_timeout: Seconds = 10.0
     http_body_timeout: Seconds = Field(30.0, le=30, unit=" s")
     http_keep_alive: Seconds = 5.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from oncue.model import Revised
+from oncue.model import Revised, Session, Token
 from oncue.policy.aging import Rules
 from oncue.policy.options import Options
 from oncue.sim.driver import finish
@@ -42,6 +43,19 @@ def test_pruning_follows_its_settings() -> None:
         world.run(60.0)
         left[interval] = any(found.id == job for found in world.jobs())
     assert left == {10.0: False, 600.0: True}
+
+
+def test_a_session_that_is_over_is_pruned_after_a_day() -> None:
+    world = World(1)
+    world.boot("alone")
+    now = world.clock.now()
+    finish(world.store.tokens.add(Token("t", "ada", "digest", ("read",), "ada", now)))
+    for name, hours in (("long-ago", 25), ("yesterday", 23)):
+        over = now - timedelta(hours=hours)
+        finish(world.store.sessions.add(Session(name, "digest", "t", over - timedelta(hours=1), over)))
+    world.run(120.0)
+    left = [finish(world.store.sessions.get(name)) is not None for name in ("long-ago", "yesterday")]
+    assert left == [False, True]
 
 
 @pytest.mark.contract("QUE-3", "QUE-9", "SLOT-5")

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import datetime
 from uuid import uuid4
 
 import pytest
 
-from oncue.model import LIVE_LIMIT, STATES, Count, JobFilter, KeptRequest, Limits, Note, Progress, Sample, Token
+from oncue.model import (
+    LIVE_LIMIT,
+    STATES,
+    Count,
+    JobFilter,
+    KeptRequest,
+    Limits,
+    Note,
+    Progress,
+    Sample,
+    Session,
+    Token,
+)
 from oncue.store import Store
 from tests.store.scene import BROKEN, DONE, NOW, a_node, after, enter, put, query, settle, take
 
@@ -168,6 +181,59 @@ async def test_a_token_is_kept_revoked_once_and_remembered(store: Store) -> None
     assert [(entry.actor, entry.before, entry.after) for entry in await store.audit_log.page()] == [
         NOTE[0:1] + NOTE[3:]
     ] * 2
+
+
+# --- sessions of browsers ---------------------------------------------------------------------------------------------
+
+
+def _session(number: int, **lasts: float) -> Session:
+    return Session(f"s{number}", "digest", "id0", after(seconds=number), after(**lasts))
+
+
+async def test_a_session_is_kept_ended_once_and_remembered(store: Store) -> None:
+    await store.tokens.add(_token(0))
+    session = _session(1, hours=1)
+    await store.sessions.add(session, note=NOTE)
+    assert await store.sessions.get("s1") == session
+    assert await store.sessions.get("nosuch") is None
+    await store.sessions.mark_used("s1", after(seconds=5))
+    await store.sessions.mark_used("s1", after(seconds=4))
+    assert await store.sessions.end("s1", after(seconds=9), note=NOTE)
+    assert not await store.sessions.end("s1", after(seconds=10), note=NOTE)
+    assert not await store.sessions.end("nosuch", after(seconds=10), note=NOTE)
+    ended = dataclasses.replace(session, ended_at=after(seconds=9), last_used_at=after(seconds=5))
+    assert await store.sessions.get("s1") == ended
+    assert [(entry.at, entry.actor) for entry in await store.audit_log.page()] == [
+        (after(seconds=9), NOTE.actor), (after(seconds=1), NOTE.actor),
+    ]  # fmt: skip
+
+
+async def test_sessions_stand_until_they_end_or_expire_and_the_newest_comes_first(store: Store) -> None:
+    await store.tokens.add(_token(0))
+    for session in (_session(1, hours=1), _session(3, hours=2), _session(2, hours=3)):
+        await store.sessions.add(session)
+
+    async def standing(now: datetime) -> list[str]:
+        return [session.id for session in await store.sessions.standing(now)]
+
+    assert await standing(after(minutes=59)) == ["s3", "s2", "s1"]
+    assert await standing(after(hours=1)) == ["s3", "s2"]
+    await store.sessions.end("s2", after(hours=1))
+    assert await standing(after(hours=1)) == ["s3"]
+
+
+async def test_sessions_are_pruned_when_they_are_over(store: Store) -> None:
+    await store.tokens.add(_token(0))
+    for number in range(1, 6):
+        await store.sessions.add(_session(number, hours=number))
+    await store.sessions.end("s5", after(minutes=1))
+    await store.sessions.end("s1", after(hours=9))  # it had expired by then
+    assert await store.sessions.prune(after(minutes=1), 10) == 0
+    assert await store.sessions.prune(after(hours=2, seconds=1), 2) == 2
+    assert [await store.sessions.get(gone) for gone in ("s5", "s1")] == [None, None], "the oldest go first"
+    assert await store.sessions.prune(after(hours=2, seconds=1), 2) == 1
+    assert await store.sessions.prune(after(hours=2, seconds=1), 2) == 0
+    assert [session.id for session in await store.sessions.standing(NOW)] == ["s4", "s3"]
 
 
 # --- the audit log and kept requests ----------------------------------------------------------------------------------

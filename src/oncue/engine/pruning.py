@@ -11,6 +11,8 @@ from oncue.telemetry import Telemetry
 LIMIT = 1000
 REQUESTS_KEPT = timedelta(days=1)
 """How long an idempotency key is remembered."""
+SESSIONS_KEPT = timedelta(days=1)
+"""How long a browser's session is remembered that is over."""
 BREAKERS_KEPT = timedelta(days=1)
 """How long the open circuit breaker of an endpoint is remembered to which nothing more is to be sent."""
 
@@ -41,5 +43,7 @@ class Pruning:
         days = await self._store.windows.prune(now - self._window_retention, LIMIT)
         noted = await self._store.audit_log.prune(now - self._ledger_retention, LIMIT)
         asked = await self._store.requests.prune(now - REQUESTS_KEPT, LIMIT)
+        sessions = await self._store.sessions.prune(now - SESSIONS_KEPT, LIMIT)
         tripped = await self._store.groups.forget_tripped(now - BREAKERS_KEPT, LIMIT)
-        return now if max(gone, slots, days, noted, asked, tripped) >= LIMIT else now + self._interval
+        most = max(gone, slots, days, noted, asked, sessions, tripped)
+        return now if most >= LIMIT else now + self._interval

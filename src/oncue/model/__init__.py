@@ -4,7 +4,7 @@
 a third of what a frozen dataclass costs to make. Most of the others are frozen dataclasses.
 """
 
-from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Token
+from oncue.model.access import SCOPES, AuditEntry, KeptRequest, Note, Scope, Session, Token
 from oncue.model.alerts import NO_ALERTS, AlertBook, AlertState, Figures, Minute, MinuteKind
 from oncue.model.application import Owner
 from oncue.model.cluster import (
@@ -183,6 +183,7 @@ __all__ = [
     "Sample",
     "Schedule",
     "Scope",
+    "Session",
     "Skipped",
     "Slot",
     "Snoozed",

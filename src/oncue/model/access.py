@@ -1,4 +1,4 @@
-"""Tokens, the audit log, and requests that carried an idempotency key."""
+"""Tokens, sessions of browsers, the audit log, and requests that carried an idempotency key."""
 
 from __future__ import annotations
 
@@ -45,6 +45,19 @@ class Token:
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A browser that came in with a token, without its secret. It may what its token may, while that is valid."""
+
+    id: str
+    digest: str
+    token_id: str
+    created_at: datetime
+    expires_at: datetime
+    ended_at: datetime | None = None
     last_used_at: datetime | None = None
 
 

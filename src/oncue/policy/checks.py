@@ -15,6 +15,7 @@ LONGEST_KEY = 512
 MOST_RETRIES = 1_000_000
 MOST_INSTANCES = 10_000
 LARGEST_LIMIT = 1_000_000
+SHORTEST_SESSION, LONGEST_SESSION = 60.0, 30 * 86400.0
 SHORTEST_GRACE = 1.0
 DEFAULT_GRACE = 300.0
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
@@ -138,6 +139,14 @@ def checked_instant(at: datetime) -> datetime:
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise InvalidJob("at", f"expected a datetime with a time zone, not {at!r}")
     return at
+
+
+def checked_session_lifetime(value: Duration, field: str) -> float:
+    """For how many seconds a browser may stay signed in."""
+    length = checked_duration(value, field)
+    if not SHORTEST_SESSION <= length <= LONGEST_SESSION:
+        raise InvalidJob(field, f"expected a duration from 1 minute to 30 days, not {value!r}")
+    return length
 
 
 def checked_duration(value: Duration, field: str) -> float:

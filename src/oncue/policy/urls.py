@@ -22,6 +22,7 @@ _URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([^:]*))?")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 _TO_ESCAPE = re.compile(r"[^!-~]|[\"<>^`{|}]")
 
 
@@ -89,6 +90,20 @@ def checked_advertised_url(value: object) -> str:
     parts = checked_parts(value, "advertise_url")
     if "?" in parts.path:
         raise InvalidWebhook("advertise_url", "expected a URL without a query (?…)")
+    return parts.url.rstrip("/")
+
+
+def checked_public_url(value: object) -> str:
+    """Where browsers reach the dashboard. Its path, the prefix, is one of plain characters.
+
+    Cookies carry the prefix as their path, and no two programs agree on the spellings of others (`%2F`, `;`, `//`).
+    """
+    parts = checked_parts(value, "public_url")
+    if "?" in parts.path:
+        raise InvalidWebhook("public_url", "expected a URL without a query (?…)")
+    prefix = parts.path.rstrip("/")
+    if not _PREFIX.fullmatch(prefix) or {".", ".."} & set(prefix.split("/")):
+        raise InvalidWebhook("public_url", "expected a prefix of letters, digits and . _ ~ - between single slashes")
     return parts.url.rstrip("/")
 
 

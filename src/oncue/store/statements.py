@@ -68,6 +68,7 @@ SLOT_COLUMNS = (
 )
 LIMIT_COLUMNS = "global_limit, node_limit, group_limit, rate_count, rate_seconds, group_rate_count, group_rate_seconds"
 TOKEN_COLUMNS = "id, name, digest, scopes, created_by, created_at, expires_at, revoked_at, last_used_at"
+SESSION_COLUMNS = "id, digest, token_id, created_at, expires_at, ended_at, last_used_at"
 AUDIT_COLUMNS = "id, at, actor, action, subject, before, after"
 WEBHOOK_FIELDS = (
     "description, url, method, headers, content_type, body, timeout, secrets, retry, redirects, ca, certificate, "
@@ -110,6 +111,7 @@ _COLUMNS = {
     "{lease}": LEASE_COLUMNS,
     "{limits}": LIMIT_COLUMNS,
     "{token}": TOKEN_COLUMNS,
+    "{session}": SESSION_COLUMNS,
     "{audit}": AUDIT_COLUMNS,
 }
 

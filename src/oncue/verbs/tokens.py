@@ -101,6 +101,11 @@ def is_valid(token: Token, now: datetime) -> bool:
     return token.revoked_at is None and (token.expires_at is None or now < token.expires_at)
 
 
+def actor_of(token: Token) -> str:
+    """How the audit log names the holder of a token."""
+    return f"token:{token.name[:100]}#{token.id}"
+
+
 def _checked_scopes(scopes: Sequence[Scope]) -> tuple[Scope, ...]:
     """In their usual order, each once."""
     given = () if isinstance(scopes, str) else tuple(scopes)

@@ -29,6 +29,7 @@ from oncue.policy.urls import leads_here
 from oncue.server.api import coming_from, problems, routing
 from oncue.server.api.identity import HOST, LOCAL, SCOPE_KEY, Identity
 from oncue.server.api.problems import AWAY, FORBIDDEN, METHOD, NOT_FOUND, UNAUTHORIZED, Problem
+from oncue.verbs.tokens import actor_of
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -158,7 +159,7 @@ class Gate:
         token = await self._app.tokens.authenticate(secret.strip()) if kind.lower() == "bearer" else None
         if token is None:
             raise _unauthorized("The token is unknown, expired or revoked.", needs, error="invalid_token")
-        return Identity(f"token:{token.name[:100]}#{token.id}", token.scopes)
+        return Identity(actor_of(token), token.scopes)
 
     async def tokens_exist(self) -> bool:
         """Whether a token was ever made: once one was, that stays so.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from oncue.store.contract.access import AuditLog, Requests, Tokens
+from oncue.store.contract.access import AuditLog, Requests, Sessions, Tokens
 from oncue.store.contract.alerts import Alerts
 from oncue.store.contract.application import Application
 from oncue.store.contract.cluster import Cluster
@@ -47,6 +47,7 @@ NOUNS = (
     "nodes",
     "leases",
     "tokens",
+    "sessions",
     "audit_log",
     "requests",
     "application",
@@ -96,6 +97,9 @@ class Store(Protocol):
 
     @property
     def tokens(self) -> Tokens: ...
+
+    @property
+    def sessions(self) -> Sessions: ...
 
     @property
     def audit_log(self) -> AuditLog: ...

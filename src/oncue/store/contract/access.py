@@ -1,4 +1,4 @@
-"""Tokens, the audit log, and requests that are kept under their idempotency keys.
+"""Tokens, sessions of browsers, the audit log, and requests that are kept under their idempotency keys.
 
 A change by hand carries its `Note`, which is written to the audit log in the same transaction, if the change is.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from oncue.model import AuditEntry, KeptRequest, Note, Token
+from oncue.model import AuditEntry, KeptRequest, Note, Session, Token
 
 
 class Tokens(Protocol):
@@ -29,6 +29,26 @@ class Tokens(Protocol):
         ...
 
     async def mark_used(self, token_id: str, now: datetime) -> None: ...
+
+
+class Sessions(Protocol):
+    async def add(self, session: Session, *, note: Note | None = None) -> None: ...
+
+    async def get(self, session_id: str) -> Session | None: ...
+
+    async def standing(self, now: datetime) -> list[Session]:
+        """Those that have neither ended nor expired, newest first. Their tokens may be invalid by now."""
+        ...
+
+    async def end(self, session_id: str, now: datetime, *, note: Note | None = None) -> bool:
+        """End a session that was not ended."""
+        ...
+
+    async def mark_used(self, session_id: str, now: datetime) -> None: ...
+
+    async def prune(self, before: datetime, limit: int) -> int:
+        """Delete up to `limit` sessions that ended or expired before this instant. How many."""
+        ...
 
 
 class AuditLog(Protocol):

@@ -18,6 +18,7 @@ from oncue.store.postgres.nodes import PostgresNodes
 from oncue.store.postgres.queues import PostgresQueues
 from oncue.store.postgres.requests import PostgresRequests
 from oncue.store.postgres.schedules import PostgresSchedules
+from oncue.store.postgres.sessions import PostgresSessions
 from oncue.store.postgres.slots import PostgresSlots
 from oncue.store.postgres.tokens import PostgresTokens
 from oncue.store.postgres.webhooks import PostgresWebhooks
@@ -53,6 +54,7 @@ class PostgresStore:
         self.nodes = PostgresNodes(self.database)
         self.leases = PostgresLeases(self.database)
         self.tokens = PostgresTokens(self.database)
+        self.sessions = PostgresSessions(self.database)
         self.audit_log = PostgresAuditLog(self.database)
         self.requests = PostgresRequests(self.database)
         self.application = PostgresApplication(self.database)

@@ -20,6 +20,7 @@ from oncue.store.sqlite.nodes import SqliteNodes
 from oncue.store.sqlite.queues import SqliteQueues
 from oncue.store.sqlite.requests import SqliteRequests
 from oncue.store.sqlite.schedules import SqliteSchedules
+from oncue.store.sqlite.sessions import SqliteSessions
 from oncue.store.sqlite.slots import SqliteSlots
 from oncue.store.sqlite.tokens import SqliteTokens
 from oncue.store.sqlite.webhooks import SqliteWebhooks
@@ -55,6 +56,7 @@ class SqliteStore:
         self.nodes = SqliteNodes(self.database)
         self.leases = SqliteLeases(self.database)
         self.tokens = SqliteTokens(self.database)
+        self.sessions = SqliteSessions(self.database)
         self.audit_log = SqliteAuditLog(self.database)
         self.requests = SqliteRequests(self.database)
         self.application = SqliteApplication(self.database)

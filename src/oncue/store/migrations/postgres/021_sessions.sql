@@ -1,0 +1,13 @@
+-- Sessions of browsers, which came in with a token. The secret itself is not kept, only its digest.
+
+create table oncue_sessions (
+    id           text primary key,
+    digest       text not null,
+    token_id     text not null references oncue_tokens (id) on delete cascade,
+    created_at   timestamptz not null,
+    expires_at   timestamptz not null,
+    ended_at     timestamptz,
+    last_used_at timestamptz
+);
+-- Pruning and listings read them by when they are over.
+create index oncue_sessions_over on oncue_sessions (least(ended_at, expires_at));
