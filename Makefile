@@ -29,6 +29,12 @@ INSTALL_REDIS = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
 	  then apt-get update -qq && apt-get install -y -qq redis-server; \
 	  else echo "redis-server is missing, so the tests of the analytics will fail: as root, apt-get install redis-server"; fi
 
+# The tests of the dashboard drive a real browser.
+CHROMIUM = command -v chromium || command -v chromium-browser || command -v google-chrome
+INSTALL_CHROMIUM = if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+	  then apt-get update -qq && apt-get install -y -qq chromium; \
+	  else echo "chromium is missing, so the tests of the dashboard will fail: as root, apt-get install chromium"; fi
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench dst fuzz chaos clean
 
@@ -53,6 +59,7 @@ demo: $(READY)
 
 test: check
 	@command -v redis-server >/dev/null || { $(INSTALL_REDIS); }
+	@{ $(CHROMIUM); } >/dev/null || { $(INSTALL_CHROMIUM); }
 	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 check: $(READY)

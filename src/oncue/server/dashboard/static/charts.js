@@ -1,5 +1,5 @@
 // Charts: drawn from what stands in `data-chart`, and anew when that has changed.
-"use strict"
+"use strict";
 
 (() => {
   const drawn = new WeakMap()

@@ -1,5 +1,5 @@
 // Times in the reader's zone, messages, questions before a change, copying, and the page anew after a change.
-"use strict"
+"use strict";
 
 const keep = (name, value) => { try { localStorage.setItem(`oncue-${name}`, value) } catch { /* private windows */ } }
 
@@ -120,7 +120,7 @@ document.addEventListener("click", async (event) => {
     root.dataset.theme = dark ? "light" : "dark"
     keep("theme", root.dataset.theme)
     document.dispatchEvent(new CustomEvent("oncue:theme"))
-  } else if (on("[data-zone]")) {
+  } else if (on("[data-zone-switch]")) {
     const root = document.documentElement
     root.dataset.zone = root.dataset.zone === "utc" ? "local" : "utc"
     keep("zone", root.dataset.zone)

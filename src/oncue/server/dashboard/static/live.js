@@ -1,5 +1,5 @@
 // One stream of events for this tab, while it is seen. What comes is morphed into the page.
-"use strict"
+"use strict";
 
 (() => {
   const body = document.body, state = document.getElementById("live-state"), target = document.getElementById("live")

@@ -1,5 +1,5 @@
 // Ctrl+K: any page, a job by its number, a schedule, webhook or queue by its name. `/` goes to the search of a page.
-"use strict"
+"use strict";
 
 (() => {
   const dialog = document.getElementById("palette"), list = document.getElementById("palette-list"), input = dialog?.querySelector("input")
