@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import uuid4
 
+from oncue.model import GoneNode
 from oncue.store import Store
 from tests.store.scene import NOW, a_node, after, enter, put, take
 
@@ -18,6 +19,22 @@ async def test_nodes_are_listed_in_the_order_of_their_start(store: Store) -> Non
     await store.nodes.register(late)
     await store.nodes.register(early)
     assert [node.name for node in await store.nodes.alive()] == ["early", "late"]
+
+
+async def test_the_latest_nodes_that_are_gone(store: Store) -> None:
+    """One that was declared lost stays so, although it leaves afterwards."""
+    lost, left, old = [await enter(store, name) for name in ("lost", "left", "old")]
+    await store.nodes.leave(old, after(seconds=1))
+    assert await store.nodes.declare_lost(lost, after(seconds=20))
+    await store.nodes.leave(lost, after(seconds=40))
+    await store.nodes.leave(left, after(seconds=30))
+    await enter(store, "alive")
+    found = await store.nodes.gone(after(seconds=20), 10)
+    assert found == [
+        GoneNode(left, "left", after(seconds=30), True),
+        GoneNode(lost, "lost", after(seconds=20), False),
+    ]
+    assert await store.nodes.gone(after(seconds=20), 1) == found[:1]
 
 
 async def test_a_beat_renews_the_lease(store: Store) -> None:

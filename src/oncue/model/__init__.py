@@ -46,7 +46,7 @@ from oncue.model.jobs import (
     State,
     ToldDetails,
 )
-from oncue.model.nodes import Lease, Node
+from oncue.model.nodes import GoneNode, Lease, Node
 from oncue.model.outcomes import (
     Applied,
     Cancelled,
@@ -142,6 +142,7 @@ __all__ = [
     "Failed",
     "Figures",
     "FollowUp",
+    "GoneNode",
     "Group",
     "GroupSettings",
     "GroupsLook",

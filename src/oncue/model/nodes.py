@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 
@@ -31,6 +32,16 @@ class Node:
     """Grows with every beat: one that was given up may reach the database after a later one, and must not count."""
     named: bool = False
     """Whether `name` is leased to this node: then no other living node has it. Else it is what the node asks for."""
+
+
+class GoneNode(NamedTuple):
+    """A node whose lease has ended."""
+
+    id: UUID
+    name: str
+    at: datetime
+    left: bool
+    """Whether it left in good order; else it was declared lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncue.application.builtin import PING
 from oncue.errors import Conflict
-from oncue.model import DEFAULT_QUEUE, MAX_PRIORITY, Job, Node
+from oncue.model import DEFAULT_QUEUE, MAX_PRIORITY, GoneNode, Job, Node
 from oncue.policy.durations import Duration, seconds
-from oncue.verbs.base import NounVerbs
+from oncue.verbs.base import NounVerbs, checked_limit
 from oncue.verbs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class Nodes(NounVerbs):
     async def list(self) -> list[Node]:
         """Every node that is alive, or was lately."""
         return await (await self._connected()).store.nodes.alive()
+
+    async def gone(self, within: Duration = "15m", *, limit: int = 100) -> builtins.list[GoneNode]:
+        """The nodes that have left or were lost so lately, the latest first. Much older ones are forgotten."""
+        connected, lately = await self._connected(), timedelta(seconds=seconds(within, "within"))
+        return await connected.store.nodes.gone(connected.now() - lately, checked_limit(limit))
 
     async def ping(
         self, queue: str = DEFAULT_QUEUE, *, address: str | None = None, timeout: Duration = "10s", by: str = "system"

@@ -1,4 +1,4 @@
-"""The workers of the demo: real processes, started by the same command that a user types."""
+"""The processes of the demo: workers, and a web process, started by the commands that users type."""
 
 from __future__ import annotations
 

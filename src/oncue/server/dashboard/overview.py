@@ -13,6 +13,7 @@ from oncue.engine.survey import Survey, survey
 from oncue.model import Job, JobFilter, Minute, Queue
 from oncue.policy.error_summary import error_summary
 from oncue.server.dashboard.attention import matters
+from oncue.server.dashboard.lately import lately
 from oncue.server.dashboard.rendering import chart
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ def add(dashboard: Dashboard) -> None:
         failed = await store.jobs.find(JobFilter(("failed",), limit=FAILURES, short=True))
         return {
             "now": now, "queues": _busiest(queues), "totals": _totals(queues), "nodes": nodes, "leader": leader,
-            "next_run": found.next_run, "matters": await matters(view, found, now), "oldest": _oldest(found, now),
+            "next_run": found.next_run, "happenings": await lately(view, found, nodes, leader),
+            "matters": await matters(view, found, now), "oldest": _oldest(found, now),
             "rate": _rate(pulses.since(now - RECENT) or series[-2:]), "chart": _drawn(series),
             "run": _percentiles(_took(job) for job in ended), "wait": _percentiles(_waited(job) for job in ended),
             "measured": len(ended), "failures": [(job, error_summary(job.error)) for job in failed],

@@ -8,6 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from oncue.model import (
+    GoneNode,
     Lease,
     Node,
 )
@@ -34,6 +35,10 @@ class Nodes(Protocol):
         afterwards."""
 
     async def alive(self) -> list[Node]: ...
+
+    async def gone(self, since: datetime, limit: int) -> list[GoneNode]:
+        """Nodes that have left or were declared lost since then, the latest first, unless they are forgotten."""
+        ...
 
     async def namesakes(self, node: Node) -> list[Node]:
         """Other nodes of the same name that may still hold jobs: those that are alive, or of which something runs."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from oncue.errors import StoreRefused
 from oncue.model import (
+    GoneNode,
     Node,
 )
 from oncue.store.postgres import values
@@ -57,6 +58,9 @@ class PostgresNodes:
 
     async def alive(self) -> list[Node]:
         return [values.node(row) for row in await self._db.fetch("nodes")]
+
+    async def gone(self, since: datetime, limit: int) -> list[GoneNode]:
+        return [GoneNode(*row) for row in await self._db.fetch("gone_nodes", since, limit)]
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [values.node(row) for row in await self._db.fetch("namesakes", node.name, node.id)]

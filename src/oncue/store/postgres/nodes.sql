@@ -45,6 +45,11 @@ update oncue_nodes set lost_at = coalesce(lost_at, $2), left_at = $2, beat_no = 
 -- name: nodes
 select {node} from oncue_nodes where lost_at is null order by started_at, id;
 
+-- name: gone_nodes
+-- A node that was declared lost may still leave afterwards.
+select id, name, lost_at, coalesce(left_at = lost_at, false) from oncue_nodes
+ where lost_at >= $1 order by lost_at desc, id limit $2;
+
 -- name: namesakes
 select {node} from oncue_nodes
  where name = $1 and id <> $2

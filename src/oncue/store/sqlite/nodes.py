@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from oncue.model import (
+    GoneNode,
     Node,
 )
 from oncue.store.sqlite import values
@@ -64,6 +65,10 @@ class SqliteNodes:
 
     async def alive(self) -> list[Node]:
         return [values.node(row) for row in await self._db.rows("nodes")]
+
+    async def gone(self, since: datetime, limit: int) -> list[GoneNode]:
+        rows = await self._db.rows("gone_nodes", since=values.micros(since), limit=limit)
+        return [GoneNode(UUID(node), name, values.instant(at), bool(left)) for node, name, at, left in rows]
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [values.node(row) for row in await self._db.rows("namesakes", name=node.name, node=str(node.id))]

@@ -30,6 +30,11 @@ update oncue_nodes set lost_at = coalesce(lost_at, :now), left_at = :now, beat_n
 -- name: nodes
 select {node} from oncue_nodes where lost_at is null order by started_at, id;
 
+-- name: gone_nodes
+-- A node that was declared lost may still leave afterwards.
+select id, name, lost_at, coalesce(left_at = lost_at, false) from oncue_nodes
+ where lost_at >= :since order by lost_at desc, id limit :limit;
+
 -- name: namesakes
 select {node} from oncue_nodes
  where name = :name and id <> :node
