@@ -25,9 +25,24 @@ __all__ = ["Dashboard", "dashboard"]
 
 def dashboard(app: Oncue, gate: Gate) -> Dashboard:
     """All pages, for the visitors that the gate's mode of access lets in."""
-    from oncue.server.dashboard import names, overview, signing_in
+    from oncue.server.dashboard import (
+        alerts,
+        audit_log,
+        cluster,
+        jobs,
+        names,
+        overview,
+        queues,
+        schedules,
+        settings,
+        signing_in,
+        webhooks,
+        windows,
+    )
 
     found = Dashboard(app, Entrance(app, gate))
-    for part in (signing_in, names, overview):
+    for part in (
+        signing_in, names, overview, jobs, queues, schedules, windows, webhooks, cluster, alerts, audit_log, settings,
+    ):  # fmt: skip
         part.add(found)
     return found

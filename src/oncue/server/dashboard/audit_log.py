@@ -1,0 +1,12 @@
+"""The audit log: what was changed by hand, by whom, and from what to what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncue.server.dashboard.pages import Dashboard
+
+
+def add(dashboard: Dashboard) -> None:
+    pass

@@ -1,0 +1,12 @@
+"""Webhooks: endpoints, ladder, breaker, and deliveries with their attempts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncue.server.dashboard.pages import Dashboard
+
+
+def add(dashboard: Dashboard) -> None:
+    pass
