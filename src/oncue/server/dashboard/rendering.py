@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from shlex import quote
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -51,7 +52,7 @@ def environment() -> Environment:
         "instant": instant, "ago": ago, "duration": duration, "milliseconds": milliseconds, "count": count,
         "pretty": pretty, "lines": lines, "compact": compact, "asset": assets.address, "share": share,
     }  # fmt: skip
-    made.globals |= {"version": __version__}
+    made.globals |= {"version": __version__, "shell": shell}
     made.globals["ui"] = made.get_template("ui.html").module
     return made
 
@@ -138,3 +139,16 @@ def chart(unit: str, at: Sequence[datetime], **series: Sequence[float | None]) -
             "series": [{"label": name.replace("_", " "), "values": values} for name, values in series.items()],
         }
     )  # fmt: skip
+
+
+def shell(command: str, *names: object, **options: object) -> str:
+    """A command line: `shell("oncue queues limit", "mail", rate="10/s")`. Names and values are quoted; an option that
+    is None or False is left out, one that is True has no value."""
+    words = [command]
+    for name, value in options.items():
+        if value is not None and value is not False:
+            flag = f"--{name.strip('_').replace('_', '-')}"
+            words.append(flag if value is True else f"{flag} {quote(str(value))}")
+    if any(str(name).startswith("-") for name in names):
+        words.append("--")
+    return " ".join([*words, *(quote(str(name)) for name in names)])
