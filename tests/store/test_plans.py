@@ -159,7 +159,8 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
             [NOW, ids, ones, batch],
         ),
         "slots": ("oncue_slots_pkey and oncue_slots_ranges", [7, before(minutes=batch), NOW, 100_000]),
-        "latest_slots": ("oncue_slots_pkey and oncue_jobs_pkey", [7, batch]),
+        "latest_slots": ("oncue_slots_pkey and oncue_jobs_pkey", [7, batch, NOW]),
+        "coming": ("oncue_schedules_due", [*BEGINNING, batch]),
         "prune_slots": ("oncue_slots_old and oncue_schedules_pkey", [before(days=400), batch]),
         "repeat": ("oncue_jobs_pkey", [NOW, None, None, None, None, None, 1, "failed", 1, 2, 7, 1, "x"]),
         "retries_of": ("oncue_jobs_retry_of and oncue_jobs_pkey", [7]),
@@ -401,7 +402,9 @@ SQLITE_INDEXES = {
     "old_slots": "oncue_slots_old",
     "retries_of": "oncue_jobs_retry_of",
     "slots": "oncue_slots_ranges",
-    "latest_slots": "(schedule_id=? AND subject=?)",
+    "coming": "oncue_schedules_due",
+    "latest_slots": "(schedule_id=? AND subject=? AND scheduled_for<?)",
+    "latest_slots_of": "(schedule_id=? AND subject=? AND scheduled_for>?)",
     "wake_released": "oncue_jobs_schedule",
     "retell_schedules": "oncue_schedules_group",
     "orphans": "oncue_jobs_grouped",
@@ -634,7 +637,7 @@ async def test_the_latest_slots_are_found_without_a_look_at_the_others(postgres_
         await connection.execute("analyze")
         for mode in ("force_custom_plan", "force_generic_plan"):
             await connection.execute(f"set plan_cache_mode = {mode}")
-            plan = await explained(connection, "latest_slots", [7, 10], "analyze,")
+            plan = await explained(connection, "latest_slots", [7, 10, NOW], "analyze,")
             read = [part["Actual Rows"] * part["Actual Loops"] for part in nodes(plan)]
             assert (plan["Actual Rows"], max(read)) == (10, 10), mode
     finally:
