@@ -79,10 +79,10 @@ class ScheduleReading(NounVerbs):
         and the id of the last one."""
         return await (await self._connected()).store.schedules.coming(checked_limit(limit, "limit"), after)
 
-    async def get(self, name: str) -> Schedule:
-        """One schedule. Raises ScheduleNotFound."""
+    async def get(self, name: str, *, deleted: bool = False) -> Schedule:
+        """One schedule; one that is deleted only if it is wanted too. Raises ScheduleNotFound."""
         found = await self._any(name)
-        if found.deleted_at is not None:
+        if found.deleted_at is not None and not deleted:
             raise self.no_schedule(name)
         return found
 

@@ -22,11 +22,17 @@ function away(at) {
   return size < 2 ? "now" : seconds < 0 ? `${text} ago` : `in ${text}`
 }
 
+/** An instant on an axis: `clock` is 14:00, `day` is Fri 20. */
+function brief(at, form) {
+  const text = written(at), day = zone() === "UTC" ? at.getUTCDay() : at.getDay()
+  return form === "clock" ? text.slice(11, 16) : `${["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][day]} ${text.slice(8, 10)}`
+}
+
 function showTimes(root = document) {
   for (const element of root.querySelectorAll("time[datetime]")) {
     const at = new Date(element.getAttribute("datetime"))
     if (isNaN(at)) continue
-    const text = element.hasAttribute("data-ago") ? away(at) : written(at)
+    const text = element.hasAttribute("data-ago") ? away(at) : element.dataset.form ? brief(at, element.dataset.form) : written(at)
     if (element.textContent !== text) element.textContent = text
     if (element.hasAttribute("data-ago")) element.title = `${written(at)}${zone() === "UTC" ? "" : ` · ${at.toISOString().slice(0, 19).replace("T", " ")} UTC`}`
   }
@@ -41,7 +47,6 @@ function showZone() {
 // --- what is morphed into the page keeps what the reader has opened, chosen and typed ---------------------------------
 
 if (window.Idiomorph) {
-  Idiomorph.defaults.ignoreActiveValue = true
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
     !(name === "open" && ["DETAILS", "DIALOG"].includes(element.tagName)) && !(name === "checked" || name === "value" && element.matches("input:not([type=hidden]),select,textarea"))
   // A text that the script has written is the reader's: it is written anew after the morph.
@@ -51,6 +56,8 @@ if (window.Idiomorph) {
 
 function put(target, html) {
   if (!target) return
+  // What is being typed stays. The words on a button that has the focus must change with what it does.
+  Idiomorph.defaults.ignoreActiveValue = document.activeElement?.matches("input,select,textarea") ?? false
   htmx.swap(target, html, { swapStyle: "morph:innerHTML", swapDelay: 0, settleDelay: 0 }, { contextElement: target })
   shown(target)
 }
