@@ -18,7 +18,7 @@ from oncue.policy.triggers import Rule, trigger_of
 from oncue.policy.windows import is_window
 from oncue.server.api.moments import moment
 from oncue.server.dashboard.schedule_terms import is_in_code, target_of, words_of
-from oncue.server.dashboard.slot_strip import Square, legend, slot_link, squares
+from oncue.server.dashboard.slot_strip import SlotSquare, legend, slot_link, squares
 
 if TYPE_CHECKING:
     from oncue.server.dashboard.pages import Dashboard, View
@@ -35,7 +35,7 @@ class NextRun(NamedTuple):
     change: str
 
 
-class Revised(NamedTuple):
+class ToldRevision(NamedTuple):
     """A revision, and in which terms it differs from the one before."""
 
     revision: Revision
@@ -122,7 +122,7 @@ async def _ledger(view: View, one: Schedule, now: datetime) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _pending(view: View, one: Schedule, now: datetime) -> list[Square]:
+def _pending(view: View, one: Schedule, now: datetime) -> list[SlotSquare]:
     """One square for all slots that are due and undecided, however many."""
     if not one.enabled or one.deleted_at is not None or one.cursor >= now:
         return []
@@ -135,7 +135,7 @@ def _pending(view: View, one: Schedule, now: datetime) -> list[Square]:
         return []
     slots = "1 slot is" if count == 1 else f"{count:,} slots are"
     label = f"{slots} due since {instant(first)} and not decided"
-    return [Square("pending", label, slot_link(view, one.name, first), first)]
+    return [SlotSquare("pending", label, slot_link(view, one.name, first), first)]
 
 
 # --- one slot -------------------------------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ def _row_of(rows: Sequence[Slot], at: datetime, why: Explanation) -> Slot | None
 # --- what it has been -----------------------------------------------------------------------------------------------
 
 
-async def _revisions(view: View, name: str) -> list[Revised]:
+async def _revisions(view: View, name: str) -> list[ToldRevision]:
     """The latest revisions, each with what it changed."""
     found = await view.app.schedules.revisions(name, limit=REVISIONS + 1)
-    told_of = [Revised(later, _changes(earlier, later)) for later, earlier in pairwise(found)]
+    told_of = [ToldRevision(later, _changes(earlier, later)) for later, earlier in pairwise(found)]
     if found and found[-1].revision == 1:
-        told_of.append(Revised(found[-1], []))
+        told_of.append(ToldRevision(found[-1], []))
     return told_of[:REVISIONS]
 
 

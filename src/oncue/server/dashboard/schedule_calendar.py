@@ -30,7 +30,7 @@ SPANS = {"day": (timedelta(hours=24), 8), "week": (timedelta(days=7), 7)}
 """How long each span is, and how many parts its axis has."""
 
 
-class Lane(NamedTuple):
+class CalendarLane(NamedTuple):
     """The runs of one schedule within the span."""
 
     schedule: Schedule
@@ -88,7 +88,7 @@ def _next_page(view: View, within: Sequence[Schedule]) -> str | None:
     return view.with_query(after=f"{last.next_run_at.isoformat()}~{last.id}")
 
 
-def _lane(one: Schedule, now: datetime, start: datetime, end: datetime) -> Lane | None:
+def _lane(one: Schedule, now: datetime, start: datetime, end: datetime) -> CalendarLane | None:
     """None: this host cannot work out its slots."""
     try:
         trigger, change = trigger_of(one), next_change(one.tz, now)
@@ -103,7 +103,7 @@ def _lane(one: Schedule, now: datetime, start: datetime, end: datetime) -> Lane 
     else:
         bands = list(_bands(trigger, now, start, end))
     changes_at = change.at if change is not None and change.at < end else None
-    return Lane(one, words_of(one.expression), total, marks, bands, changes_at)
+    return CalendarLane(one, words_of(one.expression), total, marks, bands, changes_at)
 
 
 def _bands(trigger: Trigger, now: datetime, start: datetime, end: datetime) -> Iterator[tuple[int, int]]:

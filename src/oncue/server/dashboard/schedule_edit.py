@@ -20,7 +20,7 @@ from oncue.server.dashboard.schedule import next_runs
 from oncue.server.dashboard.schedule_parts import complaint, page_of, part_view
 from oncue.server.dashboard.schedule_terms import delivers, is_in_code, words_of
 from oncue.verbs.schedules import Comparison, fires
-from oncue.verbs.schedules.editing import Edit
+from oncue.verbs.schedules.editing import ScheduleEdit
 
 if TYPE_CHECKING:
     from oncue.server.dashboard.pages import Dashboard, View
@@ -79,7 +79,7 @@ def _part(dashboard: Dashboard, deed: Deed, template: str, told: dict[str, Any])
 async def _edit_page(view: View) -> dict[str, Any]:
     one = await view.app.schedules.get(view.name)
     return {
-        **await _choices(view), "schedule": one, "values": values_of(one), "title": f"Edit {one.name}",
+        **await _choices(view), "schedule": one, "values": values_of(one), "title": f"ScheduleEdit {one.name}",
         "delivers": delivers(one), "is_in_code": is_in_code(one), "is_window": is_window(one.expression),
         "is_unknown_task": not delivers(one) and one.task not in view.app.tasks,
     }  # fmt: skip
@@ -129,7 +129,7 @@ def _own_args(one: Schedule) -> dict[str, Any]:
 # --- what was filled in ---------------------------------------------------------------------------------------------
 
 
-def _edit(deed: Deed, one: Schedule) -> Edit:
+def _edit(deed: Deed, one: Schedule) -> ScheduleEdit:
     """What the form wants to be different. A field that still says what the schedule is asks for nothing."""
     was = values_of(one)
     given = {name: value for name, value in _given(deed) if name in was and value != was[name]}
@@ -209,7 +209,7 @@ def _sides(found: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _edit_command(name: str, edit: Edit) -> str:
+def _edit_command(name: str, edit: ScheduleEdit) -> str:
     asked = {OPTIONS.get(key, key): value for key, value in edit.items()}
     if "rule" in asked:
         asked["expression"] = asked.pop("rule")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oncue.server.dashboard.pages import View
 
 
-class Target(NamedTuple):
+class ScheduleTarget(NamedTuple):
     """What a schedule runs."""
 
     kind: str
@@ -21,11 +21,11 @@ class Target(NamedTuple):
     link: str
 
 
-def target_of(view: View, one: Schedule) -> Target:
+def target_of(view: View, one: Schedule) -> ScheduleTarget:
     if delivers(one):
-        return Target("webhook", str(one.group), view.link("/webhooks", one.group))
+        return ScheduleTarget("webhook", str(one.group), view.link("/webhooks", one.group))
     kind = "cluster task" if one.address == CLUSTER_ADDRESS else "task"
-    return Target(kind, one.task, view.link("/jobs", task=one.task))
+    return ScheduleTarget(kind, one.task, view.link("/jobs", task=one.task))
 
 
 def delivers(one: Schedule) -> bool:

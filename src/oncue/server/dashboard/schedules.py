@@ -10,8 +10,8 @@ from oncue.model import Schedule, Slot
 from oncue.policy.windows import is_window
 from oncue.server.api.problems import invalid
 from oncue.server.dashboard import schedule, schedule_calendar, schedule_changes, schedule_edit
-from oncue.server.dashboard.schedule_terms import Target, target_of, words_of
-from oncue.server.dashboard.slot_strip import Square, kind_of, legend, squares
+from oncue.server.dashboard.schedule_terms import ScheduleTarget, target_of, words_of
+from oncue.server.dashboard.slot_strip import SlotSquare, kind_of, legend, squares
 
 if TYPE_CHECKING:
     from oncue.server.dashboard.pages import Dashboard, View
@@ -22,14 +22,14 @@ LATE = timedelta(minutes=1)
 MOST_UNMADE = 20
 
 
-class Row(NamedTuple):
+class ScheduleRow(NamedTuple):
     """A line of the listing."""
 
     schedule: Schedule
     link: str
     words: str
-    target: Target
-    squares: Sequence[Square]
+    target: ScheduleTarget
+    squares: Sequence[SlotSquare]
     last: Slot | None
     """Its latest run that is known."""
     troubles: Sequence[str]
@@ -66,10 +66,10 @@ def add(dashboard: Dashboard) -> None:
         }  # fmt: skip
 
 
-def _row(view: View, one: Schedule, slots: Sequence[Slot], now: datetime) -> Row:
+def _row(view: View, one: Schedule, slots: Sequence[Slot], now: datetime) -> ScheduleRow:
     room = "/windows" if is_window(one.expression) else "/schedules"
     last = next((slot for slot in reversed(slots) if slot.job_id is not None), None)
-    return Row(
+    return ScheduleRow(
         one, view.link(room, one.name), words_of(one.expression), target_of(view, one), squares(view, one, slots), last,
         _troubles(one, slots, last, now),
     )  # fmt: skip
@@ -89,7 +89,7 @@ def _troubles(one: Schedule, slots: Sequence[Slot], last: Slot | None, now: date
     return found
 
 
-def _unmade(view: View, rows: Sequence[Row]) -> list[str]:
+def _unmade(view: View, rows: Sequence[ScheduleRow]) -> list[str]:
     """What the code declares and no worker has told the database about."""
     there = {row.schedule.name for row in rows}
     return sorted(set(view.app.internals.scheduled) - there)[:MOST_UNMADE]

@@ -27,7 +27,7 @@ MEANINGS = {
 """What each kind of square means, as the legend says it."""
 
 
-class Square(NamedTuple):
+class SlotSquare(NamedTuple):
     """One square of a strip."""
 
     kind: str
@@ -36,11 +36,12 @@ class Square(NamedTuple):
     at: datetime
 
 
-def square(view: View, schedule: Schedule, slot: Slot) -> Square:
-    return Square(kind_of(slot), label_of(slot), slot_link(view, schedule.name, slot.scheduled_for), slot.scheduled_for)
+def square(view: View, schedule: Schedule, slot: Slot) -> SlotSquare:
+    at = slot.scheduled_for
+    return SlotSquare(kind_of(slot), label_of(slot), slot_link(view, schedule.name, at), at)
 
 
-def squares(view: View, schedule: Schedule, slots: Iterable[Slot]) -> list[Square]:
+def squares(view: View, schedule: Schedule, slots: Iterable[Slot]) -> list[SlotSquare]:
     return [square(view, schedule, slot) for slot in slots]
 
 
@@ -74,7 +75,7 @@ def label_of(slot: Slot) -> str:
     return f"{when}: {slot.verdict}{reason}{job}{blocked}"
 
 
-def legend(shown: Iterable[Square]) -> list[tuple[str, str]]:
+def legend(shown: Iterable[SlotSquare]) -> list[tuple[str, str]]:
     """The kinds that are shown, with what they mean."""
     kinds = {one.kind for one in shown}
     return [(kind, meaning) for kind, meaning in MEANINGS.items() if kind in kinds]

@@ -16,12 +16,12 @@ from oncue.policy.checks import checked_moment
 from oncue.policy.windows import is_window
 from oncue.verbs.schedules.by_hand import Backfilled, ByHand
 from oncue.verbs.schedules.comparing import ComparedFire, Comparing, Comparison
-from oncue.verbs.schedules.reading import MOST_PREVIEWED, Fire, Found, fires
+from oncue.verbs.schedules.reading import MOST_PREVIEWED, Fire, FoundSchedules, fires
 
 if TYPE_CHECKING:
     from oncue.policy.explain import Explanation
 
-__all__ = ["MOST_PREVIEWED", "Backfilled", "ComparedFire", "Comparison", "Fire", "Found", "Schedules", "fires"]
+__all__ = ["MOST_PREVIEWED", "Backfilled", "ComparedFire", "Comparison", "Fire", "FoundSchedules", "Schedules", "fires"]
 
 
 class Schedules(Comparing, ByHand):

@@ -7,7 +7,7 @@ from typing import NamedTuple, Unpack
 
 from oncue.model import Schedule
 from oncue.policy.triggers import trigger_of
-from oncue.verbs.schedules.editing import Edit, Editing, changed
+from oncue.verbs.schedules.editing import Editing, ScheduleEdit, changed
 from oncue.verbs.schedules.reading import Fire, fires
 
 
@@ -38,7 +38,7 @@ class Comparison(NamedTuple):
 
 
 class Comparing(Editing):
-    async def preview_change(self, name: str, *, count: int = 10, **edit: Unpack[Edit]) -> Comparison:
+    async def preview_change(self, name: str, *, count: int = 10, **edit: Unpack[ScheduleEdit]) -> Comparison:
         """What `change` would do to the next slots, also of a schedule that code declares, which cannot be changed
         here. Raises what `change` would raise."""
         connected, current = await self._connected(), await self._with_slots(name)

@@ -40,7 +40,7 @@ LONGEST_DESCRIPTION = 1000
 _LONG_AGO = datetime.min
 
 
-class Edit(TypedDict, total=False):
+class ScheduleEdit(TypedDict, total=False):
     """What `change` may be told, each as it is there. What is absent or None stays."""
 
     rule: Rule | str | None
@@ -141,7 +141,7 @@ class Editing(ScheduleReading):
         A schedule that delivers to a webhook can be given another `webhook`.
         """
         edit = await self._edit(
-            Edit(
+            ScheduleEdit(
                 rule=rule, tz=tz, dst=dst, task=task, args=args, webhook=webhook, description=description, queue=queue,
                 priority=priority, missed=missed, grace=grace, max_instances=max_instances, max_retries=max_retries,
                 enabled=enabled, new_name=new_name,
@@ -156,7 +156,7 @@ class Editing(ScheduleReading):
             await self._refuse_taken(str(new_name))
         return await self._edited(name, allowed, changed_by, UPDATE)
 
-    async def _edit(self, edit: Edit) -> Callable[[Schedule], Schedule]:
+    async def _edit(self, edit: ScheduleEdit) -> Callable[[Schedule], Schedule]:
         """What an edit makes of a schedule. The rest stays."""
         webhook, task = edit.get("webhook"), edit.get("task")
         target = None if webhook is None else await Webhooks(self._app).get(webhook)

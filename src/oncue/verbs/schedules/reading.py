@@ -39,7 +39,7 @@ class Fire(NamedTuple):
 Fires: TypeAlias = list[Fire]
 
 
-class Found(NamedTuple):
+class FoundSchedules(NamedTuple):
     """What a search found, and the name after which it would go on; None: there is no more."""
 
     schedules: Listing
@@ -51,7 +51,9 @@ class ScheduleReading(NounVerbs):
         """Schedules by name. `after` is the name to go on from."""
         return await (await self._connected()).store.schedules.page(after, checked_limit(limit, "limit"))
 
-    async def find(self, *, prefix: str = "", enabled: bool | None = None, after: str = "", limit: int = 100) -> Found:
+    async def find(
+        self, *, prefix: str = "", enabled: bool | None = None, after: str = "", limit: int = 100
+    ) -> FoundSchedules:
         """Schedules whose names begin so, or that are enabled or not, by name. A search that finds few ends after
         `MOST_LOOKED_AT` names, and says where to go on."""
         checked_limit(limit, "limit")
@@ -67,12 +69,12 @@ class ScheduleReading(NounVerbs):
             for one in (*seen, *page):
                 if one.name.startswith(prefix) and (enabled is None or one.enabled == enabled):
                     if len(found) == limit:
-                        return Found(found, found[-1].name)
+                        return FoundSchedules(found, found[-1].name)
                     found.append(one)
             if len(page) < SEARCH_PAGE:
-                return Found(found, None)
+                return FoundSchedules(found, None)
             seen, after = [], page[-1].name
-        return Found(found, after)
+        return FoundSchedules(found, after)
 
     async def coming(self, *, limit: int = 100, after: DuePosition | None = None) -> Listing:
         """Enabled schedules by their next slot, the soonest first. `after` is the place to go on from: the next slot
