@@ -29,11 +29,11 @@ async def _found(view: View, part: str) -> list[dict[str, str]]:
     """Schedules and webhooks whose names begin so, and queues that have it in their names. Tables of names may be long:
     each is asked for a few from there on."""
     app, before = view.app, _just_before(part)
-    schedules = [one.name for one in await app.schedules.list(after=before, limit=MOST_OF_EACH)]
+    schedules = [one.name for one in (await app.schedules.find(prefix=part, limit=MOST_OF_EACH)).schedules]
     webhooks = [one.name for one in await app.webhooks.list(after=before, limit=MOST_OF_EACH)]
     queues = [queue.name for queue in await app.queues.list() if part.lower() in queue.name.lower()]
     found = [
-        *(("schedule", name, view.link("/schedules", name)) for name in schedules if name.startswith(part)),
+        *(("schedule", name, view.link("/schedules", name)) for name in schedules),
         *(("webhook", name, view.link("/webhooks", name)) for name in webhooks if name.startswith(part)),
         *(("queue", name, view.link("/jobs", queue=name)) for name in queues[:MOST_OF_EACH]),
     ]

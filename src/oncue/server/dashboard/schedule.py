@@ -94,7 +94,8 @@ def next_runs(one: Schedule | Rule, fires: Sequence[Fire]) -> list[NextRun]:
     rule = Rule(one.expression, one.tz, one.dst)  # type: ignore[arg-type]
     return [
         NextRun(
-            fire.scheduled_for, f"{fire.local:%a %Y-%m-%d %H:%M:%S}",
+            fire.scheduled_for,
+            f"{fire.local:%a %Y-%m-%d %H:%M:%S}" if fire.local.second else f"{fire.local:%a %Y-%m-%d %H:%M}",
             told(rule, fire.scheduled_for, fire.local, fire.mark),
         )
         for fire in fires

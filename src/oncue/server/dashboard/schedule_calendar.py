@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from oncue.server.dashboard.pages import Dashboard, View
 
 LANES = 60
-MOST_MARKS, PIECES = 50, 96
+MOST_MARKS, PIECES = 180, 96
 WIDTH = 1000
 """A lane is drawn so wide, and shown as wide as there is room."""
-SPANS = {"day": (timedelta(hours=24), 8), "week": (timedelta(days=7), 7)}
-"""How long each span is, and how many parts its axis has."""
+SPANS = {"day": (timedelta(hours=24), 8), "week": (timedelta(days=8), 8)}
+"""How long each span is, and how many parts its axis has. A week is drawn with the whole of today."""
 
 
 class CalendarLane(NamedTuple):
@@ -53,6 +53,7 @@ def add(dashboard: Dashboard) -> None:
         length, parts = SPANS[name]
         now = await view.app.now()
         start = now.replace(minute=0, second=0, microsecond=0)
+        start = start.replace(hour=0) if name == "week" else start
         end = start + length
         found = await view.app.schedules.coming(limit=LANES + 1, after=_position(view))
         within = [one for one in found if one.next_run_at is not None and one.next_run_at < end]

@@ -22,10 +22,11 @@ function away(at) {
   return size < 2 ? "now" : seconds < 0 ? `${text} ago` : `in ${text}`
 }
 
-/** An instant on an axis: `clock` is 14:00, `day` is Fri 20. */
+/** An instant on an axis: `clock` is 14:00, `day` is Fri 20, with the time if that is not midnight. */
 function brief(at, form) {
   const text = written(at), day = zone() === "UTC" ? at.getUTCDay() : at.getDay()
-  return form === "clock" ? text.slice(11, 16) : `${["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][day]} ${text.slice(8, 10)}`
+  const clock = text.slice(11, 16), date = `${["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][day]} ${text.slice(8, 10)}`
+  return form === "clock" ? clock : clock === "00:00" ? date : `${date} ${clock}`
 }
 
 function showTimes(root = document) {
