@@ -53,6 +53,8 @@ SLOWEST_ROWS_PER_SECOND = 1000
 """A slow database writes so many at least: an answer about very many jobs is waited for accordingly."""
 
 
+APART_CLAIMS = 20
+"""While a job is kept apart, so many claims in a row need one trip instead of two."""
 MOST_LOCKED = 3
 """After so many locked ones in a row the rest is left for the next pass."""
 
@@ -62,6 +64,8 @@ class PostgresJobs:
         self._db = database
         self._claimed = 0
         """How many jobs were claimed so far."""
+        self._apart_for = 0
+        """How many claims are asked of `claim_apart` at once."""
 
     async def reserve(self, count: int) -> list[int]:
         async with self._db.use() as connection:
@@ -172,9 +176,17 @@ class PostgresJobs:
     ) -> list[Claim]:
         known = rooms or {}
         most = [known.get(queue) for queue in queues]
-        rows = await self._db.fetch_by_size(
-            "claim", self._claimed, node, queues, tasks, limit, now, few, most, alone, epoch
-        )
+        asked = (node, queues, tasks, limit, now, most, epoch)
+        self._apart_for -= 1
+        if known or self._apart_for > 0:
+            rows = await self._db.fetch_by_size("claim_apart", self._claimed, *asked, few, alone)
+        else:
+            rows = await self._db.fetch_by_size("claim", self._claimed, *asked)
+            if rows[0]["waits"]:
+                self._apart_for = APART_CLAIMS
+                rows = await self._db.fetch_by_size("claim_apart", self._claimed, *asked, few, alone)
+            elif rows[0]["id"] is None:
+                rows = []
         self._claimed += len(rows)
         return values.claims(rows, now)
 
