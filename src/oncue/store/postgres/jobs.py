@@ -9,8 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import asyncpg
-
 from oncue.errors import Conflict, IdTaken, RowLocked, StoreError, StoreRefused, StoreUnavailable
 from oncue.model import (
     STATES,
@@ -31,6 +29,7 @@ from oncue.model import (
     ToldDetails,
 )
 from oncue.store.postgres import values
+from oncue.store.postgres.connections import undone_by_deadlock
 from oncue.store.postgres.database import Database
 from oncue.store.postgres.inserting import Patient, Written, common, insert, keys_of, receipts_of, write_all
 from oncue.store.shared import (
@@ -80,8 +79,8 @@ class PostgresJobs:
                     return await self._enqueue_at_once(batches[0])
                 return await self._enqueue_all(batches, in_doubt)
             except StoreUnavailable as error:
-                # Two large calls waited for each other's keys: one of them was undone, and begins again.
-                if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
+                # Two large calls waited for each other's keys: one of them begins again.
+                if not undone_by_deadlock(error):
                     raise
             except StoreRefused as error:
                 if getattr(error.__cause__, "constraint_name", None) != "oncue_jobs_pkey":
@@ -214,6 +213,9 @@ class PostgresJobs:
                 return await self._applied_past_keys(changes, now, latest)
             return await self.apply(changes, now, past_locks=True, latest=latest)
         except StoreError as error:
+            # The order of ids is that of the index; a plan that reads pages in their own order may meet another batch.
+            if undone_by_deadlock(error):
+                return await self.apply(changes, now, notes, past_locks=past_locks, latest=latest)
             if getattr(error.__cause__, "constraint_name", None) == "oncue_jobs_key":
                 raise Conflict("another unfinished job of this task has the same key") from error
             raise
