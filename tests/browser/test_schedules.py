@@ -24,6 +24,7 @@ from tests.browser.stories.schedules import (
     OUTAGE,
     PAUSED,
     REPORT,
+    WINDOW,
 )
 
 pytestmark = pytest.mark.timeout(120)
@@ -225,6 +226,32 @@ def test_bad_addresses_get_a_sentence(told: Running, open_page: Open) -> None:
         page.goto(f"{told.url}{address}")
         expect(page.locator("main")).to_contain_text(sentence)
     page.complaints.clear()  # type: ignore[attr-defined]
+
+
+def test_a_daily_window_leads_to_its_own_page(told: Running, open_page: Open) -> None:
+    page = open_page(f"{told.url}/schedules/{WINDOW}")
+    expect(page.get_by_role("link", name="The page of the window")).to_have_attribute("href", f"/windows/{WINDOW}")
+    expect(page.locator("main button:not(.copy)")).to_have_count(0)
+    is_accessible(page)
+    page.goto(f"{told.url}/schedules?prefix={WINDOW}")
+    expect(page.get_by_role("link", name=WINDOW, exact=True).first).to_have_attribute("href", f"/windows/{WINDOW}")
+
+
+def test_long_listings_and_calendars_go_on_page_by_page(quiet: Running, open_page: Open) -> None:
+    quiet.do(_many_schedules)
+    page = open_page(f"{quiet.url}/schedules")
+    expect(page.locator(".schedule-list tbody tr")).to_have_count(50)
+    page.get_by_role("link", name="Next", exact=True).click()
+    expect(page.locator(".schedule-list tbody tr")).to_have_count(13)
+    page.goto(f"{quiet.url}/calendar")
+    expect(page.locator(".lane")).to_have_count(60)
+    page.get_by_role("link", name="Later ones").click()
+    expect(page.locator(".lane")).to_have_count(3)
+
+
+async def _many_schedules(app: Oncue) -> None:
+    for number in range(62):
+        await app.schedules.create(f"many-{number:02}", "0 * * * *", "send_report")
 
 
 # --- changing -------------------------------------------------------------------------------------------------------

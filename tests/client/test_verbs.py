@@ -161,6 +161,10 @@ def schedules(client: Client) -> None:
     fires = client.schedules.preview("nightly", 3, datetime(2030, 1, 1, tzinfo=UTC))
     assert fires[0].scheduled_for == datetime(2030, 1, 1, 3, tzinfo=UTC)
     assert fires[0].local.hour == 4
+    compared = client.schedules.preview_change("nightly", count=2, rule="0 9 * * *")
+    assert [one.stays for one in (*compared.going, *compared.coming)] == [False] * 4
+    assert compared.after.expression == "0 9 * * *"
+    assert compared.before == client.schedules.get("nightly")
     slots = client.schedules.undecided("nightly", "-3d")
     assert len(slots) in (2, 3)
     filled = client.schedules.backfill("nightly", "-3d")

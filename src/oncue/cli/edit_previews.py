@@ -9,7 +9,7 @@ from oncue.cli.output import escape
 from oncue.model import Schedule
 from oncue.policy.clock_changes import told
 from oncue.policy.triggers import Rule
-from oncue.records.schedules import fire_record, schedule_record
+from oncue.records.schedules import comparison_record
 from oncue.verbs.schedules import ComparedFire, Comparison
 
 STYLES = {"goes": "red", "new": "green", "stays": "dim"}
@@ -17,9 +17,7 @@ STYLES = {"goes": "red", "new": "green", "stays": "dim"}
 
 def show(found: Comparison, as_json: bool) -> None:
     if as_json:
-        sides = {"going": _records(found.before, found.going), "coming": _records(found.after, found.coming)}
-        about = {"before": schedule_record(found.before), "after": schedule_record(found.after)}
-        output.show_json({**about, **sides, "is_revision": found.is_revision, "given_up": found.given_up})
+        output.show_json(comparison_record(found))
         return
     _show_side("now", found, found.before, found.going, "goes")
     _show_side("after the edit", found, found.after, found.coming, "new")
@@ -28,10 +26,6 @@ def show(found: Comparison, as_json: bool) -> None:
         output.show(f"{slots} due and not decided would be told as missed: an edit starts from now.")
     kind = "It would be a new revision." if found.is_revision else "It would be no new revision."
     output.show(f"{kind} Nothing was written.")
-
-
-def _records(side: Schedule, compared: Sequence[ComparedFire]) -> list[object]:
-    return [{**fire_record(one.fire, side.tz), "stays": one.stays} for one in compared]
 
 
 def _show_side(title: str, found: Comparison, side: Schedule, compared: Sequence[ComparedFire], word: str) -> None:

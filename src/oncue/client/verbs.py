@@ -111,6 +111,7 @@ class Schedules(Noun[C]):
     toggle = Verb(on_schedules.toggle_schedule)
     delete = Verb(on_schedules.delete_schedule)
     preview = Verb(on_schedules.preview)
+    preview_change = Verb(on_schedules.preview_change)
     revisions = Verb(on_schedules.revisions)
     slots = Verb(on_schedules.slots)
     latest_slots = Verb(on_schedules.latest_slots)

@@ -7,7 +7,7 @@ import dataclasses
 from datetime import datetime, timedelta
 from typing import Any
 
-from oncue import Oncue, cron
+from oncue import Oncue, cron, daily
 from oncue.model import Decided, Step
 from oncue.policy import schedules as policy
 from oncue.policy.triggers import Rule
@@ -15,8 +15,9 @@ from oncue.policy.triggers import Rule
 REPORT, FAILING, OUTAGE, DENSE, PAUSED = (
     "schedules.report", "schedules.failing", "schedules.outage", "schedules.dense", "schedules.paused"
 )  # fmt: skip
-DELIVERED, EDITED, CODED, DELETED, CLUSTER = (
-    "schedules.delivered", "schedules.edited", "schedules.coded", "schedules.deleted", "schedules.tidy"
+DELIVERED, EDITED, CODED, DELETED, CLUSTER, WINDOW = (
+    "schedules.delivered", "schedules.edited", "schedules.coded", "schedules.deleted", "schedules.tidy",
+    "schedules.window",
 )  # fmt: skip
 DAY = timedelta(days=1)
 
@@ -29,6 +30,9 @@ def declare(app: Oncue) -> None:
 
     @app.task(name=CODED, schedule=cron("*/15 8-18 * * MON-FRI", tz="Europe/Berlin"))
     async def coded() -> None: ...
+
+    @app.task(name=WINDOW, schedule=daily(window="30m", retry="5m"))
+    async def window(subject: str) -> None: ...
 
     @app.cluster_task(name=CLUSTER)
     async def tidy() -> None: ...
@@ -58,7 +62,8 @@ async def tell(app: Oncue) -> list[str]:
         "/schedules", "/schedules?state=paused", "/schedules?prefix=nothing", "/calendar", "/calendar?span=week",
         *(f"/schedules/{name}" for name in (REPORT, FAILING, OUTAGE, DENSE, PAUSED, DELIVERED, EDITED, DELETED)),
         f"/schedules/{REPORT}?slot={slot}", f"/schedules/{REPORT}?from=2027-03-27", f"/edit-schedule/{REPORT}",
-        f"/schedules/{CODED}", f"/edit-schedule/{CODED}", f"/edit-schedule/{DELIVERED}", "/new-schedule",
+        f"/schedules/{CODED}", f"/schedules/{WINDOW}",
+        f"/edit-schedule/{CODED}", f"/edit-schedule/{DELIVERED}", "/new-schedule",
     ]  # fmt: skip
 
 
