@@ -243,6 +243,7 @@ BODIES: dict[tuple[str, str], Maker | None] = {
     ("PUT", f"{QUEUE}/{{name}}/limits"): limits,
     ("POST", PLANS): plan,
     ("PUT", f"{PLANS}/{{id}}"): terms,
+    ("POST", f"{PLANS}/{{id}}/preview"): terms,
     ("DELETE", f"{PLANS}/{{id}}"): None,
     ("POST", f"{PLANS}/{{id}}/toggle"): lambda world, dice: {"enabled": dice.random() < 0.5},
     ("POST", f"{PLANS}/{{id}}/trigger"): lambda world, dice: _some(dice, at="-1h"),

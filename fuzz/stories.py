@@ -112,6 +112,7 @@ PLAN_STEPS: list[Step] = [
     ("POST", "/trigger", lambda dice: dice.choice(({}, None, {"at": "-1h"})), always),
     ("POST", "/backfill", lambda dice: {"from": dice.choice(("-20m", "-2h"))}, _if_made),
     ("POST", "/backfill", lambda dice: {"from": "-20m", "dry_run": True}, never),
+    ("POST", "/preview", lambda dice: {"cron_expression": "*/7 * * * *"}, never),
 ]
 
 

@@ -119,7 +119,7 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         return Answer(schedule_record(schedule))
 
     @routes.post(
-        f"{PREFIX}/{{id:path}}/preview", needs="read", keeping=REPEATABLE,
+        f"{PREFIX}/{{id:path}}/preview", needs="operate", keeping=REPEATABLE,
         **changing(TAG, "Show what a change would do", ComparisonRecord, 404, 409),
     )  # fmt: skip
     async def preview_change(
