@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
-from oncue.cli.doctor import checks
+from oncue.doctor import checks
 from oncue.errors import StoreFull
 from oncue.model import Day, DayCount, NextDay
 from oncue.policy.lifecycle import close_day
