@@ -12,6 +12,7 @@ from oncue.app import Oncue
 from oncue.cli import failures, output
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find, imported
 from oncue.cli.output import JsonOption, escape
+from oncue.doctor.checks import declared
 from oncue.doctor.effective import value_of
 from oncue.doctor.examining import examine, unknown_variables
 from oncue.doctor.findings import Check
@@ -42,17 +43,12 @@ def doctor(
 
 def _application(app: Oncue) -> Check:
     tasks, webhooks = len(app.tasks), len(app.internals.webhooks)
-    if app.settings.app is None and not tasks and not webhooks:
-        return Check("application", "warn", "none is named", "say --app module:app or set ONCUE_APP")
     if not tasks and not webhooks and app.settings.app is not None:
         try:
             imported(app.settings.app, app.settings.origin("app"))
         except ConfigError as error:
             return Check("application", "fail", str(error), "mend it: no worker can start")
-    if not tasks and not webhooks:
-        return Check("application", "warn", f"{app.settings.app} declares no tasks", "declare some with @app.task")
-    counts = [output.plural(count, word) for count, word in ((tasks, "task"), (webhooks, "webhook")) if count]
-    return Check("application", "ok", f"{app.settings.app or 'it'} declares {' and '.join(counts)}")
+    return declared(app)
 
 
 def _show(settings: Settings, checks: list[Check], *, every: bool) -> None:

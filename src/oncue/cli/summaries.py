@@ -44,7 +44,7 @@ SUMMARIES = {
     ),
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "cluster": "List the cluster jobs; `run` one, `show` one node by node, or say which node is the `leader`.",
-    "token": "Make, list and revoke the tokens of the API.",
+    "token": "Make, list and revoke the tokens of the API, and end sessions of the dashboard.",
     "alerts": "Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.",
 }
 """In the order of the help."""

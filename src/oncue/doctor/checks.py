@@ -31,6 +31,17 @@ LATE_ADVICE = "look at its log for `scheduler`, `planner` and `another session h
 EXPIRES_SOON = timedelta(days=7)
 
 
+def declared(app: Oncue) -> Check:
+    """What this process knows of the application."""
+    tasks, webhooks = len(app.tasks), len(app.internals.webhooks)
+    if app.settings.app is None and not tasks and not webhooks:
+        return Check("application", "warn", "none is named", "say --app module:app or set ONCUE_APP")
+    if not tasks and not webhooks:
+        return Check("application", "warn", f"{app.settings.app} declares no tasks", "declare some with @app.task")
+    counts = [plural(count, word) for count, word in ((tasks, "task"), (webhooks, "webhook")) if count]
+    return Check("application", "ok", f"{app.settings.app or 'it'} declares {' and '.join(counts)}")
+
+
 def tables(store: SqliteStore | PostgresStore) -> Check:
     schema, version = schema_of(store), f"version {migrations(store.dialect)[-1].number}"
     return Check("schema", "ok", version if schema is None else f"{version}, in the schema {schema}")
