@@ -7,9 +7,12 @@ from __future__ import annotations
 
 SUMMARIES = {
     "worker": "Work on jobs until SIGINT, SIGTERM or SIGHUP.",
-    "run": "Work on jobs and answer the admin API, in one process, until SIGINT, SIGTERM or SIGHUP.",
+    "run": (
+        "Work on jobs, show the dashboard and answer the admin API, in one process, until SIGINT, SIGTERM or SIGHUP."
+    ),
     "serve": (
-        "Answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or SIGHUP. No job is run."
+        "Show the dashboard and answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or "
+        "SIGHUP. No job is run."
     ),
     "enqueue": "Enqueue a task: `oncue enqueue send_invoice order_id=42 --delay 10m`.",
     "jobs": "List jobs, newest first.",

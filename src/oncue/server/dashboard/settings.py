@@ -19,7 +19,7 @@ from oncue.server.api.problems import AWAY, Problem
 from oncue.server.dashboard import access
 from oncue.server.dashboard.pages import Deed, Done
 from oncue.store.addresses import hidden
-from oncue.store.statements import migrations
+from oncue.store.statements import DEFAULT_SCHEMA, migrations
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -129,7 +129,7 @@ async def _facts(view: View) -> dict[str, Any]:
     return {
         "dialect": "SQLite" if is_sqlite else "PostgreSQL", "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version if is_sqlite else None, "application": view.app.name,
-        "schema": None if is_sqlite else view.app.settings.schema or "oncue", "migration": known[-1].name,
+        "schema": None if is_sqlite else view.app.settings.schema or DEFAULT_SCHEMA, "migration": known[-1].name,
         "migrations": len(known), "owner": owner.name if owner is not None else None,
         "database": value_of(view.app.settings, "database_url"),
     }  # fmt: skip
