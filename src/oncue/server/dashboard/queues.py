@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_QUEUES, MOST_PAUSES, MOST_GONE = 200, 20, 20
 GROUPS = 50
+GROUPS_SECONDS = 4.0
+"""How often a queue is read again: of each of its groups up to 1,000 jobs are counted."""
 GONE_WITHIN = "1h"
 LATEST_CHANGES = 20
 
@@ -60,7 +62,7 @@ def add(dashboard: Dashboard) -> None:
         now = connected.now()
         found = await survey(connected.store, await latest_sample(connected.store, now), now)
         part = view.text("part")
-        known = await view.app.queues.list()
+        known = found.queues
         wanted = [queue for queue in known if part is None or part.lower() in queue.name.lower()]
         rows = sorted((_row(queue, found) for queue in wanted), key=lambda row: row.trouble)
         shown = [await _with_author(view, row, number) for number, row in enumerate(rows[:MOST_QUEUES])]
@@ -71,7 +73,7 @@ def add(dashboard: Dashboard) -> None:
             "counted_at": _counted_at(wanted), "workers": workers, "gone": gone, "figures": _figures(known, workers),
         }  # fmt: skip
 
-    @dashboard.page("/queues/{name:path}", "queues.html", title="Queue", room="queues")
+    @dashboard.page("/queues/{name:path}", "queues.html", title="Queue", room="queues", every=GROUPS_SECONDS)
     async def queue(view: View) -> dict[str, Any]:
         return await _one(view)
 
