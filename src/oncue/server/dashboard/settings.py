@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncue.clock import wall
 from oncue.doctor.checks import declared
 from oncue.doctor.effective import value_of
 from oncue.doctor.examining import examine, unknown_variables
@@ -64,7 +65,7 @@ class Doctor:
         self._is_running = True
         try:
             found = [declared(app), *unknown_variables(os.environ), *await examine(app, sample=SAMPLE)]
-            self.latest = Examination(await app.now(), sorted(found, key=lambda check: WORST_FIRST[check.status]))
+            self.latest = Examination(wall(), sorted(found, key=lambda check: WORST_FIRST[check.status]))
             return self.latest
         finally:
             self._is_running = False
