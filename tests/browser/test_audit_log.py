@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from oncue.server.api import AccessMode
-from oncue.server.dashboard.audit_log import Change, changes
+from oncue.server.dashboard.audit_log import ChangedFact, changes
 from tests.browser import stories
 from tests.browser.conftest import WIDTHS, Open, Runs, an_app, is_accessible
 from tests.browser.running import Running
@@ -108,8 +108,8 @@ def test_who_may_only_read_sees_it_too(run: Runs, open_page: Open, sqlite_url: s
 
 def test_changes_of_all_kinds() -> None:
     assert changes(None, None) == []
-    assert changes({"a": 1}, {"a": None, "b": [2]}) == [Change("a", "1", "none"), Change("b", None, "[2]")]
-    assert changes({"a": "x"}, None) == [Change("a", "x", None)]
-    assert changes("was", "is") == [Change("", "was", "is")]
+    assert changes({"a": 1}, {"a": None, "b": [2]}) == [ChangedFact("a", "1", "none"), ChangedFact("b", None, "[2]")]
+    assert changes({"a": "x"}, None) == [ChangedFact("a", "x", None)]
+    assert changes("was", "is") == [ChangedFact("", "was", "is")]
     (long,) = changes(None, {"a": "x" * 1000})
     assert len(long.after or "") == 300

@@ -85,7 +85,7 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue, sample: int)
         sent, asked_at = clock.sent(), wall()
         told = await store.time()
         clock.learn(told, sent)
-        snapshot = await _snapshot(store, clock.now(), sample, app.settings.alert_webhook)
+        snapshot = await _snapshot(store, clock.now(), app.settings.alert_webhook, sample=sample)
         owner = await store.application.owner()
     finally:
         await store.close()
@@ -108,7 +108,7 @@ async def _examined(store: SqliteStore | PostgresStore, app: Oncue, sample: int)
 
 
 async def _snapshot(
-    store: SqliteStore | PostgresStore, now: datetime, sample: int, alerts_to: str | None = None
+    store: SqliteStore | PostgresStore, now: datetime, alerts_to: str | None = None, *, sample: int = SAMPLE
 ) -> Snapshot:
     queues, told = await store.queues.all(), [] if alerts_to is None else await store.webhooks.get([alerts_to])
     waiting, running = sum(queue.queued + queue.later for queue in queues), sum(queue.running for queue in queues)

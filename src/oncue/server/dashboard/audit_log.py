@@ -22,7 +22,7 @@ LONGEST_VALUE = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedFact:
     """One fact that an entry tells of."""
 
     name: str
@@ -36,7 +36,7 @@ class EntryRow:
 
     entry: AuditEntry
     link: str | None
-    changes: list[Change]
+    changes: list[ChangedFact]
 
 
 def add(dashboard: Dashboard) -> None:
@@ -80,13 +80,13 @@ def _row(view: View, entry: AuditEntry) -> EntryRow:
     return EntryRow(entry, view.link(page, name) if page and name else None, changes(entry.before, entry.after))
 
 
-def changes(before: Any, after: Any) -> list[Change]:
+def changes(before: Any, after: Any) -> list[ChangedFact]:
     """What was, and what became of it, fact by fact."""
     if not isinstance(before, dict | None) or not isinstance(after, dict | None):
-        return [Change("", _text(before), _text(after))]
+        return [ChangedFact("", _text(before), _text(after))]
     was, becomes = before or {}, after or {}
     names = dict.fromkeys([*becomes, *was])
-    return [Change(str(name), _of(was, name), _of(becomes, name)) for name in names]
+    return [ChangedFact(str(name), _of(was, name), _of(becomes, name)) for name in names]
 
 
 def _of(facts: dict[str, Any], name: str) -> str | None:
