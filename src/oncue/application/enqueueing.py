@@ -93,7 +93,7 @@ class Enqueueing:
 
     async def _check_owner(self, connection: Connection) -> None:
         """Without a name it is not asked: a web process may have another place than the workers of its application."""
-        if self._app.identity.given:
+        if self._app.settings.name is not None:
             owner = await self._patiently(connection, lambda _: connection.owner(), NOTHING_WRITTEN)
             refuse(owner, self._app.identity, connection.store.dialect)
 
