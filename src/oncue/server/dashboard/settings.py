@@ -115,7 +115,7 @@ def setting_rows(app: Oncue) -> list[SettingRow]:
     found = []
     for name in app.settings.names():
         value, origin = value_of(app.settings, name), app.settings.origin(name)
-        text = "–" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        text = "–" if value is None or value == "" else str(value).lower() if isinstance(value, bool) else str(value)
         found.append(SettingRow(name, text, origin, origin != "default" or name == "database_url"))
     return found
 
