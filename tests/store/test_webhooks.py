@@ -179,6 +179,19 @@ async def test_an_edit_reaches_the_schedules_whose_target_it_is_and_no_others(st
     assert (await find(store, "one")).version == 2, "what does not touch the options leaves the schedules alone"
 
 
+async def test_the_schedules_of_a_webhook_are_told_by_name(store: Store) -> None:
+    for name in ("two", "one", "three"):
+        await plan_webhook(store, name)
+    await plan_webhook(store, "other", group="refunds")
+    await plan_webhook(store, "task", task="send")
+    await plan_webhook(store, "gone", deleted_at=NOW)
+    found = await store.schedules.delivering_to("orders")
+    assert [schedule.name for schedule in found] == ["one", "three", "two"]
+    assert found[0] == await find(store, "one")
+    assert [schedule.name for schedule in await store.schedules.delivering_to("orders", "one", 1)] == ["three"]
+    assert await store.schedules.delivering_to("nothing") == []
+
+
 async def test_a_slot_decided_on_what_was_read_before_an_edit_is_refused(store: Store) -> None:
     await make(store)
     schedule = await plan_webhook(store)

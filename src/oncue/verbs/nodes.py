@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from oncue.application.builtin import PING
 from oncue.errors import Conflict
@@ -48,6 +50,11 @@ class Nodes(NounVerbs):
         """The nodes that have left or were lost so lately, the latest first. Much older ones are forgotten."""
         connected, lately = await self._connected(), timedelta(seconds=seconds(within, "within"))
         return await connected.store.nodes.gone(connected.now() - lately, checked_limit(limit))
+
+    async def in_hand(self, nodes: Iterable[Node]) -> dict[UUID, int]:
+        """How many jobs each of these nodes has claimed: those that it runs, and those that it is about to run."""
+        store = (await self._connected()).store
+        return {node.id: len(await store.jobs.held(node.id)) for node in nodes}
 
     async def ping(
         self, queue: str = DEFAULT_QUEUE, *, address: str | None = None, timeout: Duration = "10s", by: str = "system"

@@ -10,7 +10,7 @@ from typing import Any
 
 from oncue.engine.counting import counted_queues
 from oncue.errors import InvalidJob
-from oncue.model import PARKED, Group, GroupSettings, Limits, Queue
+from oncue.model import PARKED, Group, GroupSettings, HeldBack, Limits, Queue
 from oncue.policy import audit_entries, rates
 from oncue.policy.checks import LATEST, checked_duration, checked_limit, checked_name, checked_queue
 from oncue.policy.durations import Duration
@@ -42,6 +42,11 @@ class Queues(NounVerbs):
         """One group of a queue, whether anything is known of it or not."""
         queue, name, connected = checked_queue(queue), checked_name(name, "name"), await self._connected()
         return _without_past_pause(await connected.store.groups.get(queue, name), connected.now())
+
+    async def held_back(self, *, limit: int = 1000) -> builtins.list[HeldBack]:
+        """The groups of all queues of which nothing starts: they are paused, or their circuit breaker is open."""
+        connected = await self._connected()
+        return await connected.store.groups.held_back(connected.now(), checked_length(limit))
 
     async def pause(
         self,
