@@ -114,5 +114,3 @@ async def until(app: Oncue, found: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
         while not await found():
             await asyncio.sleep(0.05)
-
-

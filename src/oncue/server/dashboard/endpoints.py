@@ -12,6 +12,7 @@ from oncue.policy import breaker
 from oncue.policy.deliveries import execution_status
 from oncue.policy.error_summary import error_summary
 from oncue.records.webhooks import delivery_attempt_record
+from oncue.server.dashboard.rendering import milliseconds
 
 URL_MARK = "://"
 """What the endpoint of a delivery without a webhook has in its name, and no webhook's name."""
@@ -38,7 +39,9 @@ class EndpointState(NamedTuple):
         return breaker.cool_down(self.trips + 1)
 
 
-def state_of(endpoint: Group | GroupSettings | HeldBack, now: datetime, webhook: Webhook | None = None) -> EndpointState:
+def state_of(
+    endpoint: Group | GroupSettings | HeldBack, now: datetime, webhook: Webhook | None = None
+) -> EndpointState:
     """How it is with an endpoint, the gravest first."""
     until = None if endpoint.paused_until is None or endpoint.paused_until <= now else endpoint.paused_until
     ends = None if until == PARKED else until
@@ -130,7 +133,7 @@ class ExecutionLine(NamedTuple):
     schedule: str | None
     attempts: int
     next_at: datetime | None
-    error: str
+    got: str
 
 
 def execution_line(job: Job, schedule: str | None = None) -> ExecutionLine:
@@ -139,8 +142,16 @@ def execution_line(job: Job, schedule: str | None = None) -> ExecutionLine:
     return ExecutionLine(
         job, status, kind_of(job), endpoint, URL_MARK in endpoint, schedule, job.attempt + is_under_way,
         job.visible_at if job.state in WAITING and job.visible_at < PARKED else None,
-        error_summary(job.error) or job.reason or "",
+        error_summary(job.error) or job.reason or _answered(job),
     )  # fmt: skip
+
+
+def _answered(job: Job) -> str:
+    """What its latest attempt got."""
+    told = job.details or {}
+    if not told.get("status"):
+        return ""
+    return str(told["status"]) + (f" in {milliseconds(told['ms'])}" if told.get("ms") is not None else "")
 
 
 def kind_of(job: Job) -> str:

@@ -119,7 +119,11 @@ def _body(job: Job, form: Form) -> tuple[str | None, str | None]:
     """The body as it is sent, as a text; or why there can be none."""
     name = job.args.get("webhook")
     facts = DeliveryFacts(
-        str(job.uid), name if isinstance(name, str) else None, job.scheduled_for, job.created_at, job.args.get("payload")
+        str(job.uid),
+        name if isinstance(name, str) else None,
+        job.scheduled_for,
+        job.created_at,
+        job.args.get("payload"),
     )
     try:
         body = rendered(form.method, form.content_type, form.body, facts)

@@ -81,9 +81,7 @@ async def _all(view: View) -> dict[str, Any]:
 
 async def _line(view: View, webhook: Webhook, now: datetime) -> WebhookLine:
     endpoint = await view.app.queues.group(WEBHOOKS_QUEUE, webhook.name)
-    recent = await view.app.jobs.list(
-        queue=WEBHOOKS_QUEUE, task=DELIVER, group=webhook.name, limit=RECENT, whole=False
-    )
+    recent = await view.app.jobs.list(queue=WEBHOOKS_QUEUE, task=DELIVER, group=webhook.name, limit=RECENT, whole=False)
     return WebhookLine(webhook, state_of(endpoint, now, webhook), endpoint, recent[::-1])
 
 
