@@ -63,8 +63,8 @@ class Cluster(NounVerbs):
         takes longer, and the job is there all the same. With `hand_over` a node that does not lead hands the job to the
         leader, as a process does that is no node.
 
-        Raises Conflict if an unfinished job has the key; NotLeader in a process that is a node and does not lead, unless
-        it hands over; InvalidJob if the arguments do not fit, or if one of the `nodes` is not active.
+        Raises Conflict if an unfinished job has the key; NotLeader in a process that is a node and does not lead,
+        unless it hands over; InvalidJob if the arguments do not fit, or if one of the `nodes` is not active.
         """
         found = self.task(task)
         call = found.using(nodes=nodes, key=key, priority=priority, enqueued_by=checked_name(by, "by"))

@@ -13,6 +13,7 @@ ORDERS, DOWN, SLOW = "webhooks-orders", "webhooks-down", "webhooks-slow"
 PARTNER = "https://partner.example/in?from=oncue"
 WAYS: list[object] = []
 """One that is forgotten would end by itself."""
+PARTNER_ENDPOINT = "https://partner.example:443"
 ENDED = ("succeeded", "failed", "cancelled", "skipped")
 
 
@@ -90,9 +91,9 @@ async def tell(app: Oncue) -> list[str]:
     return [
         "/webhooks", f"/webhooks/{ORDERS}", f"/webhooks/{DOWN}", f"/webhooks/{DOWN}?status=emitted",
         "/webhooks/webhooks-heartbeat", "/webhooks/webhooks-idle", "/new-webhook", f"/edit-webhook/{ORDERS}",
-        "/executions", "/executions?status=failed", f"/executions?endpoint={quote('https://partner.example:443', safe='')}",
-        f"/executions/{failed.uid}", f"/executions/{tried.uid}", f"/executions/{bare.uid}", f"/executions/{waits[0].id}",
-        f"/executions/{made[0]}",
+        "/executions", "/executions?status=failed", f"/executions?endpoint={quote(PARTNER_ENDPOINT, safe='')}",
+        f"/executions/{failed.uid}", f"/executions/{tried.uid}", f"/executions/{bare.uid}",
+        f"/executions/{waits[0].id}", f"/executions/{made[0]}",
     ]  # fmt: skip
 
 
@@ -113,4 +114,4 @@ async def attempts(app: Oncue, number: int) -> bool:
 async def until(app: Oncue, found: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
         while not await found():
-            await asyncio.sleep(0.05)
+            await app.internals.pause_before_retry(0.05)

@@ -69,7 +69,8 @@ def add(dashboard: Dashboard) -> None:
             "more_nodes": len(nodes) - MOST_NODES, "gone": await app.nodes.gone(GONE_WITHIN, limit=MOST_GONE),
             "lines": [_job_line(job) for job in jobs[:PAGE]],
             "next": jobs[PAGE - 1].id if len(jobs) > PAGE else None, "most_squares": MOST_SQUARES,
-            "tasks": cluster_tasks(app), "names": sorted(node.name for node in nodes if node.named),
+            "tasks": cluster_tasks(app), "arguments": {task.name: _arguments(task) for task in cluster_tasks(app)},
+            "names": sorted(node.name for node in nodes if node.named),
             "queues": sorted({queue for node in nodes for queue in node.queues} | {DEFAULT_QUEUE}),
             "seats": sum(node.concurrency for node in nodes if node.expires_at > now), "in_hand": sum(in_hand.values()),
         }  # fmt: skip
@@ -121,10 +122,17 @@ def cluster_tasks(app: Oncue) -> list[ClusterTask[Any, Any]]:
     return sorted(found, key=lambda task: task.name)
 
 
+def _arguments(task: ClusterTask[Any, Any]) -> str:
+    """What it takes: `level=1`, and `table` where there is no default."""
+    parameters = task.arguments.signature.parameters.values()
+    return ", ".join(one.name if one.default is one.empty else f"{one.name}={one.default!r:.40}" for one in parameters)
+
+
 def _task(app: Oncue, name: str) -> ClusterTask[Any, Any]:
     known = {task.name: task for task in cluster_tasks(app)}
     if name not in known:
-        raise invalid("task", f"expected one of {', '.join(known) or 'the cluster tasks that code declares'}, not {name!r:.100}")
+        expected = ", ".join(known) or "the cluster tasks that code declares"
+        raise invalid("task", f"expected one of {expected}, not {name!r:.100}")
     return known[name]
 
 

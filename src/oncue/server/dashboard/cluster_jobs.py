@@ -77,7 +77,7 @@ def add(dashboard: Dashboard) -> None:
             "lacking": quorum.lacking(found) if _waits(found) else "", "time_out": _time_out(found, leader, now),
             "act": _act(found), "actor": _name_of(found.job.node_id, found, await app.nodes.list()),
             "moments": sorted(_moments(found, lines), key=attrgetter("at"))[-MOST_HAPPENINGS:],
-            "why": await app.jobs.explain(found.id),
+            "why": await app.jobs.explain(found.id), "summary": error_summary(found.job.error),
         }  # fmt: skip
 
 
@@ -89,8 +89,8 @@ def _by_name(line: PartLine) -> tuple[str, UUID]:
 
 
 def _part_line(part: Part, cluster: ClusterJob, now: datetime) -> PartLine:
-    """All there is of a leader-only job is the job itself. `started_at` is written with the outcome of an attempt: until
-    then its claim says when it began."""
+    """All there is of a leader-only job is the job itself. `started_at` is written with the outcome of an attempt:
+    until then its claim says when it began."""
     own = cluster.job if part.job_id is None else part
     is_running = own.state == "running"
     began = own.claimed_at if is_running else own.started_at
@@ -127,7 +127,8 @@ def _time_out(cluster: ClusterJob, leader: Leader | None, now: datetime) -> Time
     if decision.until is None:
         return TimeOut(None, terms.quorum_timeout, None, then)
     left = (decision.until - now).total_seconds()
-    return TimeOut(min(max(terms.quorum_timeout - left, 0.0), terms.quorum_timeout), terms.quorum_timeout, decision.until, then)
+    waited = min(max(terms.quorum_timeout - left, 0.0), terms.quorum_timeout)
+    return TimeOut(waited, terms.quorum_timeout, decision.until, then)
 
 
 def _act(cluster: ClusterJob) -> Act:
@@ -156,8 +157,8 @@ def _moments(cluster: ClusterJob, lines: Sequence[PartLine]) -> Iterator[Moment]
     job = cluster.job
     yield Moment(job.created_at, "manual", f"{job.enqueued_by} asked for it.")
     if cluster.spread_at is not None:
-        text = f"The leader wrote {len(cluster.parts)} part{'' if len(cluster.parts) == 1 else 's'}, epoch {cluster.epoch}."
-        yield Moment(cluster.spread_at, "leader", text)
+        parts = f"{len(cluster.parts)} part{'' if len(cluster.parts) == 1 else 's'}"
+        yield Moment(cluster.spread_at, "leader", f"The leader wrote {parts}, epoch {cluster.epoch}.")
     for line in lines:
         if line.part.job_id is not None:
             yield from _moments_of(line)
@@ -180,8 +181,10 @@ def _moments(cluster: ClusterJob, lines: Sequence[PartLine]) -> Iterator[Moment]
 def _moments_of(line: PartLine) -> Iterator[Moment]:
     part, name = line.part, line.part.node_name
     if line.began is not None:
-        yield Moment(line.began, "manual", f"{name} began its part" + (f", attempt {line.attempts}." if line.attempts > 1 else "."))
+        attempt = f", attempt {line.attempts}" if line.attempts > 1 else ""
+        yield Moment(line.began, "manual", f"{name} began its part{attempt}.")
     if part.finished_at is not None and part.reason != quorum.JOB_ENDED:
         kind = {"completed": "ok", "failed": "lost"}.get(line.status, "warn")
         late = ", too late to count" if line.is_late else ""
-        yield Moment(part.finished_at, kind, f"The part of {name} is {part.state if line.is_late else line.status}{late}.")
+        came_to = part.state if line.is_late else line.status
+        yield Moment(part.finished_at, kind, f"The part of {name} is {came_to}{late}.")

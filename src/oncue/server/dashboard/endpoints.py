@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from oncue.model import PARKED, WAITING, Attempt, Group, GroupSettings, HeldBack, Job, Webhook
+from oncue.model import PARKED, WAITING, Attempt, Group, HeldBack, Job, Webhook
 from oncue.policy import breaker
 from oncue.policy.deliveries import execution_status
 from oncue.policy.error_summary import error_summary
@@ -39,9 +39,7 @@ class EndpointState(NamedTuple):
         return breaker.cool_down(self.trips + 1)
 
 
-def state_of(
-    endpoint: Group | GroupSettings | HeldBack, now: datetime, webhook: Webhook | None = None
-) -> EndpointState:
+def state_of(endpoint: Group | HeldBack, now: datetime, webhook: Webhook | None = None) -> EndpointState:
     """How it is with an endpoint, the gravest first."""
     until = None if endpoint.paused_until is None or endpoint.paused_until <= now else endpoint.paused_until
     ends = None if until == PARKED else until

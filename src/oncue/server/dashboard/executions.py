@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from oncue.errors import InvalidWebhook, WebhookNotFound
 from oncue.model import DELIVER, WEBHOOKS_QUEUE, Job, Webhook
@@ -84,7 +84,7 @@ def filtered(view: View) -> tuple[ExecutionStatus | None, int | None]:
     status = view.text("status")
     if status is not None and status not in EXECUTION_STATUSES:
         raise invalid("status", f"expected one of {', '.join(EXECUTION_STATUSES)}, not {status!r:.60}")
-    return cast("ExecutionStatus | None", status), view.number("before")
+    return status, view.number("before")
 
 
 async def _webhook_of(view: View, job: Job) -> Webhook | None:
@@ -105,7 +105,7 @@ def request_of(job: Job, webhook: Webhook | None) -> dict[str, Any]:
     body, problem = _body(job, form)
     return {
         "method": form.method, "url": webhook.url if webhook is not None else args.get("url"),
-        "headers": redacted(headers), "content_type": form.content_type if body is not None else None, "id": str(job.uid),
+        "headers": redacted(headers), "content_type": None if body is None else form.content_type, "id": str(job.uid),
         "signatures": len(secrets), "secrets": redacted_secrets(map(str, secrets)), "hidden": HIDDEN, "body": body,
         "problem": problem, "template": form.body,
     }  # fmt: skip
@@ -117,14 +117,9 @@ def _texts(headers: object) -> dict[str, str]:
 
 def _body(job: Job, form: Form) -> tuple[str | None, str | None]:
     """The body as it is sent, as a text; or why there can be none."""
-    name = job.args.get("webhook")
-    facts = DeliveryFacts(
-        str(job.uid),
-        name if isinstance(name, str) else None,
-        job.scheduled_for,
-        job.created_at,
-        job.args.get("payload"),
-    )
+    name, payload = job.args.get("webhook"), job.args.get("payload")
+    webhook = name if isinstance(name, str) else None
+    facts = DeliveryFacts(str(job.uid), webhook, job.scheduled_for, job.created_at, payload)
     try:
         body = rendered(form.method, form.content_type, form.body, facts)
     except InvalidWebhook as error:

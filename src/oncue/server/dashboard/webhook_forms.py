@@ -155,6 +155,6 @@ def _new_secrets(deed: Deed) -> tuple[str, ...]:
 
 def _secrets(deed: Deed, webhook: Webhook) -> tuple[str, ...]:
     """The new ones first, then those of the stored ones that are kept."""
-    kept = {number for number in map(str.strip, deed.many("keep"))}
+    kept = set(map(str.strip, deed.many("keep")))
     known = [secret for number, secret in enumerate(webhook.secrets) if str(number) in kept]
     return tuple(dict.fromkeys((*_new_secrets(deed), *known)))

@@ -73,8 +73,8 @@ async def _all(view: View) -> dict[str, Any]:
     queue = next((one for one in await app.queues.list() if one.name == WEBHOOKS_QUEUE), None)
     return {
         "now": now, "lines": lines, "next": found[PAGE - 1].name if len(found) > PAGE else None, "after": after,
-        "queue": queue or Queue(WEBHOOKS_QUEUE, None, 0, 0, 0, 0, 0, 0, 0), "bare": await _bare(view, now), "held": len(held),
-        "held_more": len(held) == MOST_HELD_BACK,
+        "queue": queue or Queue(WEBHOOKS_QUEUE, None, 0, 0, 0, 0, 0, 0, 0), "bare": await _bare(view, now),
+        "held": len(held), "held_more": len(held) == MOST_HELD_BACK,
         "opened": [(group, state_of(group, now)) for group in held if not group.by_hand],
     }  # fmt: skip
 
@@ -103,7 +103,7 @@ async def _one(view: View) -> dict[str, Any]:
     return {
         "template": "webhook.html", "title": webhook.name, "now": now, "webhook": webhook, "endpoint": endpoint,
         "state": state_of(endpoint, now, webhook), "rungs": ladder(ladder_of(webhook.retry).steps),
-        "headers": redacted(webhook.headers), "secrets": [shown_secret(one) for one in redacted_secrets(webhook.secrets)],
+        "headers": redacted(webhook.headers), "secrets": list(map(shown_secret, redacted_secrets(webhook.secrets))),
         "schedules": schedules[:MOST_SCHEDULES], "more_schedules": len(schedules) > MOST_SCHEDULES,
         "lines": lines[:EXECUTIONS], "status": view.text("status"),
         "next": lines[EXECUTIONS - 1].job.id if len(lines) > EXECUTIONS else None,
