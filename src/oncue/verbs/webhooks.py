@@ -14,7 +14,19 @@ from uuid import UUID
 from oncue.application.connecting import Connected
 from oncue.application.webhooks import FIELDS, DeclaredWebhook, call_of, carried_by, refuse_lost_payload
 from oncue.errors import Conflict, InvalidWebhook, JobNotFound, WebhookNotFound
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Group, Job, JobFilter, Note, Receipt, Schedule, Webhook
+from oncue.model import (
+    DELIVER,
+    STATES,
+    WEBHOOKS_QUEUE,
+    Attempt,
+    Group,
+    Job,
+    JobFilter,
+    Note,
+    Receipt,
+    Schedule,
+    Webhook,
+)
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_name
 from oncue.policy.deliveries import Carried, ExecutionStatus, ladder_of, states_of
@@ -63,6 +75,7 @@ class Webhooks(NounVerbs):
         self,
         name: str | None = None,
         *,
+        endpoint: str | None = None,
         status: ExecutionStatus | None = None,
         before: int | None = None,
         limit: int = 100,
@@ -71,15 +84,17 @@ class Webhooks(NounVerbs):
         """The deliveries of a webhook, or all of them, newest first; `before` is the number to go on from. With a
         `status`, those only that are `emitted` (not ended), `delivered` or `failed`.
 
+        `endpoint` stands for a webhook that may be deleted, or for scheme, host and port of a URL without a webhook.
         Not `whole`, large payloads and errors are left out, and `Job.shortened` says which.
         """
-        group = None if name is None else (await self.get(name)).name
+        endpoint = endpoint if name is None else (await self.get(name)).name
+        states, store = states_of(status), (await self._connected()).store
         before, limit = checked_before(before, "an execution"), checked_limit(limit)
-        wanted = JobFilter(
-            states=states_of(status), queue=WEBHOOKS_QUEUE, task=DELIVER, group=group, before=before, limit=limit,
-            short=not whole,
-        )  # fmt: skip
-        return await (await self._connected()).store.jobs.find(wanted)
+        if endpoint is not None:
+            endpoint = checked_name(endpoint, "endpoint")
+            return await store.webhooks.executions(endpoint, states or STATES, before, limit, short=not whole)
+        wanted = JobFilter(states, WEBHOOKS_QUEUE, DELIVER, before=before, limit=limit, short=not whole)
+        return await store.jobs.find(wanted)
 
     async def execution(self, ref: int | UUID) -> tuple[Job, builtins.list[Attempt]]:
         """One delivery by its id or its number, with the attempts that were started, oldest first; the one under way

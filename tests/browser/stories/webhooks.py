@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from urllib.parse import quote, urlsplit
 
 from oncue import Job, Ladder, Oncue, cron
+from oncue.model import WEBHOOKS_QUEUE
 from oncue.webhooks.transport import NotSent, Request, Response
 
 ORDERS, DOWN, SLOW = "webhooks-orders", "webhooks-down", "webhooks-slow"
@@ -29,7 +31,7 @@ class Endpoints:
         if host == "down.example":
             raise NotSent("network", "https://down.example:443: connection refused")
         if host == "busy.example":
-            return answer(503, '{"error": "we are busy, come back later"}', {"retry-after": "45"})
+            return answer(503, '{"error": "we are busy, come back later"}', {"retry-after": "3000"})
         if host == "strict.example":
             return answer(422, '{"error": "amount: expected a number", "hint": "<b>see the manual</b>"}')
         if host == "slow.example":
@@ -86,6 +88,8 @@ async def tell(app: Oncue) -> list[str]:
     await until(app, lambda: ended(app, *made, failed.id, skipped.id, bare.id, refused.id))
     await until(app, lambda: trips(app, DOWN))
     await until(app, lambda: attempts(app, tried.id))
+    await keep_open(app, DOWN)
+    await hooks.deliver(DOWN, {"order": 6})
     again = await hooks.retry(failed.uid, by="anna")
     await until(app, lambda: ended(app, again.id))
     return [
@@ -104,6 +108,15 @@ async def ended(app: Oncue, *ids: int) -> bool:
 
 async def trips(app: Oncue, name: str) -> bool:
     return (await app.webhooks.endpoint(name)).trips > 0
+
+
+async def keep_open(app: Oncue, name: str) -> None:
+    """As if its probes had failed, too: the next one is far away."""
+    connected, known = await app.internals.connected(), await app.webhooks.endpoint(name)
+    until = connected.now() + timedelta(minutes=9)
+    await connected.store.groups.trip(
+        WEBHOOKS_QUEUE, name, known.trips, 5, until, connected.now(), known_until=known.paused_until
+    )
 
 
 async def attempts(app: Oncue, number: int) -> bool:

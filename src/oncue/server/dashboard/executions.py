@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oncue.errors import InvalidWebhook, WebhookNotFound
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Job, Webhook
+from oncue.model import Job, Webhook
 from oncue.policy import options
-from oncue.policy.deliveries import EXECUTION_STATUSES, ExecutionStatus, Form, execution_status, form_of, states_of
+from oncue.policy.deliveries import EXECUTION_STATUSES, ExecutionStatus, Form, execution_status, form_of
 from oncue.policy.headers import HIDDEN
 from oncue.policy.retry import Ladder
 from oncue.policy.templates import DeliveryFacts, rendered
@@ -34,10 +34,9 @@ def _add_pages(dashboard: Dashboard) -> None:
         """Of all endpoints, or of one: a webhook (a deleted one too), or scheme, host and port of a URL."""
         status, before = filtered(view)
         endpoint = view.text("endpoint")
-        jobs = await view.app.jobs.list(
-            states_of(status), queue=WEBHOOKS_QUEUE, task=DELIVER, group=endpoint, before=before, limit=PAGE + 1,
-            whole=False,
-        )  # fmt: skip
+        jobs = await view.app.webhooks.executions(
+            endpoint=endpoint, status=status, before=before, limit=PAGE + 1, whole=False
+        )
         names = await view.app.webhooks.schedules_of(jobs[:PAGE])
         return {
             "lines": [execution_line(job, names.get(job.schedule_id or 0)) for job in jobs[:PAGE]],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Group, Job, Queue, Webhook
+from oncue.model import WEBHOOKS_QUEUE, Group, Job, Queue, Webhook
 from oncue.policy.deliveries import ladder_of
 from oncue.server.dashboard import executions, webhook_changes, webhook_forms
 from oncue.server.dashboard.endpoints import (
@@ -81,7 +81,7 @@ async def _all(view: View) -> dict[str, Any]:
 
 async def _line(view: View, webhook: Webhook, now: datetime) -> WebhookLine:
     endpoint = await view.app.queues.group(WEBHOOKS_QUEUE, webhook.name)
-    recent = await view.app.jobs.list(queue=WEBHOOKS_QUEUE, task=DELIVER, group=webhook.name, limit=RECENT, whole=False)
+    recent = await view.app.webhooks.executions(endpoint=webhook.name, limit=RECENT, whole=False)
     return WebhookLine(webhook, state_of(endpoint, now, webhook), endpoint, recent[::-1])
 
 
