@@ -47,7 +47,7 @@ class TimeOut(NamedTuple):
     then: str
 
 
-class Act(NamedTuple):
+class ActionState(NamedTuple):
     """How it is with the leader action."""
 
     word: str
@@ -55,7 +55,7 @@ class Act(NamedTuple):
     note: str
 
 
-class Moment(NamedTuple):
+class ClusterMoment(NamedTuple):
     """Something that happened to a cluster job."""
 
     at: datetime
@@ -131,18 +131,18 @@ def _time_out(cluster: ClusterJob, leader: Leader | None, now: datetime) -> Time
     return TimeOut(waited, terms.quorum_timeout, decision.until, then)
 
 
-def _act(cluster: ClusterJob) -> Act:
+def _act(cluster: ClusterJob) -> ActionState:
     job, terms = cluster.job, quorum.terms_of(cluster)
     if not terms.has_action and not terms.leader_only:
-        return Act("none", "idle", "Its task declares no leader action.")
+        return ActionState("none", "idle", "Its task declares no leader action.")
     if cluster.decided_at is None and not terms.leader_only:
         ended = "It ended before the leader acted." if job.finished else "It begins once the leader has decided."
-        return Act("not begun", "idle", ended)
+        return ActionState("not begun", "idle", ended)
     if job.state == "running":
-        return Act("running", "running", "The leader runs it now.")
+        return ActionState("running", "running", "The leader runs it now.")
     if job.finished:
-        return Act(quorum.job_status(cluster), quorum.job_status(cluster), "")
-    return Act(job.state, job.state, "It waits for the leader to claim it.")
+        return ActionState(quorum.job_status(cluster), quorum.job_status(cluster), "")
+    return ActionState(job.state, job.state, "It waits for the leader to claim it.")
 
 
 def _name_of(node: UUID | None, cluster: ClusterJob, alive: Sequence[Node]) -> str | None:
@@ -153,38 +153,38 @@ def _name_of(node: UUID | None, cluster: ClusterJob, alive: Sequence[Node]) -> s
 # --- what happened when ---------------------------------------------------------------------------------------------
 
 
-def _moments(cluster: ClusterJob, lines: Sequence[PartLine]) -> Iterator[Moment]:
+def _moments(cluster: ClusterJob, lines: Sequence[PartLine]) -> Iterator[ClusterMoment]:
     job = cluster.job
-    yield Moment(job.created_at, "manual", f"{job.enqueued_by} asked for it.")
+    yield ClusterMoment(job.created_at, "manual", f"{job.enqueued_by} asked for it.")
     if cluster.spread_at is not None:
         parts = f"{len(cluster.parts)} part{'' if len(cluster.parts) == 1 else 's'}"
-        yield Moment(cluster.spread_at, "leader", f"The leader wrote {parts}, epoch {cluster.epoch}.")
+        yield ClusterMoment(cluster.spread_at, "leader", f"The leader wrote {parts}, epoch {cluster.epoch}.")
     for line in lines:
         if line.part.job_id is not None:
             yield from _moments_of(line)
     if cluster.decided_at is not None:
         told = {True: "with a quorum", False: "without a quorum", None: "without waiting"}[cluster.quorum]
         kind = "warn" if cluster.quorum is False else "leader"
-        yield Moment(cluster.decided_at, kind, f"The leader decided to act, {told}, epoch {cluster.decided_epoch}.")
+        yield ClusterMoment(cluster.decided_at, kind, f"The leader decided to act, {told}, epoch {cluster.decided_epoch}.")
     if job.cancel_requested_at is not None:
-        yield Moment(job.cancel_requested_at, "warn", "It was asked to stop.")
+        yield ClusterMoment(job.cancel_requested_at, "warn", "It was asked to stop.")
     acts = cluster.decided_at is not None or quorum.terms_of(cluster).leader_only
     began = job.claimed_at if job.state == "running" else job.started_at
     if acts and began is not None:
-        yield Moment(began, "manual", "The leader action began.")
+        yield ClusterMoment(began, "manual", "The leader action began.")
     if job.finished_at is not None:
         kind = {"succeeded": "ok", "failed": "lost"}.get(job.state, "warn")
         reason = f" ({job.reason})" if job.reason else ""
-        yield Moment(job.finished_at, kind, f"The job is {quorum.job_status(cluster)}{reason}.")
+        yield ClusterMoment(job.finished_at, kind, f"The job is {quorum.job_status(cluster)}{reason}.")
 
 
-def _moments_of(line: PartLine) -> Iterator[Moment]:
+def _moments_of(line: PartLine) -> Iterator[ClusterMoment]:
     part, name = line.part, line.part.node_name
     if line.began is not None:
         attempt = f", attempt {line.attempts}" if line.attempts > 1 else ""
-        yield Moment(line.began, "manual", f"{name} began its part{attempt}.")
+        yield ClusterMoment(line.began, "manual", f"{name} began its part{attempt}.")
     if part.finished_at is not None and part.reason != quorum.JOB_ENDED:
         kind = {"completed": "ok", "failed": "lost"}.get(line.status, "warn")
         late = ", too late to count" if line.is_late else ""
         came_to = part.state if line.is_late else line.status
-        yield Moment(part.finished_at, kind, f"The part of {name} is {came_to}{late}.")
+        yield ClusterMoment(part.finished_at, kind, f"The part of {name} is {came_to}{late}.")

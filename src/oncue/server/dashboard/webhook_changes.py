@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oncue.errors import InvalidJob, InvalidWebhook
 from oncue.model import WEBHOOKS_QUEUE
 from oncue.policy.durations import describe
 from oncue.server.api.problems import invalid
-from oncue.server.dashboard.pages import Done
+from oncue.server.dashboard.pages import Done, whole
 from oncue.server.dashboard.typed import duration, json_value
 
 if TYPE_CHECKING:
     from oncue.server.dashboard.pages import Dashboard, Deed
 
 EXAMPLE = '{"order": 7}'
+NONE = "none"
+"""What takes a limit back: then that of the queue holds."""
+LIMITS = {"per_group": "share", "rate_per_group": "rate"}
+"""What the page calls a field of the verb."""
 
 
 def add(dashboard: Dashboard) -> None:
@@ -45,6 +49,24 @@ def _add_switches(dashboard: Dashboard) -> None:
         endpoint = deed.text("endpoint")
         await deed.app.queues.resume(WEBHOOKS_QUEUE, group=endpoint, by=deed.by)
         return Done(f"{endpoint} is resumed: what waits is sent.")
+
+    @dashboard.action("/webhooks/limit", needs="operate")
+    async def limit(deed: Deed) -> Done:
+        """A field that is empty stays as it is."""
+        webhook = await deed.app.webhooks.get(deed.text("name"))
+        limits: dict[str, Any] = {}
+        if (share := deed.maybe("share")) is not None:
+            limits["per_group"] = None if share == NONE else whole("share", share)
+        if (rate := deed.maybe("rate")) is not None:
+            limits["rate_per_group"] = None if rate == NONE else rate
+        if not limits:
+            raise invalid("share", f"expected a share or a rate; {NONE} takes one back")
+        try:
+            await deed.app.queues.limit(WEBHOOKS_QUEUE, group=webhook.name, by=deed.by, **limits)
+        except InvalidJob as error:  # it calls the fields as the verb does
+            field = LIMITS.get(error.field, error.field)
+            raise invalid(field, str(error).removeprefix(f"{error.field}: ")) from None
+        return Done(f"The limits of {webhook.name} are set.")
 
     @dashboard.action("/webhooks/toggle", needs="operate")
     async def toggle(deed: Deed) -> Done:
