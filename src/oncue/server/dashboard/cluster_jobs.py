@@ -165,7 +165,8 @@ def _moments(cluster: ClusterJob, lines: Sequence[PartLine]) -> Iterator[Cluster
     if cluster.decided_at is not None:
         told = {True: "with a quorum", False: "without a quorum", None: "without waiting"}[cluster.quorum]
         kind = "warn" if cluster.quorum is False else "leader"
-        yield ClusterMoment(cluster.decided_at, kind, f"The leader decided to act, {told}, epoch {cluster.decided_epoch}.")
+        text = f"The leader decided to act, {told}, epoch {cluster.decided_epoch}."
+        yield ClusterMoment(cluster.decided_at, kind, text)
     if job.cancel_requested_at is not None:
         yield ClusterMoment(job.cancel_requested_at, "warn", "It was asked to stop.")
     acts = cluster.decided_at is not None or quorum.terms_of(cluster).leader_only
