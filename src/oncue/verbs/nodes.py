@@ -51,11 +51,6 @@ class Nodes(NounVerbs):
         connected, lately = await self._connected(), timedelta(seconds=seconds(within, "within"))
         return await connected.store.nodes.gone(connected.now() - lately, checked_limit(limit))
 
-    async def in_hand(self, nodes: Iterable[Node]) -> dict[UUID, int]:
-        """How many jobs each of these nodes has claimed: those that it runs, and those that it is about to run."""
-        store = (await self._connected()).store
-        return {node.id: len(await store.jobs.held(node.id)) for node in nodes}
-
     async def ping(
         self, queue: str = DEFAULT_QUEUE, *, address: str | None = None, timeout: Duration = "10s", by: str = "system"
     ) -> Ping:
@@ -81,6 +76,11 @@ class Nodes(NounVerbs):
         took = None if job.finished_at is None else (job.finished_at - job.created_at).total_seconds()
         names = {node.id: node.name for node in await self.list()}
         return Ping(job, names.get(job.node_id, str(job.node_id)) if job.node_id else None, took, None)
+
+    async def in_hand(self, nodes: Iterable[Node]) -> dict[UUID, int]:
+        """How many jobs each of these nodes has claimed: those that it runs, and those that it is about to run."""
+        store = (await self._connected()).store
+        return {node.id: len(await store.jobs.held(node.id)) for node in nodes}
 
 
 def _about_workers(explanation: Explanation) -> Explanation:

@@ -43,11 +43,6 @@ class Queues(NounVerbs):
         queue, name, connected = checked_queue(queue), checked_name(name, "name"), await self._connected()
         return _without_past_pause(await connected.store.groups.get(queue, name), connected.now())
 
-    async def held_back(self, *, limit: int = 1000) -> builtins.list[HeldBack]:
-        """The groups of all queues of which nothing starts: they are paused, or their circuit breaker is open."""
-        connected = await self._connected()
-        return await connected.store.groups.held_back(connected.now(), checked_length(limit))
-
     async def pause(
         self,
         queue: str,
@@ -113,6 +108,11 @@ class Queues(NounVerbs):
             "limits", queue, group, by, lambda known: dataclasses.replace(known, **changes)
         )
         return Limits(per_group=settings.limit, rate_per_group=settings.rate)
+
+    async def held_back(self, *, limit: int = 1000) -> builtins.list[HeldBack]:
+        """The groups of all queues of which nothing starts: they are paused, or their circuit breaker is open."""
+        connected = await self._connected()
+        return await connected.store.groups.held_back(connected.now(), checked_length(limit))
 
     async def _limit_queue(self, queue: str, by: str, changes: dict[str, Any]) -> Limits:
         connected = await self._connected()

@@ -40,12 +40,12 @@ class Schedules(Protocol):
         """Schedules that are not deleted, by name; `after` is the name to go on from."""
         ...
 
-    async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
-        """The schedules whose target is this webhook, those that are not deleted, by name, from `after` on."""
-        ...
-
     async def declared(self) -> list[Schedule]:
         """The schedules that code declared at some time, and that are not deleted."""
+        ...
+
+    async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
+        """The schedules whose target is this webhook, those that are not deleted, by name, from `after` on."""
         ...
 
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:

@@ -30,11 +30,11 @@ class PostgresSchedules:
     async def page(self, after: str = "", limit: int = 100) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.fetch("schedules", after, limit)]
 
-    async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
-        return [values.schedule(row) for row in await self._db.fetch("schedules_delivering", webhook, after, limit)]
-
     async def declared(self) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.fetch("declared")]
+
+    async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._db.fetch("schedules_delivering", webhook, after, limit)]
 
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         pairs = zip(changes, notes or [None] * len(changes), strict=True)

@@ -9,15 +9,15 @@ select {schedule} from oncue_schedules where id = $1;
 -- name: schedules
 select {schedule} from oncue_schedules where name > $1 and deleted_at is null order by name limit $2;
 
+-- name: declared
+select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
+
 -- name: schedules_delivering
 -- The subquery keeps the planner from reading all schedules in the order of their names.
 select {schedule} from oncue_schedules
  where id = any(array(select id from oncue_schedules where group_name = $1 and task = 'oncue.deliver'))
    and name > $2 and deleted_at is null
  order by name limit $3;
-
--- name: declared
-select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
 
 -- name: _revised
 revised as (

@@ -32,12 +32,12 @@ class SqliteSchedules:
     async def page(self, after: str = "", limit: int = 100) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.rows("schedules", after=after, limit=limit)]
 
+    async def declared(self) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._db.rows("declared")]
+
     async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
         rows = await self._db.rows("schedules_delivering", webhook=webhook, after=after, limit=limit)
         return [values.schedule(row) for row in rows]
-
-    async def declared(self) -> list[Schedule]:
-        return [values.schedule(row) for row in await self._db.rows("declared")]
 
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         def work(connection: sqlite3.Connection) -> list[bool]:
