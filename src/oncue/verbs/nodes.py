@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -77,7 +76,7 @@ class Nodes(NounVerbs):
         names = {node.id: node.name for node in await self.list()}
         return Ping(job, names.get(job.node_id, str(job.node_id)) if job.node_id else None, took, None)
 
-    async def in_hand(self, nodes: Iterable[Node]) -> dict[UUID, int]:
+    async def in_hand(self, nodes: builtins.list[Node]) -> dict[UUID, int]:
         """How many jobs each of these nodes has claimed: those that it runs, and those that it is about to run."""
         store = (await self._connected()).store
         return {node.id: len(await store.jobs.held(node.id)) for node in nodes}
