@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncue.engine.counting import counted_queues
 from oncue.errors import InvalidJob
-from oncue.model import PARKED, Group, GroupSettings, Limits, Queue
+from oncue.model import PARKED, Group, GroupSettings, HeldBack, Limits, Queue
 from oncue.policy import audit_entries, rates
 from oncue.policy.checks import LATEST, checked_duration, checked_limit, checked_name, checked_queue
 from oncue.policy.durations import Duration
@@ -118,6 +118,11 @@ class Queues(NounVerbs):
             "limits", queue, group, by, lambda known: dataclasses.replace(known, **changes)
         )
         return Limits(per_group=settings.limit, rate_per_group=settings.rate)
+
+    async def held_back(self, *, limit: int = 1000) -> builtins.list[HeldBack]:
+        """The groups of all queues of which nothing starts: they are paused, or their circuit breaker is open."""
+        connected = await self._connected()
+        return await connected.store.groups.held_back(connected.now(), checked_length(limit))
 
     async def _limit_queue(self, queue: str, by: str, changes: dict[str, Any]) -> Limits:
         connected = await self._connected()
