@@ -263,6 +263,13 @@ class Attempt:
         return None if self.finished_at is None else (self.finished_at - self.started_at).total_seconds()
 
 
+class JobCount(NamedTuple):
+    """How many jobs match a filter, of how many that were looked at."""
+
+    matching: int
+    looked_at: int
+
+
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """What a listing asks for. Newest first; `before` is the id to go on from."""

@@ -21,6 +21,7 @@ from oncue.model import (
     Claim,
     HeldClaim,
     Job,
+    JobCount,
     JobFilter,
     Note,
     Outlook,
@@ -129,6 +130,30 @@ class PostgresJobs:
                 of_group = () if wanted.group is None else (wanted.group,)
                 rows = await self._db.fetch(name, *sought, *of_group)
         return [values.job(row) for row in rows]
+
+    async def newest(self, wanted: JobFilter) -> list[int]:
+        before = wanted.before or LARGEST_ID
+        if not (wanted.states or wanted.queue or wanted.task):
+            rows = await self._db.fetch("newest", before, wanted.limit)
+        else:
+            states = list(wanted.states or STATES)
+            rows = await self._db.fetch("newest_of_kinds", states, wanted.queue, wanted.task, before, wanted.limit)
+        return [row[0] for row in rows]
+
+    async def among(self, ids: Sequence[int], wanted: JobFilter) -> list[Job]:
+        name = "jobs_among_short" if wanted.short else "jobs_among"
+        rows = await self._db.fetch(name, list(ids), wanted.key, wanted.group, wanted.limit)
+        return [values.job(row) for row in rows]
+
+    async def count(self, wanted: JobFilter, look: int) -> JobCount:
+        belonging = (wanted.key, wanted.group, look)
+        if not (wanted.states or wanted.queue or wanted.task):
+            rows = await self._db.fetch("count", *belonging)
+        else:
+            states = list(wanted.states or STATES)
+            rows = await self._db.fetch("count_of_kinds", states, wanted.queue, wanted.task, *belonging)
+        looked_at, matching = rows[0]
+        return JobCount(matching, looked_at)
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         return [values.attempt(row) for row in await self._db.fetch("attempts", job_id)]

@@ -73,9 +73,8 @@ select {job} from oncue_jobs where id = $1;
 -- name: jobs
 select {job} from oncue_jobs where $1::bigint is null or id < $1 order by id desc limit $2 offset $3;
 
--- name: jobs_of_kinds
--- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each. The
--- newest of every kind that is wanted, then the newest of those: it costs what there are kinds, not what there are jobs.
+-- name: _kinds
+-- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each.
 with recursive waiting (queue, task, state) as (
     (select queue, task, state from oncue_jobs where state in ('scheduled', 'queued', 'retrying')
       order by queue, task, state limit 1)
@@ -94,7 +93,12 @@ with recursive waiting (queue, task, state) as (
             where j.state in ('succeeded', 'failed', 'cancelled', 'skipped')
               and (j.queue, j.task, j.state) > (ended.queue, ended.task, ended.state)
             order by j.queue, j.task, j.state limit 1) as next
-), found as (
+)
+
+-- name: _newest
+-- The newest of every kind that is wanted, then the newest of those: it costs what there are kinds, not what there are
+-- jobs.
+{_kinds}, found as (
     select newest.id from waiting k cross join lateral (
            select j.id from oncue_jobs j
             where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
@@ -113,8 +117,54 @@ with recursive waiting (queue, task, state) as (
      where state = 'running' and 'running' = any($1::text[]) and ($2::text is null or queue = $2)
        and ($3::text is null or task = $3) and id < $4
 )
+
+-- name: jobs_of_kinds
+{_newest}
 select {job} from oncue_jobs
  where id = any(array(select id from found order by id desc limit (select $5::int - $6::int) offset $6::int)) order by id desc;
+
+-- name: newest_of_kinds
+{_newest}
+select id from found order by id desc limit (select $5::int);
+
+-- name: newest
+select id from oncue_jobs where id < $1 order by id desc limit $2;
+
+-- name: jobs_among
+select {job} from oncue_jobs
+ where id = any($1::bigint[]) and ($2::text is null or key = $2) and ($3::text is null or group_name = $3)
+ order by id desc limit $4;
+
+-- name: count
+-- It ends after so many rows, whether they match or not.
+select count(*), count(*) filter (where is_wanted) from (
+    select ($1::text is null or key = $1) and ($2::text is null or group_name = $2) as is_wanted
+      from oncue_jobs order by id desc limit (select $3::int)) as seen;
+
+-- name: count_of_kinds
+-- In the order of the indexes within each kind: the outer limit ends the walk.
+{_kinds}, seen as (
+    select newest.* from waiting k cross join lateral (
+           select ($4::text is null or j.key = $4) and ($5::text is null or j.group_name = $5) as is_wanted
+             from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state
+            order by j.id desc limit (select $6::int)) as newest
+     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+    union all
+    select newest.* from ended k cross join lateral (
+           select ($4::text is null or j.key = $4) and ($5::text is null or j.group_name = $5) as is_wanted
+             from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state
+            order by j.id desc limit (select $6::int)) as newest
+     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+    union all
+    select ($4::text is null or j.key = $4) and ($5::text is null or j.group_name = $5) from oncue_jobs j
+     where j.state = 'running' and 'running' = any($1::text[]) and ($2::text is null or j.queue = $2)
+       and ($3::text is null or j.task = $3)
+)
+select count(*), count(*) filter (where is_wanted) from (select is_wanted from seen limit (select $6::int)) as few;
 
 -- name: job_with_key
 -- Among the unfinished jobs of a task a key is unique.

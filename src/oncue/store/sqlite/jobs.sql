@@ -56,9 +56,8 @@ select {job} from oncue_jobs where id < :before order by id desc limit :limit of
 -- name: jobs_by_ids
 select {job} from oncue_jobs where id in (select value from json_each(:ids)) order by id desc;
 
--- name: newest_of_kinds
--- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each. The
--- newest of every kind that is wanted: it costs what there are kinds, not what there are jobs.
+-- name: _kinds
+-- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each.
 with recursive waiting (queue, task, state) as (
     select * from (select queue, task, state from oncue_jobs indexed by oncue_jobs_waiting
                     where state in ('scheduled', 'queued', 'retrying') order by queue, task, state limit 1)
@@ -88,6 +87,10 @@ with recursive waiting (queue, task, state) as (
           where state in ('succeeded', 'failed', 'cancelled', 'skipped') and queue > k.queue
           order by queue, task, state limit 1))
 )
+
+-- name: newest_of_kinds
+-- The newest of every kind that is wanted: it costs what there are kinds, not what there are jobs.
+{_kinds}
 select (select json_group_array(id) from (
             select j.id from oncue_jobs j indexed by oncue_jobs_waiting
              where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
@@ -109,6 +112,44 @@ union all
 select json_group_array(id) from oncue_jobs indexed by oncue_jobs_running
  where state = 'running' and 'running' in (select value from json_each(:states))
    and (:queue is null or queue = :queue) and (:task is null or task = :task) and id < :before;
+
+-- name: newest
+select json_group_array(id) from (select id from oncue_jobs where id < :before order by id desc limit :limit);
+
+-- name: jobs_among
+select {job} from oncue_jobs
+ where id in (select value from json_each(:ids)) and (:key is null or key = :key)
+   and (:group is null or group_name = :group)
+ order by id desc limit :limit;
+
+-- name: _is_wanted
+(:key is null or j.key = :key) and (:group is null or j.group_name = :group)
+
+-- name: count
+-- It ends after so many rows, whether they match or not.
+select count(*), coalesce(sum(is_wanted), 0) from (
+    select {_is_wanted} as is_wanted from oncue_jobs j order by j.id desc limit :look);
+
+-- name: count_of_kinds
+-- In no order: the outer limit ends the walk through the indexes.
+{_kinds}
+select count(*), coalesce(sum(is_wanted), 0) from (
+    select {_is_wanted} as is_wanted
+      from waiting k cross join oncue_jobs j indexed by oncue_jobs_waiting
+     where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+       and j.state = k.state and k.state in (select value from json_each(:states))
+       and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
+    union all
+    select {_is_wanted} as is_wanted
+      from ended k cross join oncue_jobs j indexed by oncue_jobs_ended
+     where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+       and j.state = k.state and k.state in (select value from json_each(:states))
+       and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
+    union all
+    select {_is_wanted} as is_wanted from oncue_jobs j indexed by oncue_jobs_running
+     where j.state = 'running' and 'running' in (select value from json_each(:states))
+       and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
+    limit :look);
 
 -- name: job_with_key
 -- Among the unfinished jobs of a task a key is unique.

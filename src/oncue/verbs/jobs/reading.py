@@ -55,7 +55,7 @@ class JobReading(NounVerbs):
         checked_before(before, "a job")
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= LARGEST_OFFSET:
             raise ValueError(f"offset: expected a whole number from 0 to {LARGEST_OFFSET:,}, not {offset!r}")
-        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset, not whole, group)
+        wanted = JobFilter(listed(checked_states(states)), queue, task, key, before, limit, offset, not whole, group)
         return await (await self._connected()).store.jobs.find(wanted)
 
     async def attempts(self, job_id: int) -> Attempts:
@@ -84,7 +84,7 @@ def checked_ref(ref: int | UUID) -> int | UUID:
     return ref
 
 
-def _checked_states(states: Sequence[State]) -> tuple[State, ...]:
+def checked_states(states: Sequence[State]) -> tuple[State, ...]:
     if isinstance(states, str) or not set(states) <= set(STATES):
         raise InvalidJob("states", f"expected a list of {', '.join(STATES)}, not {states!r}")
     return tuple(states)
