@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from oncue import InvalidJob, Oncue, Task
 from oncue.model import JobFilter
 from oncue.verbs.jobs import matching
+from tests.store.scene import a_batch
 
 
 @pytest.fixture
@@ -116,3 +119,23 @@ async def test_pages_of_a_search(app: Oncue, work: Task[[int], None]) -> None:
     assert ([job.id for job in first.jobs], first.next) == (ids[:1:-1], ids[2])
     rest = await app.jobs.search(JobFilter(("queued",), limit=3, before=first.next))
     assert ([job.id for job in rest.jobs], rest.next) == (ids[1::-1], None)
+
+
+async def test_a_search_by_when_jobs_were_made_begins_there(app: Oncue, work: Task[[int], None]) -> None:
+    connected = await app.internals.connected()
+    now = connected.now()
+
+    async def made(hours: int, size: int) -> list[int]:
+        batch = a_batch(size, task="work", created_at=now - timedelta(hours=hours))
+        ids = await connected.store.jobs.reserve(size)
+        return [one.id for one in await connected.store.jobs.enqueue([batch._replace(ids=ids)])]
+
+    old, between, late = [await made(hours, 5) for hours in (9, 5, 1)]
+    since, until = now - timedelta(hours=6), now - timedelta(hours=3)
+    assert [job.id for job in (await app.jobs.search(JobFilter(since=until))).jobs] == late[::-1]
+    assert [job.id for job in (await app.jobs.search(JobFilter(until=since))).jobs] == old[::-1]
+    some = JobFilter(since=since, until=until)
+    assert [job.id for job in (await app.jobs.search(some)).jobs] == between[::-1]
+    assert str(await app.jobs.count(some)) == "5"
+    assert (await app.jobs.cancel_matching(some)).changed == 5
+    assert str(await app.jobs.count(replace(some, states=("cancelled",)))) == "5"

@@ -8,7 +8,7 @@ import pytest
 
 from oncue.model import JobCount, JobFilter
 from oncue.store import Store
-from tests.store.scene import a_batch, enter, put, settle, take
+from tests.store.scene import NOW, a_batch, after, enter, put, settle, take
 
 
 async def a_shop(store: Store) -> dict[str, list[int]]:
@@ -21,20 +21,32 @@ async def a_shop(store: Store) -> dict[str, list[int]]:
     waiting = await put(store, 2, task="write", queue="mail")
     grouped = await put(store, 2, task="write", queue="mail", group="tenant:7")
     keyed = [(await store.jobs.enqueue([a_batch(keys=["invoice:7"])]))[0].id]
-    return {"ended": ended, "running": running, "waiting": waiting, "grouped": grouped, "keyed": keyed}
+    addressed = await put(store, address="node:beta", task="print", created_at=after(minutes=5))
+    return {
+        "ended": ended,
+        "running": running,
+        "waiting": waiting,
+        "grouped": grouped,
+        "keyed": keyed,
+        "addressed": addressed,
+    }
 
 
 FILTERS: list[tuple[dict[str, Any], list[str]]] = [
-    ({}, ["ended", "running", "waiting", "grouped", "keyed"]),
+    ({}, ["ended", "running", "waiting", "grouped", "keyed", "addressed"]),
     ({"states": ("succeeded",)}, ["ended"]),
     ({"states": ("running",)}, ["running"]),
-    ({"states": ("queued", "running")}, ["running", "waiting", "grouped", "keyed"]),
+    ({"states": ("queued", "running")}, ["running", "waiting", "grouped", "keyed", "addressed"]),
     ({"queue": "mail"}, ["waiting", "grouped"]),
     ({"task": "write"}, ["waiting", "grouped"]),
     ({"group": "tenant:7"}, ["grouped"]),
     ({"key": "invoice:7"}, ["keyed"]),
     ({"queue": "mail", "group": "tenant:7", "states": ("queued",)}, ["grouped"]),
     ({"queue": "nowhere"}, []),
+    ({"address": "node:beta"}, ["addressed"]),
+    ({"since": after(minutes=1)}, ["addressed"]),
+    ({"until": after(minutes=1), "states": ("succeeded",)}, ["ended"]),
+    ({"since": NOW, "until": after(minutes=1), "task": "write"}, ["waiting", "grouped"]),
 ]
 
 
@@ -48,6 +60,10 @@ async def test_counted_are_those_that_are_listed(store: Store, wanted: dict[str,
     assert [job.id for job in await store.jobs.among(newest, JobFilter(**wanted, short=True))] == ids
 
 
+async def middle(store: Store, task: str) -> int:
+    return (await store.jobs.newest(JobFilter(task=task)))[14]
+
+
 async def test_counting_looks_at_no_more_than_it_is_told(store: Store) -> None:
     await put(store, 30)
     await put(store, 2, group="tenant:7")
@@ -55,6 +71,7 @@ async def test_counting_looks_at_no_more_than_it_is_told(store: Store) -> None:
     assert await store.jobs.count(JobFilter(), 50) == JobCount(50, 50)
     assert await store.jobs.count(JobFilter(states=("queued",)), 50) == JobCount(50, 50)
     assert await store.jobs.count(JobFilter(task="write"), 50) == JobCount(30, 30)
+    assert await store.jobs.count(JobFilter(task="write", before=await middle(store, "write")), 50) == JobCount(15, 15)
     assert await store.jobs.count(JobFilter(group="tenant:7"), 40) == JobCount(2, 40)
     assert await store.jobs.count(JobFilter(group="tenant:7"), 30) == JobCount(0, 30)
 

@@ -13,8 +13,8 @@ from oncue.app import Oncue
 from oncue.cli import failures, matching, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
-from oncue.cli.jobs import Ref, Statuses, complete_status
-from oncue.cli.matching import GroupOption, KeyOption, QueueOption, TaskOption, YesOption
+from oncue.cli.jobs import Ref, SinceOption, Statuses, UntilOption, complete_status
+from oncue.cli.matching import AddressOption, GroupOption, KeyOption, QueueOption, TaskOption, YesOption
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import OncueError
 from oncue.model import Job
@@ -34,6 +34,9 @@ def retry_jobs(
     task: TaskOption = None,
     key: KeyOption = None,
     group: GroupOption = None,
+    address: AddressOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     app: AppOption = None,
@@ -44,8 +47,10 @@ def retry_jobs(
 
     By their ids, or all that match: `oncue retry --status failed --task NAME`.
     """
-    some = matching.wanted(refs or (), status, queue, task, key, group)
-    wanted, found = some and matching.ended(some), find(app, database_url=database_url, schema=schema)
+    some = matching.wanted(
+        refs or (), status, queue=queue, task=task, key=key, group=group, address=address, since=since, until=until
+    )
+    wanted, found = some and some.ended(), find(app, database_url=database_url, schema=schema)
     if wanted is None:
         _change(found, refs or [], as_json, lambda ref: found.jobs.retry(ref, by=actor()), _retried)
     else:
@@ -66,6 +71,9 @@ def cancel_jobs(
     task: TaskOption = None,
     key: KeyOption = None,
     group: GroupOption = None,
+    address: AddressOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     app: AppOption = None,
@@ -76,8 +84,10 @@ def cancel_jobs(
 
     By their ids, or all that match: `oncue cancel --queue NAME`.
     """
-    some = matching.wanted(refs or (), status, queue, task, key, group)
-    wanted, found = some and matching.unfinished(some), find(app, database_url=database_url, schema=schema)
+    some = matching.wanted(
+        refs or (), status, queue=queue, task=task, key=key, group=group, address=address, since=since, until=until
+    )
+    wanted, found = some and some.unfinished(), find(app, database_url=database_url, schema=schema)
     if wanted is None:
         _change(found, refs or [], as_json, lambda ref: found.jobs.cancel(ref, by=actor()), _cancelled)
     else:
@@ -162,6 +172,9 @@ def set_priority(
     task: TaskOption = None,
     key: KeyOption = None,
     group: GroupOption = None,
+    address: AddressOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     app: AppOption = None,
@@ -173,8 +186,11 @@ def set_priority(
     By their ids, `oncue priority 17 80`, or of all that match: `oncue priority --task NAME 80`.
     """
     *refs, last = words
-    some, priority = matching.wanted(refs, status, queue, task, key, group), _priority(last)
-    wanted, found = some and matching.unfinished(some), find(app, database_url=database_url, schema=schema)
+    some = matching.wanted(
+        refs, status, queue=queue, task=task, key=key, group=group, address=address, since=since, until=until
+    )
+    priority = _priority(last)
+    wanted, found = some and some.unfinished(), find(app, database_url=database_url, schema=schema)
     if wanted is not None:
         verb = partial(found.jobs.prioritize_matching, priority=priority, by=actor())
         matching.change(found, wanted, verb, f"Set their priority to {priority}", yes=yes, as_json=as_json)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,6 +16,7 @@ from oncue.cli.finding import ask
 from oncue.cli.output import escape
 from oncue.model import STATES, TERMINAL, UNFINISHED, JobFilter, State
 from oncue.policy.filters import in_words
+from oncue.policy.moments import Moment
 from oncue.policy.statuses import listed
 from oncue.records.jobs import handled_record
 from oncue.verbs.jobs import Matched
@@ -28,31 +30,47 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before 
 Verb = Callable[[JobFilter], Awaitable[Matched]]
 
 
+AddressOption = Annotated[str | None, typer.Option("--address", help="All that match: only for this address.")]
+
+
+class Wanted(NamedTuple):
+    """A filter, as it was typed."""
+
+    jobs: JobFilter
+    since: Moment | None
+    until: Moment | None
+
+    def at(self, now: datetime) -> JobFilter:
+        since, until = self.since and self.since.at(now), self.until and self.until.at(now)
+        return replace(self.jobs, since=since, until=until)
+
+    def ended(self) -> Wanted:
+        """For a retry: which ended jobs it shall be must be said."""
+        return self._replace(jobs=_within(self.jobs, TERMINAL, "ended", must=True))
+
+    def unfinished(self) -> Wanted:
+        return self._replace(jobs=_within(self.jobs, UNFINISHED, "unfinished"))
+
+
 def wanted(
     refs: Sequence[str],
     status: list[str] | None,
-    queue: str | None,
-    task: str | None,
-    key: str | None,
-    group: str | None,
-) -> JobFilter | None:
+    *,
+    since: str | None,
+    until: str | None,
+    **names: Any,
+) -> Wanted | None:
     """The filter, if jobs are named by one and not by their ids."""
-    filtered = bool(status or queue or task or key or group)
+    filtered = bool(status or since or until or any(names.values()))
     if filtered == bool(refs):
         what = "not both" if filtered else "neither is there"
         raise typer.BadParameter(
             f"expected ids of jobs, or a filter such as --status, --task or --queue: {what}", param_hint="ID"
         )
-    return JobFilter(listed(values.states(status or [])), queue, task, key, group=group) if filtered else None
-
-
-def ended(found: JobFilter) -> JobFilter:
-    """The filter for a retry: which ended jobs it shall be must be said."""
-    return _within(found, TERMINAL, "ended", must=True)
-
-
-def unfinished(found: JobFilter) -> JobFilter:
-    return _within(found, UNFINISHED, "unfinished")
+    if not filtered:
+        return None
+    jobs = JobFilter(listed(values.states(status or [])), **names)
+    return Wanted(jobs, values.maybe_moment(since, "--since"), values.maybe_moment(until, "--until"))
 
 
 def _within(found: JobFilter, states: frozenset[State], word: str, *, must: bool = False) -> JobFilter:
@@ -62,10 +80,11 @@ def _within(found: JobFilter, states: frozenset[State], word: str, *, must: bool
     return replace(found, states=found.states or known)
 
 
-def change(app: Oncue, found: JobFilter, verb: Verb, word: str, *, yes: bool, as_json: bool) -> None:
+def change(app: Oncue, asked: Wanted, verb: Verb, word: str, *, yes: bool, as_json: bool) -> None:
     """Ask with the count, then change them in batches. What was refused is told; the exit code is 1 then."""
 
-    async def work() -> Matched | None:
+    async def work() -> tuple[Matched, JobFilter]:
+        found = asked.at(await app.now())
         if not yes:
             _confirm(str(await app.jobs.count(found)), found, word)
         done = Matched()
@@ -75,10 +94,9 @@ def change(app: Oncue, found: JobFilter, verb: Verb, word: str, *, yes: bool, as
                 done += await verb(replace(found, before=done.next))
                 bar.update(line, completed=done.handled)
                 if done.next is None:
-                    return done
+                    return done, found
 
-    done = ask(app, work)
-    assert done is not None
+    done, found = ask(app, work)
     if as_json:
         told = {"matched": done.handled, "changed": done.changed, "refused": done.refused}
         output.show_json({**told, "refusals": [handled_record(each) for each in done.refusals]})

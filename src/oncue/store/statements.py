@@ -36,7 +36,7 @@ _SHORT = {
 _ERROR_END = {"sqlite": f"substr(error, -{ERROR_END_SHOWN})", "postgres": f"right(error, {ERROR_END_SHOWN})"}
 SHORTENED = tuple(_SHORT)
 _LISTINGS = (
-    "jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key", "jobs_of_group", "jobs_among",
+    "jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key", "jobs_by_rows", "jobs_among",
 )  # fmt: skip
 NEW_JOB_COLUMNS = (
     "id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at, order_at, "

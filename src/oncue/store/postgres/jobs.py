@@ -125,10 +125,12 @@ class PostgresJobs:
                 rows = await self._db.fetch(name, states, wanted.queue, wanted.task, before, last, wanted.offset)
             case "job_with_key" | "job_with_key_short":
                 rows = await self._db.fetch(name, wanted.task, wanted.key)
+            case "jobs_by_rows" | "jobs_by_rows_short":
+                part = (before, wanted.limit, wanted.offset)
+                rows = await self._db.fetch(name, *_by_rows(wanted), states, wanted.queue, wanted.task, *part)
             case _:
-                sought = (states, wanted.queue, wanted.task, wanted.key, before, wanted.limit, wanted.offset)
-                of_group = () if wanted.group is None else (wanted.group,)
-                rows = await self._db.fetch(name, *sought, *of_group)
+                part = (before, wanted.limit, wanted.offset)
+                rows = await self._db.fetch(name, states, wanted.queue, wanted.task, wanted.key, *part)
         return [values.job(row) for row in rows]
 
     async def newest(self, wanted: JobFilter) -> list[int]:
@@ -142,16 +144,16 @@ class PostgresJobs:
 
     async def among(self, ids: Sequence[int], wanted: JobFilter) -> list[Job]:
         name = "jobs_among_short" if wanted.short else "jobs_among"
-        rows = await self._db.fetch(name, list(ids), wanted.key, wanted.group, wanted.limit)
+        rows = await self._db.fetch(name, *_by_rows(wanted), list(ids), wanted.limit)
         return [values.job(row) for row in rows]
 
     async def count(self, wanted: JobFilter, look: int) -> JobCount:
-        belonging = (wanted.key, wanted.group, look)
+        sought = (*_by_rows(wanted), wanted.before or LARGEST_ID, look)
         if not (wanted.states or wanted.queue or wanted.task):
-            rows = await self._db.fetch("count", *belonging)
+            rows = await self._db.fetch("count", *sought)
         else:
             states = list(wanted.states or STATES)
-            rows = await self._db.fetch("count_of_kinds", states, wanted.queue, wanted.task, *belonging)
+            rows = await self._db.fetch("count_of_kinds", *sought, states, wanted.queue, wanted.task)
         looked_at, matching = rows[0]
         return JobCount(matching, looked_at)
 
@@ -408,3 +410,8 @@ def _shared_fields(batch: Batch) -> dict[str, Any]:
 def _brings_keys(change: Change) -> bool:
     brought = [batch for one in (change, change.late, change.released) if one is not None for batch in one.follow_ups]
     return any(batch.keys for batch in brought)
+
+
+def _by_rows(wanted: JobFilter) -> tuple[Any, ...]:
+    """What no index tells of a job."""
+    return wanted.key, wanted.group, wanted.address, wanted.since, wanted.until

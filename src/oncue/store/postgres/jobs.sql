@@ -130,41 +130,45 @@ select id from found order by id desc limit (select $5::int);
 -- name: newest
 select id from oncue_jobs where id < $1 order by id desc limit $2;
 
+-- name: _is_wanted
+($1::text is null or key = $1) and ($2::text is null or group_name = $2)
+       and ($3::text is null or address = $3) and ($4::timestamptz is null or created_at >= $4)
+       and ($5::timestamptz is null or created_at < $5)
+
 -- name: jobs_among
 select {job} from oncue_jobs
- where id = any($1::bigint[]) and ($2::text is null or key = $2) and ($3::text is null or group_name = $3)
- order by id desc limit $4;
+ where id = any($6::bigint[]) and {_is_wanted}
+ order by id desc limit $7;
 
 -- name: count
 -- It ends after so many rows, whether they match or not.
 select count(*), count(*) filter (where is_wanted) from (
-    select ($1::text is null or key = $1) and ($2::text is null or group_name = $2) as is_wanted
-      from oncue_jobs order by id desc limit (select $3::int)) as seen;
+    select {_is_wanted} as is_wanted from oncue_jobs where id < $6 order by id desc limit (select $7::int)) as seen;
 
 -- name: count_of_kinds
 -- In the order of the indexes within each kind: the outer limit ends the walk.
 {_kinds}, seen as (
     select newest.* from waiting k cross join lateral (
-           select ($4::text is null or j.key = $4) and ($5::text is null or j.group_name = $5) as is_wanted
+           select {_is_wanted} as is_wanted
              from oncue_jobs j
             where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
-              and j.state = k.state
-            order by j.id desc limit (select $6::int)) as newest
-     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+              and j.state = k.state and j.id < $6
+            order by j.id desc limit (select $7::int)) as newest
+     where k.state = any($8::text[]) and ($9::text is null or k.queue = $9) and ($10::text is null or k.task = $10)
     union all
     select newest.* from ended k cross join lateral (
-           select ($4::text is null or j.key = $4) and ($5::text is null or j.group_name = $5) as is_wanted
+           select {_is_wanted} as is_wanted
              from oncue_jobs j
             where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
-              and j.state = k.state
-            order by j.id desc limit (select $6::int)) as newest
-     where k.state = any($1::text[]) and ($2::text is null or k.queue = $2) and ($3::text is null or k.task = $3)
+              and j.state = k.state and j.id < $6
+            order by j.id desc limit (select $7::int)) as newest
+     where k.state = any($8::text[]) and ($9::text is null or k.queue = $9) and ($10::text is null or k.task = $10)
     union all
-    select ($4::text is null or j.key = $4) and ($5::text is null or j.group_name = $5) from oncue_jobs j
-     where j.state = 'running' and 'running' = any($1::text[]) and ($2::text is null or j.queue = $2)
-       and ($3::text is null or j.task = $3)
+    select {_is_wanted} from oncue_jobs j
+     where j.state = 'running' and j.id < $6 and 'running' = any($8::text[]) and ($9::text is null or j.queue = $9)
+       and ($10::text is null or j.task = $10)
 )
-select count(*), count(*) filter (where is_wanted) from (select is_wanted from seen limit (select $6::int)) as few;
+select count(*), count(*) filter (where is_wanted) from (select is_wanted from seen limit (select $7::int)) as few;
 
 -- name: job_with_key
 -- Among the unfinished jobs of a task a key is unique.
@@ -178,12 +182,12 @@ select {job} from oncue_jobs
    and id < $5
  order by id desc limit $6 offset $7;
 
--- name: jobs_of_group
--- No index has the groups of finished jobs: this reads backwards from the newest.
+-- name: jobs_by_rows
+-- No index has the groups and addresses of finished jobs, nor when jobs were made: this reads backwards from the newest.
 select {job} from oncue_jobs
- where group_name = $8 and state = any($1::text[]) and ($2::text is null or queue = $2)
-   and ($3::text is null or task = $3) and ($4::text is null or key = $4) and id < $5
- order by id desc limit $6 offset $7;
+ where {_is_wanted} and state = any($6::text[]) and ($7::text is null or queue = $7)
+   and ($8::text is null or task = $8) and id < $9
+ order by id desc limit $10 offset $11;
 
 -- name: attempts
 select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details

@@ -112,12 +112,7 @@ class SqliteJobs:
 
     def _listed(self, connection: sqlite3.Connection, wanted: JobFilter) -> list[Any]:
         last = wanted.offset + wanted.limit
-        parameters = {
-            **_sought(wanted),
-            "before": wanted.before or LARGEST_ID,
-            "limit": wanted.limit,
-            "offset": wanted.offset,
-        }
+        parameters = {**_sought(wanted), "limit": wanted.limit, "offset": wanted.offset}
         match listing(wanted):
             case "jobs_of_kinds":
                 return self._of_kinds(connection, parameters, wanted.offset, last, "jobs_by_ids")
@@ -138,7 +133,7 @@ class SqliteJobs:
             connection.execute("release listing")
 
     async def newest(self, wanted: JobFilter) -> list[int]:
-        parameters = {**_sought(wanted), "before": wanted.before or LARGEST_ID, "limit": wanted.limit}
+        parameters = {**_sought(wanted), "limit": wanted.limit}
         statement = "newest_of_kinds" if _has_kinds(wanted) else "newest"
         lists = await self._db.rows(statement, **parameters)
         ids = sorted((job_id for (found,) in lists for job_id in json.loads(found)), reverse=True)
@@ -471,6 +466,10 @@ def _sought(wanted: JobFilter) -> dict[str, Any]:
         "task": wanted.task,
         "key": wanted.key,
         "group": wanted.group,
+        "address": wanted.address,
+        "since": values.micros_or_none(wanted.since),
+        "until": values.micros_or_none(wanted.until),
+        "before": wanted.before or LARGEST_ID,
     }
 
 

@@ -116,19 +116,20 @@ select json_group_array(id) from oncue_jobs indexed by oncue_jobs_running
 -- name: newest
 select json_group_array(id) from (select id from oncue_jobs where id < :before order by id desc limit :limit);
 
+-- name: _is_wanted
+(:key is null or key = :key) and (:group is null or group_name = :group)
+       and (:address is null or address = :address) and (:since is null or created_at >= :since)
+       and (:until is null or created_at < :until)
+
 -- name: jobs_among
 select {job} from oncue_jobs
- where id in (select value from json_each(:ids)) and (:key is null or key = :key)
-   and (:group is null or group_name = :group)
+ where id in (select value from json_each(:ids)) and {_is_wanted}
  order by id desc limit :limit;
-
--- name: _is_wanted
-(:key is null or j.key = :key) and (:group is null or j.group_name = :group)
 
 -- name: count
 -- It ends after so many rows, whether they match or not.
 select count(*), coalesce(sum(is_wanted), 0) from (
-    select {_is_wanted} as is_wanted from oncue_jobs j order by j.id desc limit :look);
+    select {_is_wanted} as is_wanted from oncue_jobs where id < :before order by id desc limit :look);
 
 -- name: count_of_kinds
 -- In no order: the outer limit ends the walk through the indexes.
@@ -137,17 +138,17 @@ select count(*), coalesce(sum(is_wanted), 0) from (
     select {_is_wanted} as is_wanted
       from waiting k cross join oncue_jobs j indexed by oncue_jobs_waiting
      where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
-       and j.state = k.state and k.state in (select value from json_each(:states))
+       and j.state = k.state and j.id < :before and k.state in (select value from json_each(:states))
        and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
     union all
     select {_is_wanted} as is_wanted
       from ended k cross join oncue_jobs j indexed by oncue_jobs_ended
      where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
-       and j.state = k.state and k.state in (select value from json_each(:states))
+       and j.state = k.state and j.id < :before and k.state in (select value from json_each(:states))
        and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
     union all
     select {_is_wanted} as is_wanted from oncue_jobs j indexed by oncue_jobs_running
-     where j.state = 'running' and 'running' in (select value from json_each(:states))
+     where j.state = 'running' and j.id < :before and 'running' in (select value from json_each(:states))
        and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
     limit :look);
 
@@ -163,11 +164,11 @@ select {job} from oncue_jobs
    and (:task is null or task = :task) and id < :before
  order by id desc limit :limit offset :offset;
 
--- name: jobs_of_group
--- No index has the groups of finished jobs: this reads backwards from the newest.
+-- name: jobs_by_rows
+-- No index has the groups and addresses of finished jobs, nor when jobs were made: this reads backwards from the newest.
 select {job} from oncue_jobs
- where group_name = :group and state in (select value from json_each(:states)) and (:queue is null or queue = :queue)
-   and (:task is null or task = :task) and (:key is null or key = :key) and id < :before
+ where {_is_wanted} and state in (select value from json_each(:states)) and (:queue is null or queue = :queue)
+   and (:task is null or task = :task) and id < :before
  order by id desc limit :limit offset :offset;
 
 -- name: attempts

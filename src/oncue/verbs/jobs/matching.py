@@ -1,13 +1,14 @@
 """All jobs that match a filter: how many there are, a page of them, and one change for each of them.
 
-No index has the keys and groups of jobs that have ended. So a search by these reads a bounded number of jobs for each
-page and says where it stopped; and a count of them says how many it looked at.
+No index has the keys, groups and addresses of jobs that have ended, nor when jobs were made. So a search by these reads
+a bounded number of jobs for each page and says where it stopped; and a count of them says how many it looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from oncue.errors import InvalidJob
@@ -26,6 +27,8 @@ LOOKS_OF_A_COUNT = 20_000
 MOST_LOOKS = 10
 """After so many pages without enough jobs, a change of all that match says how far it came."""
 BATCH = 200
+SKEW = timedelta(minutes=10)
+"""By how much the clocks of those that make jobs may differ: a number that is given later may be of an earlier job."""
 MOST_REFUSALS_TOLD = 20
 
 
@@ -81,20 +84,20 @@ class Matching(Many):
     async def count(self, wanted: JobFilter, *, most: int = MOST_COUNTED) -> Counted:
         """How many jobs match: exactly up to `most`. No count reads a table that grows to its end."""
         checked_limit(most, "most")
-        by_row = wanted.key is not None or wanted.group is not None
-        look = LOOKS_OF_A_COUNT if by_row else most + 1
-        store = (await self._connected()).store
-        found = await store.jobs.count(_checked(wanted), look)
-        return Counted(found.matching, most, found.looked_at if by_row and found.looked_at >= look else None)
+        wanted = await self._between(_checked(wanted))
+        look = LOOKS_OF_A_COUNT if wanted.reads_rows else most + 1
+        found = await (await self._connected()).store.jobs.count(wanted, look)
+        is_cut = wanted.reads_rows and found.looked_at >= look
+        return Counted(found.matching, most, found.looked_at if is_cut else None)
 
     async def search(self, wanted: JobFilter) -> SearchResult:
         """A page of a listing, with where to go on. Of a key or a group it may be empty and yet not be the last."""
         checked_limit(wanted.limit)
         checked_before(wanted.before, "a job")
-        wanted = _checked(wanted)
+        wanted = await self._between(_checked(wanted))
         jobs = (await self._connected()).store.jobs
         more = replace(wanted, limit=wanted.limit + 1)
-        if wanted.key is None and wanted.group is None:
+        if not wanted.reads_rows:
             found = await jobs.find(more)
             return SearchResult(
                 found[: wanted.limit], found[wanted.limit - 1].id if len(found) > wanted.limit else None
@@ -103,7 +106,8 @@ class Matching(Many):
         found = await jobs.among(ids, more)
         if len(found) > wanted.limit:
             return SearchResult(found[: wanted.limit], found[wanted.limit - 1].id)
-        return SearchResult(found, ids[-1] if len(ids) == LOOKS_OF_A_PAGE else None)
+        is_last = len(ids) < LOOKS_OF_A_PAGE or await self._is_before(ids[-1], wanted.since)
+        return SearchResult(found, None if is_last else ids[-1])
 
     async def retry_matching(self, wanted: JobFilter, *, most: int = 1_000, by: str = "system") -> Matched:
         """`retry` of the ended jobs that match, newest first: of `most` of them. `before` goes on.
@@ -129,6 +133,30 @@ class Matching(Many):
         """`prioritize` of the unfinished jobs that match, newest first: of `most` of them. `before` goes on."""
         verb = self._prioritizing(checked_priority(priority), checked_name(by, "by"))
         return await self._all(_among(wanted, UNFINISHED, "unfinished"), verb, most)
+
+    async def _between(self, wanted: JobFilter) -> JobFilter:
+        """The filter, that begins at its `until`: ids grow with time, but for what clocks differ."""
+        if wanted.until is None:
+            return wanted
+        jobs, until = (await self._connected()).store.jobs, wanted.until + SKEW
+        newest = await jobs.newest(JobFilter(before=wanted.before, limit=1))
+        low, high = 0, newest[0] if newest else 0
+        while low < high:  # the last id that was made before then
+            middle = (low + high + 1) // 2
+            known = await jobs.newest(JobFilter(before=middle + 1, limit=1))
+            made = await jobs.among(known, JobFilter(limit=1, short=True))
+            if made and made[0].created_at >= until:
+                high = min(middle - 1, made[0].id - 1)
+            else:
+                low = middle
+        return replace(wanted, before=low + 1)
+
+    async def _is_before(self, job_id: int, since: datetime | None) -> bool:
+        """Whether what is older than this job was made before an instant."""
+        if since is None:
+            return False
+        known = await (await self._connected()).store.jobs.among([job_id], JobFilter(limit=1, short=True))
+        return bool(known) and known[0].created_at < since - SKEW
 
     async def _all(self, wanted: JobFilter, verb: Callable[[int | UUID], Awaitable[Handled]], most: int) -> Matched:
         """Downwards from the newest: so each job comes once, whatever becomes of it, and a new one not at all."""
