@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from oncue import Ladder, Oncue, current_job
-from oncue.model import UNFINISHED
+from oncue.model import Job
 
 LONG_TEXT = "A line of a long article, as it is handed to the task.\n" * 600
 DEPTH = 30
@@ -68,21 +68,24 @@ async def tell(app: Oncue) -> list[str]:
     await ended(app, [*paid, *failed, large, slot.job_id])
     again = await app.jobs.retry(slot.job_id, by="anna")
     await ended(app, [again.id])
-    await under_way(app, retrying, running)
+    await until(app, retrying, lambda job: job.state == "retrying")
+    await until(app, running, lambda job: job.progress is not None)
     return [
         "/jobs", "/jobs?status=failed", "/jobs?queue=jobs_paused&status=queued%2Cretrying&since=-1d",
         "/jobs?key=nothing-has-this", "/jobs/all?task=jobs_import", "/jobs/all?status=failed&task=jobs_import",
         f"/jobs/{failed[0]}", f"/jobs/{retrying}", f"/jobs/{running}", f"/jobs/{large}", f"/jobs/{slot.job_id}",
-        f"/jobs/{waiting[0]}", f"/jobs/{later}", f"/jobs/{elsewhere}", "/jobs/9999999",
+        f"/jobs/{waiting[0]}", f"/jobs/{later}", f"/jobs/{elsewhere}",
     ]  # fmt: skip
 
 
 async def ended(app: Oncue, ids: Iterable[int]) -> None:
     for job_id in ids:
-        while (await app.jobs.get(job_id)).state in UNFINISHED:
-            await asyncio.sleep(0.02)
+        await until(app, job_id, lambda job: job.finished)
 
 
-async def under_way(app: Oncue, retrying: int, running: int) -> None:
-    while (await app.jobs.get(retrying)).state != "retrying" or (await app.jobs.get(running)).progress is None:
+async def until(app: Oncue, job_id: int, holds: Callable[[Job], bool]) -> None:
+    for _ in range(1000):
+        if holds(await app.jobs.get(job_id)):
+            return
         await asyncio.sleep(0.02)
+    raise TimeoutError(f"job {job_id} does not get where it should")

@@ -1,4 +1,4 @@
-"""One job: why it is as it is, its attempts, what it was given and what came of it, and what an operator can do to it."""
+"""One job: why it is as it is, its attempts, what it was given, what came of it, and what an operator can do to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from oncue.errors import Conflict, JobNotFound
 from oncue.model import DELIVER, MAX_PRIORITY, PARKED, Attempt, ClusterJob, Job, Schedule, State
-from oncue.policy import lifecycle, options, quorum
+from oncue.policy import lifecycle, quorum
 from oncue.policy.error_summary import error_summary
 from oncue.server.api.problems import NOT_FOUND, Problem, invalid
 from oncue.server.api.references import job_ref

@@ -42,7 +42,7 @@ def running_attempt(job: Job) -> Attempt | None:
     began = job.started_at or job.claimed_at
     if job.state != "running" or began is None:
         return None
-    return Attempt(job.id, job.attempt, job.claim_no, job.node_id, began, None, "running", None, job.details)
+    return Attempt(job.id, job.attempt + 1, job.claim_no, job.node_id, began, None, "running", None, job.details)
 
 
 def stretches(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Stretch]:

@@ -34,6 +34,8 @@ class Row(NamedTuple):
     job: Job
     arguments: str
     error: str
+    note: str
+    tries: int
     waited: float | None
     """Seconds from when it was due until its first attempt began."""
     when: str
@@ -97,9 +99,10 @@ def _link(view: View, asked: AskedJobs, fields: dict[str, Any]) -> str:
 def _row(job: Job) -> Row:
     size = (job.shortened or {}).get("args")
     arguments = f"({size:,} bytes)" if size is not None else _short(job.args)
-    is_over = job.finished or job.state == "retrying"
-    error = (error_summary(job.error) if job.error else job.reason or "") if is_over else ""
-    return Row(job, arguments, error, _waited(job), *_moment(job))
+    error = error_summary(job.error) if job.error and (job.finished or job.state == "retrying") else ""
+    note = job.reason if not error and job.finished and job.reason not in (None, job.state) else ""
+    tries = job.attempt + (job.state == "running")
+    return Row(job, arguments, error, note or "", tries, _waited(job), *_moment(job))
 
 
 def _short(args: dict[str, Any]) -> str:
