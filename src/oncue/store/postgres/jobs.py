@@ -135,7 +135,7 @@ class PostgresJobs:
 
     async def newest(self, wanted: JobFilter) -> list[int]:
         before = wanted.before or LARGEST_ID
-        if not (wanted.states or wanted.queue or wanted.task):
+        if not _has_kinds(wanted):
             rows = await self._db.fetch("newest", before, wanted.limit)
         else:
             states = list(wanted.states or STATES)
@@ -148,12 +148,11 @@ class PostgresJobs:
         return [values.job(row) for row in rows]
 
     async def count(self, wanted: JobFilter, look: int) -> JobCount:
-        sought = (*_by_rows(wanted), wanted.before or LARGEST_ID, look)
-        if not (wanted.states or wanted.queue or wanted.task):
-            rows = await self._db.fetch("count", *sought)
-        else:
-            states = list(wanted.states or STATES)
-            rows = await self._db.fetch("count_of_kinds", *sought, states, wanted.queue, wanted.task)
+        name = f"count{'_of_kinds' if _has_kinds(wanted) else ''}{'_by_rows' if wanted.reads_rows else ''}"
+        sought: list[Any] = [*(_by_rows(wanted) if wanted.reads_rows else ()), wanted.before or LARGEST_ID, look]
+        if _has_kinds(wanted):
+            sought += [list(wanted.states or STATES), wanted.queue, wanted.task]
+        rows = await self._db.fetch(name, *sought)
         looked_at, matching = rows[0]
         return JobCount(matching, looked_at)
 
@@ -415,3 +414,8 @@ def _brings_keys(change: Change) -> bool:
 def _by_rows(wanted: JobFilter) -> tuple[Any, ...]:
     """What no index tells of a job."""
     return wanted.key, wanted.group, wanted.address, wanted.since, wanted.until
+
+
+def _has_kinds(wanted: JobFilter) -> bool:
+    """Whether there are jobs that this leaves out for their state, queue or task."""
+    return bool(wanted.states or wanted.queue or wanted.task)

@@ -142,23 +142,46 @@ select {job} from oncue_jobs
 
 -- name: count
 -- It ends after so many rows, whether they match or not.
+select count(*), count(*) from (select from oncue_jobs where id < $1 order by id desc limit (select $2::int)) as seen;
+
+-- name: count_by_rows
 select count(*), count(*) filter (where is_wanted) from (
     select {_is_wanted} as is_wanted from oncue_jobs where id < $6 order by id desc limit (select $7::int)) as seen;
 
 -- name: count_of_kinds
--- In the order of the indexes within each kind: the outer limit ends the walk.
+-- In the order of the indexes within each kind: the outer limit ends the walk, and no job is read.
 {_kinds}, seen as (
     select newest.* from waiting k cross join lateral (
-           select {_is_wanted} as is_wanted
-             from oncue_jobs j
+           select true as is_wanted from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $1
+            order by j.id desc limit (select $2::int)) as newest
+     where k.state = any($3::text[]) and ($4::text is null or k.queue = $4) and ($5::text is null or k.task = $5)
+    union all
+    select newest.* from ended k cross join lateral (
+           select true as is_wanted from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $1
+            order by j.id desc limit (select $2::int)) as newest
+     where k.state = any($3::text[]) and ($4::text is null or k.queue = $4) and ($5::text is null or k.task = $5)
+    union all
+    select true from oncue_jobs j
+     where j.state = 'running' and j.id < $1 and 'running' = any($3::text[]) and ($4::text is null or j.queue = $4)
+       and ($5::text is null or j.task = $5)
+)
+select count(*), count(*) filter (where is_wanted) from (select is_wanted from seen limit (select $2::int)) as few;
+
+-- name: count_of_kinds_by_rows
+{_kinds}, seen as (
+    select newest.* from waiting k cross join lateral (
+           select {_is_wanted} as is_wanted from oncue_jobs j
             where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
               and j.state = k.state and j.id < $6
             order by j.id desc limit (select $7::int)) as newest
      where k.state = any($8::text[]) and ($9::text is null or k.queue = $9) and ($10::text is null or k.task = $10)
     union all
     select newest.* from ended k cross join lateral (
-           select {_is_wanted} as is_wanted
-             from oncue_jobs j
+           select {_is_wanted} as is_wanted from oncue_jobs j
             where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
               and j.state = k.state and j.id < $6
             order by j.id desc limit (select $7::int)) as newest

@@ -145,7 +145,7 @@ class SqliteJobs:
         return _jobs(rows, short=wanted.short)
 
     async def count(self, wanted: JobFilter, look: int) -> JobCount:
-        statement = "count_of_kinds" if _has_kinds(wanted) else "count"
+        statement = f"count{'_of_kinds' if _has_kinds(wanted) else ''}{'_by_rows' if wanted.reads_rows else ''}"
         ((looked_at, matching),) = await self._db.rows(statement, **_sought(wanted), look=look)
         return JobCount(matching, looked_at)
 

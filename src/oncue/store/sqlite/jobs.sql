@@ -128,28 +128,48 @@ select {job} from oncue_jobs
 
 -- name: count
 -- It ends after so many rows, whether they match or not.
+select count(*), count(*) from (select 1 from oncue_jobs where id < :before order by id desc limit :look);
+
+-- name: count_by_rows
 select count(*), coalesce(sum(is_wanted), 0) from (
     select {_is_wanted} as is_wanted from oncue_jobs where id < :before order by id desc limit :look);
 
--- name: count_of_kinds
--- In no order: the outer limit ends the walk through the indexes.
-{_kinds}
-select count(*), coalesce(sum(is_wanted), 0) from (
-    select {_is_wanted} as is_wanted
-      from waiting k cross join oncue_jobs j indexed by oncue_jobs_waiting
+-- name: _waiting
+waiting k cross join oncue_jobs j indexed by oncue_jobs_waiting
      where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
        and j.state = k.state and j.id < :before and k.state in (select value from json_each(:states))
        and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
-    union all
-    select {_is_wanted} as is_wanted
-      from ended k cross join oncue_jobs j indexed by oncue_jobs_ended
+
+-- name: _ended
+ended k cross join oncue_jobs j indexed by oncue_jobs_ended
      where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
        and j.state = k.state and j.id < :before and k.state in (select value from json_each(:states))
        and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
-    union all
-    select {_is_wanted} as is_wanted from oncue_jobs j indexed by oncue_jobs_running
+
+-- name: _running
+oncue_jobs j indexed by oncue_jobs_running
      where j.state = 'running' and j.id < :before and 'running' in (select value from json_each(:states))
        and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
+
+-- name: count_of_kinds
+-- In no order: the limit ends the walk through the indexes, and no job is read.
+{_kinds}
+select count(*), count(*) from (
+    select 1 from {_waiting}
+    union all
+    select 1 from {_ended}
+    union all
+    select 1 from {_running}
+    limit :look);
+
+-- name: count_of_kinds_by_rows
+{_kinds}
+select count(*), coalesce(sum(is_wanted), 0) from (
+    select {_is_wanted} as is_wanted from {_waiting}
+    union all
+    select {_is_wanted} as is_wanted from {_ended}
+    union all
+    select {_is_wanted} as is_wanted from {_running}
     limit :look);
 
 -- name: job_with_key
