@@ -27,7 +27,7 @@ def declare(app: Oncue) -> None:
     @app.task(name="jobs_crawl", timeout="5m")
     async def crawl(site: str) -> None:
         current_job().progress(0.4, f"page 4 of 10 of {site}")
-        await asyncio.sleep(90)
+        await asyncio.sleep(280)
 
     @app.task(name="jobs_publish")
     async def publish(text: str) -> dict[str, object]:

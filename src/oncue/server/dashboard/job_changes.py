@@ -69,7 +69,7 @@ VERBS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class BulkTally:
     """How far a change of all that match has come, over its requests."""
 
     done: Matched
@@ -82,7 +82,7 @@ class Tally:
 
 
 def add(dashboard: Dashboard) -> None:
-    @dashboard.page("/jobs/all", "jobs_all.html", title="Change all that match", room="jobs", every=10.0)
+    @dashboard.page("/jobs/all", "jobs_all.html", title="Change all that match", room="jobs", every=3.0)
     async def all_that_match(view: View) -> dict[str, Any]:
         now = (await view.app.internals.connected()).now()
         asked = asked_jobs(view.query.multi_items(), now)
@@ -126,16 +126,18 @@ async def _choice(view: View, asked: AskedJobs, verb: BulkVerb) -> dict[str, Any
         return {"verb": verb, "only": None}
     counted = await view.app.jobs.count(only.jobs)
     what = "job" if counted.is_exact and counted.number == 1 else "jobs"
-    command = shell(f"oncue {verb.name}", **only.options)
-    return {"verb": verb, "only": only, "counted": counted, "what": what, "command": command}
+    is_unknown = not counted.number and not counted.is_exact
+    sentence = f"{verb.word} {'all matching' if is_unknown else counted} {what}"
+    command = shell(f"oncue {verb.name}", **only.options) + (" PRIORITY" if verb.name == "priority" else "")
+    return {"verb": verb, "only": only, "counted": counted, "what": what, "sentence": sentence, "command": command}
 
 
-def _tally(deed: Deed, done: Matched) -> Tally:
+def _tally(deed: Deed, done: Matched) -> BulkTally:
     """What this request came to, and those before it, as the page tells."""
-    known = [max(deed.maybe_number(name) or 0, 0) for name in ("handled", "changed", "refused")]
+    handled, changed, refused = (max(deed.maybe_number(name) or 0, 0) for name in ("handled", "changed", "refused"))
     refusals = [text[:LONGEST_REFUSAL] for text in deed.many("refusal")]
     refusals += [each.message[:LONGEST_REFUSAL] for each in done.refusals]
-    return Tally(Matched(*known) + done, refusals[:MOST_REFUSALS])
+    return BulkTally(Matched(handled, changed, refused) + done, refusals[:MOST_REFUSALS])
 
 
 def _priority(deed: Deed) -> int:

@@ -93,7 +93,8 @@ class Tab(NamedTuple):
 
     word: str
     states: tuple[State, ...]
-    count: int | None = None
+    jobs: int | None = None
+    """How many there are, if that is known."""
     is_current: bool = False
 
 
@@ -120,5 +121,5 @@ def tabs(asked: AskedJobs, queues: Sequence[Queue]) -> list[Tab]:
             "Running": sum(queue.running for queue in some),
         }  # fmt: skip
     return [
-        tab._replace(count=counts.get(tab.word), is_current=set(tab.states) == set(asked.jobs.states)) for tab in TABS
+        tab._replace(jobs=counts.get(tab.word), is_current=set(tab.states) == set(asked.jobs.states)) for tab in TABS
     ]

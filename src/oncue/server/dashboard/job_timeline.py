@@ -27,7 +27,7 @@ class Stretch(NamedTuple):
     says: str
 
 
-class Event(NamedTuple):
+class LifeEvent(NamedTuple):
     """Something that happened at an instant, or will."""
 
     at: datetime
@@ -67,34 +67,34 @@ def stretches(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Stre
     return found
 
 
-def events(job: Job, attempts: Sequence[Attempt], named: Named, *, is_cut: bool = False) -> list[Event]:
+def events(job: Job, attempts: Sequence[Attempt], named: Named, *, is_cut: bool = False) -> list[LifeEvent]:
     """Oldest first. What is still to come is the last."""
-    found = [Event(job.created_at, "made", f"Enqueued by {job.enqueued_by}")]
+    found = [LifeEvent(job.created_at, "made", f"Enqueued by {job.enqueued_by}")]
     if job.order_at != job.created_at and job.order_at > job.created_at:
-        found.append(Event(job.order_at, "due", "In the queue"))
+        found.append(LifeEvent(job.order_at, "due", "In the queue"))
     if is_cut:
-        found.append(Event(attempts[0].started_at - timedelta.resolution, "cut", "… earlier attempts are left out"))
+        found.append(LifeEvent(attempts[0].started_at - timedelta.resolution, "cut", "… earlier attempts are left out"))
     for attempt in attempts:
         node = named(attempt.node_id)
         on = f" on {node}" if node else ""
-        found.append(Event(attempt.started_at, "began", f"Attempt {attempt.attempt} began{on}"))
+        found.append(LifeEvent(attempt.started_at, "began", f"Attempt {attempt.attempt} began{on}"))
         if attempt.finished_at is not None:
             ended = f"Attempt {attempt.attempt}: {attempt.outcome}"
-            found.append(Event(attempt.finished_at, attempt.outcome, ended, lasted=attempt.duration))
+            found.append(LifeEvent(attempt.finished_at, attempt.outcome, ended, lasted=attempt.duration))
     if job.cancel_requested_at is not None:
-        found.append(Event(job.cancel_requested_at, "cancel", "Asked to stop"))
+        found.append(LifeEvent(job.cancel_requested_at, "cancel", "Asked to stop"))
     if job.finished_at is not None:
-        found.append(Event(job.finished_at, job.state, f"Ended: {job.state}", job.reason or ""))
+        found.append(LifeEvent(job.finished_at, job.state, f"Ended: {job.state}", job.reason or ""))
     found.sort(key=lambda event: event.at)
     return found + _to_come(job)
 
 
-def _to_come(job: Job) -> list[Event]:
+def _to_come(job: Job) -> list[LifeEvent]:
     coming = []
     if job.state in ("scheduled", "retrying") and job.visible_at != PARKED:
-        coming.append(Event(job.visible_at, "next", "Due again" if job.state == "retrying" else "Due"))
+        coming.append(LifeEvent(job.visible_at, "next", "Due again" if job.state == "retrying" else "Due"))
     if job.deadline_at is not None and not job.finished and job.attempt == 0:
-        coming.append(Event(job.deadline_at, "deadline", "Deadline: it is skipped if it has not begun"))
+        coming.append(LifeEvent(job.deadline_at, "deadline", "Deadline: it is skipped if it has not begun"))
     if job.state == "running" and job.run_until is not None:
-        coming.append(Event(job.run_until, "deadline", "Its maximum runtime is over"))
+        coming.append(LifeEvent(job.run_until, "deadline", "Its maximum runtime is over"))
     return sorted(coming, key=lambda event: event.at)
