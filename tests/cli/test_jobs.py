@@ -242,6 +242,8 @@ def test_all_that_match_are_changed(oncue: Shell, shop: str) -> None:
     assert oncue("priority", "1", "2", "60").out == "job 1 has priority 60\njob 2 has priority 60\n"
     cancelled = oncue("cancel", "--group", "tenant:7", "--yes", "--json").json
     assert cancelled == {"matched": 1, "changed": 1, "refused": 0, "refusals": []}
+    assert "No job matches." in oncue("jobs", "--until", "-1h").out
+    assert len(oncue("jobs", "--since", "-1h", "--json").json) == 4
     oncue("set-status", "1", "2", "failed")
     asked = oncue("retry", "--status", "failed", "--task", "boom")
     assert asked.code == 2

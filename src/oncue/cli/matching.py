@@ -106,7 +106,7 @@ def change(app: Oncue, asked: Wanted, verb: Verb, word: str, *, yes: bool, as_js
 
 
 def _confirm(count: str, found: JobFilter, word: str) -> None:
-    asked = f"{count} jobs match ({in_words(found)})."
+    asked = f"{count} {'job matches' if count == '1' else 'jobs match'} ({in_words(found)})."
     if not sys.stdin.isatty():
         raise typer.BadParameter(
             f"{asked} There is no terminal to ask at: say --yes to change them without a question", param_hint="--yes"

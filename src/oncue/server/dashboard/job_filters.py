@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from oncue.model import STATES, TERMINAL, UNFINISHED, JobFilter, Queue, State
-from oncue.policy import moments
 from oncue.policy.filters import as_options, in_words
 from oncue.policy.statuses import listed, state_named
+from oncue.server.api.moments import moment
 from oncue.server.api.problems import invalid
 
 NAMES = ("queue", "task", "key", "group", "address")
@@ -66,7 +66,7 @@ def asked_jobs(pairs: Iterable[tuple[str, str]], now: datetime) -> AskedJobs:
     fields = {"status": ",".join(states)} if states else {}
     fields |= {name: values[-1] for name, values in texts.items()}
     named: dict[str, Any] = {name: fields.get(name) for name in NAMES}
-    made: dict[str, Any] = {name: _moment(name, fields[name], now) for name in MOMENTS if name in fields}
+    made: dict[str, Any] = {name: moment(fields[name], name, now) for name in MOMENTS if name in fields}
     return AskedJobs(JobFilter(states, **named, **made), fields)
 
 
@@ -76,13 +76,6 @@ def _states(texts: Sequence[str]) -> tuple[State, ...]:
         return tuple(dict.fromkeys(state_named(word) for word in words))
     except ValueError as error:
         raise invalid("status", str(error)) from None
-
-
-def _moment(name: str, text: str, now: datetime) -> datetime:
-    try:
-        return moments.moment(text).at(now)
-    except (ValueError, OverflowError) as error:
-        raise invalid(name, str(error)) from None
 
 
 # --- tabs -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from oncue.errors import InvalidJob
 from oncue.model import STATES, TERMINAL, UNFINISHED, Job, JobFilter, State
-from oncue.policy.checks import checked_name, checked_priority
+from oncue.policy.checks import LATEST, checked_name, checked_priority
 from oncue.policy.statuses import listed
 from oncue.verbs.base import checked_before, checked_limit
 from oncue.verbs.jobs.changing import RETRY
@@ -138,7 +138,7 @@ class Matching(Many):
         """The filter, that begins at its `until`: ids grow with time, but for what clocks differ."""
         if wanted.until is None:
             return wanted
-        jobs, until = (await self._connected()).store.jobs, wanted.until + SKEW
+        jobs, until = (await self._connected()).store.jobs, min(wanted.until, LATEST) + SKEW
         newest = await jobs.newest(JobFilter(before=wanted.before, limit=1))
         low, high = 0, newest[0] if newest else 0
         while low < high:  # the last id that was made before then
@@ -156,7 +156,7 @@ class Matching(Many):
         if since is None:
             return False
         known = await (await self._connected()).store.jobs.among([job_id], JobFilter(limit=1, short=True))
-        return bool(known) and known[0].created_at < since - SKEW
+        return bool(known) and known[0].created_at + SKEW < since
 
     async def _all(self, wanted: JobFilter, verb: Callable[[int | UUID], Awaitable[Handled]], most: int) -> Matched:
         """Downwards from the newest: so each job comes once, whatever becomes of it, and a new one not at all."""
