@@ -47,7 +47,7 @@ from oncue.model.jobs import (
     State,
     ToldDetails,
 )
-from oncue.model.nodes import GoneNode, Lease, Node
+from oncue.model.nodes import GoneNode, HeldJob, Lease, Node
 from oncue.model.outcomes import (
     Applied,
     Cancelled,
@@ -149,6 +149,7 @@ __all__ = [
     "GroupsLook",
     "HeldBack",
     "HeldClaim",
+    "HeldJob",
     "Job",
     "JobCount",
     "JobFilter",

@@ -6,7 +6,7 @@ import builtins
 import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncue.engine.counting import counted_queues
 from oncue.errors import InvalidJob
@@ -17,6 +17,9 @@ from oncue.policy.durations import Duration
 from oncue.task import UNSET, _Unset
 from oncue.verbs.base import NounVerbs, compare_and_set
 from oncue.verbs.base import checked_limit as checked_length
+
+if TYPE_CHECKING:
+    from oncue.policy.explain import Explanation
 
 OF_A_GROUP = {"per_group": "limit", "rate_per_group": "rate"}
 """The limits that one group can have of its own, by their names in its settings."""
@@ -42,6 +45,13 @@ class Queues(NounVerbs):
         """One group of a queue, whether anything is known of it or not."""
         queue, name, connected = checked_queue(queue), checked_name(name, "name"), await self._connected()
         return _without_past_pause(await connected.store.groups.get(queue, name), connected.now())
+
+    async def explain(self, queue: str) -> Explanation:
+        """Why jobs of a queue start, or wait."""
+        from oncue.policy.explain import explain_queue
+        from oncue.verbs.explaining import queue_facts
+
+        return explain_queue(await queue_facts(await self._connected(), checked_queue(queue)))
 
     async def pause(
         self,

@@ -32,6 +32,7 @@ from oncue.server.dashboard.entrance import CSRF_FIELD, CSRF_HEADER, Entrance, S
 from oncue.server.dashboard.limits import TOO_MANY, RateLimit
 from oncue.server.dashboard.live import Broadcaster
 from oncue.server.dashboard.rendering import Renderer
+from oncue.server.dashboard.telling import Telling, nothing
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -210,6 +211,7 @@ class Dashboard:
         """What is neither: signing in and out, and what scripts ask for."""
         self.renderer = Renderer()
         self.broadcaster = Broadcaster(self.render_live)
+        self.telling: Callable[[], Telling | None] = nothing
         self._asking = RateLimit(burst=200, per_second=50)
 
     # --- declaring ----------------------------------------------------------------------------------------------
