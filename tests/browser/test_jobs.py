@@ -335,6 +335,7 @@ def test_a_waiting_job_is_changed(shop: Running, open_page: Open, width: int) ->
     confirm(page, f"Set job {job_id} to succeeded?", f"oncue set-status {job_id} succeeded")
     expect(page.locator(".state-line .badge")).to_have_text("succeeded")
     actions.get_by_role("button", name="Retry").click()
+    confirm(page, f"Job {job_id} has succeeded. Run it once more?", f"oncue retry {job_id}")
     expect(page.locator(".state-line .badge")).to_have_text("queued")
     actions.get_by_role("button", name="Cancel").click()
     confirm(page, f"Cancel job {job_id}?", f"oncue cancel {job_id}")
