@@ -62,12 +62,12 @@ def tallied(day: date, at: str, **events: int) -> list[Tally]:
     return many
 
 
-async def book_of(app: Oncue, *states: AlertState) -> None:
+async def book_of(app: Oncue, *states: AlertState, ago: timedelta = timedelta()) -> None:
     """How SLOs and alerts stand. Those of other stories stay as they are."""
     store = (await app.internals.connected()).store
     told = {(state.alert, state.of): state for state in states}
     for _ in range(TRIES):
-        now, book = await app.now(), await store.alerts.book()
+        now, book = await app.now() - ago, await store.alerts.book()
         node, epoch = await _leader(app, now)
         kept = tuple(one for one in book.alerts if (one.alert, one.of) not in told)
         wanted = AlertBook(book.version, None, (*kept, *told.values()))

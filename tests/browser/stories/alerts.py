@@ -25,7 +25,8 @@ async def tell(app: Oncue) -> list[str]:
         AlertState("cutoff_rate", BRIEF, 0.034, 0.01, 45, long_ago, long_ago + timedelta(minutes=2), 540,
                    f"34 of 1000 users of {BRIEF} reached their cutoff (3.4%)"),
         AlertState("window_depth", QUEUE, 640.2, 1000, 2, lately,
-                   text=f"640 jobs of queue {QUEUE} wait on average (at most 1000), and ever more: 12 first, 1290 last"),
+                   text=f"640 jobs of queue {QUEUE} wait on average (at most 1000), "
+                   "and ever more: 12 first, 1290 last"),
         AlertState("saturation", QUEUE, 0.42, 0.8,
                    text=f"all seats of queue {QUEUE} were taken in 42% of the samples (at most 80%)"),
         AlertState("job_duration", BRIEF, 2140.0, 30_000,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import date, datetime, timedelta
 
-from oncue import Oncue, daily
+from oncue import Conflict, Oncue, daily
 from oncue.model import AlertState
 from tests.browser import history
 
 DIGEST, BRIEF, EMPTY = "windows_digest", "windows_brief", "windows_empty"
-ODD = ["a/b", "..", "<b>ann</b>", "josé & co", "x?y#z", "a/../b", "1"]
+ODD = ["a/b", "..", "<b>ann</b>", "josé & co", "a?y#z", "a/../b", "1"]
 """Names that paths and markup would change, if they could."""
 ANN, LATE, GONE, STUCK = "ann", "late", "gone", "stuck"
 MANY = 60
@@ -41,13 +42,10 @@ async def tell(app: Oncue) -> list[str]:
     await app.windows.add(BRIEF, ANN, at=_at(now, hours=9), by="token:anna#4")
     await app.windows.remove(DIGEST, GONE, by="token:anna#4")
     await _slos(app, now)
-    stuck = f"{STUCK}-1"
-    return [
-        "/windows", f"/windows/{DIGEST}", f"/windows/{DIGEST}?day={now.date() - timedelta(days=3)}",
-        f"/windows/{DIGEST}?prefix=a", f"/windows/{EMPTY}", f"/windows/{BRIEF}", f"/windows/{DIGEST}/subjects/{ANN}",
-        f"/windows/{DIGEST}/subjects/{stuck}", f"/windows/{DIGEST}/subjects/{GONE}",
-        f"/windows/{DIGEST}/subjects/{LATE}", "/window/subject?window=windows_digest&subject=..",
-    ]  # fmt: skip
+    days_ago = now.date() - timedelta(days=3)
+    pages = ["/windows", f"/windows/{DIGEST}", f"/windows/{DIGEST}?day={days_ago}", f"/windows/{EMPTY}"]
+    subjects = [f"/windows/{DIGEST}/subjects/{name}" for name in (ANN, f"{STUCK}-1", GONE)]
+    return [*pages, *subjects, f"/window/subject?window={DIGEST}&subject=.."]
 
 
 def _at(now: datetime, **later: float) -> str:
@@ -69,8 +67,10 @@ async def _subjects(app: Oncue, now: datetime) -> None:
 
 
 async def _a_success(app: Oncue) -> int:
-    """A job that has succeeded. Without a worker it is one that waits, and days that name it are open."""
+    """A job that has succeeded, whether a worker runs or not."""
     receipt = await app.tasks["windows_note"].aenqueue()
+    with contextlib.suppress(Conflict):  # it has by itself
+        await app.jobs.set_status(receipt.id, "succeeded")
     return receipt.id
 
 

@@ -13,7 +13,7 @@ from oncue.policy.subjects import shown_due
 from oncue.policy.urls import origin
 from oncue.records.alerts import state_of
 from oncue.server.dashboard.rendering import shell
-from oncue.server.dashboard.slos import BADGES, KINDS, LASTING, Kind, Line, line_of
+from oncue.server.dashboard.slos import BADGES, KINDS, LASTING, AlertKind, Spark, by_urgency, kind_of, line_of
 from oncue.server.dashboard.subjects import window_link
 
 if TYPE_CHECKING:
@@ -23,27 +23,27 @@ LATE = 3
 """After so many evaluations that did not come, what is shown is old."""
 
 
-class Row(NamedTuple):
+class AlertRow(NamedTuple):
     """One SLO or alert, of one thing."""
 
-    kind: Kind
+    kind: AlertKind
     state: AlertState
     word: str
     badge: str
     link: str
-    line: Line | None
+    line: Spark | None
     due_at: str | None
     command: str
 
 
-class Group(NamedTuple):
+class AlertGroup(NamedTuple):
     name: str
-    rows: Sequence[Row]
-    silent: Sequence[Kind]
+    rows: Sequence[AlertRow]
+    silent: Sequence[AlertKind]
     """Those with nothing to measure."""
 
 
-class Target(NamedTuple):
+class AlertTarget(NamedTuple):
     """Where warnings are delivered to."""
 
     name: str
@@ -51,17 +51,14 @@ class Target(NamedTuple):
 
 
 def add(dashboard: Dashboard) -> None:
-    @dashboard.page("/alerts", "alerts.html", title="SLOs and alerts", room="alerts", every=5.0)
+    @dashboard.page("/alerts", "alerts.html", title="SLOs and alerts", room="alerts", every=3.0)
     async def alerts(view: View) -> dict[str, Any]:
         app = view.app
         now, book, rules = await app.now(), await app.alerts.book(), app.settings.slo
         minutes = await app.alerts.minutes(LASTING) if book.alerts else []
         windows = {window.name for window in await app.windows.list()}
         rolling = Rolling(minutes)
-        rows = [
-            _row(view, one, windows, line_of(one, rolling, minutes, now))
-            for one in sorted(book.alerts, key=lambda one: (one.warned_at is None, -one.breaches))
-        ]
+        rows = [_row(view, one, windows, line_of(one, rolling, minutes, now)) for one in by_urgency(book.alerts)]
         return {
             "book": book, "now": now, "rules": rules, "groups": _groups(rows),
             "warned": sum(row.word == "warned" for row in rows),
@@ -71,10 +68,10 @@ def add(dashboard: Dashboard) -> None:
         }  # fmt: skip
 
 
-def _row(view: View, state: AlertState, windows: set[str], line: Line | None) -> Row:
-    kind, word = next(kind for kind in KINDS if kind.alert == state.alert), state_of(state)
+def _row(view: View, state: AlertState, windows: set[str], line: Spark | None) -> AlertRow:
+    kind, word = kind_of(state.alert), state_of(state)
     due_at = None if state.due_bucket is None else shown_due(state.due_bucket)
-    return Row(kind, state, word, BADGES[word], _link(view, state, windows), line, due_at, kind.command(state.of))
+    return AlertRow(kind, state, word, BADGES[word], _link(view, state, windows), line, due_at, kind.command(state.of))
 
 
 def _link(view: View, state: AlertState, windows: set[str]) -> str:
@@ -91,11 +88,11 @@ def _link(view: View, state: AlertState, windows: set[str]) -> str:
     return window_link(view, state.of) if state.of in windows else view.link("/schedules", state.of)
 
 
-def _groups(rows: Sequence[Row]) -> list[Group]:
+def _groups(rows: Sequence[AlertRow]) -> list[AlertGroup]:
     names = dict.fromkeys(kind.group for kind in KINDS)
     told = {row.kind.alert for row in rows}
     return [
-        Group(name, [row for row in rows if row.kind.group == name],
+        AlertGroup(name, [row for row in rows if row.kind.group == name],
               [kind for kind in KINDS if kind.group == name and kind.alert not in told])
         for name in names
     ]  # fmt: skip
@@ -105,9 +102,13 @@ def _is_old(evaluated_at: datetime | None, every: float, now: datetime) -> bool:
     return evaluated_at is not None and now - evaluated_at > timedelta(seconds=LATE * every)
 
 
-def _target(view: View) -> Target | None:
+def _target(view: View) -> AlertTarget | None:
     """A webhook by its name. Of a URL the host alone is shown: its path may be a secret."""
     target = view.app.settings.alert_webhook
     if target is None:
         return None
-    return Target(f"{origin(target)}/…", None) if "://" in target else Target(target, view.link("/webhooks", target))
+    return (
+        AlertTarget(f"{origin(target)}/…", None)
+        if "://" in target
+        else AlertTarget(target, view.link("/webhooks", target))
+    )

@@ -26,7 +26,7 @@ def percent(value: float) -> str:
     return f"{value:.1%}".replace("%", " %")
 
 
-class Kind(NamedTuple):
+class AlertKind(NamedTuple):
     """One SLO or alert, whatever it is of."""
 
     alert: str
@@ -43,37 +43,37 @@ class Kind(NamedTuple):
 SLOS, ALERTS = "SLOs of daily windows", "Alerts of queues, tasks and schedules"
 
 KINDS = (
-    Kind(slo.PREDICTED, "Predicted misses", SLOS, count,
+    AlertKind(slo.PREDICTED, "Predicted misses", SLOS, count,
          lambda rules: f"at the present rate over {percent(rules.cutoff_rate_max)} of an open cutoff's users miss it",
          "Act now: more seats, or mend what fails.", lambda of: shell("oncue windows", of)),
-    Kind(slo.CUTOFF_RATE, "Cutoffs reached", SLOS, percent,
+    AlertKind(slo.CUTOFF_RATE, "Cutoffs reached", SLOS, percent,
          lambda rules: f"over {percent(rules.cutoff_rate_max)} of the days ended as cutoff_reached",
          "See which cutoffs, then explain one of their subjects.", lambda of: shell("oncue windows", of)),
-    Kind(slo.SATURATION, "Seats taken", SLOS, percent,
+    AlertKind(slo.SATURATION, "Seats taken", SLOS, percent,
          lambda rules: f"all seats were taken in over {percent(rules.sat_ratio)} of the samples",
          "Give the queue more seats, and start workers with room for them.",
          lambda of: f"{shell('oncue queues limit', of)} --global N"),
-    Kind(slo.WINDOW_DEPTH, "Jobs of windows that wait", SLOS, count,
+    AlertKind(slo.WINDOW_DEPTH, "Jobs of windows that wait", SLOS, count,
          lambda rules: f"over {rules.depth_avg_max:,g} jobs waited on average, or ever more",
          "Is the queue paused, or served by no worker? Else it needs more seats.", lambda of: "oncue queues"),
-    Kind(slo.JOB, "Attempt duration, 95 %", SLOS, milliseconds,
+    AlertKind(slo.JOB, "Attempt duration, 95 %", SLOS, milliseconds,
          lambda rules: f"95 % of the attempts take up to over {milliseconds(rules.job_p95_max_ms)}",
          "What the handler calls is slow. Give the task a time-out.",
          lambda of: shell("oncue jobs", task=of, limit=10)),
-    Kind(slo.TICK, "Planner's tick, 95 %", SLOS, milliseconds,
+    AlertKind(slo.TICK, "Planner's tick, 95 %", SLOS, milliseconds,
          lambda rules: f"95 % of the ticks take up to over {milliseconds(rules.tick_budget_ms)}",
          "The database is slow, or far. Look at its load at full hours.", lambda of: "oncue doctor"),
-    Kind(slo.QUEUE_DEPTH, "Jobs that wait", ALERTS, count,
+    AlertKind(slo.QUEUE_DEPTH, "Jobs that wait", ALERTS, count,
          lambda rules: f"over {rules.queue_depth:,} jobs wait in a queue",
          "Is the queue paused, or served by too few workers?", lambda of: "oncue queues"),
-    Kind(slo.FAILED_RATE, "Jobs that failed", ALERTS, percent,
+    AlertKind(slo.FAILED_RATE, "Jobs that failed", ALERTS, percent,
          lambda rules: f"over {percent(rules.failed_rate)} of a queue's jobs failed for good",
          "Mend the cause, deploy, then retry them.", lambda of: shell("oncue jobs", status="failed", queue=of)),
-    Kind(slo.RUNNING_LONG, "Longest run", ALERTS, length,
+    AlertKind(slo.RUNNING_LONG, "Longest run", ALERTS, length,
          lambda rules: f"a job has run for over {length(rules.running_for)}",
          "See which one it is, and cancel it if it hangs.",
          lambda of: shell("oncue jobs", status="running", task=of)),
-    Kind(slo.MISSED, "Slots and days missed", ALERTS, count,
+    AlertKind(slo.MISSED, "Slots and days missed", ALERTS, count,
          lambda rules: "a slot was found only after its grace, or an outage took days of a window",
          "See which, and why.", lambda of: shell("oncue audit", of, _from="-1d")),
 )  # fmt: skip
@@ -90,16 +90,27 @@ def about_window(book: AlertBook, window: Schedule) -> list[AlertState]:
     ]  # fmt: skip
 
 
+def kind_of(alert: str) -> AlertKind:
+    """A leader of a newer version may watch more."""
+    unknown = AlertKind(
+        alert, alert.replace("_", " "), ALERTS, lambda value: f"{value:g}", lambda rules: "see its sentence",
+        "This version does not know it.", lambda of: "oncue alerts list",
+    )  # fmt: skip
+    return BY_NAME.get(alert, unknown)
+
+
 def by_urgency(states: Sequence[AlertState]) -> list[AlertState]:
     """Those that are warned of first, then by breaches in a row; else as they are listed here."""
-    order = [kind.alert for kind in KINDS]
-    return sorted(states, key=lambda one: (one.warned_at is None, -one.breaches, order.index(one.alert), one.of))
+    order = {kind.alert: place for place, kind in enumerate(KINDS)}
+    return sorted(
+        states, key=lambda one: (one.warned_at is None, -one.breaches, order.get(one.alert, len(order)), one.of)
+    )
 
 
 # --- how it went lately ---------------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
+class Spark(NamedTuple):
     """The values of the minutes lately, as lines in a box of 120 by 28."""
 
     paths: Sequence[str]
@@ -107,7 +118,7 @@ class Line(NamedTuple):
     sentence: str
 
 
-def line_of(state: AlertState, rolling: Rolling, minutes: Sequence[Minute], now: datetime) -> Line | None:
+def line_of(state: AlertState, rolling: Rolling, minutes: Sequence[Minute], now: datetime) -> Spark | None:
     """None where minutes do not tell of it."""
     points = _points(state, rolling, minutes)
     if not points:
@@ -121,10 +132,10 @@ def line_of(state: AlertState, rolling: Rolling, minutes: Sequence[Minute], now:
         x = WIDTH * (1 - (now - at) / LASTING)
         paths[-1].append(f"{min(max(x, 0), WIDTH):.1f},{HEIGHT * (1 - value / top):.1f}")
         before = at
-    show = BY_NAME[state.alert].show
+    show = kind_of(state.alert).show
     values = [value for _, value in points]
     sentence = f"In the last hour, by the minute: from {show(min(values))} to {show(max(values))}"
-    return Line([_drawn(path) for path in paths], round(HEIGHT * (1 - state.threshold / top), 1), sentence)
+    return Spark([_drawn(path) for path in paths], round(HEIGHT * (1 - state.threshold / top), 1), sentence)
 
 
 def _drawn(path: Sequence[str]) -> str:

@@ -40,14 +40,14 @@ class Standing(NamedTuple):
     """When it goes on."""
 
 
-class Where(NamedTuple):
+class SubjectAddress(NamedTuple):
     """What a page or an action is about."""
 
     window: str
     subject: str
 
 
-class Square(NamedTuple):
+class DaySquare(NamedTuple):
     """A day of the strip."""
 
     day: date
@@ -122,18 +122,18 @@ def last_day(subject: Subject) -> Standing | None:
 
 def _squares(
     view: View, window: Schedule, subject: Subject, days: Sequence[SubjectDay], first: date, last: date, shown: date
-) -> list[Square]:
+) -> list[DaySquare]:
     by_day = {one: told for told in days for one in _each(told)}
     found = []
     for day in (first + ONE_DAY * number for number in range((last - first).days + 1)):
         told, link = by_day.get(day), subject_link(view, window.name, subject.name, day=day)
         if told is None:
             word = _untold(subject, day)
-            found.append(Square(day, word, "none", f"{day}: {word}", link, day == shown))
+            found.append(DaySquare(day, word, "none", f"{day}: {word}", link, day == shown))
             continue
         word = told.fate.replace("_", " ")
         title = f"{day}: {word}" + (f" ({told.reason})" if told.reason else "")
-        found.append(Square(day, word, KINDS[told.fate], title, link, day == shown, told.job_id, told.reason))
+        found.append(DaySquare(day, word, KINDS[told.fate], title, link, day == shown, told.job_id, told.reason))
     return found
 
 
@@ -150,11 +150,11 @@ def _each(told: SubjectDay) -> list[date]:
     return [told.day + ONE_DAY * number for number in range((until - told.day).days + 1)]
 
 
-def _where(view: View) -> Where:
+def _where(view: View) -> SubjectAddress:
     window = view.parameters.get("window") or view.query.get("window", "")
     subject = view.parameters.get("name") or view.query.get("subject", "")
     try:
-        return Where(window, checked_name(subject))
+        return SubjectAddress(window, checked_name(subject))
     except InvalidSubject as error:
         raise SubjectNotFound(f"window {window!r:.200} has no such subject: {error}") from None
 

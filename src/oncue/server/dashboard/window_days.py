@@ -33,7 +33,7 @@ SETTLED_AFTER = timedelta(days=2)
 """So long after its date a day is over in every zone."""
 
 
-class Sums(NamedTuple):
+class DaySums(NamedTuple):
     """How many subjects came to what."""
 
     success: int = 0
@@ -60,7 +60,7 @@ class Sums(NamedTuple):
         return ", ".join(f"{number:,} {FATES[name]}" for name, number in self._asdict().items() if number) or "nothing"
 
 
-class Part(NamedTuple):
+class Stretch(NamedTuple):
     """One colour of a bar. All is told in hundredths of the whole height, or width."""
 
     kind: str
@@ -68,38 +68,38 @@ class Part(NamedTuple):
     length: float
 
 
-class Bar(NamedTuple):
+class DayBar(NamedTuple):
     """The cutoffs of some minutes, as a column."""
 
     x: int
-    parts: Sequence[Part]
+    parts: Sequence[Stretch]
     title: str
 
 
-class Chart(NamedTuple):
+class DayChart(NamedTuple):
     """The columns of a day, or of an hour of it, beside each other, ten wide each."""
 
-    bars: Sequence[Bar]
+    bars: Sequence[DayBar]
     width: int
     highest: int
     labels: Sequence[str]
 
 
-class Row(NamedTuple):
+class CutoffRow(NamedTuple):
     """The cutoffs of a minute or of an hour, in figures."""
 
     name: str
-    sums: Sums
+    sums: DaySums
     at_risk: int
     hour: int | None
     """The hour whose minutes can be looked at one by one."""
 
 
-def sums_of(counts: Sequence[DayCount]) -> Sums:
-    return Sums(**day_totals([*counts]))
+def sums_of(counts: Sequence[DayCount]) -> DaySums:
+    return DaySums(**day_totals([*counts]))
 
 
-def by_bucket(counts: Sequence[DayCount]) -> dict[int, Sums]:
+def by_bucket(counts: Sequence[DayCount]) -> dict[int, DaySums]:
     """The same by the minute of the cutoff, in UTC, the earliest first."""
     found: dict[int, list[DayCount]] = {}
     for one in counts:
@@ -107,14 +107,14 @@ def by_bucket(counts: Sequence[DayCount]) -> dict[int, Sums]:
     return {bucket: sums_of(found[bucket]) for bucket in sorted(found)}
 
 
-def together(many: Sequence[Sums]) -> Sums:
-    return Sums(*map(sum, zip(*many, strict=True))) if many else Sums()
+def together(many: Sequence[DaySums]) -> DaySums:
+    return DaySums(*map(sum, zip(*many, strict=True))) if many else DaySums()
 
 
 # --- the columns of a day -------------------------------------------------------------------------------------------
 
 
-def chart(buckets: Mapping[int, Sums], at_risk: Mapping[int, int], hour: int | None = None) -> Chart | None:
+def chart(buckets: Mapping[int, DaySums], at_risk: Mapping[int, int], hour: int | None = None) -> DayChart | None:
     """The columns of a day; None if it has none yet. `at_risk` are the subjects that will miss their cutoff."""
     known = [bucket for bucket in buckets if hour is None or bucket // 60 == hour]
     if not known:
@@ -128,12 +128,12 @@ def chart(buckets: Mapping[int, Sums], at_risk: Mapping[int, int], hour: int | N
     ]  # fmt: skip
     highest = max(sums.all for _, sums, _ in columns) or 1
     bars = [
-        Bar(place * 10, _parts(sums, risk, highest), _title(at, step, sums, risk))
+        DayBar(place * 10, _parts(sums, risk, highest), _title(at, step, sums, risk))
         for place, (at, sums, risk) in enumerate(columns)
         if sums.all
     ]
     labels = [shown_due(at % DAY_MINUTES) for at in range(first, last + 1, apart)]
-    return Chart(bars, len(columns) * 10, highest, labels)
+    return DayChart(bars, len(columns) * 10, highest, labels)
 
 
 def _span(known: Sequence[int], hour: int | None) -> tuple[int, int, int]:
@@ -147,7 +147,7 @@ def _span(known: Sequence[int], hour: int | None) -> tuple[int, int, int]:
     return first * 60, (first + hours) * 60, apart * 60
 
 
-def _parts(sums: Sums, at_risk: int, highest: int) -> list[Part]:
+def _parts(sums: DaySums, at_risk: int, highest: int) -> list[Stretch]:
     """From the bottom up; what is small is seen all the same."""
     numbers = {**sums._asdict(), AT_RISK: min(at_risk, sums.open)}
     numbers["open"] -= numbers[AT_RISK]
@@ -156,34 +156,34 @@ def _parts(sums: Sums, at_risk: int, highest: int) -> list[Part]:
         if number:
             length = max(100 * number / highest, LEAST_HEIGHT)
             top = max(top - length, 0.0)
-            found.append(Part(kind, round(top, 2), round(length, 2)))
+            found.append(Stretch(kind, round(top, 2), round(length, 2)))
     return found
 
 
-def _title(at: int, step: int, sums: Sums, at_risk: int) -> str:
+def _title(at: int, step: int, sums: DaySums, at_risk: int) -> str:
     until = "" if step == 1 else f" to {shown_due(at + step - 1)}"
     risk = f"; at the present rate {at_risk:,} miss it" if at_risk else ""
     return f"{shown_due(at)}{until} UTC: {sums.sentence}{risk}"
 
 
-def stripe(sums: Sums) -> list[Part]:
+def stripe(sums: DaySums) -> list[Stretch]:
     """All together from left to right, in hundredths."""
     found, reached = [], 0.0
     for kind, number in sums._asdict().items():
         if number:
             length = 100 * number / sums.all
-            found.append(Part(kind, round(reached, 2), round(length, 2)))
+            found.append(Stretch(kind, round(reached, 2), round(length, 2)))
             reached += length
     return found
 
 
-def rows(buckets: Mapping[int, Sums], at_risk: Mapping[int, int], hour: int | None = None) -> list[Row]:
+def rows(buckets: Mapping[int, DaySums], at_risk: Mapping[int, int], hour: int | None = None) -> list[CutoffRow]:
     """By the minute if these are few, or if they are of one hour; else by the hour."""
     known = [bucket for bucket in buckets if hour is None or bucket // 60 == hour]
     if hour is not None or len(known) <= MOST_ROWS:
-        return [Row(shown_due(bucket), buckets[bucket], at_risk.get(bucket, 0), None) for bucket in known]
+        return [CutoffRow(shown_due(bucket), buckets[bucket], at_risk.get(bucket, 0), None) for bucket in known]
     return [
-        Row(f"{one:02}:00 to {one:02}:59", together([buckets[bucket] for bucket in known if bucket // 60 == one]),
+        CutoffRow(f"{one:02}:00 to {one:02}:59", together([buckets[bucket] for bucket in known if bucket // 60 == one]),
             sum(at_risk.get(bucket, 0) for bucket in known if bucket // 60 == one), one)
         for one in sorted({bucket // 60 for bucket in known})
     ]  # fmt: skip
@@ -196,9 +196,9 @@ class PastDays:
     """The sums of days. Those that are over are asked for once a minute, however many tabs show them."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, date], tuple[float, Sums]] = {}
+        self._kept: dict[tuple[int, date], tuple[float, DaySums]] = {}
 
-    async def sums(self, app: Oncue, window: Schedule, day: date, today: date) -> Sums:
+    async def sums(self, app: Oncue, window: Schedule, day: date, today: date) -> DaySums:
         key, now = (window.id, day), time.monotonic()
         if key in self._kept and self._kept[key][0] > now:
             return self._kept[key][1]

@@ -13,11 +13,11 @@ from oncue.records.alerts import state_of
 from oncue.server.dashboard import subjects
 from oncue.server.dashboard.pages import Done
 from oncue.server.dashboard.rendering import shell
-from oncue.server.dashboard.slos import BADGES, BY_NAME, about_window, by_urgency
+from oncue.server.dashboard.slos import BADGES, about_window, by_urgency, kind_of
 from oncue.server.dashboard.subjects import asked_day, subject_link, window_link
 from oncue.server.dashboard.window_days import (
+    DaySums,
     PastDays,
-    Sums,
     by_bucket,
     chart,
     rows,
@@ -32,13 +32,13 @@ DAYS_SHOWN = 14
 SUBJECTS_SHOWN = 25
 
 
-class Line(NamedTuple):
+class WindowLine(NamedTuple):
     """A window in the list of all."""
 
     window: Schedule
     rule: Any
     queue: Queue | None
-    today: Sums
+    today: DaySums
     parts: Sequence[Any]
     open: int
     """On the dates around today too: a date is another one in other zones."""
@@ -46,11 +46,11 @@ class Line(NamedTuple):
     link: str
 
 
-class Mark(NamedTuple):
+class DayMark(NamedTuple):
     """A day of the row of days."""
 
     day: date
-    sums: Sums
+    sums: DaySums
     parts: Sequence[Any]
     link: str
     is_shown: bool
@@ -67,7 +67,7 @@ def add(dashboard: Dashboard) -> None:
         for window in windows:
             around = [await past.sums(app, window, today + ONE_DAY * days, today) for days in (-1, 0, 1)]
             lines.append(
-                Line(window, rule_of(window.expression), queues.get(window.queue), around[1], stripe(around[1]),
+                WindowLine(window, rule_of(window.expression), queues.get(window.queue), around[1], stripe(around[1]),
                      together(around).open, [one for one in about_window(book, window) if one.breaches],
                      window_link(view, window.name))
             )  # fmt: skip
@@ -111,7 +111,7 @@ async def _window(view: View, past: PastDays) -> dict[str, Any]:
         "title": window.name, "window": window, "rule": rule_of(window.expression), "now": now, "day": day,
         "today": now.date(), "hour": hour, "sums": sums, "chart": chart(buckets, at_risk, hour),
         "rows": rows(buckets, at_risk, hour), "at_risk": sum(at_risk.values()), "one_day": ONE_DAY,
-        "alerts": [(one, BY_NAME[one.alert], state_of(one), BADGES[state_of(one)]) for one in alerts],
+        "alerts": [(one, kind_of(one.alert), state_of(one), BADGES[state_of(one)]) for one in alerts],
         "predicted": next((one for one in alerts if one.alert == PREDICTED), None),
         "marks": await _marks(view, window, past, day, now.date()), "queue": (await _queues(view)).get(window.queue),
         "why": await app.schedules.explain(window.name), "why_shell": shell("oncue explain", window.name),
@@ -131,14 +131,14 @@ def _at_risk(alerts: Sequence[AlertState], day: date, now: datetime) -> Mapping[
     }
 
 
-async def _marks(view: View, window: Schedule, past: PastDays, day: date, today: date) -> list[Mark]:
-    """The day that is shown among those before it, up to tomorrow: it is today already in the east."""
+async def _marks(view: View, window: Schedule, past: PastDays, day: date, today: date) -> list[DayMark]:
+    """The day that is shown among those before it, the latest first, from tomorrow on: that is today in the east."""
     last = today + ONE_DAY if today - timedelta(days=DAYS_SHOWN - 2) <= day <= today + ONE_DAY else day
     found = []
-    for one in (last - ONE_DAY * back for back in reversed(range(DAYS_SHOWN))):
+    for one in (last - ONE_DAY * back for back in range(DAYS_SHOWN)):
         sums = await past.sums(view.app, window, one, today)
         link = view.with_query(day=None if one == today else one, hour=None)
-        found.append(Mark(one, sums, stripe(sums), link, one == day))
+        found.append(DayMark(one, sums, stripe(sums), link, one == day))
     return found
 
 
