@@ -257,7 +257,7 @@ def test_odd_names_lead_to_their_pages(there: Running, open_page: Open) -> None:
 
 
 def test_windows_with_odd_names_have_pages_too(run: Runs, open_page: Open, sqlite_url: str, tmp_path: Path) -> None:
-    app, names = an_app(sqlite_url, tmp_path), ["..", "a/b", "x?y#z", "<i>"]
+    app, names = an_app(sqlite_url, tmp_path), ["..", "a/b", "x?y#z", "<i>", "a/subjects/b"]
     for name in names:
         app.task(name=name, schedule=daily())(lambda user: None)
     running = run(app)
@@ -319,6 +319,14 @@ def test_where_nothing_is_it_says_what_to_do(
     expect(page.locator(".empty")).to_contain_text("@app.task(schedule=daily(…))")
     expect(page.locator(".empty code")).to_have_text("oncue worker --app MODULE:APP")
     is_accessible(page)
+
+
+def test_the_palette_knows_windows(there: Running, open_page: Open) -> None:
+    page = open_page(f"{there.url}/alerts")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("s_dig")
+    page.locator("#palette li", has_text=DIGEST).click()
+    expect(page.locator("h1")).to_have_text(DIGEST)
 
 
 def test_a_window_without_subjects_says_how_to_add_one(there: Running, open_page: Open) -> None:

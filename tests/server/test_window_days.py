@@ -11,8 +11,9 @@ from oncue.model import AlertState, DayCount, Minute
 from oncue.policy import slo
 from oncue.policy.minutes import bucket
 from oncue.policy.slo import Rolling
+from oncue.records.windows import day_totals
 from oncue.server.dashboard.slos import HEIGHT, KINDS, WIDTH, by_urgency, line_of
-from oncue.server.dashboard.window_days import DaySums, by_bucket, chart, rows, stripe, sums_of, together
+from oncue.server.dashboard.window_days import DaySums, by_bucket, chart, rows, stripe, together
 
 NOW = datetime(2030, 1, 1, 9, 0, tzinfo=UTC)
 NODE = UUID(int=1)
@@ -25,9 +26,10 @@ def counts(**events: int) -> list[DayCount]:
 def test_a_day_is_summed_up_by_the_minute_of_its_cutoff() -> None:
     told = [*counts(opened=10, success=6, cutoff_reached=1), DayCount(600, "missed", 4)]
     assert by_bucket(told) == {540: DaySums(6, 1, 0, 0, 3), 600: DaySums(missed=4)}
-    assert sums_of(told) == together([*by_bucket(told).values()]) == DaySums(6, 1, 4, 0, 3)
-    assert (sums_of(told).all, sums_of(told).done, sums_of(told).without) == (14, 11, 5)
-    assert sums_of(told).sentence == "6 success, 1 cutoff reached, 4 missed, 3 open"
+    whole = together([*by_bucket(told).values()])
+    assert whole == DaySums(**day_totals(told)) == DaySums(6, 1, 4, 0, 3)
+    assert (whole.all, whole.done, whole.without) == (14, 11, 5)
+    assert whole.sentence == "6 success, 1 cutoff reached, 4 missed, 3 open"
     assert together([]).sentence == "nothing"
 
 

@@ -126,8 +126,8 @@ def day_records(counts: list[DayCount]) -> list[Document]:
 def day_totals(counts: list[DayCount]) -> dict[str, int]:
     """The same of all minutes together. What is open is told minute by minute: days of one that were missed without
     ever being opened take nothing away from those of another."""
-    each = [_totals(events) for events in _by_bucket(counts).values()]
-    return {name: sum(totals[name] for totals in each) for name in _totals({})}
+    each = [day_totals_of(events) for events in _by_bucket(counts).values()]
+    return {name: sum(totals[name] for totals in each) for name in day_totals_of({})}
 
 
 def _by_bucket(counts: list[DayCount]) -> dict[int, dict[str, int]]:
@@ -138,10 +138,11 @@ def _by_bucket(counts: list[DayCount]) -> dict[int, dict[str, int]]:
 
 
 def _bucket(bucket: int, events: dict[str, int]) -> BucketRecord:
-    return BucketRecord(cutoff=shown_due(bucket), **_totals(events))
+    return BucketRecord(cutoff=shown_due(bucket), **day_totals_of(events))
 
 
-def _totals(events: dict[str, int]) -> dict[str, int]:
+def day_totals_of(events: dict[str, int]) -> dict[str, int]:
+    """What the events of one minute come to."""
     done = {name: events.get(name, 0) for name in ("success", "cutoff_reached", "missed", "added_late")}
     opened = events.get("opened", 0)
     # A day that is over without a job was never opened.

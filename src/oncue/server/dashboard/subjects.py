@@ -63,21 +63,21 @@ class DaySquare(NamedTuple):
 # --- addresses ------------------------------------------------------------------------------------------------------
 
 
-def is_plain(window: str) -> bool:
-    """Whether a path can say this name as one of its parts."""
-    return "/" not in window and window not in ("", ".", "..")
+def _is_odd(name: str) -> bool:
+    """Whether a browser or a proxy would change a path with this name."""
+    return bool({"", ".", ".."} & set(name.split("/"))) or name != name.strip()
 
 
 def window_link(view: View, window: str, **query: Any) -> str:
-    if not is_plain(window):
+    """The page of a window. One that a path cannot say, or that reads like a subject's, stands in the query."""
+    if _is_odd(window) or "/subjects" in window:
         return view.link("/window", window=window, **query)
-    return view.link(f"/windows/{quote(window, safe=':@')}", **query)
+    return view.link(f"/windows/{quote(window, safe='/:@')}", **query)
 
 
 def subject_link(view: View, window: str, subject: str, **query: Any) -> str:
-    """A subject may have any printable name, and what is left of the path is that. A name that a browser or a proxy
-    would change on its way stands in the query, as that of an odd window does."""
-    if not is_plain(window) or {"", ".", ".."} & set(subject.split("/")) or subject != subject.strip():
+    """The page of a subject. It may have any printable name, and takes what is left of the path."""
+    if _is_odd(window) or "/" in window or _is_odd(subject):
         return view.link("/window/subject", window=window, subject=subject, **query)
     return view.link(f"/windows/{quote(window, safe=':@')}/subjects", subject, **query)
 

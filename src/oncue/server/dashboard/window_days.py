@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncue.model import DayCount, Schedule
 from oncue.policy.subjects import shown_due
-from oncue.records.windows import day_totals
+from oncue.records.windows import day_totals_of
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -28,7 +28,8 @@ MOST_ROWS = 24
 """More cutoffs than that are shown by the hour."""
 LEAST_HEIGHT = 1.5
 DAY_MINUTES = 1440
-KEPT_SECONDS = 60.0
+KEPT_SECONDS, KEPT_LATELY = 60.0, 5.0
+"""How long the sums of a day are kept that is over, and of one that may change."""
 SETTLED_AFTER = timedelta(days=2)
 """So long after its date a day is over in every zone."""
 
@@ -95,16 +96,12 @@ class CutoffRow(NamedTuple):
     """The hour whose minutes can be looked at one by one."""
 
 
-def sums_of(counts: Sequence[DayCount]) -> DaySums:
-    return DaySums(**day_totals([*counts]))
-
-
 def by_bucket(counts: Sequence[DayCount]) -> dict[int, DaySums]:
-    """The same by the minute of the cutoff, in UTC, the earliest first."""
-    found: dict[int, list[DayCount]] = {}
-    for one in counts:
-        found.setdefault(one.bucket, []).append(one)
-    return {bucket: sums_of(found[bucket]) for bucket in sorted(found)}
+    """What subjects came to by the minute of their cutoff, in UTC, the earliest first."""
+    found: dict[int, dict[str, int]] = {}
+    for bucket, event, number in counts:
+        found.setdefault(bucket, {})[event] = number
+    return {bucket: DaySums(**day_totals_of(found[bucket])) for bucket in sorted(found)}
 
 
 def together(many: Sequence[DaySums]) -> DaySums:
@@ -193,7 +190,8 @@ def rows(buckets: Mapping[int, DaySums], at_risk: Mapping[int, int], hour: int |
 
 
 class PastDays:
-    """The sums of days. Those that are over are asked for once a minute, however many tabs show them."""
+    """The sums of the days around the one that is shown. They are kept for a while, however many tabs show them: a day
+    may have a count for every minute."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, date], tuple[float, DaySums]] = {}
@@ -202,8 +200,8 @@ class PastDays:
         key, now = (window.id, day), time.monotonic()
         if key in self._kept and self._kept[key][0] > now:
             return self._kept[key][1]
-        found = sums_of(await app.windows.day(window.name, day))
-        if day < today - SETTLED_AFTER:
-            self._kept = {one: kept for one, kept in self._kept.items() if kept[0] > now}
-            self._kept[key] = now + KEPT_SECONDS, found
+        found = together([*by_bucket(await app.windows.day(window.name, day)).values()])
+        lasts = KEPT_SECONDS if day < today - SETTLED_AFTER else KEPT_LATELY
+        self._kept = {one: kept for one, kept in self._kept.items() if kept[0] > now}
+        self._kept[key] = now + lasts, found
         return found

@@ -58,6 +58,7 @@ class DayMark(NamedTuple):
 
 def add(dashboard: Dashboard) -> None:
     past = PastDays()
+    subjects.add(dashboard)  # its paths are longer, and the name of a window may take what is left of one
 
     @dashboard.page("/windows", "windows.html", title="Windows", room="windows", every=3.0)
     async def list_windows(view: View) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def add(dashboard: Dashboard) -> None:
         return {"lines": lines, "today": today}
 
     @dashboard.page("/window", "window.html", title="Window", room="windows", every=3.0)
-    @dashboard.page("/windows/{window}", "window.html", title="Window", room="windows", every=3.0)
+    @dashboard.page("/windows/{window:path}", "window.html", title="Window", room="windows", every=3.0)
     async def show_window(view: View) -> dict[str, Any]:
         return await _window(view, past)
 
@@ -90,8 +91,6 @@ def add(dashboard: Dashboard) -> None:
         window = await deed.app.windows.get(deed.text("window"))
         await deed.app.schedules.toggle(window.name, True, changed_by=deed.by)
         return Done(f"{window.name} is enabled.")
-
-    subjects.add(dashboard)
 
 
 async def _queues(view: View) -> dict[str, Queue]:
@@ -113,7 +112,8 @@ async def _window(view: View, past: PastDays) -> dict[str, Any]:
         "rows": rows(buckets, at_risk, hour), "at_risk": sum(at_risk.values()), "one_day": ONE_DAY,
         "alerts": [(one, kind_of(one.alert), state_of(one), BADGES[state_of(one)]) for one in alerts],
         "predicted": next((one for one in alerts if one.alert == PREDICTED), None),
-        "marks": await _marks(view, window, past, day, now.date()), "queue": (await _queues(view)).get(window.queue),
+        "marks": await _marks(view, window, past, (day, sums), now.date()),
+        "queue": (await _queues(view)).get(window.queue),
         "why": await app.schedules.explain(window.name), "why_shell": shell("oncue explain", window.name),
         "day_shell": shell("oncue windows", window.name, day=None if day == now.date() else day),
         **await _subjects(view, window, now),
@@ -131,12 +131,15 @@ def _at_risk(alerts: Sequence[AlertState], day: date, now: datetime) -> Mapping[
     }
 
 
-async def _marks(view: View, window: Schedule, past: PastDays, day: date, today: date) -> list[DayMark]:
+async def _marks(
+    view: View, window: Schedule, past: PastDays, shown: tuple[date, DaySums], today: date
+) -> list[DayMark]:
     """The day that is shown among those before it, the latest first, from tomorrow on: that is today in the east."""
+    day, its_sums = shown
     last = today + ONE_DAY if today - timedelta(days=DAYS_SHOWN - 2) <= day <= today + ONE_DAY else day
     found = []
     for one in (last - ONE_DAY * back for back in range(DAYS_SHOWN)):
-        sums = await past.sums(view.app, window, one, today)
+        sums = its_sums if one == day else await past.sums(view.app, window, one, today)
         link = view.with_query(day=None if one == today else one, hour=None)
         found.append(DayMark(one, sums, stripe(sums), link, one == day))
     return found
