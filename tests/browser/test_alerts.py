@@ -36,7 +36,7 @@ def test_each_is_shown_with_its_value_its_threshold_and_since_when(
     expect(rising).to_contain_text("2 of 3 in a row")
     mail = page.locator("tr.warned", has_text=MAIL)
     expect(mail).to_contain_text("4,210")
-    expect(mail.get_by_role("link", name=MAIL)).to_have_attribute("href", f"/jobs?queue={MAIL}&status=queued")
+    expect(mail.get_by_role("link", name=MAIL)).to_have_attribute("href", f"/queues/{MAIL}")
     expect(page.locator("tr.ok")).to_have_count(4)
     expect(page.locator("tr.silent")).to_have_count(2)
     expect(page.locator("tr.silent").first).to_contain_text("Predicted misses")

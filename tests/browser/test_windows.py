@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
@@ -333,3 +334,28 @@ def test_a_window_without_subjects_says_how_to_add_one(there: Running, open_page
     page = open_page(f"{there.url}/windows/{EMPTY}")
     expect(page.locator(".empty code")).to_have_text(f"oncue subjects add {EMPTY} NAME --at 09:00")
     expect(page.get_by_text(f"oncue subjects import {EMPTY} users.csv")).to_be_visible()
+
+
+def test_long_arguments_stay_as_they_are(run: Runs, open_page: Open, sqlite_url: str, tmp_path: Path) -> None:
+    running, own = windowed(run, sqlite_url, tmp_path), {"language": "d" * 20_000}
+    running.do(lambda app: app.windows.change(DIGEST, "ann", args=own))
+    page = open_page(f"{running.url}/windows/{DIGEST}/subjects/ann")
+    expect(page.get_by_text("Its arguments are too long for a form")).to_be_visible()
+    page.get_by_label("Weekdays").fill("MON")
+    page.get_by_role("button", name="Change its terms").click()
+    says(page, "ann: the window of ")
+    changed = running.do(lambda app: app.windows.subject(DIGEST, "ann"))
+    assert (changed.weekdays, json.loads(changed.args)) == (1, own)
+
+
+def test_arguments_with_odd_characters_survive_a_form(
+    run: Runs, open_page: Open, sqlite_url: str, tmp_path: Path
+) -> None:
+    running, own = windowed(run, sqlite_url, tmp_path), {"language": "d\x7f\u202e\u200b\U000e0001</input>\"'\né"}
+    running.do(lambda app: app.windows.change(DIGEST, "ann", args=own))
+    page = open_page(f"{running.url}/windows/{DIGEST}/subjects/ann")
+    page.get_by_label("Weekdays").fill("MON")
+    page.get_by_role("button", name="Change its terms").click()
+    says(page, "ann: the window of ")
+    changed = running.do(lambda app: app.windows.subject(DIGEST, "ann"))
+    assert (changed.weekdays, json.loads(changed.args)) == (1, own)

@@ -80,7 +80,7 @@ def _link(view: View, state: AlertState, windows: set[str]) -> str:
         case slo.TICK:
             return view.link("/cluster")
         case slo.SATURATION | slo.WINDOW_DEPTH | slo.QUEUE_DEPTH:
-            return view.link("/jobs", queue=state.of, status="queued")
+            return view.link("/queues", state.of)
         case slo.FAILED_RATE:
             return view.link("/jobs", queue=state.of, status="failed")
         case slo.RUNNING_LONG:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from oncue.errors import InvalidSubject, SubjectNotFound
 from oncue.model import Schedule, Subject
+from oncue.observe.visible import visible_json
 from oncue.policy.days import PROBLEMS, DayFate, SubjectDay
 from oncue.policy.explain import day_in_question
 from oncue.policy.subjects import checked_name, shown_due, shown_weekdays
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DAYS_SHOWN = 30
 CHANGES_SHOWN = 20
+LONGEST_FIELD = 10_000
+"""Longer arguments are not for a form."""
 KINDS: dict[DayFate, str] = {
     "success": "succeeded", "cutoff_reached": "failed", "missed": "missed", "added_late": "skipped", "open": "running",
     "ended": "retrying", "pending": "scheduled", **dict.fromkeys(PROBLEMS, "error"),
@@ -203,7 +206,8 @@ async def show_subject(view: View) -> dict[str, Any]:
         "title": subject.name, "window": window, "window_href": window_link(view, window.name), "subject": subject,
         "rule": rule_of(window.expression), "now": now, "day": day, "standing": standing(subject, now),
         "last_day": last_day(subject), "due": shown_due(subject.due), "weekdays": shown_weekdays(subject.weekdays),
-        "is_every_day": subject.weekdays == EVERY_DAY, "args": json.loads(subject.args), "squares": squares,
+        "is_every_day": subject.weekdays == EVERY_DAY, "args": json.loads(subject.args),
+        "args_text": None if len(subject.args) > LONGEST_FIELD else _own(subject) or "", "squares": squares,
         "told": [one for one in reversed(squares) if one.kind != "none"],
         "earlier": subject_link(view, where.window, where.subject, day=first - ONE_DAY),
         "why": await app.windows.explain(window.name, subject.name, day),
@@ -213,6 +217,11 @@ async def show_subject(view: View) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _own(subject: Subject) -> str | None:
+    """Its arguments as a text that means the same after it was shown: JSON has escapes of its own."""
+    return None if subject.args == "{}" else visible_json(json.loads(subject.args))
+
+
 def _shells(window: Schedule, subject: Subject) -> dict[str, str]:
     """What the buttons do, as command lines."""
     names = window.name, subject.name
@@ -220,7 +229,7 @@ def _shells(window: Schedule, subject: Subject) -> dict[str, str]:
         "at": shown_due(subject.due), "tz": subject.tz,
         "weekdays": None if subject.weekdays == EVERY_DAY else shown_weekdays(subject.weekdays),
         "days_off": ",".join(map(str, subject.days_off)) or None,
-        "args": None if subject.args == "{}" else subject.args,
+        "args": _own(subject),
     }  # fmt: skip
     return {
         "run": shell("oncue subjects run", *names), "remove": shell("oncue subjects remove", *names),
@@ -238,12 +247,10 @@ def _raw(deed: Deed, name: str) -> str:
 
 
 def _terms(deed: Deed) -> dict[str, Any]:
-    """The fields of the form beside `at`. What is empty is taken back."""
+    """The fields of the form beside `at`. What is empty is taken back; arguments that are not asked for stay."""
     days = (deed.maybe("days_off") or "").replace(";", ",").replace(" ", ",").split(",")
-    return {
-        "tz": deed.maybe("tz"), "weekdays": deed.maybe("weekdays"), "days_off": [day for day in days if day],
-        "args": _arguments(deed.maybe("args") or "{}"),
-    }  # fmt: skip
+    terms = {"tz": deed.maybe("tz"), "weekdays": deed.maybe("weekdays"), "days_off": [day for day in days if day]}
+    return {**terms, "args": _arguments(deed.maybe("args") or "{}")} if deed.has("args") else terms
 
 
 def _arguments(text: str) -> dict[str, Any]:
