@@ -359,3 +359,17 @@ def test_arguments_with_odd_characters_survive_a_form(
     says(page, "ann: the window of ")
     changed = running.do(lambda app: app.windows.subject(DIGEST, "ann"))
     assert (changed.weekdays, json.loads(changed.args)) == (1, own)
+
+
+def test_the_pages_on_postgresql(run: Runs, open_page: Open, postgres_url: str, tmp_path: Path) -> None:
+    app = an_app(postgres_url, tmp_path)
+    stories.declare(app, "windows")
+    running = run(app)
+    addresses = running.do(lambda app: stories.tell(app, "windows", "alerts"))
+    page = open_page(running.url)
+    for address in addresses:
+        page.goto(running.url + address)
+        expect(page.locator("#live-state")).to_have_attribute("data-state", "live")
+        expect(page.locator("h1")).to_be_visible()
+    page.goto(f"{running.url}/windows/{DIGEST}?prefix=user-05")
+    expect(page.locator("#subjects tbody tr")).to_have_count(min(MANY - 50, 10))

@@ -234,7 +234,7 @@ def _shells(window: Schedule, subject: Subject) -> dict[str, str]:
     return {
         "run": shell("oncue subjects run", *names), "remove": shell("oncue subjects remove", *names),
         "edit": shell("oncue subjects edit", *names, **terms), "add": shell("oncue subjects add", *names, **terms),
-        "show": shell("oncue subjects show", *names),
+        "audit": shell("oncue audit", window.name, subject=subject.name, _from=f"-{DAYS_SHOWN}d"),
     }  # fmt: skip
 
 
