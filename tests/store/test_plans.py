@@ -118,6 +118,7 @@ def asked(batch: int) -> dict[str, tuple[str, list[Any]]]:
         "begin": ("oncue_jobs_pkey or oncue_jobs_running", [ids, fences, instants]),
         "running": ("oncue_jobs_pkey or oncue_jobs_running", [ids]),
         "held": ("oncue_jobs_running", [NODE]),
+        "node_work": ("oncue_jobs_running", [[NODE], batch]),
         "orphaned": ("oncue_jobs_running", [NOW, batch]),
         "overdue": ("oncue_jobs_running", [NOW, batch]),
         "expired": ("oncue_jobs_deadline and oncue_jobs_start_by and oncue_jobs_pkey", [NOW, batch]),
@@ -409,6 +410,7 @@ SQLITE_INDEXES = {
     "promote": "oncue_jobs_later",
     "next_due": "oncue_jobs_later",
     "held": "oncue_jobs_running",
+    "node_work": "oncue_jobs_running",
     "orphaned": "oncue_jobs_running",
     "overdue": "oncue_jobs_running",
     "expired": "oncue_jobs_deadline",
@@ -447,7 +449,7 @@ SQLITE_INDEXES = {
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.
-LISTINGS = {"jobs", "jobs_with_key", "jobs_of_group", "schedules", "declared", "doubled"}
+LISTINGS = {"jobs", "jobs_with_key", "jobs_by_rows", "schedules", "declared", "doubled"}
 
 FILL_SQLITE = f"""
 with recursive numbered (n) as (select 1 union all select n + 1 from numbered where n < 20000)

@@ -37,6 +37,7 @@ from oncue.model.jobs import (
     FollowUp,
     HeldClaim,
     Job,
+    JobCount,
     JobFilter,
     LeaderEpoch,
     Outlook,
@@ -46,7 +47,7 @@ from oncue.model.jobs import (
     State,
     ToldDetails,
 )
-from oncue.model.nodes import GoneNode, Lease, Node
+from oncue.model.nodes import GoneNode, HeldJob, Lease, Node
 from oncue.model.outcomes import (
     Applied,
     Cancelled,
@@ -148,7 +149,9 @@ __all__ = [
     "GroupsLook",
     "HeldBack",
     "HeldClaim",
+    "HeldJob",
     "Job",
+    "JobCount",
     "JobFilter",
     "KeptRequest",
     "LeaderEpoch",
