@@ -274,6 +274,10 @@ def test_windows_with_odd_names_have_pages_too(run: Runs, open_page: Open, sqlit
         adding.get_by_role("button", name="Add").click()
         page.locator("#subjects").get_by_role("link", name="..", exact=True).click()
         expect(page.locator(".crumb")).to_have_text(f"Windows / {name}")
+        page.goto(f"{running.url}/windows?name={quote(name)}&day=2030-01-01")
+        expect(page.locator("h1")).to_have_text(name)
+        page.get_by_label("Names that begin with").press("Enter")
+        expect(page.locator("h1")).to_have_text(name)
         page.goto(f"{running.url}/windows")
 
 

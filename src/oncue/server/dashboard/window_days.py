@@ -61,7 +61,7 @@ class DaySums(NamedTuple):
         return ", ".join(f"{number:,} {FATES[name]}" for name, number in self._asdict().items() if number) or "nothing"
 
 
-class Stretch(NamedTuple):
+class BarPart(NamedTuple):
     """One colour of a bar. All is told in hundredths of the whole height, or width."""
 
     kind: str
@@ -73,7 +73,7 @@ class DayBar(NamedTuple):
     """The cutoffs of some minutes, as a column."""
 
     x: int
-    parts: Sequence[Stretch]
+    parts: Sequence[BarPart]
     title: str
 
 
@@ -144,7 +144,7 @@ def _span(known: Sequence[int], hour: int | None) -> tuple[int, int, int]:
     return first * 60, (first + hours) * 60, apart * 60
 
 
-def _parts(sums: DaySums, at_risk: int, highest: int) -> list[Stretch]:
+def _parts(sums: DaySums, at_risk: int, highest: int) -> list[BarPart]:
     """From the bottom up; what is small is seen all the same."""
     numbers = {**sums._asdict(), AT_RISK: min(at_risk, sums.open)}
     numbers["open"] -= numbers[AT_RISK]
@@ -153,7 +153,7 @@ def _parts(sums: DaySums, at_risk: int, highest: int) -> list[Stretch]:
         if number:
             length = max(100 * number / highest, LEAST_HEIGHT)
             top = max(top - length, 0.0)
-            found.append(Stretch(kind, round(top, 2), round(length, 2)))
+            found.append(BarPart(kind, round(top, 2), round(length, 2)))
     return found
 
 
@@ -163,13 +163,13 @@ def _title(at: int, step: int, sums: DaySums, at_risk: int) -> str:
     return f"{shown_due(at)}{until} UTC: {sums.sentence}{risk}"
 
 
-def stripe(sums: DaySums) -> list[Stretch]:
+def stripe(sums: DaySums) -> list[BarPart]:
     """All together from left to right, in hundredths."""
     found, reached = [], 0.0
     for kind, number in sums._asdict().items():
         if number:
             length = 100 * number / sums.all
-            found.append(Stretch(kind, round(reached, 2), round(length, 2)))
+            found.append(BarPart(kind, round(reached, 2), round(length, 2)))
             reached += length
     return found
 

@@ -62,6 +62,8 @@ def add(dashboard: Dashboard) -> None:
 
     @dashboard.page("/windows", "windows.html", title="Windows", room="windows", every=3.0)
     async def list_windows(view: View) -> dict[str, Any]:
+        if "name" in view.query:
+            return {"template": "window.html", **await _window(view, past)}
         app, today = view.app, (await view.app.now()).date()
         windows, book, queues = await app.windows.list(), await app.alerts.book(), await _queues(view)
         lines = []
@@ -100,7 +102,7 @@ async def _queues(view: View) -> dict[str, Queue]:
 async def _window(view: View, past: PastDays) -> dict[str, Any]:
     app = view.app
     now = await app.now()
-    window = await app.windows.get(view.parameters.get("window") or view.query.get("window", ""))
+    window = await app.windows.get(view.parameters.get("window") or view.query.get("window") or view.name)
     day, hour = asked_day(view) or now.date(), view.number("hour", least=0, most=23)
     buckets = by_bucket(await app.windows.day(window.name, day))
     alerts = by_urgency(about_window(await app.alerts.book(), window))
