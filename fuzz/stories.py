@@ -284,7 +284,7 @@ async def of_a_subject(teller: Teller) -> None:
     teller.hold(made, made.status == 200, "it was not added")
     for _ in range(dice.randint(3, 6)):
         await step()
-    for path in ("", "/ledger"):
+    for path in ("", "/ledger", "/explain"):
         shown = await teller.ask("GET", f"{where}{path}")
         teller.hold(shown, shown.status == 200, "it is not shown")
     job = (await app.windows.subject(WINDOW, name)).job_id

@@ -374,6 +374,28 @@ async def test_counting_what_waits_reads_no_finished_jobs(postgres_url: str) -> 
     assert found == [None] * 2
 
 
+FILL_AUDIT = """
+insert into oncue_audit (at, actor, action, subject)
+select now(), 'actor ' || n % 2000, 'test', 'job:' || n from generate_series(1, 20000) as n
+"""
+
+
+async def test_the_audit_log_of_a_subject_or_an_actor_is_read_by_its_index(postgres_url: str) -> None:
+    asked = {"audit_log_by": (["actor 7", None, 100], "oncue_audit_actor"),
+             "audit_log_of": (["job:7", None, None, 100], "oncue_audit_subject")}  # fmt: skip
+    connection, found = await asyncpg.connect(postgres_url), []
+    try:
+        await connection.execute(FILL_AUDIT)
+        await connection.execute("analyze oncue_audit")
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            await connection.execute(f"set plan_cache_mode = {mode}")
+            for name, (arguments, index) in asked.items():
+                found += [name] if index not in json.dumps(await explained(connection, name, arguments)) else []
+    finally:
+        await connection.close()
+    assert found == []
+
+
 class Anything(defaultdict[str, Any]):
     """Parameters for a statement that is only explained."""
 
@@ -425,6 +447,8 @@ SQLITE_INDEXES = {
     "tally_finalized": "(schedule_id=? AND name=?)",
     "unfinished_jobs": "(rowid=?)",
     "prune_days": "oncue_slots_old_days",
+    "audit_log_by": "oncue_audit_actor",
+    "audit_log_of": "oncue_audit_subject",
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.
