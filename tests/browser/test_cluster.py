@@ -97,8 +97,8 @@ def test_every_page_of_the_story_fits(told: Told, open_page: Open, width: int) -
 def test_nodes_leader_and_what_is_gone(told: Told, open_page: Open) -> None:
     page = open_page(f"{told.url}/cluster")
     own = region(page, "Nodes").locator("tbody tr", has_text="cluster-1")
-    expect(own).to_contain_text("leads")
-    expect(own).to_contain_text("default, webhooks, cluster")
+    expect(own).to_contain_text("leader")
+    expect(own).to_contain_text("default webhooks cluster")
     expect(own).to_contain_text("1 of 64")
     other = region(page, "Nodes").locator("tbody tr", has_text="cluster-4")
     expect(other).to_contain_text("http://cluster-4.example:8080")

@@ -65,8 +65,48 @@ def test_the_palette_goes_anywhere_by_keyboard(run: Runs, open_page: Open, sqlit
     expect(page.locator("#palette input")).to_be_focused()
     page.keyboard.type("alert")
     expect(page.locator("#palette li")).to_have_count(1)
+    page.locator("#palette input").fill("doctor")
+    expect(page.locator("#palette li")).to_contain_text("Doctor")
+    page.locator("#palette input").fill("order:7")
+    expect(page.locator("#palette li")).to_contain_text("Jobs with the task or key order:7")
     page.keyboard.press("Escape")
     expect(page.locator("#palette")).to_be_hidden()
+
+
+def test_an_address_that_nothing_has_is_a_page_for_a_browser(
+    run: Runs, open_page: Open, sqlite_url: str, tmp_path: Path
+) -> None:
+    running = run(an_app(sqlite_url, tmp_path), prefix="/ops")
+    page = open_page(f"{running.url}/workers")
+    expect(page.locator("main")).to_contain_text("There is no page at '/workers'.")
+    expect(page.locator("#live-state, [aria-current=page]")).to_have_count(0)
+    page.goto(f"{running.url}/jobs/7")
+    expect(page.locator("main code")).to_have_text("oncue prune")
+    expect(page.locator("main").get_by_role("link", name="Jobs")).to_have_attribute("href", "/ops/jobs")
+    is_accessible(page)
+    for path in ("/api/admin/nothing", "/health"):
+        assert page.request.get(f"{running.url}{path}").headers["content-type"] != "text/html; charset=utf-8"
+    page.complaints.clear()  # type: ignore[attr-defined]
+
+
+def test_a_narrow_overview_begins_with_what_needs_attention(
+    run: Runs, open_page: Open, sqlite_url: str, tmp_path: Path
+) -> None:
+    app = an_app(sqlite_url, tmp_path)
+
+    @app.task(max_retries=0)
+    async def deliver() -> None:
+        raise ValueError("http://shop.example/hooks/orders is an address that may not be called from this host")
+
+    running = run(app, with_worker=True)
+    receipt = running.do(lambda app: deliver.aenqueue())
+    page = open_page(f"{running.url}/jobs/{receipt.id}", width=390)
+    expect(page.locator("main .badge").first).to_have_text("failed")
+    page.goto(running.url)
+    error = page.get_by_role("region", name="Latest failures").locator("td.mono")
+    assert (error.bounding_box() or {})["height"] < 120
+    needs, chart = page.get_by_role("region", name="Needs attention"), page.get_by_role("region", name="Throughput")
+    assert (needs.bounding_box() or {})["y"] < (chart.bounding_box() or {})["y"]
 
 
 def test_theme_and_zone_are_remembered(run: Runs, open_page: Open, sqlite_url: str, tmp_path: Path) -> None:

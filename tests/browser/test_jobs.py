@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -312,7 +313,10 @@ def test_relatives_are_linked(shop: Running, open_page: Open) -> None:
     first = one_id(shop, task="jobs_nightly")
     page = open_page(f"{shop.url}/jobs/{first}")
     related = page.get_by_role("region", name="Related")
-    expect(related.get_by_role("link", name="jobs_nightly")).to_have_attribute("href", "/schedules/jobs_nightly")
+    slot = re.compile(r"^/schedules/jobs_nightly\?slot=.+#slot$")
+    expect(related.get_by_role("link", name="jobs_nightly")).to_have_attribute("href", slot)
+    queue = page.get_by_role("region", name="Facts").get_by_role("link", name="default")
+    expect(queue).to_have_attribute("href", "/queues/default")
     related.locator("dd", has=page.locator(".badge")).get_by_role("link").click()
     expect(related.get_by_role("link", name=f"job {first}")).to_be_visible()
     expect(page.get_by_role("region", name="Changes by hand")).to_contain_text("None.")

@@ -214,11 +214,11 @@ def test_a_schedule_whose_name_no_path_can_say(quiet: Running, open_page: Open) 
 def test_bad_addresses_get_a_sentence(told: Running, open_page: Open) -> None:
     page = open_page(f"{told.url}/schedules")
     for address, sentence in (
-        ("/schedules?state=gone", "expected `enabled` or `paused`"),
+        ("/schedules?state=gone", "expected enabled or paused"),
         (f"/schedules/{PAUSED}?slot=soon", "slot: expected an instant"),
         (f"/schedules/{PAUSED}?before=x", "before: expected an instant"),
         (f"/schedules/{PAUSED}?from=x", "from: expected an instant"),
-        ("/calendar?span=year", "expected `day` or `week`"),
+        ("/calendar?span=year", "expected day or week"),
         ("/calendar?after=x", "after: expected"),
         ("/schedules/none", "there is no schedule 'none'"),
         ("/edit-schedule/none", "there is no schedule 'none'"),

@@ -170,7 +170,7 @@ def test_an_execution_shows_its_attempts_its_request_and_why(told: Told, open_pa
     expect(attempt.locator("pre")).to_have_text('{"error": "we are busy, come back later"}')
     expect(page.get_by_role("region", name="Request").locator("pre")).to_have_text('{"order":1}')
     expect(page.get_by_role("region", name="Why")).to_contain_text("The next one is due at")
-    expect(page.get_by_role("link", name="Its job")).to_be_visible()
+    expect(page.get_by_role("link", name="As a job")).to_be_visible()
 
 
 def test_the_response_of_an_endpoint_is_text(told: Told, open_page: Open) -> None:
@@ -376,5 +376,5 @@ def test_a_read_only_visitor_sees_commands_and_no_buttons(
     for command in ("pause --for 10m orders", "disable orders", "remove orders", "deliver --payload"):
         expect(page.locator("code", has_text=f"oncue webhooks {command}")).to_be_visible()
     page.goto(f"{running.url}/new-webhook")
-    expect(page.get_by_text("has not the scope `operate`")).to_be_visible()
+    expect(page.get_by_text("has not the scope operate")).to_be_visible()
     forgive(page, "403")

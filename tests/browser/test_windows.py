@@ -139,7 +139,9 @@ def test_a_window_is_paused_and_enabled(there: Running, open_page: Open, width: 
     page.goto(f"{there.url}/windows/{EMPTY}")
     page.get_by_role("button", name="Pause the window").click()
     confirm(page, f"oncue schedules disable {EMPTY}")
-    expect(page.get_by_text(f"oncue schedules enable {EMPTY}", exact=True)).to_be_visible()
+    expect(
+        page.get_by_role("region", name="Pause or enable").get_by_text(f"oncue schedules enable {EMPTY}", exact=True)
+    ).to_be_visible()
     assert not there.do(lambda app: app.windows.get(EMPTY)).enabled
     page.get_by_role("button", name="Enable the window").click()
     expect(page.get_by_role("button", name="Pause the window")).to_be_visible()
@@ -242,7 +244,7 @@ def test_subjects_are_searched_and_paged(there: Running, open_page: Open) -> Non
     expect(rows).to_have_count(min(MANY - 50, 10))
     assert "day=2030-01-01" in page.url
     search.fill("nobody")
-    page.get_by_role("button", name="Search").click()
+    page.get_by_role("button", name="Find").click()
     expect(page.get_by_text("No subject of this window begins so")).to_be_visible()
     page.get_by_role("link", name="All", exact=True).click()
     expect(rows).to_have_count(25)
@@ -290,7 +292,7 @@ def test_the_days_of_a_subject(there: Running, open_page: Open) -> None:
     expect(square).to_have_attribute("class", "missed")
     square.click()
     expect(page.locator("section[aria-label=Why]")).to_contain_text("It was missed: no leader ran")
-    expect(page.locator("section[aria-label=Why] code")).to_have_text(
+    expect(page.locator("section[aria-label=Why] .command code")).to_have_text(
         f"oncue explain --subject ann --day {day} {DIGEST}"
     )
     page.locator("#more-days summary").click()

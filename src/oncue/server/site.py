@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from oncue.server.api import AccessMode, Gate, admin_api
+from oncue.server.api.routing import find
 from oncue.server.dashboard import Dashboard, dashboard
+from oncue.server.dashboard.entrance import path_below
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -28,11 +31,17 @@ class Site:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             scope = self._below_prefix(scope)
-        is_page = scope["type"] == "http" and self.dashboard.has(scope)
+        is_page = scope["type"] == "http" and (self.dashboard.has(scope) or self._is_lost(scope))
         await (self.dashboard if is_page else self.gate)(scope, receive, send)
 
     async def aclose(self) -> None:
         await self.dashboard.aclose()
+
+    def _is_lost(self, scope: Scope) -> bool:
+        """Whether a browser asks for an address that nothing has: it is told so with a page."""
+        if scope["method"] not in ("GET", "HEAD") or "text/html" not in Headers(scope=scope).get("accept", ""):
+            return False
+        return path_below(scope).split("/")[1:2] != ["api"] and find(self.gate.api.router.routes, scope) == (None, ())
 
     def _below_prefix(self, scope: Scope) -> Scope:
         """What a proxy passes on with the prefix of ONCUE_PUBLIC_URL still in the path, as it is without."""

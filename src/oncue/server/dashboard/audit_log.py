@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oncue.model import AuditEntry
+from oncue.server.dashboard.subjects import subject_link, window_link
 
 if TYPE_CHECKING:
     from oncue.server.dashboard.pages import Dashboard, View
@@ -16,7 +17,7 @@ ENTRIES = 100
 LOOKS, LOOK = 4, 500
 """The log is kept by its numbers, subjects and actors, not by actions. So a look for an action goes through so many
 pages of so many entries, and says where it ended."""
-PAGES = {"job": "/jobs", "schedule": "/schedules", "webhook": "/webhooks", "queue": "/queues", "window": "/windows"}
+PAGES = {"job": "/jobs", "schedule": "/schedules", "webhook": "/webhooks", "queue": "/queues"}
 """The page of a subject, by the word before its name."""
 LONGEST_VALUE = 300
 
@@ -75,9 +76,18 @@ async def _found(
 
 
 def _row(view: View, entry: AuditEntry) -> EntryRow:
-    kind, _, name = entry.subject.partition(":")
+    return EntryRow(entry, _page_of(view, entry.subject), changes(entry.before, entry.after))
+
+
+def _page_of(view: View, subject: str) -> str | None:
+    """What was changed, where it has a page. Where the name of a window ends is not told if there are more slashes."""
+    kind, _, name = subject.partition(":")
+    if kind == "window" and name:
+        return window_link(view, name)
+    if kind == "subject" and name.count("/") == 1:
+        return subject_link(view, *name.split("/"))
     page = PAGES.get(kind)
-    return EntryRow(entry, view.link(page, name) if page and name else None, changes(entry.before, entry.after))
+    return view.link(page, name) if page and name else None
 
 
 def changes(before: Any, after: Any) -> list[ChangedFact]:

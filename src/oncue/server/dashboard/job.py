@@ -16,6 +16,8 @@ from oncue.server.api.problems import NOT_FOUND, Problem, invalid
 from oncue.server.api.references import job_ref
 from oncue.server.dashboard import job_timeline
 from oncue.server.dashboard.pages import Deed, Done
+from oncue.server.dashboard.slot_strip import slot_link
+from oncue.server.dashboard.subjects import subject_link
 from oncue.verbs.jobs.reading import cluster_job_of
 
 if TYPE_CHECKING:
@@ -138,21 +140,22 @@ def _follows_from(view: View, job: Job, schedule: Schedule | None, whole: Cluste
     if job.subject is not None:
         day = "" if job.scheduled_for is None else job.scheduled_for.date().isoformat()
         name = "a window that is gone" if schedule is None else schedule.name
-        href = None if schedule is None else view.link("/windows", schedule.name, subject=job.subject, day=day)
+        href = None if schedule is None else subject_link(view, schedule.name, job.subject, day=day or None)
         found.append(Relative("Day of a window", f"{name}: {job.subject}, {day}", href))
     elif job.schedule_id is not None:
         name = "a schedule that is gone" if schedule is None else schedule.name
-        href = None if schedule is None else view.link("/schedules", schedule.name)
+        href = None if schedule is None else _slot_link(view, schedule, job)
         slot = "" if job.scheduled_for is None else f"{job.scheduled_for:%Y-%m-%d %H:%M:%S} UTC"
         found.append(Relative("Slot of a schedule", f"{name}, {slot}" if slot else name, href))
     if whole is not None and whole.id != job.id:
         text = f"cluster job {whole.id} ({whole.job.task})"
-        found.append(Relative("Part of", text, view.link("/jobs", whole.id)))
+        found.append(Relative("Part of", text, view.link("/cluster", whole.id)))
     if job.retry_of is not None:
         found.append(Relative("Repeats", f"job {job.retry_of}", view.link("/jobs", job.retry_of)))
     if job.task == DELIVER and job.group is not None:
         href = None if "://" in job.group else view.link("/webhooks", job.group)
         found.append(Relative("Delivery to", job.group, href))
+        found.append(Relative("Delivery", f"execution {job.id}", view.link("/executions", job.id)))
     return found
 
 
@@ -161,8 +164,16 @@ def _followed(view: View, job: Job, retries: Sequence[Job], whole: ClusterJob | 
     if whole is not None and whole.id == job.id:
         statuses = quorum.statuses_of(whole)
         counts = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
-        found.append(Relative("Parts", f"{len(statuses)}{f': {counts}' if counts else ''}", view.link("/cluster")))
+        found.append(
+            Relative("Parts", f"{len(statuses)}{f': {counts}' if counts else ''}", view.link("/cluster", job.id))
+        )
     return found
+
+
+def _slot_link(view: View, schedule: Schedule, job: Job) -> str:
+    if job.scheduled_for is None:
+        return view.link("/schedules", schedule.name)
+    return slot_link(view, schedule.name, job.scheduled_for)
 
 
 def _parts(job: Job, whole: ClusterJob | None) -> list[tuple[str, str, int | None]]:

@@ -70,7 +70,7 @@ def stretches(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Stre
 def events(job: Job, attempts: Sequence[Attempt], named: Named, *, is_cut: bool = False) -> list[LifeEvent]:
     """Oldest first. What is still to come is the last."""
     found = [LifeEvent(job.created_at, "made", f"Enqueued by {job.enqueued_by}")]
-    if job.order_at != job.created_at and job.order_at > job.created_at:
+    if job.created_at < job.order_at and (job.finished_at is None or job.order_at <= job.finished_at):
         found.append(LifeEvent(job.order_at, "due", "In the queue"))
     if is_cut:
         found.append(LifeEvent(attempts[0].started_at - timedelta.resolution, "cut", "… earlier attempts are left out"))

@@ -295,7 +295,7 @@ class Dashboard:
         visitor = await self._visitor(request)
         found = self._page(path)
         if found is None:
-            raise Problem(NOT_FOUND, f"There is no page at {path!r:.200} that can be opened.")
+            raise Problem(NOT_FOUND, f"There is no page at {path!r:.200}.")
         page, parameters = found
         check_scope(visitor, page.needs)
         view = self._view(request.query_params, path, parameters, visitor.identity.scopes, request.scope)
@@ -414,10 +414,13 @@ class Dashboard:
             if problem.kind.status >= 500:
                 message = problem.detail
             text = self.renderer.part("toast.html", {**told, "kind": "error", "message": message})
-            return HTMLResponse(text, problem.kind.status, headers=dict(problem.headers))
+            fields = json.dumps({"oncue:refused": {"fields": [error.field for error in problem.errors]}})
+            return HTMLResponse(text, problem.kind.status, headers={**problem.headers, "HX-Trigger": fields})
         if path_below(request.scope) in FOR_SCRIPTS:
             return Response(problem.detail, problem.kind.status, headers=dict(problem.headers), media_type="text/plain")
-        text = self.renderer.page("problem.html", {**told, "view": self.view_of(request), "title": problem.kind.title})
+        found = self._page(path_below(request.scope))
+        told |= {"view": self.view_of(request), "title": problem.kind.title, "room": found and found[0].room}
+        text = self.renderer.page("problem.html", told)
         return HTMLResponse(text, problem.kind.status, headers=dict(problem.headers))
 
 

@@ -100,6 +100,16 @@ new MutationObserver((changes) => {
   }
 }).observe(document.getElementById("toasts"), { childList: true })
 
+// What was said of the last attempt is over with the next one. The field that was refused is where to go on.
+document.addEventListener("htmx:beforeRequest", (event) => { if (event.target.matches("form,button")) for (const toast of document.querySelectorAll(".toast.error")) toast.remove() })
+document.addEventListener("oncue:refused", (event) => {
+  const form = event.target.closest("form")
+  for (const name of form ? event.detail.fields : []) {
+    const field = form.elements.namedItem(name)
+    if (field?.matches?.("input:not([type=hidden]),select,textarea")) return field.focus()
+  }
+})
+
 // --- a question before a change ---------------------------------------------------------------------------------------
 
 document.addEventListener("htmx:confirm", (event) => {

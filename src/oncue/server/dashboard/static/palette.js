@@ -1,4 +1,4 @@
-// Ctrl+K: any page, a job by its number, a schedule, webhook or queue by its name. `/` goes to the search of a page.
+// Ctrl+K: any page, a job by its number, a schedule, window, webhook or queue by its name, else jobs by task or key. `/` goes to the search of a page.
 "use strict";
 
 (() => {
@@ -7,6 +7,12 @@
   if (!dialog || !rooms) return
   const base = document.body.dataset.base
   const pages = [...rooms.querySelectorAll("a")].map((link) => ({ text: link.textContent.trim(), href: link.getAttribute("href"), kind: "page" }))
+  const may = ["read", ...(document.body.dataset.may || "").split(" ")]
+  for (const [text, path, needs] of [["Failed jobs", "/jobs?status=failed", "read"], ["Calendar of schedules", "/calendar", "read"],
+    ["New schedule", "/new-schedule", "operate"], ["New webhook", "/new-webhook", "operate"], ["Executions of webhooks", "/executions", "read"],
+    ["Doctor", "/settings/doctor", "read"], ["Tokens and sessions", "/settings/access", "admin"]]) {
+    if (may.includes(needs)) pages.push({ text, href: base + path, kind: "page" })
+  }
   let chosen = 0, found = [], asked = 0
 
   function show(items) {
@@ -36,7 +42,9 @@
     show(local)
     if (!words) return
     const answer = await fetch(`${base}/names?part=${encodeURIComponent(words)}`).catch(() => null)
-    if (answer?.ok && number === asked) show([...local, ...(await answer.json()).names])
+    if (!answer?.ok || number !== asked) return
+    const all = [...local, ...(await answer.json()).names]
+    show(all.length ? all : [{ text: `Jobs with the task or key ${words}`, href: `${base}/jobs/find?q=${encodeURIComponent(words)}`, kind: "search" }])
   }
 
   function open() {
