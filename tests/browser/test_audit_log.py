@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
+from starlette.datastructures import QueryParams
 
+from oncue import Oncue
 from oncue.server.api import AccessMode
-from oncue.server.dashboard.audit_log import ChangedFact, changes
+from oncue.server.dashboard.audit_log import ChangedFact, _page_of, changes
+from oncue.server.dashboard.pages import View
 from tests.browser import stories
 from tests.browser.conftest import WIDTHS, Open, Runs, an_app, is_accessible
 from tests.browser.running import Running
@@ -104,6 +107,18 @@ def test_who_may_only_read_sees_it_too(run: Runs, open_page: Open, sqlite_url: s
     expect(rows).to_have_count(2)
     expect(rows.last).to_contain_text("token.create")
     assert text.split("_")[2] not in page.content()
+
+
+def test_what_was_changed_is_a_click_away() -> None:
+    view = View(Oncue(), "/audit-log", {}, QueryParams(), ("read",), "/ops")
+    for subject, address in {
+        "queue:mail": "/ops/queues/mail",
+        "subject:digest/ann": "/ops/windows/digest/subjects/ann",
+        "subject:team/digest/ann": None,
+        "window:digest": "/ops/windows/digest",
+        "token:17": None,
+    }.items():
+        assert _page_of(view, subject) == address
 
 
 def test_changes_of_all_kinds() -> None:

@@ -244,6 +244,7 @@ def test_a_webhook_from_its_making_to_its_end(told: Told, open_page: Open, width
     page.get_by_label("URL").fill("http://127.0.0.1/")
     page.get_by_role("button", name="Make it").click()
     says(page, "Nothing was changed. url: http://127.0.0.1:80 is a loopback address", refused=True)
+    expect(page.locator("[name=url]")).to_be_focused()
     page.get_by_label("URL").fill("https://erp.example/made")
     page.get_by_label("Waits before").fill("soon")
     page.get_by_role("button", name="Make it").click()
