@@ -54,6 +54,13 @@ class Place:
     """The whole origin, if a setting tells it."""
 
     @property
+    def origins(self) -> tuple[str, ...]:
+        """Of our pages. What arrives without TLS may have left the browser with it, if no setting tells."""
+        if self.origin is not None:
+            return (self.origin,)
+        return tuple(f"{scheme}://{self.host}" for scheme in (("https",) if self.is_secure else ("http", "https")))
+
+    @property
     def cookie(self) -> str:
         """A name of this place's own: cookies know no ports, and one host may have several dashboards."""
         return f"oncue_{hashlib.sha256(f'{self.host} {self.prefix}'.encode()).hexdigest()[:10]}"
@@ -179,8 +186,7 @@ def refuse_other_origins(headers: Headers, place: Place) -> None:
     origin = headers.get("origin")
     if origin is None:
         raise Problem(FORBIDDEN, "expected the header Origin, which browsers send with every change")
-    fits = origin == place.origin if place.origin is not None else origin.partition("://")[2] == place.host
-    if not fits or headers.get("sec-fetch-site", "same-origin") != "same-origin":
+    if origin not in place.origins or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         hint = "" if place.origin is None else f" It is expected at {place.origin} (ONCUE_PUBLIC_URL)."
         raise Problem(
             FORBIDDEN, f"This change comes from another origin, {origin!r:.200}.{hint} Behind a proxy that changes the "
