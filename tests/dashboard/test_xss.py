@@ -12,6 +12,7 @@ import pytest
 from starlette.datastructures import ImmutableMultiDict, QueryParams
 
 from bench.server.markup import Read
+from oncue.server.dashboard import Dashboard
 from oncue.server.dashboard.pages import parted, quoted
 from tests.dashboard.conftest import MakeDoor
 from tests.dashboard.hostile import FIXED, JSON, NAMES, TEXTS, columns_of_texts, spoiled, with_payloads
@@ -34,10 +35,10 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-def readdressed(door: Door, address: str, names: dict[str, str]) -> str:
+def readdressed(pages: Dashboard, address: str, names: dict[str, str]) -> str:
     """The address of the same page now that what it shows has another name."""
     path, query = parted(address)
-    found = door.pages._page(path)
+    found = pages._page(path)
     assert found is not None, f"no page is at {address}"
     for value in sorted(found[1].values(), key=len, reverse=True):
         path = path.replace(value, names.get(value, value)) if value in names else path
@@ -50,7 +51,7 @@ async def shown(told: Told, door: Door, names: dict[str, str]) -> dict[str, tupl
     await told.held_still(door.app)
     session, found = await door.session("admin"), {}
     for address in told.addresses:
-        reply = await door.get(readdressed(door, address, names), session)
+        reply = await door.get(readdressed(door.pages, address, names), session)
         found[address] = reply.status_code, Read(reply.text)
     return found
 
