@@ -40,8 +40,8 @@ select $1 + n, case when $5 then 'oncue.deliver' else 'noop' end, case when $5 t
 SLOTS = """
 insert into oncue_slots (schedule_id, subject, scheduled_for, slots, verdict, job_id, revision, decided_at, decided_by,
                          epoch, outcome, started_at, finished_at, worker)
-select schedule_id, '', scheduled_for, 1, 'fired', id, 1, scheduled_for, gen_random_uuid(), 1, state, started_at, finished_at,
-       'bench'
+select schedule_id, '', scheduled_for, 1, 'fired', id, 1, scheduled_for, gen_random_uuid(), 1, state, started_at,
+       finished_at, 'bench'
   from oncue_jobs where schedule_id = $1
 """
 AUDIT = """

@@ -24,7 +24,7 @@ NAMES = {
     "oncue_nodes": ("name", "host", "version", "address"),
     "oncue_schedules": ("name", "task", "queue", "declared_by", "created_by", "key", "group_name", "address"),
     "oncue_revisions": ("task", "queue", "changed_by"),
-    "oncue_slots": ("subject", "decided_by", "worker"),
+    "oncue_slots": ("subject", "worker"),
     "oncue_leases": ("holder_name",),
     "oncue_seats": ("queue",),
     "oncue_tokens": ("name", "created_by"),
@@ -35,7 +35,6 @@ NAMES = {
     "oncue_webhooks": ("name", "declared_by", "created_by"),
     "oncue_subjects": ("name",),
     "oncue_minutes": ("name",),
-    "oncue_cluster_jobs": ("decided_by",),
     "oncue_parts": ("node_name",),
 }
 TEXTS = {
@@ -68,7 +67,7 @@ FIXED = {
     "oncue_nodes": ("id", "boot_id", "process_start"),
     "oncue_schedules": ("expression", "tz", "dst", "missed", "options"),
     "oncue_revisions": ("expression", "tz", "dst", "missed"),
-    "oncue_slots": ("verdict", "outcome"),
+    "oncue_slots": ("verdict", "outcome", "decided_by"),
     "oncue_leases": ("name", "holder"),
     "oncue_seats": ("node_id",),
     "oncue_tokens": ("id", "digest", "scopes"),
@@ -78,12 +77,12 @@ FIXED = {
     "oncue_window_days": ("day", "event"),
     "oncue_window_deltas": ("day", "event"),
     "oncue_minutes": ("node_id", "kind"),
-    "oncue_cluster_jobs": ("node_id",),
+    "oncue_cluster_jobs": ("node_id", "decided_by"),
     "oncue_parts": ("node_id",),
     "oncue_sessions": ("id", "digest", "token_id"),
 }
 """Texts of which the code knows all that there can be, and what no page tells."""
-KEPT = re.compile(r"oncue\..*|webhooks|@.*|system|-?[\d.:TZ+/ -]*|[a-z_]{1,12}")
+KEPT = re.compile(r"oncue\..*|@.*|-?[\d.:TZ+/ -]*|[a-z_.]{1,40}")
 """Of the leaves of JSON: words of the code, numbers and instants."""
 
 Spoil = Callable[[str, bool], str]
@@ -143,11 +142,13 @@ def _leaves(value: Any, names: dict[str, str], spoil: Spoil) -> Any:
 
 
 def with_payloads(some: Callable[..., str], turn: int, amount: int, clean: Callable[[str], str]) -> Spoil:
-    """Each text gets so many payloads, in each turn others; and each text begins with another one."""
+    """Each text gets so many payloads, in each turn others; and each text begins with another one. In every other turn
+    names have no slashes: pages of names that a path can say are others."""
 
     def spoil(text: str, is_name: bool) -> str:
         start = crc32(text.encode("utf-8", "replace")) + turn * amount
-        return f"{text} {clean(some(start, amount, printable=is_name))}"
+        added = clean(some(start, amount, printable=is_name))
+        return f"{text} {added.replace('/', '|') if is_name and turn % 2 else added}"
 
     return spoil
 

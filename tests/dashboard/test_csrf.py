@@ -85,6 +85,11 @@ def rows(door: Door, other: str) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
+WORST = ("form of another site", "origin: other site", "no text")
+FEWER = 10
+"""All rows are tried with every action at the first door, and with every tenth at the others: the way in is one."""
+
+
 async def forms_of(door: Door, told: Told, session: str) -> dict[str, Form]:
     """A form for each action, with its fields, as the stories' pages have it; an empty one where no page has."""
     found: dict[str, Form] = {}
@@ -116,16 +121,22 @@ async def test_no_other_page_changes_anything(
     forms = await forms_of(door, told, session)
     url, wrong = f"sqlite:///{file}", []
     before = await fingerprints(url)
-    for path, form in forms.items():
-        for row, changed in rows(door, other).items():
+    for number, (path, form) in enumerate(forms.items()):
+        tried = rows(door, other)
+        if kind != "token" and number % FEWER:
+            tried = {row: tried[row] for row in WORST}
+        for row, changed in tried.items():
             reply = await door.change(path, form.fields, session, **changed)
             if not is_refused(reply):
                 wrong.append(f"{path}: {row}: {reply.status_code} {reply.text[:200]}")
     assert not wrong, "\n".join(wrong)
     assert not differences(before, await fingerprints(url))
+    await told.goes_on(app)
     for path, form in forms.items():
         reply = await door.change(path, form.fields, session)
-        assert reply.status_code in (200, 404, 409, 422), f"{path} of our own page: {reply.status_code} {reply.text}"
+        assert reply.status_code in (200, 404, 409, 421, 422), (
+            f"{path} of our own page: {reply.status_code} {reply.text}"
+        )
         assert "another origin" not in reply.text, path
     if forms:
         assert differences(before, await fingerprints(url)), "no form of ours changes anything"

@@ -94,6 +94,18 @@ async def test_the_stream_is_asked_for_as_pages_are(story_door: Door) -> None:
     assert (await story_door.change("/live", (), session)).status_code == 404
 
 
+async def test_a_page_that_is_not_live_asks_for_no_stream(story_door: Door) -> None:
+    door, session = story_door, await story_door.session("read")
+
+    @door.pages.page("/still", "toast.html", title="Still", room="")
+    async def still(view: View) -> dict[str, object]:
+        return {"kind": "ok", "message": "It stays so."}
+
+    assert (await door.get("/live?page=/still", session)).status_code == 404
+    assert 'id="live"' not in (await door.get("/still", session)).text
+    assert 'id="live"' in (await door.get("/", session)).text
+
+
 async def test_what_is_got_can_be_asked_for_without_its_body(story_door: Door) -> None:
     headers = story_door.cookie(await story_door.session("read"))
     for path in ("/", "/sign-in", "/names", "/signed-in"):

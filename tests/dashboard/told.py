@@ -7,8 +7,9 @@ import json
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from oncue import Oncue
@@ -22,6 +23,7 @@ SECRETS = {
     "query": "planted-in-a-query",
 }  # fmt: skip
 """What no page may ever show."""
+FASTER = 50
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,13 @@ class Told:
     async def held_still(self, app: Oncue) -> None:
         """It is the instant of the copy, and stays so: nodes are alive, and two pages tell of the same time."""
         (await app.internals.connected()).clock = VirtualClock(self.at)
+
+    async def goes_on(self, app: Oncue) -> None:
+        """Time passes again, and fast: what waits for something that does not come gives up soon."""
+        connected, began = await app.internals.connected(), monotonic()
+        clock = VirtualClock(self.at)
+        connected.clock = clock
+        clock.now = lambda: self.at + timedelta(seconds=FASTER * (monotonic() - began))  # type: ignore[method-assign]
 
 
 def tell(folder: Path, template: Path) -> Told:

@@ -330,7 +330,10 @@ class Dashboard:
         room: str = "", status: int = 200,
     ) -> Response:  # fmt: skip
         """A whole page, with the cookie if the browser has none yet."""
-        text = self.renderer.page(template, {**told, "view": view, "visitor": visitor, "room": room})
+        is_live = self.renderer.has(template, "live")
+        text = self.renderer.page(
+            template, {**told, "view": view, "visitor": visitor, "room": room, "is_live": is_live}
+        )
         response = HTMLResponse(text, status)
         if visitor.is_new:
             self.entrance.remember(response, request.scope, visitor.secret)
@@ -377,9 +380,15 @@ class Dashboard:
         if found is None:
             raise Problem(NOT_FOUND, "There is no such page.")
         page, _ = found
+        if not self.is_live(page):
+            raise Problem(NOT_FOUND, "Nothing of this page is shown anew.")
         check_scope(visitor, page.needs)
         base = self.entrance.place(request.scope).prefix
         return self.broadcaster.stream((address, visitor.identity.scopes, base), page.every)
+
+    def is_live(self, page: Page) -> bool:
+        """Whether a part of it is shown anew while a tab is open."""
+        return self.renderer.has(page.template, "live")
 
     async def render_live(self, topic: tuple[str, tuple[TokenScope, ...], str]) -> str:
         """The live part of a page, for every tab that shows it."""
