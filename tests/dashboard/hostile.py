@@ -85,6 +85,9 @@ FIXED = {
 KEPT = re.compile(r"oncue\..*|@.*|-?[\d.:TZ+/ -]*|[a-z_.]{1,40}")
 """Of the leaves of JSON: words of the code, numbers and instants."""
 
+LONGEST_NAME = 100
+"""So much is added to a name: they may have 128 characters."""
+
 Spoil = Callable[[str, bool], str]
 """A text with something in it; the second argument says whether it is a name, which has to be printable."""
 
@@ -142,13 +145,18 @@ def _leaves(value: Any, names: dict[str, str], spoil: Spoil) -> Any:
 
 
 def with_payloads(some: Callable[..., str], turn: int, amount: int, clean: Callable[[str], str]) -> Spoil:
-    """Each text gets so many payloads, in each turn others; and each text begins with another one. In every other turn
-    names have no slashes: pages of names that a path can say are others."""
+    """Each text gets so many payloads, in each turn others, and each text begins with another one. A name gets as many
+    as it may be long; in every other turn it has no slashes, since the pages of such names have other addresses."""
 
     def spoil(text: str, is_name: bool) -> str:
         start = crc32(text.encode("utf-8", "replace")) + turn * amount
-        added = clean(some(start, amount, printable=is_name))
-        return f"{text} {added.replace('/', '|') if is_name and turn % 2 else added}"
+        if not is_name:
+            return f"{text} {clean(some(start, amount))}"
+        added = next(
+            (one for fewer in range(amount, 0, -1) if len(one := some(start, fewer, printable=True)) <= LONGEST_NAME),
+            some(start, 1, printable=True),
+        )
+        return f"{text} {clean(added.replace('/', '|') if turn % 2 else added)}".strip()
 
     return spoil
 

@@ -123,6 +123,8 @@ async def test_no_other_page_changes_anything(
     before = await fingerprints(url)
     for number, (path, form) in enumerate(forms.items()):
         tried = rows(door, other)
+        if door.pages._page(path) is not None:
+            tried = {row: tried[row] for row in tried if row not in ("GET", "HEAD")}  # a page is there as well
         if kind != "token" and number % FEWER:
             tried = {row: tried[row] for row in WORST}
         for row, changed in tried.items():
@@ -133,6 +135,8 @@ async def test_no_other_page_changes_anything(
     assert not differences(before, await fingerprints(url))
     await told.goes_on(app)
     for path, form in forms.items():
+        if setting.signs_in and await app.sessions.authenticate(session) is None:
+            session = await door.session("admin")  # an action has ended it
         reply = await door.change(path, form.fields, session)
         assert reply.status_code in (200, 404, 409, 421, 422), (
             f"{path} of our own page: {reply.status_code} {reply.text}"

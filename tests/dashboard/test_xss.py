@@ -19,9 +19,10 @@ from tests.dashboard.conftest import MakeDoor
 from tests.dashboard.hostile import FIXED, JSON, NAMES, TEXTS, columns_of_texts, spoiled, with_payloads
 from tests.dashboard.kit import Door
 from tests.dashboard.payloads import PAYLOADS, harmless, some
+from tests.dashboard.test_csrf import forms_of
 from tests.dashboard.told import Told
 
-TURNS, AT_ONCE = 5, len(PAYLOADS) // 5
+TURNS, AT_ONCE = 4, len(PAYLOADS) // 4
 MOST_OF_A_KIND = 3
 
 
@@ -52,11 +53,11 @@ def compared(what: str, hostile: tuple[int, Read], tame: tuple[int, Read]) -> li
     return wrong
 
 
-def kind_of(pages: Dashboard, address: str) -> tuple[str, ...] | None:
-    """Pages of one kind have the same path but for names, and the same parameters; None if it is no page."""
+def kind_of(pages: Dashboard, address: str) -> tuple[str, bool] | None:
+    """Pages of one kind have the same path but for names, with a query or without; None if it is no page."""
     path, query = parted(address)
     found = pages._page(path)
-    return None if found is None else (found[0].path, *sorted({name for name, value in query.multi_items() if value}))
+    return None if found is None else (found[0].path, any(query.values()))
 
 
 def leads(read: Read) -> list[str]:
@@ -171,6 +172,30 @@ async def test_parameters(story_door: Door, told: Told, asked: set[str]) -> None
                     assert hostile.headers["content-type"].partition(";")[0] in ("application/json", "text/plain")
     assert not wrong, "\n".join(wrong)
     assert tried >= 2 * TURNS
+
+
+@pytest.mark.timeout(120)
+async def test_fields_of_forms(told: Told, copy: Callable[..., Path], make_door: MakeDoor) -> None:
+    """What an action says of what it was told: of each form a field after the other has payloads in it."""
+    doors = [make_door(told.application(copy(name))) for name in ("hostile.db", "tame.db")]
+    for door in doors:
+        await told.held_still(door.app)
+    forms = await forms_of(doors[0], told, await doors[0].session("admin"))
+    for door in doors:
+        await told.goes_on(door.app)
+    wrong, number = [], 0
+    for path, form in forms.items():
+        sessions = [await door.session("admin") for door in doors]
+        for name in {name: None for name, _ in form.fields}:
+            number += 1
+            text = f"zzz {some(number * AT_ONCE, AT_ONCE)}"
+            replies = []
+            for door, at, value in zip(doors, sessions, (text, harmless(text)), strict=True):
+                fields = [(known, value if known == name else given) for known, given in form.fields]
+                replies.append(await door.change(path, fields, at))
+            hostile, tame = [(reply.status_code, Read(reply.text)) for reply in replies]
+            wrong += compared(f"{path}: {name}", hostile, tame)
+    assert not wrong, "\n".join(wrong)
 
 
 async def test_addresses_that_are_no_pages(story_door: Door) -> None:

@@ -60,10 +60,12 @@ def tell(folder: Path, template: Path) -> Told:
     if not note.exists():
         live = folder / "live.db"
         live.write_bytes(template.read_bytes())
-        app = Oncue(settings=load({"database_url": f"sqlite:///{live}"}, environment={}, folder=folder))
+        given = {"database_url": f"sqlite:///{live}", "drain_timeout": "0.5s"}
+        app = Oncue(settings=load(given, environment={}, folder=folder))
         stories.declare(app)
         running = Running(app, with_worker=True).start()
         try:
+            running.do(_led)
             addresses = ["/"]
             for story in stories.stories():
                 addresses += running.do(story.tell)
@@ -78,6 +80,13 @@ def tell(folder: Path, template: Path) -> Told:
     return Told(file, addresses, datetime.fromisoformat(at_text))
 
 
+async def _led(app: Oncue) -> None:
+    """Before any story begins the worker leads."""
+    async with asyncio.timeout(20):
+        while await app.cluster.leader() is None:
+            await app.internals.pause_before_retry(0.02)
+
+
 async def _secrets(app: Oncue) -> None:
     """A webhook with something to hide, and deliveries of it."""
     await app.webhooks.create(
@@ -85,4 +94,3 @@ async def _secrets(app: Oncue) -> None:
         headers={"Authorization": SECRETS["header"]}, secrets=[SECRETS["secret"]],
     )  # fmt: skip
     await app.webhooks.deliver("planted", {"order": 1}, delay="1h")
-    await asyncio.sleep(0)
