@@ -66,6 +66,7 @@ async def _create(app: Oncue, samples: int, pause: float) -> None:
         await asyncio.sleep(LOOK)
     for _ in range(samples):
         receipt = await touch.aenqueue(time.monotonic_ns())
+        await asyncio.sleep(PAUSE)  # a look at once would compete with the claims that are measured
         while not (await app.jobs.get(receipt.id)).finished:  # noqa: ASYNC110 (nor does its end)
             await asyncio.sleep(PAUSE)
         await asyncio.sleep(pause)

@@ -386,7 +386,7 @@ class Oncue:
     # --- answering ----------------------------------------------------------------------------------------------
 
     def asgi(self, *, require_token: bool = True, on_loopback: bool = False) -> ASGIApp:
-        """The admin API, to be mounted in any ASGI application, or served by any ASGI server.
+        """The dashboard and the admin API, to be mounted in any ASGI application, or served by any ASGI server.
 
         Everything but `/health` needs a token (`oncue token create`). An application that lets in only whom it knows
         says `require_token=False`. One whose server listens on a loopback address alone may say `on_loopback=True`:

@@ -119,6 +119,15 @@ async def test_a_node_that_does_not_lead_says_who_does(cluster: Any) -> None:
 
 
 @pytest.mark.contract("CLUS-3")
+async def test_a_node_that_does_not_lead_hands_a_job_over_if_it_is_asked_to(cluster: Any) -> None:
+    async with cluster("a", "b") as (_, follower):
+        found = await follower.app.cluster.run("compact", {"level": 5}, by="ann", hand_over=True)
+        assert (found.job.enqueued_by, [part.node_name for part in found.parts]) == ("ann", ["a", "b"])
+        with pytest.raises(NotLeader):
+            await follower.app.cluster.run("compact", {"level": 5})
+
+
+@pytest.mark.contract("CLUS-3")
 async def test_a_process_that_is_no_node_hands_its_wish_to_the_leader(
     cluster: Any, make_app: MakeApp, database_url: str
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
-from oncue.cli.doctor import checks
+from oncue.doctor import checks, examining
 from oncue.errors import StoreFull
 from oncue.model import Day, DayCount, NextDay
 from oncue.policy.lifecycle import close_day
@@ -119,7 +119,7 @@ async def test_days_that_no_leader_decides_are_told_by_metrics_alerts_and_the_do
     assert value("oncue_schedules_enabled") == 1
     assert value("oncue_schedule_overdue_seconds") == late.total_seconds()
     assert "OncueSchedulerLate" in watch.firing()
-    snapshot = await checks._snapshot(bench.store, OPENING + late)  # type: ignore[arg-type]
+    snapshot = await examining._snapshot(bench.store, OPENING + late)  # type: ignore[arg-type]
     assert snapshot.next_run == OPENING
     assert checks.leader(snapshot).status == "warn", "a node leads, and yet the day is not opened"
     await bench.plan(OPENING + late)

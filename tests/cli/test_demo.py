@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -10,11 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from oncue.cli.demo.facts import Facts
 from oncue.cli.demo.screen import sparkline
 from oncue.model import Change
+from oncue.server import address
 from oncue.store import SqliteStore
 from tests.cli.conftest import OURS, Shell, Start
 from tests.store.scene import NOW, change, enter, put, take
@@ -38,6 +41,27 @@ def test_it_ends_well_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert done is not None
     assert enqueued[1] == done[1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_dashboard_tells_the_story(start: Start, tmp_path: Path) -> None:
+    """The usual port is taken: another one is chosen."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    taken = address.parse(address.DEFAULT)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(address.CannotListen):  # another program has it: as good
+            stack.enter_context(address.listen(taken))
+        demo = start("nonsense", "demo", "--for", "6s", TMPDIR=str(folder))
+        demo.says("until the demo ends")
+        url = re.search(r"http://127\.0\.0\.1:\d+", demo.said)
+        assert url is not None
+        assert not url[0].endswith(f":{taken.port}")
+        demo.says("is killed")
+        page = httpx.get(url[0]).text
+        assert "worker-2 is killed (SIGKILL)" in page
+        assert re.search(r"Settled twice</span><b>0</b>", page)
+        assert re.search(r"Lost</span><b>0</b>", page)
+        assert demo.ends() == 0
 
 
 def test_it_can_be_interrupted(start: Start, tmp_path: Path) -> None:

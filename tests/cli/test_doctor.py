@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from oncue import Oncue
-from oncue.cli.doctor import checks, cluster, webhooks
-from oncue.cli.doctor.findings import Snapshot
+from oncue.doctor import checks, cluster, webhooks
+from oncue.doctor.findings import Snapshot
 from oncue.model import PARKED, HeldBack, Job, Lease, Queue, Token, Webhook
 from oncue.settings import Settings
 from oncue.store import SqliteStore

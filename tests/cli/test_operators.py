@@ -276,6 +276,33 @@ def test_a_token_as_json_has_its_text_this_once(oncue: Shell, sqlite_shop: str) 
     assert made["expires_at"] is None
 
 
+def test_sessions_of_browsers_are_listed_and_ended(oncue: Shell, sqlite_shop: str) -> None:
+    assert "No browser is signed in" in oncue("token", "sessions").out
+    text = oncue("token", "create", "anna", "--scope", "operate").out.strip()
+    found = on_database(sqlite_shop, lambda app: app.sessions.start(text))
+    listed = oncue("token", "sessions")
+    assert found[0].id in listed.out
+    assert "anna" in listed.out
+    (session,) = oncue("token", "sessions", "--json").json
+    assert (session["id"], session["token_name"], session["scopes"]) == (found[0].id, "anna", ["operate"])
+    assert found[1] not in listed.out
+    assert oncue("token", "end-session", found[0].id).out.strip() == f"session {found[0].id} is ended"
+    assert oncue("token", "sessions", "--json").json == []
+    assert oncue("token", "end-session", found[0].id).code == 1
+    assert oncue("token", "end-session", "nonsense").code == 3
+
+
+def test_why_a_queue_stands(oncue: Shell, sqlite_shop: str) -> None:
+    oncue("enqueue", "add", "a=1", "--queue", "mail")
+    oncue("queues", "pause", "mail")
+    found = oncue("queues", "explain", "mail", "--json").json
+    codes = [finding["code"] for finding in found["findings"]]
+    assert (found["status"], codes) == ("paused", ["paused_queue", "no_node_alive", "jobs_wait"])
+    said = oncue("queues", "explain", "mail").out
+    assert "queue mail: paused" in said
+    assert "`oncue queues resume mail`" in said
+
+
 def test_what_a_token_cannot_be(oncue: Shell, sqlite_shop: str) -> None:
     oncue("migrate")
     assert oncue("token", "list").out.startswith("There are no tokens.")

@@ -32,8 +32,9 @@ from oncue.model import (
 )
 from oncue.policy import lifecycle
 from oncue.store import PostgresStore, SqliteStore, Store
+from oncue.store import statements as sql_files
 from tests.store.scene import BROKEN, CRASHED, NOW, after, at, before, enter, fire, put, query, see, settle
-from tests.store.test_plans import nodes
+from tests.store.test_plans import explained, nodes
 from tests.store.test_views import drop_views, read
 from tests.store.test_webhooks import deliveries, make, plan_webhook, take_deliveries
 
@@ -337,3 +338,34 @@ async def test_executions_are_found_by_id_through_an_index_on_sqlite(sqlite_stor
         assert [step for step in steps if re.match(r"SCAN [ja]\b", step)] == [], (one, steps)
         if "id = " in one:
             assert any(step.startswith("SEARCH j USING INDEX oncue_jobs_execution") for step in steps), (one, steps)
+
+
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_the_deliveries_to_an_endpoint_are_read_through_their_index_on_postgresql(
+    postgres_store: PostgresStore, postgres_url: str, analysed: bool, mode: str
+) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    made, series = "timestamptz '2029-01-01' + n * interval '1 second'", "generate_series(1, 60000) as n"
+    try:
+        await connection.execute(FILL.replace("@made", made).replace("@numbers", series))
+        if analysed:
+            await connection.execute("analyze")
+        await connection.execute(f"set plan_cache_mode = {mode}")
+        plan = await explained(connection, "executions", ["g3", ["succeeded", "queued", "running"], 10**12, 20])
+        assert scans(plan) == []
+        used = {part["Index Name"] for part in nodes(plan) if "Index Name" in part}
+        assert "oncue_jobs_endpoint" in used, used
+        assert "oncue_jobs_ended" not in used, "no delivery to another endpoint is looked at"
+    finally:
+        await connection.close()
+
+
+async def test_the_deliveries_to_an_endpoint_are_read_through_their_index_on_sqlite(sqlite_store: SqliteStore) -> None:
+    def plan(connection: sqlite3.Connection) -> list[str]:
+        asked = {"endpoint": "g3", "states": '["succeeded"]', "before": 10**12, "limit": 20}
+        statement = sql_files.load("sqlite")["executions"]
+        return [row[3] for row in connection.execute(f"explain query plan {statement}", asked)]
+
+    steps = await sqlite_store.database.write(plan)
+    assert any("oncue_jobs_endpoint (group_name=? AND state=? AND id<?)" in step for step in steps), steps

@@ -37,6 +37,19 @@ async def test_the_latest_nodes_that_are_gone(store: Store) -> None:
     assert await store.nodes.gone(after(seconds=20), 1) == found[:1]
 
 
+async def test_what_nodes_hold(store: Store) -> None:
+    """Of each up to so many, also of one that holds nothing."""
+    busy, idle = await enter(store, "busy"), await enter(store, "idle")
+    ids = await put(store, 3)
+    await take(store, busy)
+    found = await store.nodes.work([busy, idle], 10)
+    assert sorted(job.id for job in found[busy]) == ids
+    assert {(job.task, job.started_at) for job in found[busy]} == {("send", None)}
+    assert found[idle] == []
+    assert len((await store.nodes.work([busy], 2))[busy]) == 2
+    assert await store.nodes.work([], 2) == {}
+
+
 async def test_a_beat_renews_the_lease(store: Store) -> None:
     node = await enter(store, expires_at=after(seconds=15))
     assert await store.nodes.beat(node, after(seconds=4), after(seconds=19))

@@ -12,11 +12,12 @@ from threading import Barrier
 from typing import TypeVar
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from oncue.model import Claim, Decided, GroupSettings, JobFilter, Limits, Released, Revised, Schedule, Step
 from oncue.policy import lifecycle
-from oncue.store import Store, connect
+from oncue.store import PostgresStore, Store, connect
 from oncue.store.contract import LEADER
 from tests.conftest import MakeStore
 from tests.store.scene import (
@@ -134,6 +135,31 @@ async def test_batches_that_overlap_in_opposite_order_do_not_block_each_other(
         one, two = await asyncio.gather(settle(store, claims), settle(other, claims[::-1], CRASHED))
         assert [a != b for a, b in zip(one, two[::-1], strict=True)] == [True] * 200
         await take(store, node, 500)
+
+
+async def test_a_batch_that_was_undone_by_a_deadlock_is_written_again(
+    postgres_store: PostgresStore, postgres_url: str
+) -> None:
+    node = await enter(postgres_store)
+    first, last = await put(postgres_store, 2)
+    claims = await take(postgres_store, node, 2)
+    stranger, onlooker = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+    try:
+        # The stranger notices a deadlock late: it is the batch that is undone.
+        await stranger.execute("set deadlock_timeout = '60s'; begin")
+        await stranger.execute("select from oncue_jobs where id = $1 for update", last)
+        settling = asyncio.create_task(settle(postgres_store, claims))
+        waiting = (
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        )
+        while not await onlooker.fetchval(waiting):  # noqa: ASYNC110 (a lock tells nobody)
+            await asyncio.sleep(0.01)
+        await stranger.execute("select from oncue_jobs where id = $1 for update", first)
+        await stranger.execute("commit")
+        assert await settling == [True, True]
+    finally:
+        await stranger.close()
+        await onlooker.close()
 
 
 async def test_of_a_claim_and_a_cancel_exactly_one_wins(store: Store, make_store: MakeStore) -> None:

@@ -14,6 +14,7 @@ from oncue.identity import job_uid
 from oncue.model import (
     DELIVER,
     PARKED,
+    STATES,
     WEBHOOKS_QUEUE,
     Claim,
     Decided,
@@ -24,6 +25,7 @@ from oncue.model import (
     Rate,
     Revised,
     Schedule,
+    State,
     Webhook,
 )
 from oncue.store import Store
@@ -179,6 +181,19 @@ async def test_an_edit_reaches_the_schedules_whose_target_it_is_and_no_others(st
     assert (await find(store, "one")).version == 2, "what does not touch the options leaves the schedules alone"
 
 
+async def test_the_schedules_of_a_webhook_are_told_by_name(store: Store) -> None:
+    for name in ("two", "one", "three"):
+        await plan_webhook(store, name)
+    await plan_webhook(store, "other", group="refunds")
+    await plan_webhook(store, "task", task="send")
+    await plan_webhook(store, "gone", deleted_at=NOW)
+    found = await store.schedules.delivering_to("orders")
+    assert [schedule.name for schedule in found] == ["one", "three", "two"]
+    assert found[0] == await find(store, "one")
+    assert [schedule.name for schedule in await store.schedules.delivering_to("orders", "one", 1)] == ["three"]
+    assert await store.schedules.delivering_to("nothing") == []
+
+
 async def test_a_slot_decided_on_what_was_read_before_an_edit_is_refused(store: Store) -> None:
     await make(store)
     schedule = await plan_webhook(store)
@@ -233,6 +248,33 @@ async def orphans(store: Store, due_before: datetime = LONG_AGO, limit: int = 10
 async def take_deliveries(store: Store, node: UUID, limit: int = 100, *, now: datetime = NOW) -> list[Claim]:
     await store.groups.wake([WEBHOOKS_QUEUE], 1000, now)
     return await store.groups.claim(node, [WEBHOOKS_QUEUE], [DELIVER], limit, now)
+
+
+async def test_the_deliveries_to_an_endpoint_are_listed_newest_first(store: Store) -> None:
+    node = await enter(store)
+    done, failed, runs = await deliveries(store, size=3)
+    claims = {claim.id: claim for claim in await take_deliveries(store, node)}
+    await settle(store, [claims[done]])
+    await settle(store, [claims[failed]], BROKEN)
+    (waits,) = await deliveries(store)
+    await deliveries(store, "refunds")
+    await deliveries(store, task="send")
+
+    async def listed(*states: State, before: int | None = None, limit: int = 100) -> list[int]:
+        asked = ("orders", states or STATES, before, limit)
+        found = await store.webhooks.executions(*asked)
+        assert await store.webhooks.executions(*asked, short=True) == found, "nothing is large"
+        assert [await see(store, job.id) for job in found] == found
+        return [job.id for job in found]
+
+    broken = (await see(store, failed)).state
+    assert await listed() == [waits, runs, failed, done]
+    assert await listed(limit=3) == [waits, runs, failed]
+    assert await listed(before=runs) == [failed, done]
+    assert await listed("succeeded") == [done]
+    assert await listed("running") == [runs]
+    assert await listed(broken, "queued", limit=1) == [waits]
+    assert await store.webhooks.executions("nothing", STATES, None, 9) == []
 
 
 @pytest.mark.contract("HOOK-11")

@@ -40,7 +40,7 @@ class Clustering:
             return await self._wished(call, row, reserved)
         leader = next((node for node in nodes if node.leadership.epoch is not None), None)
         if leader is None:
-            raise await self.refusal()
+            return await self._handed_over(call, row, reserved)
         if reserved is not None and reserved.in_doubt:
             return await self._wished(call, row, reserved)
         return await self._created(call, row, leader, reserved)
@@ -54,6 +54,12 @@ class Clustering:
                 [(call, row)], ids=[reserved.id], since=reserved.since, in_doubt=reserved.in_doubt
             )
         return _new(receipt, call.task.name)
+
+    async def _handed_over(self, call: ClusterCall[Any], row: Row, reserved: Reservation | None) -> Receipt:
+        """What a node does that does not lead: it refuses, unless the call is to be handed to the leader."""
+        if not call.hands_over:
+            raise await self.refusal()
+        return await self._wished(call, row, reserved)
 
     async def check_named(self, call: ClusterCall[Any]) -> None:
         """Refuse names that no active node has now. The leader looks again when it writes the parts."""
@@ -97,7 +103,7 @@ class Clustering:
             (receipt,) = await connection.store.jobs.enqueue([batch], in_doubt=True)
             return _new(receipt, call.task.name)
         if made is None or not made.leads:
-            raise await self.refusal()
+            return await self._handed_over(call, row, reserved)
         if not made.parts:
             raise InvalidJob("nodes", await _why_nobody(connection.store, call.task.name, told.parts))
         if not made.created:

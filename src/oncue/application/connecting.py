@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from oncue.application.portal import Portal
 from oncue.clock import Clock, DatabaseClock
@@ -37,6 +37,13 @@ class Connected(Protocol):
     async def ids(self, count: int) -> list[int]: ...
 
 
+class KnownDeclaration(NamedTuple):
+    """What was read of the schedule that code declares under a name."""
+
+    read_at: float
+    stored: Declaration | None
+
+
 class Connection:
     """A store that is open, and the database's time."""
 
@@ -45,7 +52,7 @@ class Connection:
         self.clock = clock
         self._spare_ids: list[int] = []
         self._block = 1
-        self._declarations: dict[str, tuple[float, Declaration | None]] = {}
+        self.declarations: dict[str, KnownDeclaration] = {}
         self._owner: tuple[float, Owner | None] = (float("-inf"), None)
 
     def now(self) -> datetime:
@@ -63,18 +70,18 @@ class Connection:
         """The numbers in hand are no good."""
         self._spare_ids.clear()
 
-    async def declaration(self, name: str) -> Declaration | None:
-        """What is stored of the schedule that code declares under this name; what was read lately is believed."""
-        now = self.clock.monotonic()
-        read_at, found = self._declarations.get(name, (float("-inf"), None))
-        if now - read_at > TRUSTED_SECONDS:
-            found = None
-            if (stored := await self.store.schedules.get(name)) is not None:
-                from oncue.policy.schedules import declaration_of  # few tasks have a schedule
+    def remembers(self, name: str) -> bool:
+        """Whether it was read lately what is stored of the schedule that code declares under this name."""
+        known = self.declarations.get(name)
+        return known is not None and self.clock.monotonic() - known.read_at <= TRUSTED_SECONDS
 
-                found = declaration_of(stored)
-            self._declarations[name] = now, found
-        return found
+    async def read_declaration(self, name: str) -> None:
+        now, found = self.clock.monotonic(), None
+        if (stored := await self.store.schedules.get(name)) is not None:
+            from oncue.policy.schedules import declaration_of  # few tasks have a schedule
+
+            found = declaration_of(stored)
+        self.declarations[name] = KnownDeclaration(now, found)
 
     async def owner(self) -> Owner | None:
         """The application that the tables belong to; what was read lately is believed."""

@@ -38,6 +38,8 @@ FURTHEST = timedelta(days=36525)
 ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 """When jobs are made that are to follow, until it is known when."""
 
+NOTHING_WRITTEN = "nothing was written"
+
 _log = logging.getLogger("oncue")
 
 
@@ -80,8 +82,9 @@ class Enqueueing:
         await self._refuse_stored(await self._app.connected(), task.name)
 
     async def _refuse_stored(self, connection: Connection, task: str) -> None:
-        stored = await self._patiently(connection, lambda _: connection.declaration(task), "nothing was written")
-        slots_only.refuse_stored(task, stored)
+        if not connection.remembers(task):
+            await self._patiently(connection, lambda _: connection.read_declaration(task), NOTHING_WRITTEN)
+        slots_only.refuse_stored(task, connection.declarations[task].stored)
 
     async def check_owner(self) -> None:
         """Raise WrongApplication if this application has a name, and the tables belong to one of another name."""
@@ -90,8 +93,8 @@ class Enqueueing:
 
     async def _check_owner(self, connection: Connection) -> None:
         """Without a name it is not asked: a web process may have another place than the workers of its application."""
-        if self._app.identity.given:
-            owner = await self._patiently(connection, lambda _: connection.owner(), "nothing was written")
+        if self._app.settings.name is not None:
+            owner = await self._patiently(connection, lambda _: connection.owner(), NOTHING_WRITTEN)
             refuse(owner, self._app.identity, connection.store.dialect)
 
     async def write(self, call: Call[Any], rows: Sequence[Row], *, outside_slots: bool = False) -> list[Receipt]:
@@ -116,11 +119,8 @@ class Enqueueing:
             batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
             if call.on is not None:
                 await self._app.connector.follow(call.on, [receipt.id for receipt in receipts if receipt.created])
-        created = sum(receipt.created for receipt in receipts)
-        self._app.telemetry.emit(
-            "enqueue", {"jobs": created, "duplicates": len(receipts) - created},
-            task=batch.task, queue=batch.queue, batch=batch, receipts=receipts,
-        )  # fmt: skip
+        if self._app.telemetry.wants("enqueue"):
+            self._tell(batch, receipts)
         return receipts
 
     async def planned(self, call: Call[Any], row: Row, reserved: Reservation | None = None) -> Batch:
@@ -132,7 +132,7 @@ class Enqueueing:
         await self._check_owner(connection)
         if reserved is not None:
             return self._batch(call, [reserved.id], [args], keys, reserved.since)
-        ids = await self._patiently(connection, lambda _: connection.ids(1), "nothing was written")
+        ids = await self._patiently(connection, lambda _: connection.ids(1), NOTHING_WRITTEN)
         return self._batch(call, ids, [args], keys, connection.now())
 
     def prepared(self, call: Call[Any], row: Row) -> FollowUp:
@@ -204,11 +204,14 @@ class Enqueueing:
         left = iter(receipts)
         for batch in batches:
             told = list(islice(left, len(batch.ids)))
-            created = sum(receipt.created for receipt in told)
-            self._app.telemetry.emit(
-                "enqueue", {"jobs": created, "duplicates": len(told) - created},
-                task=batch.task, queue=batch.queue, batch=batch, receipts=told,
-            )  # fmt: skip
+            self._tell(batch, told)
+
+    def _tell(self, batch: Batch, receipts: Sequence[Receipt]) -> None:
+        created = sum(receipt.created for receipt in receipts)
+        self._app.telemetry.emit(
+            "enqueue", {"jobs": created, "duplicates": len(receipts) - created},
+            task=batch.task, queue=batch.queue, batch=batch, receipts=receipts,
+        )  # fmt: skip
 
     # --- in a caller's transaction ------------------------------------------------------------------------------
 
@@ -254,7 +257,7 @@ class Enqueueing:
         for _ in range(MOST_RESERVATIONS):
             ids = connection.spare_ids(len(args))
             if ids is None:
-                ids = await self._patiently(connection, lambda _: connection.ids(len(args)), "nothing was written")
+                ids = await self._patiently(connection, lambda _: connection.ids(len(args)), NOTHING_WRITTEN)
             batch = self._batch(call, ids, args, keys, connection.now())
             try:
                 return batch, await self._written(connection, batch)
@@ -265,15 +268,17 @@ class Enqueueing:
 
     async def _written(self, connection: Connection, batch: Batch) -> list[Receipt]:
         """Write a batch. When the reply is lost nobody knows: ask again under the same ids, which writes it once."""
-        more = " …" if len(batch.ids) > 1 else ""
         return await self._patiently(
-            connection,
-            lambda in_doubt: connection.store.jobs.enqueue([batch], in_doubt=in_doubt),
-            f"it is unknown whether the {len(batch.ids)} jobs of {batch.task} were written (id {batch.ids[0]}{more})",
+            connection, lambda in_doubt: connection.store.jobs.enqueue([batch], in_doubt=in_doubt), batch
         )
 
-    async def _patiently(self, connection: Connection, ask: Callable[[bool], Awaitable[T]], otherwise: str) -> T:
-        """Ask the database, again and again while it does not answer; `ask` is told whether an answer was lost."""
+    async def _patiently(
+        self, connection: Connection, ask: Callable[[bool], Awaitable[T]], otherwise: str | Batch
+    ) -> T:
+        """Ask the database, again and again while it does not answer; `ask` is told whether an answer was lost.
+
+        `otherwise` says what is known if no answer comes; of a batch it is that it may have been written.
+        """
         give_up = float("inf")
         in_doubt = False
         while True:
@@ -286,7 +291,7 @@ class Enqueueing:
                     if not in_doubt:
                         raise
                     kind = type(error) if isinstance(error, StoreUnavailable) else StoreUnavailable
-                    raise kind(f"{error}; {otherwise}") from error
+                    raise kind(f"{error}; {_unknown(otherwise)}") from error
                 give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
 
@@ -296,7 +301,8 @@ class Enqueueing:
         options, max_runtime = call.carried or self._app.resolved(call.task)
         if call.at is not None and call.at - now > FURTHEST:
             raise InvalidJob("at", "expected an instant within the next hundred years")
-        visible_at = max(call.at or now + timedelta(seconds=call.delay or 0.0), now)
+        due = call.at or (now + timedelta(seconds=call.delay) if call.delay else now)
+        visible_at = due if due > now else now
         return Batch(
             task=call.task.name,
             queue=call.queue,
@@ -316,6 +322,13 @@ class Enqueueing:
             group=call.group,
             address=call.address,
         )
+
+
+def _unknown(told: str | Batch) -> str:
+    if isinstance(told, str):
+        return told
+    more = " …" if len(told.ids) > 1 else ""
+    return f"it is unknown whether the {len(told.ids)} jobs of {told.task} were written (id {told.ids[0]}{more})"
 
 
 def _terms(call: Call[Any]) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 from uuid import UUID
 
 import typer
@@ -16,7 +16,7 @@ from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.cli.webhook_options import Headers, Method, Payload, PayloadFile, Secrets
 from oncue.errors import InvalidWebhook
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Job, Receipt, State
+from oncue.model import Attempt, Job, Receipt, State
 from oncue.policy.deliveries import execution_status, states_of
 from oncue.policy.urls import origin
 from oncue.records.documents import Document
@@ -24,6 +24,8 @@ from oncue.records.webhooks import delivery_attempt_record, execution_detail, ex
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from oncue.policy.deliveries import ExecutionStatus
 
 STYLES = {"emitted": "blue", "delivered": "green", "failed": "red"}
 
@@ -121,8 +123,8 @@ def list_executions(
     found = find(app, database_url=database_url, schema=schema)
 
     async def work() -> tuple[list[Job], dict[int, str], datetime]:
-        jobs = await found.jobs.list(
-            states, queue=WEBHOOKS_QUEUE, task=DELIVER, group=endpoint, before=before, limit=limit
+        jobs = await found.webhooks.executions(
+            endpoint=endpoint, status=cast("ExecutionStatus | None", status), before=before, limit=limit
         )
         if not jobs and endpoint is not None and endpoint == name:
             await found.webhooks.get(name)  # of a deleted one what was delivered is shown

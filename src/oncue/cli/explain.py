@@ -61,7 +61,7 @@ def explain(
     if as_json:
         output.show_json(explanation_record(explanation))
     else:
-        _show(explanation)
+        show_explanation(explanation)
 
 
 def _is_job(what: str) -> bool:
@@ -72,7 +72,7 @@ def _is_job(what: str) -> bool:
     return True
 
 
-def _show(explanation: Explanation) -> None:
+def show_explanation(explanation: Explanation) -> None:
     output.show(f"[bold]{escape(explanation.subject)}[/]: {escape(explanation.status.replace('_', ' '))}")
     show_findings(explanation)
 

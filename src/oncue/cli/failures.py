@@ -23,6 +23,7 @@ from oncue.errors import (
     JobNotFound,
     OncueError,
     ScheduleNotFound,
+    SessionNotFound,
     SubjectNotFound,
     TokenNotFound,
     UnknownTask,
@@ -37,7 +38,9 @@ FAILED, USAGE, NOT_FOUND, CHECK = 1, 2, 3, 4
 _UsageProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
-_ABSENT = (JobNotFound, ScheduleNotFound, SubjectNotFound, TokenNotFound, UnknownTask, WebhookNotFound)
+_ABSENT = (
+    JobNotFound, ScheduleNotFound, SessionNotFound, SubjectNotFound, TokenNotFound, UnknownTask, WebhookNotFound,
+)  # fmt: skip
 
 
 def exit_code(error: Exception) -> int:

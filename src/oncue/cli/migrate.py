@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oncue.app import Oncue
+from oncue.application.tables import schema_of, unmigrated
 from oncue.cli import output
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find
@@ -24,19 +24,6 @@ from oncue.verbs.base import compare_and_set
 
 if TYPE_CHECKING:
     from oncue.store import PostgresStore
-
-
-def unmigrated(app: Oncue) -> SqliteStore | PostgresStore:
-    """A store that leaves the tables as they are when it is opened."""
-    store = app.internals.make_store()
-    if isinstance(store, SqliteStore):
-        return SqliteStore(store.path, migrate=False)
-    return cast("PostgresStore", store)
-
-
-def schema_of(store: SqliteStore | PostgresStore) -> str | None:
-    """The schema that its tables are in. An SQLite file has none."""
-    return None if isinstance(store, SqliteStore) else store.schema
 
 
 def migrate(

@@ -17,6 +17,8 @@ import typer
 
 from oncue.model import PARKED, Group, GroupSettings, State
 from oncue.observe.visible import visible, visible_json, visible_lines
+from oncue.policy.words import plural as plural
+from oncue.policy.words import took as took
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,24 +157,6 @@ def bar(fraction: float) -> str:
 
 def styled(state: State) -> str:
     return f"[{STYLES[state]}]{state}[/]"
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def took(seconds: float | None) -> str:
-    """A duration, three digits at most."""
-    if seconds is None:
-        return ""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {name}"
-    return f"{seconds:g} s"
 
 
 def held_back(group: Group | GroupSettings, now: datetime) -> str:

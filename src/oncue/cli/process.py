@@ -198,6 +198,7 @@ class Front:
         # Only this machine can reach a loopback address: there requests need no token until the first one is made.
         access = api.AccessMode.LOOPBACK if address.is_loopback(listening) else api.AccessMode.TOKEN
         self._app, self._needs_token = app, access is api.AccessMode.TOKEN
+        self._has_dashboard = with_api and make_api is None
         self._looking: asyncio.Task[None] | None = None
         make = make_api or (site.site if with_api else api.process_api)
         limits = HttpLimits(
@@ -218,6 +219,8 @@ class Front:
             self._sampler.start()  # a worker looks at the database by itself
         await self._server.start()
         _log.info("http: listening on %s", self.url)
+        if self._has_dashboard:
+            _log.info("the dashboard is at %s/", (self._app.settings.public_url or self.url).rstrip("/"))
         if self._needs_token:
             self._looking = asyncio.create_task(self._warn_if_shut(), name="oncue-access")
 

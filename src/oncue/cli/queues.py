@@ -11,10 +11,12 @@ import typer
 from oncue.app import Oncue
 from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
+from oncue.cli.explain import show_explanation
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import Group, Limits, Queue
 from oncue.policy import rates
+from oncue.records.jobs import explanation_record
 from oncue.records.queues import group_record, queue_record
 from oncue.task import UNSET
 
@@ -148,6 +150,23 @@ def _state(known: Group, now: datetime) -> str:
     if known.queued and known.rate is not None and known.rated_until is not None and known.rated_until > now:
         return f"[yellow]rate: next start {output.when(known.rated_until, now)}[/]"
     return "[green]open[/]"
+
+
+@commands.command("explain")
+def explain_queue(
+    name: Name,
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Say why jobs of this queue start, or wait: a pause, no worker, a limit, a rate, no free seat."""
+    found = find(app, database_url=database_url, schema=schema)
+    explanation = ask(found, lambda: found.queues.explain(name))
+    if as_json:
+        output.show_json(explanation_record(explanation))
+    else:
+        show_explanation(explanation)
 
 
 @commands.command("pause")

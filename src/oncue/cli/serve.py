@@ -32,9 +32,10 @@ def serve(
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or SIGHUP. No job is run.
+    """Show the dashboard and answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or
+    SIGHUP. No job is run.
 
-    On a loopback address the API is open until a token is made (`oncue token create`); /health/ready and /metrics stay
+    On a loopback address both are open until a token is made (`oncue token create`); /health/ready and /metrics stay
     open there. On any other address everything but /health needs a token. Over HTTP only tasks of --app can be
     enqueued. The server starts without its database, and is not ready until the database answers. After the first
     signal the exit code is 0. A second signal stops at once, with 130 (SIGINT), 143 (SIGTERM) or 129 (SIGHUP).
@@ -55,7 +56,8 @@ def run(http: str | None = None, **options: Any) -> None:
     begin(http=http or BARE, with_api=True, **options)
 
 
-run.__doc__ = f"""Work on jobs and answer the admin API, in one process, until SIGINT, SIGTERM or SIGHUP.
+run.__doc__ = f"""Work on jobs, show the dashboard and answer the admin API, in one process, until SIGINT, SIGTERM
+    or SIGHUP.
 
     What `oncue worker` and `oncue serve` do together. Without an address it listens on HTTP_ADDR, or on
     {address.DEFAULT}.

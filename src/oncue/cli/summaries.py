@@ -7,9 +7,12 @@ from __future__ import annotations
 
 SUMMARIES = {
     "worker": "Work on jobs until SIGINT, SIGTERM or SIGHUP.",
-    "run": "Work on jobs and answer the admin API, in one process, until SIGINT, SIGTERM or SIGHUP.",
+    "run": (
+        "Work on jobs, show the dashboard and answer the admin API, in one process, until SIGINT, SIGTERM or SIGHUP."
+    ),
     "serve": (
-        "Answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or SIGHUP. No job is run."
+        "Show the dashboard and answer the admin API, /health, /health/ready and /metrics until SIGINT, SIGTERM or "
+        "SIGHUP. No job is run."
     ),
     "enqueue": "Enqueue a task: `oncue enqueue send_invoice order_id=42 --delay 10m`.",
     "jobs": "List jobs, newest first.",
@@ -44,7 +47,7 @@ SUMMARIES = {
     ),
     "queues": "List the queues; `pause`, `resume` or `limit` one, or list its `groups`.",
     "cluster": "List the cluster jobs; `run` one, `show` one node by node, or say which node is the `leader`.",
-    "token": "Make, list and revoke the tokens of the API.",
+    "token": "Make, list and revoke the tokens of the API, and end sessions of the dashboard.",
     "alerts": "Print alert rules for Prometheus: `oncue alerts --queue-depth 5000 > oncue.rules.yml`.",
 }
 """In the order of the help."""

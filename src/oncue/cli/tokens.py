@@ -11,8 +11,8 @@ from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
-from oncue.model import SCOPES, Scope, Token
-from oncue.records.access import token_record
+from oncue.model import SCOPES, Scope, Session, Token
+from oncue.records.access import session_record, token_record
 from oncue.verbs.tokens import is_valid
 
 Scopes = Annotated[
@@ -23,7 +23,9 @@ Scopes = Annotated[
     ),
 ]  # fmt: skip
 
-group = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens of the API.")
+group = typer.Typer(
+    no_args_is_help=True, help="Make, list and revoke the tokens of the API, and end sessions of the dashboard."
+)
 
 
 @group.command("create")
@@ -117,6 +119,49 @@ def revoke_token(
         output.show_json(token_record(token))
     else:
         output.show(f"token {token.id} ({escape(token.name)}) is revoked")
+
+
+@group.command("sessions")
+def list_sessions(
+    as_json: JsonOption = False, app: AppOption = None, database_url: DatabaseOption = None, schema: SchemaOption = None
+) -> None:
+    """List the browsers that are signed in to the dashboard, and with which token each came in."""
+    found = find(app, database_url=database_url, schema=schema)
+
+    async def work() -> tuple[list[tuple[Session, Token]], datetime]:
+        return await found.sessions.list(), await found.now()
+
+    sessions, now = ask(found, work)
+    if as_json:
+        output.show_json([session_record(session, token) for session, token in sessions])
+    elif sessions:
+        table = output.table("session", "token", "scopes", "began", "last used", "ends")
+        for session, token in sessions:
+            table.add_row(
+                session.id, f"{escape(token.name)} ({token.id})", ", ".join(token.scopes),
+                output.when(session.created_at, now), output.when(session.last_used_at, now) or "never",
+                output.when(session.expires_at, now),
+            )  # fmt: skip
+        output.show(table)
+    else:
+        output.show("No browser is signed in.")
+
+
+@group.command("end-session")
+def end_session(
+    ref: Annotated[str, typer.Argument(metavar="ID", help="The session's id.", show_default=False)],
+    as_json: JsonOption = False,
+    app: AppOption = None,
+    database_url: DatabaseOption = None,
+    schema: SchemaOption = None,
+) -> None:
+    """Sign a browser out of the dashboard. Its token stays valid: revoke that to keep its holder out."""
+    found = find(app, database_url=database_url, schema=schema)
+    session = ask(found, lambda: found.sessions.end(ref, by=actor()))
+    if as_json:
+        output.show_json({"id": session.id, "ended": True})
+    else:
+        output.show(f"session {session.id} is ended")
 
 
 def register(cli: typer.Typer) -> None:

@@ -46,7 +46,7 @@ from oncue.model.jobs import (
     State,
     ToldDetails,
 )
-from oncue.model.nodes import GoneNode, Lease, Node
+from oncue.model.nodes import GoneNode, HeldJob, Lease, Node
 from oncue.model.outcomes import (
     Applied,
     Cancelled,
@@ -148,6 +148,7 @@ __all__ = [
     "GroupsLook",
     "HeldBack",
     "HeldClaim",
+    "HeldJob",
     "Job",
     "JobFilter",
     "KeptRequest",

@@ -34,6 +34,15 @@ class Node:
     """Whether `name` is leased to this node: then no other living node has it. Else it is what the node asks for."""
 
 
+class HeldJob(NamedTuple):
+    """A job that a node has claimed."""
+
+    id: int
+    task: str
+    started_at: datetime | None
+    """None: it waits for a seat on its node, or began only just now."""
+
+
 class GoneNode(NamedTuple):
     """A node whose lease has ended."""
 

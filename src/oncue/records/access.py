@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar
 
-from oncue.model import AuditEntry, Scope, Token
+from oncue.model import AuditEntry, Scope, Session, Token
 from oncue.records.documents import RULES, Document, document
 
 
@@ -39,6 +39,15 @@ def token_record(token: Token) -> Document:
             last_used_at=token.last_used_at,
         )
     )
+
+
+def session_record(session: Session, token: Token) -> Document:
+    """A browser that is signed in, without anything of its secret."""
+    return {
+        "id": session.id, "token": token.id, "token_name": token.name, "scopes": list(token.scopes),
+        "created_at": session.created_at.isoformat(), "expires_at": session.expires_at.isoformat(),
+        "last_used_at": None if session.last_used_at is None else session.last_used_at.isoformat(),
+    }  # fmt: skip
 
 
 def audit_entry_record(entry: AuditEntry) -> Document:

@@ -28,7 +28,7 @@ LARGEST_SHOWN, ERROR_SHOWN = 2048, 500
 _SIZES = {"sqlite": "length(cast({0} as blob))", "postgres": "octet_length({0}::text)"}
 _SHORT = {"args": "'{}'", "result": "null", "error": f"substr(error, 1, {ERROR_SHOWN}) || '…'", "details": "null"}
 SHORTENED = tuple(_SHORT)
-_LISTINGS = ("jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key", "jobs_of_group")
+_LISTINGS = ("jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key", "jobs_of_group", "executions")
 NEW_JOB_COLUMNS = (
     "id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at, order_at, "
     "visible_at, deadline_at, enqueued_by, retry_of, schedule_id, scheduled_for, start_by, group_name, "

@@ -265,6 +265,8 @@ class ClusterCall(Call[P], Generic[P]):
     """A cluster task together with the options of one creation."""
 
     nodes: tuple[str, ...] | None = None
+    hands_over = False
+    """Whether a node that does not lead hands the job to the leader. Else it refuses, and says who leads."""
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Receipt:
         return await self.task.app.internals.clustering.create(self, (args, kwargs))

@@ -57,15 +57,18 @@ class Cluster(NounVerbs):
         priority: int | None = None,
         by: str = "system",
         timeout: Duration = "10s",
+        hand_over: bool = False,
     ) -> ClusterJob:
         """Create a cluster job, and wait until its parts are written, for `timeout` at most: without a leader that
-        takes longer, and the job is there all the same.
+        takes longer, and the job is there all the same. With `hand_over` a node that does not lead hands the job to the
+        leader, as a process does that is no node.
 
-        Raises Conflict if an unfinished job has the key; NotLeader in a process that is a node and does not lead;
-        InvalidJob if the arguments do not fit, or if one of the `nodes` is not active.
+        Raises Conflict if an unfinished job has the key; NotLeader in a process that is a node and does not lead,
+        unless it hands over; InvalidJob if the arguments do not fit, or if one of the `nodes` is not active.
         """
         found = self.task(task)
         call = found.using(nodes=nodes, key=key, priority=priority, enqueued_by=checked_name(by, "by"))
+        call.hands_over = hand_over
         await found.app.internals.clustering.check_named(call)
         receipt = await call.aenqueue(**dict(args or {}))
         return await self.spread(receipt.id, timeout=timeout)

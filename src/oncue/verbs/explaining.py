@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
 from oncue.application.connecting import Connected
+from oncue.engine.counting import counted_queues, latest_sample
 from oncue.model import (
     CLUSTER_ADDRESS,
     PARKED,
@@ -26,6 +27,7 @@ from oncue.policy.explain import (
     DayFacts,
     JobFacts,
     LimitFacts,
+    QueueFacts,
     ScheduleFacts,
     SlotFacts,
     WindowFacts,
@@ -41,11 +43,31 @@ from oncue.verbs.jobs.reading import attempts_of, cluster_job_of
 MOST_ASKED = 20
 """How many nodes are asked what they hold."""
 MOST_ROWS = 10
+MOST_HELD, MOST_HELD_BACK = 1000, 1000
 FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def job_facts(connected: Connected, job: Job, aging: Rules) -> JobFacts:
     return await _job_facts(connected.store, job, await _cluster(connected), aging)
+
+
+async def queue_facts(connected: Connected, queue: str) -> QueueFacts:
+    """Of a queue that is not known yet, too: nothing waits in it."""
+    store, now = connected.store, connected.now()
+    cluster = await _cluster(connected)
+    found = next((known for known in await counted_queues(store, now) if known.name == queue), None)
+    serving = [node for node in cluster.workers if queue in node.queues][:MOST_ASKED]
+    held = await store.nodes.work([node.id for node in serving], MOST_HELD)
+    ages = (await latest_sample(store, now)).ages
+    waiting = [age.since for age in ages if (age.kind, age.queue) == ("queued", queue)]
+    return QueueFacts(
+        found or Queue(queue, None, 0, 0, 0, 0, 0, 0, 0),
+        cluster,
+        await store.queues.rated_until(queue),
+        [group for group in await store.groups.held_back(now, MOST_HELD_BACK) if group.queue == queue],
+        all(len(held[node.id]) >= node.concurrency for node in serving),
+        min(waiting, default=None),
+    )
 
 
 async def schedule_facts(connected: Connected, schedule: Schedule) -> ScheduleFacts:

@@ -6,17 +6,20 @@ import builtins
 import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncue.engine.counting import counted_queues
 from oncue.errors import InvalidJob
-from oncue.model import PARKED, Group, GroupSettings, Limits, Queue
+from oncue.model import PARKED, Group, GroupSettings, HeldBack, Limits, Queue
 from oncue.policy import audit_entries, rates
 from oncue.policy.checks import LATEST, checked_duration, checked_limit, checked_name, checked_queue
 from oncue.policy.durations import Duration
 from oncue.task import UNSET, _Unset
 from oncue.verbs.base import NounVerbs, compare_and_set
 from oncue.verbs.base import checked_limit as checked_length
+
+if TYPE_CHECKING:
+    from oncue.policy.explain import Explanation
 
 OF_A_GROUP = {"per_group": "limit", "rate_per_group": "rate"}
 """The limits that one group can have of its own, by their names in its settings."""
@@ -42,6 +45,13 @@ class Queues(NounVerbs):
         """One group of a queue, whether anything is known of it or not."""
         queue, name, connected = checked_queue(queue), checked_name(name, "name"), await self._connected()
         return _without_past_pause(await connected.store.groups.get(queue, name), connected.now())
+
+    async def explain(self, queue: str) -> Explanation:
+        """Why jobs of a queue start, or wait."""
+        from oncue.policy.explain import explain_queue
+        from oncue.verbs.explaining import queue_facts
+
+        return explain_queue(await queue_facts(await self._connected(), checked_queue(queue)))
 
     async def pause(
         self,
@@ -108,6 +118,11 @@ class Queues(NounVerbs):
             "limits", queue, group, by, lambda known: dataclasses.replace(known, **changes)
         )
         return Limits(per_group=settings.limit, rate_per_group=settings.rate)
+
+    async def held_back(self, *, limit: int = 1000) -> builtins.list[HeldBack]:
+        """The groups of all queues of which nothing starts: they are paused, or their circuit breaker is open."""
+        connected = await self._connected()
+        return await connected.store.groups.held_back(connected.now(), checked_length(limit))
 
     async def _limit_queue(self, queue: str, by: str, changes: dict[str, Any]) -> Limits:
         connected = await self._connected()

@@ -14,7 +14,19 @@ from uuid import UUID
 from oncue.application.connecting import Connected
 from oncue.application.webhooks import FIELDS, DeclaredWebhook, call_of, carried_by, refuse_lost_payload
 from oncue.errors import Conflict, InvalidWebhook, JobNotFound, WebhookNotFound
-from oncue.model import DELIVER, WEBHOOKS_QUEUE, Attempt, Group, Job, JobFilter, Note, Receipt, Webhook
+from oncue.model import (
+    DELIVER,
+    STATES,
+    WEBHOOKS_QUEUE,
+    Attempt,
+    Group,
+    Job,
+    JobFilter,
+    Note,
+    Receipt,
+    Schedule,
+    Webhook,
+)
 from oncue.policy import audit_entries
 from oncue.policy.checks import checked_name
 from oncue.policy.deliveries import Carried, ExecutionStatus, ladder_of, states_of
@@ -63,6 +75,7 @@ class Webhooks(NounVerbs):
         self,
         name: str | None = None,
         *,
+        endpoint: str | None = None,
         status: ExecutionStatus | None = None,
         before: int | None = None,
         limit: int = 100,
@@ -71,15 +84,17 @@ class Webhooks(NounVerbs):
         """The deliveries of a webhook, or all of them, newest first; `before` is the number to go on from. With a
         `status`, those only that are `emitted` (not ended), `delivered` or `failed`.
 
+        `endpoint` stands for a webhook that may be deleted, or for scheme, host and port of a URL without a webhook.
         Not `whole`, large payloads and errors are left out, and `Job.shortened` says which.
         """
-        group = None if name is None else (await self.get(name)).name
+        endpoint = endpoint if name is None else (await self.get(name)).name
+        states, store = states_of(status), (await self._connected()).store
         before, limit = checked_before(before, "an execution"), checked_limit(limit)
-        wanted = JobFilter(
-            states=states_of(status), queue=WEBHOOKS_QUEUE, task=DELIVER, group=group, before=before, limit=limit,
-            short=not whole,
-        )  # fmt: skip
-        return await (await self._connected()).store.jobs.find(wanted)
+        if endpoint is not None:
+            endpoint = checked_name(endpoint, "endpoint")
+            return await store.webhooks.executions(endpoint, states or STATES, before, limit, short=not whole)
+        wanted = JobFilter(states, WEBHOOKS_QUEUE, DELIVER, before=before, limit=limit, short=not whole)
+        return await store.jobs.find(wanted)
 
     async def execution(self, ref: int | UUID) -> tuple[Job, builtins.list[Attempt]]:
         """One delivery by its id or its number, with the attempts that were started, oldest first; the one under way
@@ -99,6 +114,11 @@ class Webhooks(NounVerbs):
         numbers = sorted({job.schedule_id for job in executions if job.schedule_id is not None})
         found = [await store.schedules.by_id(number) for number in numbers]
         return {schedule.id: schedule.name for schedule in found if schedule is not None}
+
+    async def schedules(self, name: str, *, after: str = "", limit: int = 100) -> builtins.list[Schedule]:
+        """The schedules that deliver to a webhook, by name; `after` is the name to go on from."""
+        webhook, connected = await self.get(name), await self._connected()
+        return await connected.store.schedules.delivering_to(webhook.name, after, checked_limit(limit))
 
     # --- changing -----------------------------------------------------------------------------------------------
 
@@ -250,18 +270,16 @@ class Webhooks(NounVerbs):
 
     async def _refuse_target(self, connected: Connected, name: str) -> None:
         schedules = connected.store.schedules
-        page = await schedules.page(limit=1000)
+        page = await schedules.delivering_to(name, limit=1000)
         while page:
             for schedule in page:
-                if schedule.task != DELIVER or schedule.group != name:
-                    continue
                 target = f"webhook {name!r} is the target of schedule {schedule.name!r}"
                 if schedule.declared_by is None:
                     raise Conflict(f"{target}: delete that first")
                 if schedule.enabled:  # one that the code has given up is disabled, and cannot be deleted by itself
                     where = f"in the code of {schedule.declared_by!r}"
                     raise Conflict(f"{target}, which is declared {where}: remove it there first, or disable it")
-            page = await schedules.page(page[-1].name, 1000) if len(page) == 1000 else []
+            page = await schedules.delivering_to(name, page[-1].name, 1000) if len(page) == 1000 else []
 
     async def _edited(self, name: str, edit: Callable[[Webhook], Webhook], changed_by: str, action: str) -> Webhook:
         by, connected = checked_name(changed_by, "changed_by"), await self._connected()

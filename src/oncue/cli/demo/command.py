@@ -40,7 +40,7 @@ def demo(
         found = asyncio.run(_played(console, folder, duration))
         if keep:
             where = output.escape(str(folder))
-            console.print(f"To look around: [bold]DATABASE_URL=sqlite:///{where}/oncue.db oncue jobs[/]")
+            console.print(f"To look around: [bold]DATABASE_URL=sqlite:///{where}/oncue.db oncue serve[/]")
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -60,22 +60,33 @@ async def _played(console: Console, folder: Path, duration: str) -> Account:
 
 
 async def _witnessed(console: Console, app: Oncue, path: Path, url: str, duration: str) -> Account:
+    from oncue.cli.demo.page import beside  # with the server, which takes half a second to import
+
     await app.internals.connected()  # makes the tables
     facts = Facts(path)
     facts.place_witness()
     where = output.escape(str(path))
     console.print(f"[bold]oncue demo[/]: the embedded database is {where}, gone again at the end (--keep keeps it)\n")
-    workers = Workers(path.parent, url)
+    workers: Workers | None = None
     try:
-        story = Story(app, workers, facts, duration, path)
-        with screen.shown(console) as show:
-            await story.run(show)
+        async with beside(app) as page:
+            if page is not None:
+                console.print(f"Dashboard: [bold]{page.url}[/] until the demo ends (--for 5m lets it last longer)\n")
+            workers = Workers(path.parent, url)
+            story = Story(app, workers, facts, duration, path)
+            if page is not None:
+                page.story = story
+            with screen.shown(console) as show:
+                await story.run(show)
+            if page is not None:
+                await page.show_end()
         exit_codes = workers.stop()
         found = replace(facts.account(story.acknowledged), slots=await app.schedules.audit(SCHEDULE))
         console.print(screen.account(found, exit_codes, min(screen.WIDTH, console.width)))
         return found
     finally:
-        workers.stop()
+        if workers is not None:
+            workers.stop()
         facts.close()
 
 

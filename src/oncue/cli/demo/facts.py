@@ -134,6 +134,10 @@ class Facts:
         )
         return {job_id for (job_id,) in found}
 
+    def settled_twice(self) -> int:
+        """How many jobs were given a final state more than once so far."""
+        return self._number("select count(*) from (select 1 from demo_settlements group by job_id having count(*) > 1)")
+
     def _retried(self) -> int:
         return self._number("select count(*) from oncue_attempts where outcome = 'failed'")
 

@@ -6,14 +6,16 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from oncue.app import Oncue
-from oncue.cli.demo.facts import DemoCounts, Facts
+from oncue.cli.demo.facts import Account, DemoCounts, Facts
 from oncue.cli.demo.workers import Worker, Workers
 from oncue.cli.output import plural
 from oncue.errors import OncueError
+from oncue.model import STATES
 from oncue.policy.durations import seconds
 
 RATE = 200
@@ -47,6 +49,10 @@ class Story:
         self._put_back = self._made_up = False
         self._greeted = False
         self._measured = (0.0, 0)
+        self.began_at: datetime | None = None
+        """By the database's clock."""
+        self.account: Account | None = None
+        """What became of every job, once the story is over."""
 
     @property
     def elapsed(self) -> float:
@@ -63,6 +69,7 @@ class Story:
 
     async def run(self, show: Callable[[Story], None]) -> None:
         """Play it to its end; `show` is called many times a second."""
+        self.began_at, self._began = await self.app.now(), time.monotonic()
         self.tell("three workers start, each a process of its own")
         async with asyncio.TaskGroup() as group:
             feeding = group.create_task(self._feed())
@@ -72,8 +79,20 @@ class Story:
                 await asyncio.sleep(STEP_SECONDS / 2)
             feeding.cancel()
         self._look()
+        self.account = self._facts.account(self.acknowledged)
         self.tell("the work is done: the workers drain and stop" if self.over else "[red]time is over[/]")
         show(self)
+
+    @property
+    def settled_twice(self) -> int:
+        return self._facts.settled_twice() if self.account is None else len(self.account.settled_twice)
+
+    @property
+    def lost(self) -> int:
+        """How many enqueues were acknowledged of which nothing is there; at the end, or that have not ended."""
+        if self.account is not None:
+            return len(self.account.lost)
+        return max(len(self.acknowledged) - self.moment.total(STATES), 0)
 
     def tell(self, text: str) -> None:
         self.events.append((self.elapsed, text))

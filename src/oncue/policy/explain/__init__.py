@@ -11,6 +11,7 @@ last.
     limits     which limit, rate or pause of its queue or its group a job waits for
     cluster_jobs   what a cluster job waits for, and of which one a job is a part
     jobs       why a job waits, runs or ended as it did
+    queues     why jobs of a queue start, or wait
     revisions  what a schedule was at an instant, and who made it so
     slots      what became of one slot
     schedules  why a schedule does not fire, or when it will
@@ -23,6 +24,7 @@ from oncue.policy.explain.cluster import Cluster
 from oncue.policy.explain.findings import Explanation, Finding
 from oncue.policy.explain.jobs import JobFacts, explain_job
 from oncue.policy.explain.limits import LimitFacts
+from oncue.policy.explain.queues import QueueFacts, explain_queue
 from oncue.policy.explain.schedules import ScheduleFacts, explain_schedule
 from oncue.policy.explain.slots import SlotFacts, explain_slot
 from oncue.policy.explain.windows import DayFacts, WindowFacts, day_in_question, explain_day, explain_window
@@ -34,12 +36,14 @@ __all__ = [
     "Finding",
     "JobFacts",
     "LimitFacts",
+    "QueueFacts",
     "ScheduleFacts",
     "SlotFacts",
     "WindowFacts",
     "day_in_question",
     "explain_day",
     "explain_job",
+    "explain_queue",
     "explain_schedule",
     "explain_slot",
     "explain_window",

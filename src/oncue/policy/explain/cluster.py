@@ -96,31 +96,38 @@ def obstacles(
     queue: str, task: str, paused_at: datetime | None, cluster: Cluster, address: str | None = None
 ) -> list[Finding]:
     """What keeps every job of this queue, task and address from being claimed, whatever its state."""
-    paused, nodes = _paused(queue, paused_at, cluster.now), _no_node(queue, task, cluster, address)
+    paused, nodes = paused_queue(queue, paused_at, cluster.now), _no_node(queue, task, cluster, address)
     return [*paused, *nodes, *stand_by(cluster)]
 
 
-def _paused(queue: str, paused_at: datetime | None, now: datetime) -> list[Finding]:
+def paused_queue(queue: str, paused_at: datetime | None, now: datetime) -> list[Finding]:
     if paused_at is None:
         return []
     text = f"Queue {queue} is paused since {when(paused_at, now)}: nothing of it starts, on any node."
     return [Finding("paused_queue", text, f"resume it with `oncue queues resume {queue}`")]
 
 
-def _no_node(queue: str, task: str, cluster: Cluster, address: str | None) -> list[Finding]:
+def unserved(queue: str, cluster: Cluster) -> list[Finding]:
+    """That no worker takes jobs of this queue, whatever their task."""
     workers, lease = cluster.workers, cluster.exclusive_worker
     if not workers and cluster.alive and lease is not None:
         until = when(lease.expires_at, cluster.now)
         return [Finding("no_node_alive", f"The exclusive worker {lease.holder_name} is gone; its lease ends {until}.")]
     if not workers:
         return [Finding("no_node_alive", "No worker is alive.", f"start one: `oncue worker --queues {queue}`")]
-    if address is not None:
-        return _not_there(queue, task, cluster, address)
-    serving = [node for node in workers if queue in node.queues]
-    if not serving:
+    if not any(queue in node.queues for node in workers):
         served = ", ".join(sorted({name for node in workers for name in node.queues}))
         text = f"No live node serves queue {queue}: {_live(workers)} only {served}."
         return [Finding("no_node_serves_queue", text, f"start a worker for it: `oncue worker --queues {queue}`")]
+    return []
+
+
+def _no_node(queue: str, task: str, cluster: Cluster, address: str | None) -> list[Finding]:
+    if address is not None and cluster.workers:
+        return _not_there(queue, task, cluster, address)
+    if found := unserved(queue, cluster):
+        return found
+    serving = [node for node in cluster.workers if queue in node.queues]
     if not any(task in node.tasks for node in serving):
         names = ", ".join(node.name for node in serving[:5])
         text = f"No live node that serves queue {queue} knows the task {task} ({names})."

@@ -84,7 +84,7 @@ def _parsed(body: bytes) -> Any:
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, or too many brackets
         raise Problem(MALFORMED, f"expected JSON that can be read; {str(error)[:100]}") from None
     _refuse_many_fields(value)
-    _check(value)
+    check_value(value)
     return value
 
 
@@ -104,9 +104,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise Problem(MALFORMED, f"expected JSON; it has no {name}")
 
 
-def _check(value: Any) -> None:
+def check_value(value: Any, place: str = "") -> None:
     """Refuse what no database keeps. Without recursion: what comes in may be deep."""
-    left: list[tuple[str, int, Any]] = [("", 1, value)]
+    left: list[tuple[str, int, Any]] = [(place, 1, value)]
     while left:
         place, depth, found = left.pop()
         if depth > DEEPEST:

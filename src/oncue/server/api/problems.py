@@ -24,6 +24,7 @@ from oncue.errors import (
     OncueError,
     RowLocked,
     ScheduleNotFound,
+    SessionNotFound,
     StoreError,
     StoreRefused,
     SubjectNotFound,
@@ -194,7 +195,10 @@ def _of_ours(error: OncueError) -> Problem:
         case InvalidJob() | InvalidSchedule() | InvalidSubject() | InvalidWebhook():
             message = str(error).removeprefix(f"{error.field}: ")
             return invalid(error.field, message, getattr(error, "position", None))
-        case JobNotFound() | ScheduleNotFound() | SubjectNotFound() | TokenNotFound() | WebhookNotFound():
+        case (
+            JobNotFound() | ScheduleNotFound() | SubjectNotFound() | SessionNotFound() | TokenNotFound()
+            | WebhookNotFound()
+        ):  # fmt: skip
             return Problem(NOT_FOUND, str(error))
         case Conflict():
             problem = Problem(CONFLICT, str(error))

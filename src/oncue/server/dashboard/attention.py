@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncue.engine.survey import Survey
 from oncue.model import Queue
+from oncue.server.dashboard.rendering import shell
 
 if TYPE_CHECKING:
     from oncue.server.dashboard.pages import View
@@ -54,13 +55,14 @@ def _of_queues(view: View, found: Survey, now: datetime) -> Iterator[Matter]:
     for queue in found.queues:
         if queue.paused_at is not None:
             waits = f"{queue.queued:,} jobs wait." if queue.queued else "Nothing waits in it."
-            yield Matter("warn", f"The queue {queue.name} is paused. {waits}", f"oncue queues resume {queue.name}",
-                         view.link("/queues"))  # fmt: skip
+            yield Matter("warn", f"The queue {queue.name} is paused. {waits}", shell("oncue queues resume", queue.name),
+                         view.link("/queues", queue.name))  # fmt: skip
     unserved = [queue for queue in found.queues if _is_unserved(queue, found)]
     if found.serving:
         for queue in unserved[:MOST_NAMED]:
+            advice = f"Start one with `{shell('oncue worker', queues=queue.name)}`."
             yield Matter("fail", f"{queue.queued:,} jobs wait in the queue {queue.name}, and no worker serves it.",
-                         f"Start one with `oncue worker --queues {queue.name}`.", view.link("/queues"))  # fmt: skip
+                         advice, view.link("/queues", queue.name))  # fmt: skip
     if found.next_run is not None and found.led and (now - found.next_run).total_seconds() > LATE_SECONDS:
         yield Matter("fail", "Schedules are late: a slot is due for more than a minute and not decided.",
                      "oncue doctor", view.link("/schedules"))  # fmt: skip

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncue.engine.survey import Survey
 from oncue.model import AuditEntry, GoneNode, Node
+from oncue.server.dashboard.telling import Telling
 from oncue.verbs.cluster import Leader
 
 if TYPE_CHECKING:
     from oncue.server.dashboard.pages import View
 
 SPAN = timedelta(minutes=15)
-MOST_SHOWN, MOST_CHANGES, MOST_NODES = 8, 8, 20
+MOST_SHOWN, MOST_CHANGES, MOST_NODES, MOST_WITH_TELLING = 8, 8, 20, 16
 
 
 class Happening(NamedTuple):
@@ -26,7 +27,9 @@ class Happening(NamedTuple):
     link: str
 
 
-async def lately(view: View, found: Survey, nodes: Sequence[Node], leader: Leader | None) -> list[Happening]:
+async def lately(
+    view: View, found: Survey, nodes: Sequence[Node], leader: Leader | None, telling: Telling | None = None
+) -> list[Happening]:
     """The latest first."""
     gone = await view.app.nodes.gone(SPAN.total_seconds(), limit=MOST_NODES)
     changes = await view.app.audit_log.list(limit=MOST_CHANGES)
@@ -35,8 +38,10 @@ async def lately(view: View, found: Survey, nodes: Sequence[Node], leader: Leade
         *_of_leader(view, leader),
         *_of_alerts(view, found),
         *_by_hand(view, changes),
+        *_told(view, telling),
     ]
-    return sorted((one for one in told if one.at >= found.at - SPAN), reverse=True)[:MOST_SHOWN]
+    most = MOST_SHOWN if telling is None else MOST_WITH_TELLING
+    return sorted((one for one in told if one.at >= found.at - SPAN), reverse=True)[:most]
 
 
 def _of_nodes(view: View, nodes: Sequence[Node], gone: Sequence[GoneNode]) -> Iterator[Happening]:
@@ -65,3 +70,9 @@ def _by_hand(view: View, changes: Sequence[AuditEntry]) -> Iterator[Happening]:
     for entry in changes:
         text = f"{entry.actor}: {entry.action} {entry.subject}"
         yield Happening(entry.at, "manual", text, view.link("/audit-log", subject=entry.subject))
+
+
+def _told(view: View, telling: Telling | None) -> Iterator[Happening]:
+    if telling is not None:
+        for event in telling.events:
+            yield Happening(event.at, event.kind, event.text, view.link("/queues"))

@@ -55,11 +55,15 @@ class Broadcaster:
         """How often a topic was read."""
 
     def stream(self, topic: Topic, every: float) -> StreamingResponse:
-        listening = sum(len(channel.listeners) for channel in self._channels.values())
-        if listening >= MOST_LISTENERS or (topic not in self._channels and len(self._channels) >= MOST_TOPICS):
+        if self.listeners >= MOST_LISTENERS or (topic not in self._channels and len(self._channels) >= MOST_TOPICS):
             raise Problem(AWAY, "Too many tabs are open.", headers={"Retry-After": "30"})
         headers = {"X-Accel-Buffering": "no"}
         return StreamingResponse(self._events(topic, every), media_type="text/event-stream", headers=headers)
+
+    @property
+    def listeners(self) -> int:
+        """How many tabs listen."""
+        return sum(len(channel.listeners) for channel in self._channels.values())
 
     async def close(self) -> None:
         """End all streams."""

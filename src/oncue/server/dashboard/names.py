@@ -35,7 +35,7 @@ async def _found(view: View, part: str) -> list[dict[str, str]]:
     found = [
         *(("schedule", name, view.link("/schedules", name)) for name in schedules if name.startswith(part)),
         *(("webhook", name, view.link("/webhooks", name)) for name in webhooks if name.startswith(part)),
-        *(("queue", name, view.link("/jobs", queue=name)) for name in queues[:MOST_OF_EACH]),
+        *(("queue", name, view.link("/queues", name)) for name in queues[:MOST_OF_EACH]),
     ]
     return [{"kind": kind, "text": name, "href": href} for kind, name, href in found]
 

@@ -62,12 +62,14 @@ def add(dashboard: Dashboard) -> None:
         found = await survey(store, await latest_sample(store, now), now)
         nodes, leader = await view.app.nodes.list(), await view.app.cluster.leader()
         pulses.add(_pulse(queues, now))
+        telling = dashboard.telling()
         series = [*_of_minutes(await store.alerts.minutes(now - HISTORY)), *pulses.since(now - HISTORY)]
         ended = await store.jobs.find(JobFilter(("succeeded", "failed"), limit=LATEST, short=True))
         failed = await store.jobs.find(JobFilter(("failed",), limit=FAILURES, short=True))
         return {
             "now": now, "queues": _busiest(queues), "totals": _totals(queues), "nodes": nodes, "leader": leader,
-            "next_run": found.next_run, "happenings": await lately(view, found, nodes, leader),
+            "next_run": found.next_run, "happenings": await lately(view, found, nodes, leader, telling),
+            "telling": telling,
             "matters": await matters(view, found, now), "oldest": _oldest(found, now),
             "rate": _rate(pulses.since(now - RECENT) or series[-2:]), "chart": _drawn(series),
             "run": _percentiles(_took(job) for job in ended), "wait": _percentiles(_waited(job) for job in ended),

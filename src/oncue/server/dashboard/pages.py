@@ -32,6 +32,7 @@ from oncue.server.dashboard.entrance import CSRF_FIELD, CSRF_HEADER, Entrance, S
 from oncue.server.dashboard.limits import TOO_MANY, RateLimit
 from oncue.server.dashboard.live import Broadcaster
 from oncue.server.dashboard.rendering import Renderer
+from oncue.server.dashboard.telling import Telling, nothing
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
@@ -176,6 +177,7 @@ class Page:
 
     path: str
     template: str
+    """Unless what it tells names another `template`: a list whose query has `?name=` shows that one thing."""
     title: str
     room: str
     """The entry of the navigation that it belongs to."""
@@ -210,6 +212,7 @@ class Dashboard:
         """What is neither: signing in and out, and what scripts ask for."""
         self.renderer = Renderer()
         self.broadcaster = Broadcaster(self.render_live)
+        self.telling: Callable[[], Telling | None] = nothing
         self._asking = RateLimit(burst=200, per_second=50)
 
     # --- declaring ----------------------------------------------------------------------------------------------
@@ -299,7 +302,8 @@ class Dashboard:
         view = self._view(request.query_params, path, parameters, visitor.identity.scopes, request.scope)
         async with asyncio.timeout(READ_SECONDS):
             told = await page.read(view)
-        return self.shown(request, visitor, page.template, {**told, "title": told.get("title", page.title)},
+        template = told.get("template", page.template)
+        return self.shown(request, visitor, template, {**told, "title": told.get("title", page.title)},
                           view=view, room=page.room)  # fmt: skip
 
     def _check_rate(self, request: Request) -> None:
@@ -400,7 +404,7 @@ class Dashboard:
         view = View(self.app, path, parameters, asked, scopes, base)
         async with asyncio.timeout(READ_SECONDS):
             told = await page.read(view)
-        return self.renderer.block(page.template, "live", {**told, "view": view})
+        return self.renderer.block(told.get("template", page.template), "live", {**told, "view": view})
 
     # --- refusing -----------------------------------------------------------------------------------------------
 

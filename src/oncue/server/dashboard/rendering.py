@@ -41,9 +41,10 @@ class Renderer:
         return name in self._environment.get_template(template).blocks
 
     def block(self, template: str, name: str, told: Mapping[str, Any]) -> str:
-        """One block of a template."""
+        """One block of a template; nothing if it has none of its own."""
         found = self._environment.get_template(template)
-        return "".join(found.blocks[name](found.new_context(dict(told))))
+        block = found.blocks.get(name)
+        return "" if block is None else "".join(block(found.new_context(dict(told))))
 
 
 @cache

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from oncue.model import (
     GoneNode,
+    HeldJob,
     Lease,
     Node,
 )
@@ -38,6 +39,10 @@ class Nodes(Protocol):
 
     async def gone(self, since: datetime, limit: int) -> list[GoneNode]:
         """Nodes that have left or were declared lost since then, the latest first, unless they are forgotten."""
+        ...
+
+    async def work(self, nodes: Sequence[UUID], limit: int) -> dict[UUID, list[HeldJob]]:
+        """What these nodes hold: up to so many jobs of each, in no order."""
         ...
 
     async def namesakes(self, node: Node) -> list[Node]:

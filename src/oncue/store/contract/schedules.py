@@ -44,6 +44,10 @@ class Schedules(Protocol):
         """The schedules that code declared at some time, and that are not deleted."""
         ...
 
+    async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
+        """The schedules whose target is this webhook, those that are not deleted, by name, from `after` on."""
+        ...
+
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         """Write schedules whose guard holds, each with its revision and the slots that it gives up on, all or none.
 

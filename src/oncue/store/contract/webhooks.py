@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from oncue.model import Note, Orphan, Webhook
+from oncue.model import Job, Note, Orphan, State, Webhook
 
 
 class Webhooks(Protocol):
@@ -36,6 +36,13 @@ class Webhooks(Protocol):
         The new version is one more; the id stays. `options` are those of its deliveries, as they are stored, with
         their number of retries: the schedules whose target it is get them in the same transaction.
         """
+        ...
+
+    async def executions(
+        self, endpoint: str, states: Sequence[State], before: int | None, limit: int, *, short: bool = False
+    ) -> list[Job]:
+        """The newest deliveries to an endpoint (the name of a webhook, or scheme, host and port of a URL) with one of
+        these states; `before` is the id to go on from. `short`: without large fields, as in `jobs.find`."""
         ...
 
     async def orphans(self, before: datetime, after: int, limit: int) -> list[Orphan]:

@@ -81,6 +81,11 @@ def translated(error: BaseException) -> StoreError | None:
     return None
 
 
+def undone_by_deadlock(error: StoreError) -> bool:
+    """Whether two statements waited for each other, and this one was undone: asked again, it finds its way."""
+    return isinstance(error.__cause__, asyncpg.DeadlockDetectedError)
+
+
 def _reason(error: BaseException) -> str:
     """What an error says; some say nothing but what they are, and one only what it means to the driver."""
     if isinstance(error, asyncpg.InternalClientError):

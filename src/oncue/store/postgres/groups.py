@@ -56,7 +56,7 @@ class PostgresGroups:
         known = rooms or {}
         most = [known.get(queue) for queue in queues]
         rows = await self._db.fetch_by_size(
-            "claim_grouped", self._seen, node, queues, tasks, limit, now, few, most, alone
+            "claim_grouped", self._seen, node, queues, tasks, limit, now, most, few, alone
         )
         self._seen += len(rows)
         return values.claims(rows, now)

@@ -101,7 +101,7 @@ with open (queue, room) as materialized (
     select j.id, j.queue, j.group_name, j.isolation from oncue_jobs j join open on open.queue = j.queue
       join oncue_groups g on g.queue = j.queue and g.name = j.group_name and g.ready_at <= $5
      where j.state = 'queued' and j.isolation > 0 and j.group_name is not null and j.task = any($3::text[])
-       and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $6::int > 0 end
+       and case when j.isolation = 2 then j.visible_at <= $8::timestamptz else $7::int > 0 end
        and coalesce(open.room, 1) > 0
      order by j.isolation desc, j.crashes, j.priority desc, j.order_at, j.id limit 1
        for update of j skip locked for no key update of g skip locked
@@ -174,10 +174,7 @@ with open (queue, room) as materialized (
     select id, queue, name from picked where place <= coalesce(room, $4::int)
 ), claimed as (
     update oncue_jobs
-       set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
-           run_until = case when isolation < 2 then $5 + max_runtime end,
-           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null,
-           details = null
+       set {_taken}
      where id = any(array(select id from chosen))
     returning {claim}, order_at
 ), left_behind as materialized (

@@ -88,7 +88,12 @@ async def insert(
 ) -> set[int]:
     """Write the jobs of these batches but for those that are there, all or none. The ids of those with a free key."""
     if len(batches) == 1 and batches[0].keys is None and not without:
-        return await _insert_keyless(sql, connection, batches[0], tell)
+        batch = batches[0]
+        if len(batch.ids) == 1 and batch.group is None:
+            await connection.fetch(sql["enqueue_one"], *_one(batch), tell)
+        else:
+            await connection.fetch(sql["enqueue_keyless"], batch.ids, batch.args, *common(batch), tell)
+        return set(batch.ids)
     rows = [
         (job_id, args, key, number)
         for number, batch in enumerate(batches, 1)
@@ -105,12 +110,14 @@ def keys_of(batch: Batch) -> Sequence[str | None]:
     return batch.keys or [None] * len(batch.ids)
 
 
-async def _insert_keyless(sql: Statements, connection: Asked, batch: Batch, tell: bool) -> set[int]:
-    if len(batch.ids) == 1 and batch.group is None:
-        await connection.fetch(sql["enqueue_one"], batch.ids[0], batch.args[0], *common(batch), tell)
-    else:
-        await connection.fetch(sql["enqueue_keyless"], batch.ids, batch.args, *common(batch), tell)
-    return set(batch.ids)
+def _one(batch: Batch) -> tuple[Any, ...]:
+    """The only job of a batch, in the order of its statement."""
+    due = None if batch.visible_at is batch.created_at else batch.visible_at
+    return (
+        *(batch.ids[0], batch.args[0], batch.task, batch.queue, batch.priority, batch.state, batch.options),
+        *(batch.max_retries, batch.max_runtime, batch.created_at, batch.order_at, due, batch.deadline_at),
+        *(batch.enqueued_by, batch.retry_of, batch.address),
+    )
 
 
 async def receipts_of(

@@ -40,10 +40,11 @@ select pg_notify('oncue', '')::text where $18;
 
 -- name: enqueue_one
 -- The same for a single job without a group, which is what most calls write: without arrays a sixth of the trip is
--- saved.
+-- saved. Instants are dear to send: those that are not told are that of its creation.
 insert into oncue_jobs ({new_job})
-values ($1, $2, null, $3, $4, $5, $6, $7, $8, $9, $10, $10, $15, $11, $12, $13, $14, null, null, null, $16, $17)
-returning (select pg_notify('oncue', '')::text where $18);
+values ($1, $2, null, $3, $4, $5, $6, $7, $8, make_interval(secs => $9::float8), $10, $10,
+        coalesce($11::timestamptz, $10), coalesce($12::timestamptz, $10), $13, $14, $15, null, null, null, null, $16)
+returning (select pg_notify('oncue', '')::text where $17);
 
 -- name: touch
 -- The same id alone proves nothing: after a fail-over a sequence may hand it out again.
@@ -161,7 +162,7 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 
 -- name: _open
 -- The queues from which this node may take jobs now, and for how many of them it has room.
-    select wanted.queue, wanted.room from unnest((select $2::text[]), (select $7::int[])) as wanted (queue, room)
+    select wanted.queue, wanted.room from unnest((select $2::text[]), (select $6::int[])) as wanted (queue, room)
      where not exists (select from oncue_queues
                         where name = wanted.queue and (paused_at is not null or (
                               wanted.room is null
@@ -170,11 +171,23 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
        and not exists (select from oncue_leases where name = 'exclusive' and holder <> $1 and expires_at > $5)
 
 -- name: _mine
--- What is addressed to this node: to its name while that is leased to it, and to the leader while it leads under $9.
+-- What is addressed to this node: to its name while that is leased to it, and to the leader while it leads under $7.
     select 'node:' || name from oncue_nodes where id = $1 and named and lost_at is null
     union all
     select 'role:leader' from oncue_leases
-     where name = 'leader' and holder = $1 and epoch = $9::bigint and expires_at > $5
+     where name = 'leader' and holder = $1 and epoch = $7::bigint and expires_at > $5
+
+-- name: _taken
+state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
+           -- One that waits for its node to be empty has its time counted from when it begins.
+           run_until = case when isolation < 2 then $5 + max_runtime end,
+           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null,
+           details = null
+
+-- name: _takeable
+-- What a process has begun of a cluster job no other process of its name goes on with.
+task = any((select $3::text[])::text[])
+                     and (attempt = 0 or node_id = $1 or position('"of_cluster":true' in options) = 0)
 
 -- name: claim
 -- Each queue's best are locked, then the best of those are taken: a few rows too many are locked for an instant.
@@ -182,8 +195,41 @@ select min(visible_at) from oncue_jobs where state in ('scheduled', 'retrying') 
 -- jobs waited, it would read and sort all of them, which takes 20 times as long once 50,000 wait.
 -- The other parameters are subqueries too: an estimate that depends on them makes PostgreSQL plan every claim anew, and
 -- planning takes longer than a claim of one job.
--- Those that are kept apart come first: one that wants the node for itself ($8), with nothing beside it, or else a few
--- ($6) that count among the rest. Of the former, those with the fewest deaths: others that die for no fault of theirs
+-- While a job waits that is kept apart, nothing is taken and the answer says so: `claim_apart` is asked then, and where
+-- a queue has a limit. To begin that statement takes a quarter of a claim of one job.
+with open (queue, room) as materialized (
+    {_open}
+), mine (address) as materialized (
+    {_mine}
+), apart (waits) as materialized (
+    select exists (select from oncue_jobs where state = 'queued' and isolation > 0 and group_name is null
+                      and queue = any((select $2::text[])::text[]))
+), claimed as (
+    update oncue_jobs
+       set {_taken}
+     where id = any(array(
+               select best.id from (
+                      select own.* from open cross join mine
+                       cross join lateral (
+                             select id, priority, order_at from oncue_jobs
+                              where {addressed} and address = mine.address and queue = open.queue and {_takeable}
+                              order by priority desc, order_at, id limit (select $4::int) for update skip locked) as own
+                      union all
+                      select common.* from open
+                       cross join lateral (
+                             select id, priority, order_at from oncue_jobs
+                              where {claimable} and queue = open.queue and task = any((select $3::text[])::text[])
+                              order by priority desc, order_at, id limit (select $4::int) for update skip locked) as common) as best
+                where not (select waits from apart)
+                order by best.priority desc, best.order_at, best.id limit (select $4::int)))
+    returning {claim}, order_at
+)
+select {claimed}, waits from apart left join claimed on true order by priority desc, order_at, id;
+
+-- name: claim_apart
+-- The same where a queue has a limit, or a job waits that is kept apart.
+-- Those that are kept apart come first: one that wants the node for itself ($9), with nothing beside it, or else a few
+-- ($8) that count among the rest. Of the former, those with the fewest deaths: others that die for no fault of theirs
 -- take turns, and none of them dies twice before all have. Both parts of the condition on `isolation` are wanted: the first is the index's.
 with open (queue, room) as materialized (
     {_open}
@@ -195,7 +241,7 @@ with open (queue, room) as materialized (
            select id, crashes, priority, order_at from oncue_jobs
             where state = 'queued' and isolation > 0 and isolation = 2 and group_name is null and queue = open.queue
               and (address is null or address in (select address from mine))
-              and task = any((select $3::text[])::text[]) and visible_at <= (select $8::timestamptz)
+              and task = any((select $3::text[])::text[]) and visible_at <= (select $9::timestamptz)
             order by crashes, priority desc, order_at, id limit (select least(1, open.room))
               for update skip locked) as best
      order by best.crashes, best.priority desc, best.order_at, best.id limit 1
@@ -206,10 +252,10 @@ with open (queue, room) as materialized (
             where state = 'queued' and isolation > 0 and isolation = 1 and group_name is null and queue = open.queue
               and (address is null or address in (select address from mine))
               and task = any((select $3::text[])::text[])
-            order by priority desc, order_at, id limit (select least($6::int, open.room))
+            order by priority desc, order_at, id limit (select least($8::int, open.room))
               for update skip locked) as best
      where not exists (select from alone)
-     order by best.priority desc, best.order_at, best.id limit (select least($6::int, $4::int))
+     order by best.priority desc, best.order_at, best.id limit (select least($8::int, $4::int))
 ), taken (queue, jobs) as materialized (
     select queue, count(*) from few group by queue
 ), addressed as materialized (
@@ -219,9 +265,7 @@ with open (queue, room) as materialized (
              from open cross join mine
             cross join lateral (
                   select id, priority, order_at from oncue_jobs
-                   where {addressed} and address = mine.address and queue = open.queue and task = any((select $3::text[])::text[])
-                     -- What a process has begun of a cluster job no other process of its name goes on with.
-                     and (attempt = 0 or node_id = $1 or position('"of_cluster":true' in options) = 0)
+                   where {addressed} and address = mine.address and queue = open.queue and {_takeable}
                    order by priority desc, order_at, id limit (select least($4::int, open.room))
                      for update skip locked) as best
              left join taken on taken.queue = open.queue
@@ -229,11 +273,7 @@ with open (queue, room) as materialized (
      where ranked.room is null or ranked.place <= ranked.room
 ), claimed as (
     update oncue_jobs
-       set state = 'running', claim_no = claim_no + 1, node_id = $1, claimed_at = $5,
-           -- One that waits for its node to be empty has its time counted from when it begins.
-           run_until = case when isolation < 2 then $5 + max_runtime end,
-           updated_at = $5, started_at = null, finished_at = null, reason = null, result = null, error = null,
-           details = null
+       set {_taken}
      where id = any(
                array(select id from alone)
                || array(select id from few)

@@ -9,6 +9,7 @@ from uuid import UUID
 from oncue.errors import StoreRefused
 from oncue.model import (
     GoneNode,
+    HeldJob,
     Node,
 )
 from oncue.store.postgres import values
@@ -61,6 +62,12 @@ class PostgresNodes:
 
     async def gone(self, since: datetime, limit: int) -> list[GoneNode]:
         return [GoneNode(*row) for row in await self._db.fetch("gone_nodes", since, limit)]
+
+    async def work(self, nodes: Sequence[UUID], limit: int) -> dict[UUID, list[HeldJob]]:
+        found: dict[UUID, list[HeldJob]] = {node: [] for node in nodes}
+        for node, *held in await self._db.fetch("node_work", list(nodes), limit):
+            found[node].append(HeldJob(*held))
+        return found
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [values.node(row) for row in await self._db.fetch("namesakes", node.name, node.id)]

@@ -50,6 +50,12 @@ select {node} from oncue_nodes where lost_at is null order by started_at, id;
 select id, name, lost_at, coalesce(left_at = lost_at, false) from oncue_nodes
  where lost_at >= $1 order by lost_at desc, id limit $2;
 
+-- name: node_work
+select n.id, j.id, j.task, j.started_at
+  from unnest($1::uuid[]) as n (id)
+ cross join lateral (select id, task, started_at from oncue_jobs
+                      where state = 'running' and node_id = n.id limit $2) as j;
+
 -- name: namesakes
 select {node} from oncue_nodes
  where name = $1 and id <> $2

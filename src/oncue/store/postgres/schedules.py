@@ -33,6 +33,9 @@ class PostgresSchedules:
     async def declared(self) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.fetch("declared")]
 
+    async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._db.fetch("schedules_delivering", webhook, after, limit)]
+
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         pairs = zip(changes, notes or [None] * len(changes), strict=True)
         took = [await self._revised(change, now, note) for change, note in pairs]

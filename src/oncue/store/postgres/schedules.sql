@@ -12,6 +12,13 @@ select {schedule} from oncue_schedules where name > $1 and deleted_at is null or
 -- name: declared
 select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
 
+-- name: schedules_delivering
+-- The subquery keeps the planner from reading all schedules in the order of their names.
+select {schedule} from oncue_schedules
+ where id = any(array(select id from oncue_schedules where group_name = $1 and task = 'oncue.deliver'))
+   and name > $2 and deleted_at is null
+ order by name limit $3;
+
 -- name: _revised
 revised as (
     insert into oncue_revisions ({revision})

@@ -24,6 +24,7 @@ from oncue.model import (
     State,
     Step,
 )
+from oncue.store.postgres.connections import undone_by_deadlock
 from oncue.store.postgres.database import Database
 from oncue.store.postgres.jobs import change_columns
 from oncue.store.shared import (
@@ -190,7 +191,7 @@ async def untangled(work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         except StoreUnavailable as error:
-            if not isinstance(error.__cause__, asyncpg.DeadlockDetectedError):
+            if not undone_by_deadlock(error):
                 raise
         except StoreRefused as error:
             taken += 1

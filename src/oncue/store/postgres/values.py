@@ -14,6 +14,8 @@ from oncue.store.shared import loaded, sizes
 
 _DURATIONS = ("grace", "max_runtime", "deadline")
 _CLAIMED_AT = Claim._fields.index("claimed_at")
+_TOLD = Claim._fields.index("leader") - 2
+"""How many columns a claim is made of. A statement may tell more."""
 
 
 def job(row: asyncpg.Record | Mapping[str, Any]) -> Job:
@@ -30,7 +32,7 @@ def job(row: asyncpg.Record | Mapping[str, Any]) -> Job:
 
 def claims(rows: Sequence[asyncpg.Record], now: datetime) -> list[Claim]:
     """What was claimed now. The rows have no `claimed_at` and no `started_at`: instants take long to read."""
-    return [Claim(*(*row[:_CLAIMED_AT], now, None, *row[_CLAIMED_AT:])) for row in rows]
+    return [Claim(*(*row[:_CLAIMED_AT], now, None, *row[_CLAIMED_AT:_TOLD])) for row in rows]
 
 
 def attempt(row: asyncpg.Record) -> Attempt:

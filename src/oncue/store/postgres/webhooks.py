@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from oncue.model import WEBHOOKS_QUEUE, Note, Orphan, Webhook
+from oncue.model import WEBHOOKS_QUEUE, Job, Note, Orphan, State, Webhook
+from oncue.store.postgres import values
 from oncue.store.postgres.database import Database
 from oncue.store.postgres.slots import untangled
-from oncue.store.shared import webhook_fields, webhook_of
+from oncue.store.shared import LARGEST_ID, webhook_fields, webhook_of
 
 
 class PostgresWebhooks:
@@ -37,6 +38,13 @@ class PostgresWebhooks:
         fields = (webhook.name, version, *webhook_fields(webhook).values(), *(options or (None, None)))
         # The leader, which decides slots of the same schedules, may hold them in another order.
         return await untangled(lambda: self._db.noted(statement, now, note, *fields))
+
+    async def executions(
+        self, endpoint: str, states: Sequence[State], before: int | None, limit: int, *, short: bool = False
+    ) -> list[Job]:
+        statement = "executions_short" if short else "executions"
+        rows = await self._db.fetch(statement, endpoint, list(states), before or LARGEST_ID, limit)
+        return [values.job(row) for row in rows]
 
     async def orphans(self, before: datetime, after: int, limit: int) -> list[Orphan]:
         return [Orphan(*row) for row in await self._db.fetch_anew("orphans", before, after, limit, WEBHOOKS_QUEUE)]

@@ -39,6 +39,22 @@ with took as (
      where name = $7 and version = $8 returning name
 ), {_retold};
 
+-- name: executions
+-- The newest deliveries of each state to an endpoint, then the newest of those: it costs what is shown, however many
+-- there are.
+select {job} from oncue_jobs
+ where id = any(array(
+           select newest.id from unnest($2::text[]) as wanted (state) cross join lateral (
+                  select id from oncue_jobs
+                   where task = 'oncue.deliver' and group_name = $1 and state = wanted.state and state <> 'running'
+                     and id < $3
+                   order by id desc limit (select $4::int)) as newest
+            union all
+           select id from oncue_jobs
+            where state = 'running' and 'running' = any($2::text[]) and queue = 'webhooks' and group_name = $1
+              and task = 'oncue.deliver' and id < $3))
+ order by id desc limit $4;
+
 -- name: orphans
 -- Groups of which something is queued are read off the head of each in the index: a step for each, however much waits in
 -- it. Those that have no turn to come, of which nothing was told, and that have room, are the ones that no claim looks at.

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from oncue.model import (
     GoneNode,
+    HeldJob,
     Node,
 )
 from oncue.store.sqlite import values
@@ -69,6 +70,13 @@ class SqliteNodes:
     async def gone(self, since: datetime, limit: int) -> list[GoneNode]:
         rows = await self._db.rows("gone_nodes", since=values.micros(since), limit=limit)
         return [GoneNode(UUID(node), name, values.instant(at), bool(left)) for node, name, at, left in rows]
+
+    async def work(self, nodes: Sequence[UUID], limit: int) -> dict[UUID, list[HeldJob]]:
+        ids = json.dumps([str(node) for node in nodes])
+        return {
+            UUID(node): [HeldJob(job, task, values.instant_or_none(began)) for job, task, began in json.loads(held)]
+            for node, held in await self._db.rows("node_work", nodes=ids, limit=limit)
+        }
 
     async def namesakes(self, node: Node) -> list[Node]:
         return [values.node(row) for row in await self._db.rows("namesakes", name=node.name, node=str(node.id))]

@@ -35,6 +35,12 @@ select {node} from oncue_nodes where lost_at is null order by started_at, id;
 select id, name, lost_at, coalesce(left_at = lost_at, false) from oncue_nodes
  where lost_at >= :since order by lost_at desc, id limit :limit;
 
+-- name: node_work
+select n.value, (select json_group_array(json_array(id, task, started_at)) from
+                     (select id, task, started_at from oncue_jobs indexed by oncue_jobs_running
+                       where state = 'running' and node_id = n.value limit :limit))
+  from json_each(:nodes) as n;
+
 -- name: namesakes
 select {node} from oncue_nodes
  where name = :name and id <> :node

@@ -35,6 +35,10 @@ class SqliteSchedules:
     async def declared(self) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.rows("declared")]
 
+    async def delivering_to(self, webhook: str, after: str = "", limit: int = 100) -> list[Schedule]:
+        rows = await self._db.rows("schedules_delivering", webhook=webhook, after=after, limit=limit)
+        return [values.schedule(row) for row in rows]
+
     async def revise(self, changes: Sequence[Revised], now: datetime, notes: Sequence[Note | None] = ()) -> list[bool]:
         def work(connection: sqlite3.Connection) -> list[bool]:
             took = [self._revised(connection, change, now) for change in changes]

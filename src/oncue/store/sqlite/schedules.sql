@@ -12,6 +12,11 @@ select {schedule} from oncue_schedules where name > :after and deleted_at is nul
 -- name: declared
 select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
 
+-- name: schedules_delivering
+select {schedule} from oncue_schedules indexed by oncue_schedules_group
+ where group_name = :webhook and task = 'oncue.deliver' and name > :after and deleted_at is null
+ order by name limit :limit;
+
 -- name: create_schedule
 insert into oncue_schedules ({schedule_fields})
 values (:name, :description, :task, :args, :queue, :priority, :expression, :tz, :dst, :missed, :grace, :max_instances,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from oncue.model import WEBHOOKS_QUEUE, Note, Orphan, Webhook
+from oncue.model import WEBHOOKS_QUEUE, Job, Note, Orphan, State, Webhook
 from oncue.store import statements
-from oncue.store.shared import webhook_fields, webhook_of
+from oncue.store.shared import LARGEST_ID, sizes, webhook_fields, webhook_of
 from oncue.store.sqlite import values
 from oncue.store.sqlite.database import Database, rows_of
 
@@ -55,6 +56,16 @@ class SqliteWebhooks:
             return True
 
         return await self._db.write(work)
+
+    async def executions(
+        self, endpoint: str, states: Sequence[State], before: int | None, limit: int, *, short: bool = False
+    ) -> list[Job]:
+        asked = {"endpoint": endpoint, "states": json.dumps(states), "before": before or LARGEST_ID, "limit": limit}
+        rows = await self._db.rows("executions_short" if short else "executions", **asked)
+        if not short:
+            return [values.job(row) for row in rows]
+        few = -len(statements.SHORTENED)
+        return [replace(values.job(row[:few]), shortened=sizes(*row[few:])) for row in rows]
 
     async def orphans(self, before: datetime, after: int, limit: int) -> list[Orphan]:
         asked = {"queue": WEBHOOKS_QUEUE, "before": values.micros(before), "after": after, "limit": limit}

@@ -31,6 +31,24 @@ update oncue_schedules indexed by oncue_schedules_group
    set options = :options, max_retries = :max_retries, version = version + 1
  where group_name = :name and task = 'oncue.deliver';
 
+-- name: executions
+-- The newest deliveries of each state to an endpoint, then the newest of those: it costs what is shown, however many
+-- there are.
+select {job} from oncue_jobs
+ where id in (select newest.value
+                from json_each(:states) as wanted,
+                     json_each((select json_group_array(id) from (
+                         select id from oncue_jobs indexed by oncue_jobs_endpoint
+                          where task = 'oncue.deliver' and group_name = :endpoint and state = wanted.value
+                            and state <> 'running' and id < :before
+                          order by id desc limit :limit))) as newest
+              union all
+              select id from oncue_jobs indexed by oncue_jobs_group_running
+               where state = 'running' and 'running' in (select value from json_each(:states))
+                 and group_name is not null and queue = 'webhooks' and group_name = :endpoint and task = 'oncue.deliver'
+                 and id < :before)
+ order by id desc limit :limit;
+
 -- name: orphans
 -- Groups of which something is queued are read off the head of each in the index: a step for each, however much waits in
 -- it. Those that have no turn to come, of which nothing was told, and that have room, are the ones that no claim looks at.

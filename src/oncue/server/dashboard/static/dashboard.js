@@ -41,7 +41,6 @@ function showZone() {
 // --- what is morphed into the page keeps what the reader has opened, chosen and typed ---------------------------------
 
 if (window.Idiomorph) {
-  Idiomorph.defaults.ignoreActiveValue = true
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
     !(name === "open" && ["DETAILS", "DIALOG"].includes(element.tagName)) && !(name === "checked" || name === "value" && element.matches("input:not([type=hidden]),select,textarea"))
   // A text that the script has written is the reader's: it is written anew after the morph.
@@ -51,6 +50,8 @@ if (window.Idiomorph) {
 
 function put(target, html) {
   if (!target) return
+  // What is being typed stays. The words on a button that has the focus must change with what it does.
+  Idiomorph.defaults.ignoreActiveValue = document.activeElement?.matches("input,select,textarea") ?? false
   htmx.swap(target, html, { swapStyle: "morph:innerHTML", swapDelay: 0, settleDelay: 0 }, { contextElement: target })
   shown(target)
 }

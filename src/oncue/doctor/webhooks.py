@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 
-from oncue.cli.doctor.findings import Check, Snapshot, few
-from oncue.cli.output import plural, took
+from oncue.doctor.findings import Check, Snapshot, few
 from oncue.model import WEBHOOKS_QUEUE, HeldBack, Webhook
 from oncue.policy.secrets import is_reference, variable
+from oncue.policy.words import plural, took
 from oncue.settings import Settings
 
 NEVER_MEANT = {

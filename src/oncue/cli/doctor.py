@@ -10,22 +10,17 @@ import typer
 
 from oncue.app import Oncue
 from oncue.cli import failures, output
-from oncue.cli.doctor.checks import examine
-from oncue.cli.doctor.findings import Check
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, find, imported
 from oncue.cli.output import JsonOption, escape
+from oncue.doctor.checks import declared
+from oncue.doctor.effective import value_of
+from oncue.doctor.examining import examine, unknown_variables
+from oncue.doctor.findings import Check
 from oncue.errors import ConfigError
-from oncue.policy.durations import describe
-from oncue.policy.secrets import VARIABLE_PREFIX
 from oncue.settings import Settings
 from oncue.store.addresses import hidden
 
 MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[red]fail[/]"}
-DURATIONS = (
-    "poll_interval", "tick_interval", "lease", "beat", "drain_timeout", "max_runtime", "retention",
-    "http_header_timeout", "http_body_timeout", "http_keep_alive", "reconcile_interval", "reconcile_threshold",
-)  # fmt: skip
-ADDRESSES = ("database_url", "redis_url")
 
 
 def doctor(
@@ -37,7 +32,7 @@ def doctor(
 ) -> None:
     """Check settings, database, nodes, queues and jobs, and say what to do. Exit code 4 if a check fails."""
     found = find(app, may_create=True, database_url=database_url, schema=schema)
-    checks = [_application(found), *_unknown_variables(), *asyncio.run(examine(found))]
+    checks = [_application(found), *unknown_variables(os.environ), *asyncio.run(examine(found))]
     failed = sum(check.status == "fail" for check in checks)
     if as_json:
         output.show_json(_document(found.settings, checks, ok=not failed))
@@ -48,24 +43,12 @@ def doctor(
 
 def _application(app: Oncue) -> Check:
     tasks, webhooks = len(app.tasks), len(app.internals.webhooks)
-    if app.settings.app is None and not tasks and not webhooks:
-        return Check("application", "warn", "none is named", "say --app module:app or set ONCUE_APP")
     if not tasks and not webhooks and app.settings.app is not None:
         try:
             imported(app.settings.app, app.settings.origin("app"))
         except ConfigError as error:
             return Check("application", "fail", str(error), "mend it: no worker can start")
-    if not tasks and not webhooks:
-        return Check("application", "warn", f"{app.settings.app} declares no tasks", "declare some with @app.task")
-    counts = [output.plural(count, word) for count, word in ((tasks, "task"), (webhooks, "webhook")) if count]
-    return Check("application", "ok", f"{app.settings.app or 'it'} declares {' and '.join(counts)}")
-
-
-def _unknown_variables() -> list[Check]:
-    known = {f"ONCUE_{name.upper()}" for name in Settings.names()} | {"ONCUE_CONFIG", "ONCUE_DEBUG"}
-    names = (name for name in os.environ if name.startswith("ONCUE_") and not name.startswith(VARIABLE_PREFIX))
-    unknown = sorted(name for name in names if name not in known)
-    return [Check("environment", "warn", f"{name} is no setting", "see `oncue doctor --all`") for name in unknown]
+    return declared(app)
 
 
 def _show(settings: Settings, checks: list[Check], *, every: bool) -> None:
@@ -73,7 +56,7 @@ def _show(settings: Settings, checks: list[Check], *, every: bool) -> None:
     for name in Settings.names():
         origin = settings.origin(name)
         if every or origin != "default" or name == "database_url":
-            table.add_row(name, escape(str(_value(settings, name))), escape(origin))
+            table.add_row(name, escape(str(value_of(settings, name))), escape(origin))
     output.show(table)
     lines = output.table("check", "", "what was found", "what to do")
     for check in checks:
@@ -90,20 +73,11 @@ def _verdict(checks: list[Check]) -> str:
     return f"[yellow]{output.plural(warned, 'warning')}.[/]" if warned else "[green]All is well.[/]"
 
 
-def _value(settings: Settings, name: str) -> Any:
-    value = getattr(settings, name)
-    if name in ADDRESSES and value is not None:
-        return hidden(str(value))
-    if name in DURATIONS and value is not None:
-        return describe(value)
-    return ",".join(value) if isinstance(value, tuple) else value
-
-
 def _document(settings: Settings, checks: list[Check], *, ok: bool) -> dict[str, Any]:
     return {
         "ok": ok,
         "settings": {
-            name: {"value": _value(settings, name), "origin": settings.origin(name)} for name in Settings.names()
+            name: {"value": value_of(settings, name), "origin": settings.origin(name)} for name in Settings.names()
         },
         "checks": [
             {"name": c.name, "status": c.status, "detail": hidden(c.detail), "advice": c.advice} for c in checks

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oncue.cli.doctor.findings import Check, Snapshot, few
-from oncue.cli.output import plural
+from oncue.doctor.findings import Check, Snapshot, few
 from oncue.model import CLUSTER_ADDRESS, CLUSTER_QUEUE, Queue
+from oncue.policy.words import plural
 
 
 def checked(snapshot: Snapshot) -> list[Check]:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sqlite3
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oncue.app import Oncue
 from oncue.application.ownership import OWN_TABLES
-from oncue.cli.doctor import cluster, webhooks
-from oncue.cli.doctor.findings import Check, Snapshot, Status, few
-from oncue.cli.migrate import schema_of, unmigrated
-from oncue.cli.output import plural, took
-from oncue.clock import DatabaseClock, wall
-from oncue.engine.survey import next_due
-from oncue.errors import OncueError, SchemaMismatch
-from oncue.model import Job, JobFilter, Owner, State, Token
+from oncue.application.tables import schema_of
+from oncue.doctor.findings import Check, Snapshot, Status, few
+from oncue.model import Job, Owner, Token
 from oncue.policy.ownership import is_owner
+from oncue.policy.words import plural, took
 from oncue.store import SqliteStore
-from oncue.store.contract import LEADER
 from oncue.store.sqlite import identity
 from oncue.store.statements import migrations
 from oncue.verbs.tokens import is_valid
@@ -37,106 +29,17 @@ CANCEL_PATIENCE = timedelta(minutes=1)
 LEADERLESS = timedelta(minutes=1)
 LATE_ADVICE = "look at its log for `scheduler`, `planner` and `another session holds a lock`"
 EXPIRES_SOON = timedelta(days=7)
-PAGE, SAMPLE = 1000, 10_000
-LISTED = 1000
 
 
-async def examine(app: Oncue) -> list[Check]:
-    """Every check that the state of the database allows."""
-    missing = _missing_file(app)
-    if missing is not None:
-        return [missing]
-    store = unmigrated(app)
-    checks = [sqlite_version(), deleted_file(store.path)] if isinstance(store, SqliteStore) else []
-    try:
-        async with asyncio.timeout(20):
-            return checks + await _examined(store, app)
-    except SchemaMismatch as error:
-        text = str(error)
-        return [Check("database", "ok", "reachable"), *checks, Check("schema", "fail", text, "run `oncue migrate`")]
-    except OncueError as error:
-        return [*checks, Check("database", "fail", str(error), "check DATABASE_URL, and that the server runs")]
-    except TimeoutError:
-        return [*checks, Check("database", "fail", "no answer within 20 s", "check the network and the server")]
-
-
-def _missing_file(app: Oncue) -> Check | None:
-    store = app.internals.make_store()
-    if isinstance(store, SqliteStore) and not Path(store.path).exists():
-        held = deleted_file(store.path)
-        if held.status != "ok":
-            return held
-        if (log := identity.log_of(store.path)) is not None:
-            text = f"there is no file {store.path}, but its log {log} is there, with jobs in it"
-            return Check("file", "fail", text, "put the file back; if it was deleted on purpose, delete the log too")
-        return Check("database", "warn", f"there is no file {store.path} yet", "the first job or worker makes it")
-    return None
-
-
-async def _examined(store: SqliteStore | PostgresStore, app: Oncue) -> list[Check]:
-    sessions = []
-    try:
-        await store.open()
-        if not isinstance(store, SqliteStore):
-            sessions += [session_limits(*await store.session_limits()), *pooler(store.pooled)]
-        clock = DatabaseClock()
-        sent, asked_at = clock.sent(), wall()
-        told = await store.time()
-        clock.learn(told, sent)
-        snapshot = await _snapshot(store, clock.now(), app.settings.alert_webhook)
-        owner = await store.application.owner()
-    finally:
-        await store.close()
-    return [
-        Check("database", "ok", f"{store.dialect} answers"),
-        tables(store),
-        owned(owner, app, store.dialect),
-        *sessions,
-        clock_difference(told, asked_at),
-        live_nodes(snapshot),
-        unserved_queues(snapshot),
-        unknown_tasks(snapshot),
-        paused_queues(snapshot),
-        *stuck(snapshot),
-        *webhooks.checked(snapshot, app.settings, os.environ),
-        leader(snapshot),
-        *cluster.checked(snapshot),
-        tokens(snapshot),
-    ]
-
-
-async def _snapshot(store: SqliteStore | PostgresStore, now: datetime, alerts_to: str | None = None) -> Snapshot:
-    queues, told = await store.queues.all(), [] if alerts_to is None else await store.webhooks.get([alerts_to])
-    return Snapshot(
-        now=now,
-        nodes=await store.nodes.alive(),
-        queues=queues,
-        waiting=await _jobs(store, ("queued", "retrying", "scheduled"), sum(q.queued + q.later for q in queues)),
-        running=await _jobs(store, ("running",), sum(queue.running for queue in queues)),
-        stranded=len(await store.jobs.orphaned(now, LISTED)),
-        overdue=len(await store.jobs.overdue(now - LONG_WAIT, LISTED)),
-        leader=await store.leases.get(LEADER),
-        next_run=await next_due(store),
-        tokens=tuple(await store.tokens.all()),
-        webhooks=tuple(await store.webhooks.page(limit=SAMPLE)),
-        held_back=tuple(await store.groups.held_back(now, LISTED)),
-        alert_webhook=next((webhook for webhook in told if not webhook.deleted), None),
-    )
-
-
-async def _jobs(store: SqliteStore | PostgresStore, states: tuple[State, ...], count: int) -> list[Job]:
-    """The newest in these states. No more is asked for than there are: a search for one more would read everything."""
-    found: list[Job] = []
-    while len(found) < min(count, SAMPLE):
-        before = found[-1].id if found else None
-        page = await store.jobs.find(JobFilter(states, before=before, limit=min(count - len(found), PAGE), short=True))
-        if not page:
-            break
-        found += page
-    return found
-
-
-# --- the questions --------------------------------------------------------------------------------------------------
+def declared(app: Oncue) -> Check:
+    """What this process knows of the application."""
+    tasks, webhooks = len(app.tasks), len(app.internals.webhooks)
+    if app.settings.app is None and not tasks and not webhooks:
+        return Check("application", "warn", "none is named", "say --app module:app or set ONCUE_APP")
+    if not tasks and not webhooks:
+        return Check("application", "warn", f"{app.settings.app} declares no tasks", "declare some with @app.task")
+    counts = [plural(count, word) for count, word in ((tasks, "task"), (webhooks, "webhook")) if count]
+    return Check("application", "ok", f"{app.settings.app or 'it'} declares {' and '.join(counts)}")
 
 
 def tables(store: SqliteStore | PostgresStore) -> Check:
