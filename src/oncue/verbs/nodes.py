@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from oncue.application.builtin import PING
 from oncue.errors import Conflict
@@ -99,11 +98,6 @@ class Nodes(NounVerbs):
         took = None if job.finished_at is None else (job.finished_at - job.created_at).total_seconds()
         names = {node.id: node.name for node in await self.list()}
         return Ping(job, names.get(job.node_id, str(job.node_id)) if job.node_id else None, took, None)
-
-    async def in_hand(self, nodes: builtins.list[Node]) -> dict[UUID, int]:
-        """How many jobs each of these nodes has claimed: those that it runs, and those that it is about to run."""
-        store = (await self._connected()).store
-        return {node.id: len(await store.jobs.held(node.id)) for node in nodes}
 
 
 def _at_work(node: Node, held: Sequence[HeldJob], most: int) -> NodeWork:

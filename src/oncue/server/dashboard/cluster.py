@@ -60,9 +60,9 @@ def add(dashboard: Dashboard) -> None:
     @dashboard.page("/cluster", "cluster.html", title="Cluster", room="cluster")
     async def cluster(view: View) -> dict[str, Any]:
         app, now = view.app, await view.app.now()
-        nodes, leases = await app.nodes.list(), await leases_of(app)
+        working, leases = await app.nodes.work(most=1), await leases_of(app)
+        nodes, in_hand = [work.node for work in working], {work.node.id: work.held for work in working}
         jobs = await app.cluster.list(before=view.number("before"), limit=PAGE + 1)
-        in_hand = await app.nodes.in_hand(nodes[:MOST_NODES])
         return {
             "now": now, "leader": await app.cluster.leader(),
             "nodes": [_node_line(node, leases, now, in_hand.get(node.id)) for node in nodes[:MOST_NODES]],
