@@ -32,7 +32,7 @@ insert into oncue_jobs (id, task, queue, priority, state, args, options, enqueue
                         visible_at, max_retries, started_at, finished_at, attempt, schedule_id, scheduled_for,
                         group_name)
 select $1 + n, case when $5 then 'oncue.deliver' else 'noop' end, case when $5 then 'webhooks' else 'default' end, 5,
-       case when n % 50 = 0 then 'failed' else 'succeeded' end, $3, '{}', 'bench', at, at, at, at, 3, at, at, 1,
+       case when n % 8 = 0 then 'failed' else 'succeeded' end, $3, '{}', 'bench', at, at, at, at, 3, at, at, 1,
        case when $5 then null else $4::bigint end, case when $5 then null else at end, case when $5 then 'orders' end
   from generate_series(1, $2::int) as n
  cross join lateral (select now() - ($2 - n + 1) * interval '1 min' as at) as made
