@@ -86,8 +86,8 @@ def open_page(browser: Browser) -> Iterator[Open]:
 
 
 def an_app(url: str, folder: Path, **settings: Any) -> Oncue:
-    """An application with settings of its own."""
-    return Oncue(settings=load({"database_url": url, **settings}, environment={}, folder=folder))
+    """An application with settings of its own. What still runs when it stops is given back soon."""
+    return Oncue(settings=load({"database_url": url, "drain_timeout": "1s", **settings}, environment={}, folder=folder))
 
 
 def is_accessible(page: Page) -> None:

@@ -230,3 +230,39 @@ def test_large_arguments_are_shown_by_their_size_unless_asked_for(oncue: Shell, 
     (whole,) = oncue("jobs", "--json", "--whole").json
     assert (whole["args"], whole["shortened"]) == ({"name": text}, {})
     assert "bytes)" in oncue("jobs").out
+
+
+@pytest.mark.contract("QUE-15")
+def test_all_that_match_are_changed(oncue: Shell, shop: str) -> None:
+    oncue("enqueue", "boom", "--count", "2")
+    oncue("enqueue", "add", "a=1", "--count", "2", "--key", "k")
+    oncue("enqueue", "add", "a=1", "--group", "tenant:7")
+    raised = oncue("priority", "--task", "add", "70", "--yes")
+    assert (raised.code, raised.out) == (0, "2 of 2 jobs changed, 0 refused.\n")
+    assert oncue("priority", "1", "2", "60").out == "job 1 has priority 60\njob 2 has priority 60\n"
+    cancelled = oncue("cancel", "--group", "tenant:7", "--yes", "--json").json
+    assert cancelled == {"matched": 1, "changed": 1, "refused": 0, "refusals": []}
+    assert "No job matches." in oncue("jobs", "--until", "-1h").out
+    assert len(oncue("jobs", "--since", "-1h", "--json").json) == 4
+    oncue("set-status", "1", "2", "failed")
+    asked = oncue("retry", "--status", "failed", "--task", "boom")
+    assert asked.code == 2
+    assert "2 jobs match (status failed, task boom). There is no terminal to ask at" in asked.err
+    assert oncue("retry", "--status", "failed", "--task", "boom", "--yes").out == "2 of 2 jobs changed, 0 refused.\n"
+    assert oncue("retry", "--status", "failed", "--yes").out == "No job matches (status failed).\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["retry"], "expected ids of jobs, or a filter such as --status, --task or --queue: neither is there"),
+        (["cancel", "1", "--queue", "mail"], "not both"),
+        (["retry", "--queue", "mail"], "expected statuses of ended jobs: succeeded, failed, cancelled, skipped"),
+        (["cancel", "--status", "failed"], "expected statuses of unfinished jobs"),
+        (["priority", "1", "high"], "expected a whole number from 0 to 100, not 'high'"),
+    ],
+)
+def test_a_change_says_which_jobs_it_expects(oncue: Shell, shop: str, arguments: list[str], said: str) -> None:
+    answer = oncue(*arguments)
+    assert answer.code == 2
+    assert said in answer.err

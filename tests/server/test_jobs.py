@@ -308,3 +308,16 @@ async def test_a_thousand_large_jobs_are_a_small_page_and_hold_nobody_up(api: Ap
     assert len(large.json()["jobs"]) == 200
     assert len(large.content) < 300_000
     assert turns.longest < 0.1
+
+
+async def test_jobs_are_listed_by_address_and_by_when_they_were_made(api: Api) -> None:
+    (here,), (there,) = await enqueued(api.app, 1), await enqueued(api.app, 1, address="node:beta")
+
+    async def ids(query: str) -> list[int]:
+        return [job["id"] for job in (await api.get(f"{JOBS}?{query}"))["jobs"]]
+
+    assert await ids("address=node:beta") == [there]
+    assert await ids("since=-1h") == [there, here]
+    assert await ids("until=-1h") == []
+    refused = await api("GET", f"{JOBS}?since=yesterday")
+    assert refused.json()["detail"].startswith("since: expected an instant")

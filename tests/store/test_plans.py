@@ -425,7 +425,7 @@ SQLITE_INDEXES = {
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.
-LISTINGS = {"jobs", "jobs_with_key", "jobs_of_group", "schedules", "declared", "doubled"}
+LISTINGS = {"jobs", "jobs_with_key", "jobs_by_rows", "schedules", "declared", "doubled"}
 
 FILL_SQLITE = f"""
 with recursive numbered (n) as (select 1 union all select n + 1 from numbered where n < 20000)

@@ -9,7 +9,7 @@ import pytest
 
 from oncue.model import Failed, JobFilter, Succeeded
 from oncue.store import Store
-from oncue.store.statements import ERROR_SHOWN, LARGEST_SHOWN
+from oncue.store.statements import ERROR_END_SHOWN, ERROR_SHOWN, LARGEST_SHOWN
 from tests.store.scene import a_batch, enter, settle, take
 
 LARGE = {"text": "ä" * LARGEST_SHOWN}
@@ -56,5 +56,6 @@ async def test_results_and_errors_too(store: Store) -> None:
     (whole, _) = await store.jobs.find(JobFilter())
     assert (succeeded.result, succeeded.shortened) == (None, {"result": len(result)})
     assert whole.error is not None
-    assert (failed.error, failed.shortened) == (f"{whole.error[:ERROR_SHOWN]}…", {"error": len(whole.error)})
+    cut = f"{whole.error[:ERROR_SHOWN]}…{whole.error[-ERROR_END_SHOWN:]}"
+    assert (failed.error, failed.shortened) == (cut, {"error": len(whole.error)})
     assert failed.args == SMALL

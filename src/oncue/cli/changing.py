@@ -1,36 +1,61 @@
-"""`oncue retry`, `cancel`, `set-status`, `priority` and `boost`: changing the fate of jobs."""
+"""`oncue retry`, `cancel`, `set-status`, `priority` and `boost`: changing the fate of jobs by ids or by a filter."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
 
 from oncue.app import Oncue
-from oncue.cli import failures, output, values
+from oncue.cli import failures, matching, output, values
 from oncue.cli.actor import actor
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
-from oncue.cli.jobs import Ref, complete_status
+from oncue.cli.jobs import Ref, SinceOption, Statuses, UntilOption, complete_status
+from oncue.cli.matching import AddressOption, GroupOption, KeyOption, QueueOption, TaskOption, YesOption
 from oncue.cli.output import JsonOption, escape
 from oncue.errors import OncueError
 from oncue.model import Job
+from oncue.policy.checks import checked_priority
 from oncue.records.jobs import job_record
 
 Refs = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids or uids of jobs.", show_default=False)]
+MaybeRefs = Annotated[
+    list[str] | None, typer.Argument(metavar="ID...", help="Ids or uids of jobs; or a filter.", show_default=False)
+]
 
 
 def retry_jobs(
-    refs: Refs,
+    refs: MaybeRefs = None,
+    status: Statuses = None,
+    queue: QueueOption = None,
+    task: TaskOption = None,
+    key: KeyOption = None,
+    group: GroupOption = None,
+    address: AddressOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Start finished jobs over, each with its whole budget of retries."""
-    found = find(app, database_url=database_url, schema=schema)
-    _change(found, refs, as_json, lambda ref: found.jobs.retry(ref, by=actor()), _retried)
+    """Start finished jobs over, each with its whole budget of retries.
+
+    By their ids, or all that match: `oncue retry --status failed --task NAME`.
+    """
+    some = matching.wanted(
+        refs or (), status, queue=queue, task=task, key=key, group=group, address=address, since=since, until=until
+    )
+    wanted, found = some and some.ended(), find(app, database_url=database_url, schema=schema)
+    if wanted is None:
+        _change(found, refs or [], as_json, lambda ref: found.jobs.retry(ref, by=actor()), _retried)
+    else:
+        verb = partial(found.jobs.retry_matching, by=actor())
+        matching.change(found, wanted, verb, "Retry them", yes=yes, as_json=as_json)
 
 
 def _retried(job: Job) -> str:
@@ -40,15 +65,34 @@ def _retried(job: Job) -> str:
 
 
 def cancel_jobs(
-    refs: Refs,
+    refs: MaybeRefs = None,
+    status: Statuses = None,
+    queue: QueueOption = None,
+    task: TaskOption = None,
+    key: KeyOption = None,
+    group: GroupOption = None,
+    address: AddressOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Cancel jobs that wait, and ask those that run to stop."""
-    found = find(app, database_url=database_url, schema=schema)
-    _change(found, refs, as_json, lambda ref: found.jobs.cancel(ref, by=actor()), _cancelled)
+    """Cancel jobs that wait, and ask those that run to stop.
+
+    By their ids, or all that match: `oncue cancel --queue NAME`.
+    """
+    some = matching.wanted(
+        refs or (), status, queue=queue, task=task, key=key, group=group, address=address, since=since, until=until
+    )
+    wanted, found = some and some.unfinished(), find(app, database_url=database_url, schema=schema)
+    if wanted is None:
+        _change(found, refs or [], as_json, lambda ref: found.jobs.cancel(ref, by=actor()), _cancelled)
+    else:
+        verb = partial(found.jobs.cancel_matching, by=actor())
+        matching.change(found, wanted, verb, "Cancel them", yes=yes, as_json=as_json)
 
 
 def _cancelled(job: Job) -> str:
@@ -117,16 +161,55 @@ def _told(ref: str, answer: Job | OncueError) -> dict[str, Any]:
 
 
 def set_priority(
-    ref: Ref,
-    priority: Annotated[int, typer.Argument(help="From 0 to 100.", show_default=False)],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[ID...] PRIORITY", help="Ids or uids of jobs, or a filter; then 0 to 100.", show_default=False
+        ),
+    ],
+    status: Statuses = None,
+    queue: QueueOption = None,
+    task: TaskOption = None,
+    key: KeyOption = None,
+    group: GroupOption = None,
+    address: AddressOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    yes: YesOption = False,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
     schema: SchemaOption = None,
 ) -> None:
-    """Set the priority of an unfinished job."""
-    found = find(app, database_url=database_url, schema=schema)
-    _reprioritize(found, ref, as_json, lambda job_id: found.jobs.prioritize(job_id, priority, by=actor()))
+    """Set the priority of unfinished jobs.
+
+    By their ids, `oncue priority 17 80`, or of all that match: `oncue priority --task NAME 80`.
+    """
+    *refs, last = words
+    some = matching.wanted(
+        refs, status, queue=queue, task=task, key=key, group=group, address=address, since=since, until=until
+    )
+    priority = _priority(last)
+    wanted, found = some and some.unfinished(), find(app, database_url=database_url, schema=schema)
+    if wanted is not None:
+        verb = partial(found.jobs.prioritize_matching, priority=priority, by=actor())
+        matching.change(found, wanted, verb, f"Set their priority to {priority}", yes=yes, as_json=as_json)
+    elif len(refs) == 1:
+        _reprioritize(found, refs[0], as_json, lambda job_id: found.jobs.prioritize(job_id, priority, by=actor()))
+    else:
+
+        async def prioritize(ref: int | UUID) -> Job:
+            job = await found.jobs.get(ref)
+            await found.jobs.prioritize(job.id, priority, by=actor())
+            return await found.jobs.get(ref)
+
+        _change(found, refs, as_json, prioritize, lambda job: f"job {job.id} has priority {job.priority}")
+
+
+def _priority(text: str) -> int:
+    if not text.removeprefix("-").isdecimal() or len(text) > 18:
+        raise typer.BadParameter(f"expected a whole number from 0 to 100, not {text!r:.40}", param_hint="PRIORITY")
+    return checked_priority(int(text))
 
 
 def boost_job(

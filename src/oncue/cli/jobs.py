@@ -38,12 +38,21 @@ Statuses = Annotated[
 ]  # fmt: skip
 
 
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="INSTANT", help=f"Made then or later: {values.INSTANT}.")
+]
+UntilOption = Annotated[str | None, typer.Option("--until", metavar="INSTANT", help="Made before that.")]
+
+
 def list_jobs(
     status: Statuses = None,
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="Only this queue.")] = None,
     task: Annotated[str | None, typer.Option("--task", "-t", help="Only this task.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only this group of its queue.")] = None,
+    address: Annotated[str | None, typer.Option("--address", help="Only for this address, such as node:NAME.")] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most so many.")] = 50,
     before: Annotated[int | None, typer.Option("--before", metavar="ID", help="Older than this job.")] = None,
     offset: Annotated[int, typer.Option("--offset", min=0, max=LARGEST_OFFSET, help="Leave out so many.")] = 0,
@@ -59,13 +68,16 @@ def list_jobs(
     if whole and not as_json:
         raise typer.BadParameter("expected --json too: a table has no room for large fields", param_hint="--whole")
     states, found = values.states(status or []), find(app, database_url=database_url, schema=schema)
+    made = values.maybe_moment(since, "--since"), values.maybe_moment(until, "--until")
 
     async def work() -> tuple[list[Job], datetime]:
+        now = await found.now()
         jobs = await found.jobs.list(
-            states, queue=queue, task=task, key=key, group=group, before=before, limit=limit, offset=offset,
+            states, queue=queue, task=task, key=key, group=group, address=address, before=before,
+            since=made[0] and made[0].at(now), until=made[1] and made[1].at(now), limit=limit, offset=offset,
             whole=whole,
         )  # fmt: skip
-        return jobs, await found.now()
+        return jobs, now
 
     jobs, now = ask(found, work)
     if as_json:
@@ -73,7 +85,7 @@ def list_jobs(
     elif jobs:
         _show_jobs(jobs, now, full=len(jobs) == limit)
     else:
-        filtered = bool(states or queue or task or key or group or before or offset)
+        filtered = bool(states or queue or task or key or group or address or since or until or before or offset)
         output.show("No job matches." if filtered else "There are no jobs yet. `oncue enqueue TASK` makes one.")
 
 

@@ -11,7 +11,6 @@ import typer
 from oncue.app import Oncue
 from oncue.cli import failures, output, values
 from oncue.cli.actor import actor
-from oncue.cli.explain import show_explanation
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
 from oncue.cli.output import JsonOption, escape
 from oncue.model import Group, Limits, Queue
@@ -166,6 +165,8 @@ def explain_queue(
     if as_json:
         output.show_json(explanation_record(explanation))
     else:
+        from oncue.cli.explain import show_explanation  # the other commands do without
+
         show_explanation(explanation)
 
 

@@ -20,7 +20,7 @@ SUMMARIES = {
     "retry": "Start finished jobs over, each with its whole budget of retries.",
     "cancel": "Cancel jobs that wait, and ask those that run to stop.",
     "set-status": "Set the status of jobs by hand: `oncue set-status 17 failed`.",
-    "priority": "Set the priority of an unfinished job.",
+    "priority": "Set the priority of unfinished jobs.",
     "boost": "Raise the priority of an unfinished job.",
     "windows": "List the windows; or show what a day of one came to, by the minute of the cutoff in UTC.",
     "trigger": "Run a schedule's task by hand.",

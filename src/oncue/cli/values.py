@@ -46,6 +46,10 @@ def moment(text: str, option: str) -> Moment:
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
+def maybe_moment(text: str | None, option: str) -> Moment | None:
+    return None if text is None else moment(text, option)
+
+
 def day(text: str, option: str) -> date:
     try:
         return date.fromisoformat(text)

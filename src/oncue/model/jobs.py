@@ -263,6 +263,13 @@ class Attempt:
         return None if self.finished_at is None else (self.finished_at - self.started_at).total_seconds()
 
 
+class JobCount(NamedTuple):
+    """How many jobs match a filter, of how many that were looked at."""
+
+    matching: int
+    looked_at: int
+
+
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """What a listing asks for. Newest first; `before` is the id to go on from."""
@@ -277,3 +284,14 @@ class JobFilter:
     short: bool = False
     """Leave out what is large of arguments, results, errors and details: `Job.shortened` says what and how large."""
     group: str | None = None
+    address: str | None = None
+    since: datetime | None = None
+    """Made at this instant or later."""
+    until: datetime | None = None
+    """Made before this instant."""
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether no index tells which jobs match: only the jobs themselves have what is asked for."""
+        wanted = (self.key, self.group, self.address, self.since, self.until)
+        return any(value is not None for value in wanted)

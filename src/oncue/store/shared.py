@@ -241,8 +241,8 @@ def sizes(*found: int | None) -> dict[str, int] | None:
 
 
 def _kind_of(wanted: JobFilter) -> str:
-    if wanted.group is not None:
-        return "jobs_of_group"
+    if wanted.group is not None or wanted.address is not None or wanted.since is not None or wanted.until is not None:
+        return "jobs_by_rows"
     if wanted.key is not None:
         elsewhere = wanted.queue is not None or wanted.before is not None or wanted.offset
         holder = wanted.task is not None and set(wanted.states) == UNFINISHED and not elsewhere

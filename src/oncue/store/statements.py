@@ -24,11 +24,21 @@ JOB_SOURCE = JOB_COLUMNS.replace(" group,", ' group_name as "group",').replace(
     f"{_PROGRESS.format('fraction')} as progress, {_PROGRESS.format('note')} as progress_note",
 )
 # What a listing leaves out of a large field; its size is told instead. The sizes are in bytes.
-LARGEST_SHOWN, ERROR_SHOWN = 2048, 500
+LARGEST_SHOWN, ERROR_SHOWN, ERROR_END_SHOWN = 2048, 500, 1000
+"""Of a large error its beginning and its end are listed: what a traceback comes to stands at its end."""
 _SIZES = {"sqlite": "length(cast({0} as blob))", "postgres": "octet_length({0}::text)"}
-_SHORT = {"args": "'{}'", "result": "null", "error": f"substr(error, 1, {ERROR_SHOWN}) || '…'", "details": "null"}
+_SHORT = {
+    "args": "'{}'",
+    "result": "null",
+    "error": f"substr(error, 1, {ERROR_SHOWN}) || '…' || {{error_end}}",
+    "details": "null",
+}
+_ERROR_END = {"sqlite": f"substr(error, -{ERROR_END_SHOWN})", "postgres": f"right(error, {ERROR_END_SHOWN})"}
 SHORTENED = tuple(_SHORT)
-_LISTINGS = ("jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key", "jobs_of_group", "executions")
+_LISTINGS = (
+    "jobs", "jobs_by_ids", "jobs_of_kinds", "job_with_key", "jobs_with_key", "jobs_by_rows", "jobs_among",
+    "executions",
+)  # fmt: skip
 NEW_JOB_COLUMNS = (
     "id, args, key, task, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at, order_at, "
     "visible_at, deadline_at, enqueued_by, retry_of, schedule_id, scheduled_for, start_by, group_name, "
@@ -160,6 +170,7 @@ def _shortened(statement: str, dialect: str) -> str:
     source = JOB_SOURCE
     for column, instead in _SHORT.items():
         size = _SIZES[dialect].format(column)
+        instead = instead.replace("{error_end}", _ERROR_END[dialect])
         if dialect == "postgres" and column == "args":
             instead = f"{instead}::json"
         shown = f"case when {size} > {LARGEST_SHOWN} then {instead} else {column} end as {column}"

@@ -29,10 +29,12 @@ from oncue.server.api.models.jobs import (
     StatsRecord,
     StatusChange,
 )
+from oncue.server.api.moments import moment
 from oncue.server.api.pages import Before, Limit, Offset
 from oncue.server.api.problems import Answer, invalid
 from oncue.server.api.references import JobRef, job_ref
 from oncue.server.api.routing import LONG_SECONDS, Routes
+from oncue.server.api.slots import WHEN
 from oncue.verbs.jobs import Handled
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ Statuses = Annotated[
         examples=["failed,queued"],
     ),
 ]
+
+Since: TypeAlias = Annotated[str | None, Query(description=f"Made then or later: {WHEN}", examples=["-2h"])]
+Until: TypeAlias = Annotated[str | None, Query(description=f"Made before then: {WHEN}", examples=["now"])]
 
 Whole: TypeAlias = Annotated[
     bool,
@@ -79,15 +84,20 @@ def _add_looking(routes: Routes, app: Oncue) -> None:
         task: str | None = None,
         key: str | None = None,
         group: str | None = None,
+        address: str | None = None,
+        since: Since = None,
+        until: Until = None,
         limit: Limit = 100,
         offset: Offset = 0,
         before: Before = None,
         whole: Whole = False,
     ) -> Answer:
         """Newest first. Go on with `next`, which stays fast however far you go. A page ends early at 8 MB."""
+        now = await app.now()
         found = await app.jobs.list(
-            _states(status), queue=queue, task=task, key=key, group=group, before=before, limit=limit + 1,
-            offset=offset, whole=False,
+            _states(status), queue=queue, task=task, key=key, group=group, address=address,
+            since=moment(since, "since", now) if since else None, until=moment(until, "until", now) if until else None,
+            before=before, limit=limit + 1, offset=offset, whole=False,
         )  # fmt: skip
         if whole:
             found, limit = await _whole(app, found[: limit + 1], limit)

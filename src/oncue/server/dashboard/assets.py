@@ -14,7 +14,7 @@ from starlette.responses import Response
 MEDIA_TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 NAMES = (
     "vendor/htmx.min.js", "vendor/idiomorph-ext.min.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css",
-    "theme.js", "live.js", "charts.js", "palette.js", "dashboard.js", "dashboard.css", "icon.svg",
+    "theme.js", "live.js", "charts.js", "palette.js", "dashboard.js", "jobs.js", "dashboard.css", "icon.svg",
 )  # fmt: skip
 FOR_GOOD = "public, max-age=31536000, immutable"
 

@@ -15,6 +15,7 @@ from oncue.model import (
     Claim,
     HeldClaim,
     Job,
+    JobCount,
     JobFilter,
     Note,
     Outlook,
@@ -45,6 +46,20 @@ class Jobs(Protocol):
     async def get(self, job_id: int) -> Job | None: ...
 
     async def find(self, wanted: JobFilter) -> list[Job]: ...
+
+    async def newest(self, wanted: JobFilter) -> list[int]:
+        """The ids of the newest jobs with these states, of this queue and this task, whatever their key and group:
+        `limit` of them, older than `before`."""
+        ...
+
+    async def among(self, ids: Sequence[int], wanted: JobFilter) -> list[Job]:
+        """Those of these jobs that have this key and group, newest first: `limit` of them."""
+        ...
+
+    async def count(self, wanted: JobFilter, look: int) -> JobCount:
+        """How many jobs match. Not more than `look` of those with these states, of this queue and this task are looked
+        at."""
+        ...
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         """The ended attempts before the latest, oldest first."""

@@ -19,6 +19,7 @@ from oncue.model import (
     Claim,
     HeldClaim,
     Job,
+    JobCount,
     JobFilter,
     Note,
     Outlook,
@@ -127,11 +128,36 @@ class PostgresJobs:
                 rows = await self._db.fetch(name, states, wanted.queue, wanted.task, before, last, wanted.offset)
             case "job_with_key" | "job_with_key_short":
                 rows = await self._db.fetch(name, wanted.task, wanted.key)
+            case "jobs_by_rows" | "jobs_by_rows_short":
+                part = (before, wanted.limit, wanted.offset)
+                rows = await self._db.fetch(name, *_by_rows(wanted), states, wanted.queue, wanted.task, *part)
             case _:
-                sought = (states, wanted.queue, wanted.task, wanted.key, before, wanted.limit, wanted.offset)
-                of_group = () if wanted.group is None else (wanted.group,)
-                rows = await self._db.fetch(name, *sought, *of_group)
+                part = (before, wanted.limit, wanted.offset)
+                rows = await self._db.fetch(name, states, wanted.queue, wanted.task, wanted.key, *part)
         return [values.job(row) for row in rows]
+
+    async def newest(self, wanted: JobFilter) -> list[int]:
+        before = wanted.before or LARGEST_ID
+        if not _has_kinds(wanted):
+            rows = await self._db.fetch("newest", before, wanted.limit)
+        else:
+            states = list(wanted.states or STATES)
+            rows = await self._db.fetch("newest_of_kinds", states, wanted.queue, wanted.task, before, wanted.limit)
+        return [row[0] for row in rows]
+
+    async def among(self, ids: Sequence[int], wanted: JobFilter) -> list[Job]:
+        name = "jobs_among_short" if wanted.short else "jobs_among"
+        rows = await self._db.fetch(name, *_by_rows(wanted), list(ids), wanted.limit)
+        return [values.job(row) for row in rows]
+
+    async def count(self, wanted: JobFilter, look: int) -> JobCount:
+        name = f"count{'_of_kinds' if _has_kinds(wanted) else ''}{'_by_rows' if wanted.reads_rows else ''}"
+        sought: list[Any] = [*(_by_rows(wanted) if wanted.reads_rows else ()), wanted.before or LARGEST_ID, look]
+        if _has_kinds(wanted):
+            sought += [list(wanted.states or STATES), wanted.queue, wanted.task]
+        rows = await self._db.fetch(name, *sought)
+        looked_at, matching = rows[0]
+        return JobCount(matching, looked_at)
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         return [values.attempt(row) for row in await self._db.fetch("attempts", job_id)]
@@ -397,3 +423,13 @@ def _shared_fields(batch: Batch) -> dict[str, Any]:
 def _brings_keys(change: Change) -> bool:
     brought = [batch for one in (change, change.late, change.released) if one is not None for batch in one.follow_ups]
     return any(batch.keys for batch in brought)
+
+
+def _by_rows(wanted: JobFilter) -> tuple[Any, ...]:
+    """What no index tells of a job."""
+    return wanted.key, wanted.group, wanted.address, wanted.since, wanted.until
+
+
+def _has_kinds(wanted: JobFilter) -> bool:
+    """Whether there are jobs that this leaves out for their state, queue or task."""
+    return bool(wanted.states or wanted.queue or wanted.task)

@@ -74,9 +74,8 @@ select {job} from oncue_jobs where id = $1;
 -- name: jobs
 select {job} from oncue_jobs where $1::bigint is null or id < $1 order by id desc limit $2 offset $3;
 
--- name: jobs_of_kinds
--- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each. The
--- newest of every kind that is wanted, then the newest of those: it costs what there are kinds, not what there are jobs.
+-- name: _kinds
+-- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each.
 with recursive waiting (queue, task, state) as (
     (select queue, task, state from oncue_jobs where state in ('scheduled', 'queued', 'retrying')
       order by queue, task, state limit 1)
@@ -95,7 +94,12 @@ with recursive waiting (queue, task, state) as (
             where j.state in ('succeeded', 'failed', 'cancelled', 'skipped')
               and (j.queue, j.task, j.state) > (ended.queue, ended.task, ended.state)
             order by j.queue, j.task, j.state limit 1) as next
-), found as (
+)
+
+-- name: _newest
+-- The newest of every kind that is wanted, then the newest of those: it costs what there are kinds, not what there are
+-- jobs.
+{_kinds}, found as (
     select newest.id from waiting k cross join lateral (
            select j.id from oncue_jobs j
             where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
@@ -114,8 +118,81 @@ with recursive waiting (queue, task, state) as (
      where state = 'running' and 'running' = any($1::text[]) and ($2::text is null or queue = $2)
        and ($3::text is null or task = $3) and id < $4
 )
+
+-- name: jobs_of_kinds
+{_newest}
 select {job} from oncue_jobs
  where id = any(array(select id from found order by id desc limit (select $5::int - $6::int) offset $6::int)) order by id desc;
+
+-- name: newest_of_kinds
+{_newest}
+select id from found order by id desc limit (select $5::int);
+
+-- name: newest
+select id from oncue_jobs where id < $1 order by id desc limit $2;
+
+-- name: _is_wanted
+($1::text is null or key = $1) and ($2::text is null or group_name = $2)
+       and ($3::text is null or address = $3) and ($4::timestamptz is null or created_at >= $4)
+       and ($5::timestamptz is null or created_at < $5)
+
+-- name: jobs_among
+select {job} from oncue_jobs
+ where id = any($6::bigint[]) and {_is_wanted}
+ order by id desc limit $7;
+
+-- name: count
+-- It ends after so many rows, whether they match or not.
+select count(*), count(*) from (select from oncue_jobs where id < $1 order by id desc limit (select $2::int)) as seen;
+
+-- name: count_by_rows
+select count(*), count(*) filter (where is_wanted) from (
+    select {_is_wanted} as is_wanted from oncue_jobs where id < $6 order by id desc limit (select $7::int)) as seen;
+
+-- name: count_of_kinds
+-- In the order of the indexes within each kind: the outer limit ends the walk, and no job is read.
+{_kinds}, seen as (
+    select newest.* from waiting k cross join lateral (
+           select true as is_wanted from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $1
+            order by j.id desc limit (select $2::int)) as newest
+     where k.state = any($3::text[]) and ($4::text is null or k.queue = $4) and ($5::text is null or k.task = $5)
+    union all
+    select newest.* from ended k cross join lateral (
+           select true as is_wanted from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $1
+            order by j.id desc limit (select $2::int)) as newest
+     where k.state = any($3::text[]) and ($4::text is null or k.queue = $4) and ($5::text is null or k.task = $5)
+    union all
+    select true from oncue_jobs j
+     where j.state = 'running' and j.id < $1 and 'running' = any($3::text[]) and ($4::text is null or j.queue = $4)
+       and ($5::text is null or j.task = $5)
+)
+select count(*), count(*) filter (where is_wanted) from (select is_wanted from seen limit (select $2::int)) as few;
+
+-- name: count_of_kinds_by_rows
+{_kinds}, seen as (
+    select newest.* from waiting k cross join lateral (
+           select {_is_wanted} as is_wanted from oncue_jobs j
+            where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $6
+            order by j.id desc limit (select $7::int)) as newest
+     where k.state = any($8::text[]) and ($9::text is null or k.queue = $9) and ($10::text is null or k.task = $10)
+    union all
+    select newest.* from ended k cross join lateral (
+           select {_is_wanted} as is_wanted from oncue_jobs j
+            where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+              and j.state = k.state and j.id < $6
+            order by j.id desc limit (select $7::int)) as newest
+     where k.state = any($8::text[]) and ($9::text is null or k.queue = $9) and ($10::text is null or k.task = $10)
+    union all
+    select {_is_wanted} from oncue_jobs j
+     where j.state = 'running' and j.id < $6 and 'running' = any($8::text[]) and ($9::text is null or j.queue = $9)
+       and ($10::text is null or j.task = $10)
+)
+select count(*), count(*) filter (where is_wanted) from (select is_wanted from seen limit (select $7::int)) as few;
 
 -- name: job_with_key
 -- Among the unfinished jobs of a task a key is unique.
@@ -129,12 +206,12 @@ select {job} from oncue_jobs
    and id < $5
  order by id desc limit $6 offset $7;
 
--- name: jobs_of_group
--- No index has the groups of finished jobs: this reads backwards from the newest.
+-- name: jobs_by_rows
+-- No index has the groups and addresses of finished jobs, nor when jobs were made: this reads backwards from the newest.
 select {job} from oncue_jobs
- where group_name = $8 and state = any($1::text[]) and ($2::text is null or queue = $2)
-   and ($3::text is null or task = $3) and ($4::text is null or key = $4) and id < $5
- order by id desc limit $6 offset $7;
+ where {_is_wanted} and state = any($6::text[]) and ($7::text is null or queue = $7)
+   and ($8::text is null or task = $8) and id < $9
+ order by id desc limit $10 offset $11;
 
 -- name: attempts
 select job_id, attempt, claim_no, node_id, started_at, finished_at, outcome, error, details

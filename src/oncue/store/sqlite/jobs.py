@@ -22,6 +22,7 @@ from oncue.model import (
     Claim,
     HeldClaim,
     Job,
+    JobCount,
     JobFilter,
     Note,
     Outlook,
@@ -107,23 +108,11 @@ class SqliteJobs:
 
     async def find(self, wanted: JobFilter) -> list[Job]:
         rows = await self._db.read(lambda connection: self._listed(connection, wanted))
-        if not wanted.short:
-            return [values.job(row) for row in rows]
-        few = -len(SHORTENED)
-        return [replace(values.job(row[:few]), shortened=sizes(*row[few:])) for row in rows]
+        return _jobs(rows, short=wanted.short)
 
     def _listed(self, connection: sqlite3.Connection, wanted: JobFilter) -> list[Any]:
         last = wanted.offset + wanted.limit
-        parameters = {
-            "states": json.dumps(wanted.states or STATES),
-            "queue": wanted.queue,
-            "task": wanted.task,
-            "key": wanted.key,
-            "group": wanted.group,
-            "before": wanted.before or LARGEST_ID,
-            "limit": wanted.limit,
-            "offset": wanted.offset,
-        }
+        parameters = {**_sought(wanted), "limit": wanted.limit, "offset": wanted.offset}
         match listing(wanted):
             case "jobs_of_kinds":
                 return self._of_kinds(connection, parameters, wanted.offset, last, "jobs_by_ids")
@@ -142,6 +131,23 @@ class SqliteJobs:
             return connection.execute(self._db.sql[by_ids], {"ids": json.dumps(ids)}).fetchall()
         finally:
             connection.execute("release listing")
+
+    async def newest(self, wanted: JobFilter) -> list[int]:
+        parameters = {**_sought(wanted), "limit": wanted.limit}
+        statement = "newest_of_kinds" if _has_kinds(wanted) else "newest"
+        lists = await self._db.rows(statement, **parameters)
+        ids = sorted((job_id for (found,) in lists for job_id in json.loads(found)), reverse=True)
+        return ids[: wanted.limit]
+
+    async def among(self, ids: Sequence[int], wanted: JobFilter) -> list[Job]:
+        parameters = {**_sought(wanted), "ids": json.dumps(list(ids)), "limit": wanted.limit}
+        rows = await self._db.rows("jobs_among_short" if wanted.short else "jobs_among", **parameters)
+        return _jobs(rows, short=wanted.short)
+
+    async def count(self, wanted: JobFilter, look: int) -> JobCount:
+        statement = f"count{'_of_kinds' if _has_kinds(wanted) else ''}{'_by_rows' if wanted.reads_rows else ''}"
+        ((looked_at, matching),) = await self._db.rows(statement, **_sought(wanted), look=look)
+        return JobCount(matching, looked_at)
 
     async def attempts(self, job_id: int) -> list[Attempt]:
         rows = await self._db.rows("attempts", job_id=job_id)
@@ -451,3 +457,29 @@ class SqliteJobs:
         if progress:
             rows = [(*told[:4], values.micros(told.told_at)) for told in progress]
             await self._db.execute("report_progress", progress=json.dumps(rows))
+
+
+def _sought(wanted: JobFilter) -> dict[str, Any]:
+    return {
+        "states": json.dumps(wanted.states or STATES),
+        "queue": wanted.queue,
+        "task": wanted.task,
+        "key": wanted.key,
+        "group": wanted.group,
+        "address": wanted.address,
+        "since": values.micros_or_none(wanted.since),
+        "until": values.micros_or_none(wanted.until),
+        "before": wanted.before or LARGEST_ID,
+    }
+
+
+def _has_kinds(wanted: JobFilter) -> bool:
+    """Whether there are jobs that this leaves out for their state, queue or task."""
+    return bool(wanted.states or wanted.queue or wanted.task)
+
+
+def _jobs(rows: Sequence[Any], *, short: bool) -> list[Job]:
+    if not short:
+        return [values.job(row) for row in rows]
+    few = -len(SHORTENED)
+    return [replace(values.job(row[:few]), shortened=sizes(*row[few:])) for row in rows]

@@ -56,9 +56,8 @@ select {job} from oncue_jobs where id < :before order by id desc limit :limit of
 -- name: jobs_by_ids
 select {job} from oncue_jobs where id in (select value from json_each(:ids)) order by id desc;
 
--- name: newest_of_kinds
--- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each. The
--- newest of every kind that is wanted: it costs what there are kinds, not what there are jobs.
+-- name: _kinds
+-- Which kinds (queue, task, state) of jobs there are is read off the heads of the two indexes, a step for each.
 with recursive waiting (queue, task, state) as (
     select * from (select queue, task, state from oncue_jobs indexed by oncue_jobs_waiting
                     where state in ('scheduled', 'queued', 'retrying') order by queue, task, state limit 1)
@@ -88,6 +87,10 @@ with recursive waiting (queue, task, state) as (
           where state in ('succeeded', 'failed', 'cancelled', 'skipped') and queue > k.queue
           order by queue, task, state limit 1))
 )
+
+-- name: newest_of_kinds
+-- The newest of every kind that is wanted: it costs what there are kinds, not what there are jobs.
+{_kinds}
 select (select json_group_array(id) from (
             select j.id from oncue_jobs j indexed by oncue_jobs_waiting
              where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
@@ -110,6 +113,65 @@ select json_group_array(id) from oncue_jobs indexed by oncue_jobs_running
  where state = 'running' and 'running' in (select value from json_each(:states))
    and (:queue is null or queue = :queue) and (:task is null or task = :task) and id < :before;
 
+-- name: newest
+select json_group_array(id) from (select id from oncue_jobs where id < :before order by id desc limit :limit);
+
+-- name: _is_wanted
+(:key is null or key = :key) and (:group is null or group_name = :group)
+       and (:address is null or address = :address) and (:since is null or created_at >= :since)
+       and (:until is null or created_at < :until)
+
+-- name: jobs_among
+select {job} from oncue_jobs
+ where id in (select value from json_each(:ids)) and {_is_wanted}
+ order by id desc limit :limit;
+
+-- name: count
+-- It ends after so many rows, whether they match or not.
+select count(*), count(*) from (select 1 from oncue_jobs where id < :before order by id desc limit :look);
+
+-- name: count_by_rows
+select count(*), coalesce(sum(is_wanted), 0) from (
+    select {_is_wanted} as is_wanted from oncue_jobs where id < :before order by id desc limit :look);
+
+-- name: _waiting
+waiting k cross join oncue_jobs j indexed by oncue_jobs_waiting
+     where j.state in ('scheduled', 'queued', 'retrying') and j.queue = k.queue and j.task = k.task
+       and j.state = k.state and j.id < :before and k.state in (select value from json_each(:states))
+       and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
+
+-- name: _ended
+ended k cross join oncue_jobs j indexed by oncue_jobs_ended
+     where j.state in ('succeeded', 'failed', 'cancelled', 'skipped') and j.queue = k.queue and j.task = k.task
+       and j.state = k.state and j.id < :before and k.state in (select value from json_each(:states))
+       and (:queue is null or k.queue = :queue) and (:task is null or k.task = :task)
+
+-- name: _running
+oncue_jobs j indexed by oncue_jobs_running
+     where j.state = 'running' and j.id < :before and 'running' in (select value from json_each(:states))
+       and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
+
+-- name: count_of_kinds
+-- In no order: the limit ends the walk through the indexes, and no job is read.
+{_kinds}
+select count(*), count(*) from (
+    select 1 from {_waiting}
+    union all
+    select 1 from {_ended}
+    union all
+    select 1 from {_running}
+    limit :look);
+
+-- name: count_of_kinds_by_rows
+{_kinds}
+select count(*), coalesce(sum(is_wanted), 0) from (
+    select {_is_wanted} as is_wanted from {_waiting}
+    union all
+    select {_is_wanted} as is_wanted from {_ended}
+    union all
+    select {_is_wanted} as is_wanted from {_running}
+    limit :look);
+
 -- name: job_with_key
 -- Among the unfinished jobs of a task a key is unique.
 select {job} from oncue_jobs
@@ -122,11 +184,11 @@ select {job} from oncue_jobs
    and (:task is null or task = :task) and id < :before
  order by id desc limit :limit offset :offset;
 
--- name: jobs_of_group
--- No index has the groups of finished jobs: this reads backwards from the newest.
+-- name: jobs_by_rows
+-- No index has the groups and addresses of finished jobs, nor when jobs were made: this reads backwards from the newest.
 select {job} from oncue_jobs
- where group_name = :group and state in (select value from json_each(:states)) and (:queue is null or queue = :queue)
-   and (:task is null or task = :task) and (:key is null or key = :key) and id < :before
+ where {_is_wanted} and state in (select value from json_each(:states)) and (:queue is null or queue = :queue)
+   and (:task is null or task = :task) and id < :before
  order by id desc limit :limit offset :offset;
 
 -- name: attempts

@@ -3,6 +3,7 @@
 reading   jobs, their attempts, and how many there are
 changing  cancel a job, retry it, set its status or its priority
 many      the same to many jobs, each for itself
+matching  the same to all jobs that match a filter, and how many those are
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from uuid import UUID
 from oncue.model import Note
 from oncue.policy.checks import checked_name
 from oncue.policy.durations import Duration, seconds
-from oncue.verbs.jobs.many import MOST_AT_ONCE, Handled, Many
+from oncue.verbs.jobs.many import MOST_AT_ONCE, Handled
+from oncue.verbs.jobs.matching import MOST_COUNTED, Counted, Matched, Matching, SearchResult
 from oncue.verbs.jobs.reading import LARGEST_OFFSET
 
 if TYPE_CHECKING:
     from oncue.policy.explain import Explanation
 
-__all__ = ["LARGEST_OFFSET", "MOST_AT_ONCE", "Handled", "Jobs"]
+__all__ = ["LARGEST_OFFSET", "MOST_AT_ONCE", "MOST_COUNTED", "Counted", "Handled", "Jobs", "Matched", "SearchResult"]
 
 PRUNE_BATCH = 1000
 
 
-class Jobs(Many):
+class Jobs(Matching):
     """The verbs on jobs. In plain code: `app.wait(app.jobs.cancel(7))`."""
 
     async def prune(

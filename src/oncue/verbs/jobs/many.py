@@ -10,7 +10,7 @@ from uuid import UUID
 
 from oncue.errors import Conflict, InvalidJob, JobNotFound
 from oncue.model import Job, State
-from oncue.policy.checks import checked_name, checked_status
+from oncue.policy.checks import checked_name, checked_priority, checked_status
 from oncue.verbs.jobs.changing import RETRY, Changing
 from oncue.verbs.jobs.reading import checked_ref
 
@@ -38,8 +38,8 @@ class Many(Changing):
         wanted, by = checked_status(status), checked_name(by, "by")
 
         async def one(ref: int | UUID) -> Handled:
-            job, changed = await self._with_status(ref, wanted, by)
-            return _done(ref, job) if changed else Handled(ref, "unchanged", f"job {job.id} is {job.state}", job.state)
+            job, took = await self._with_status(ref, wanted, by)
+            return changed(ref, job) if took else Handled(ref, "unchanged", f"job {job.id} is {job.state}", job.state)
 
         return await self._each(refs, one)
 
@@ -48,9 +48,35 @@ class Many(Changing):
         by = checked_name(by, "by")
 
         async def one(ref: int | UUID) -> Handled:
-            return _done(ref, await self._again(ref, by, RETRY))
+            return changed(ref, await self._again(ref, by, RETRY))
 
         return await self._each(refs, one)
+
+    async def cancel_many(self, refs: Sequence[int | UUID], *, by: str = "system") -> list[Handled]:
+        """`cancel` of up to 1,000 jobs: one answer for each that is named, in order."""
+        return await self._each(refs, self._cancelling(checked_name(by, "by")))
+
+    async def prioritize_many(self, refs: Sequence[int | UUID], priority: int, *, by: str = "system") -> list[Handled]:
+        """`prioritize` of up to 1,000 jobs: one answer for each that is named, in order."""
+        return await self._each(refs, self._prioritizing(checked_priority(priority), checked_name(by, "by")))
+
+    def _cancelling(self, by: str) -> Callable[[int | UUID], Awaitable[Handled]]:
+        async def one(ref: int | UUID) -> Handled:
+            job = await self.cancel(ref, by=by)
+            message = f"job {job.id} is cancelled" if job.finished else f"job {job.id} runs and was asked to stop"
+            return Handled(ref, "changed", message, job.state)
+
+        return one
+
+    def _prioritizing(self, priority: int, by: str) -> Callable[[int | UUID], Awaitable[Handled]]:
+        async def one(ref: int | UUID) -> Handled:
+            job = await self.get(ref)
+            if job.priority == priority and not job.finished:
+                return Handled(ref, "unchanged", f"job {job.id} has priority {priority}", job.state)
+            await self.prioritize(job.id, priority, by=by)
+            return Handled(ref, "changed", f"job {job.id} has priority {priority}", job.state)
+
+        return one
 
     async def _each(
         self, refs: Sequence[int | UUID], verb: Callable[[int | UUID], Awaitable[Handled]]
@@ -83,6 +109,6 @@ class Many(Changing):
             return None
 
 
-def _done(ref: int | UUID, job: Job) -> Handled:
+def changed(ref: int | UUID, job: Job) -> Handled:
     repeats = "" if job.retry_of is None or ref in (job.id, job.uid) else f", and repeats job {job.retry_of}"
     return Handled(ref, "changed", f"job {job.id} is {job.state}{repeats}", job.state)

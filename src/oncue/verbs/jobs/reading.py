@@ -41,12 +41,16 @@ class JobReading(NounVerbs):
         task: str | None = None,
         key: str | None = None,
         group: str | None = None,
+        address: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         before: int | None = None,
         limit: int = 100,
         offset: int = 0,
         whole: bool = True,
     ) -> Listing:
-        """Jobs, newest first. `before` is the id to go on from; `offset` says how many to leave out.
+        """Jobs, newest first. `before` is the id to go on from; `offset` says how many to leave out. `since` and
+        `until` are about when they were made.
 
         `queued` are all that wait, as in `stats`: those that are due later (`scheduled`, `retrying`) too.
         Not `whole`, large arguments, results, errors and details are left out, and `Job.shortened` says which.
@@ -55,7 +59,20 @@ class JobReading(NounVerbs):
         checked_before(before, "a job")
         if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset <= LARGEST_OFFSET:
             raise ValueError(f"offset: expected a whole number from 0 to {LARGEST_OFFSET:,}, not {offset!r}")
-        wanted = JobFilter(listed(_checked_states(states)), queue, task, key, before, limit, offset, not whole, group)
+        wanted = JobFilter(
+            listed(checked_states(states)),
+            queue,
+            task,
+            key,
+            before,
+            limit,
+            offset,
+            not whole,
+            group,
+            address,
+            since,
+            until,
+        )
         return await (await self._connected()).store.jobs.find(wanted)
 
     async def attempts(self, job_id: int) -> Attempts:
@@ -84,7 +101,7 @@ def checked_ref(ref: int | UUID) -> int | UUID:
     return ref
 
 
-def _checked_states(states: Sequence[State]) -> tuple[State, ...]:
+def checked_states(states: Sequence[State]) -> tuple[State, ...]:
     if isinstance(states, str) or not set(states) <= set(STATES):
         raise InvalidJob("states", f"expected a list of {', '.join(STATES)}, not {states!r}")
     return tuple(states)
