@@ -20,6 +20,8 @@ class Form:
     method: str
     action: str
     fields: list[tuple[str, str]] = field(default_factory=list)
+    has_button: bool = False
+    """Whether it can be sent by a click."""
 
 
 class Read(HTMLParser):
@@ -69,6 +71,8 @@ class Read(HTMLParser):
             self._select = name
         if not self.forms:
             return
+        if tag == "button" and known.get("type", "submit") == "submit":
+            self.forms[-1].has_button = True
         fields = self.forms[-1].fields
         is_box = (known.get("type") or "").lower() in ("checkbox", "radio")
         if tag == "option" and self._select and ("selected" in known or self._select not in dict(fields)):
