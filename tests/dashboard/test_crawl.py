@@ -82,8 +82,8 @@ async def test_reading_changes_nothing_and_tells_no_secret(
         shown = [secret for secret in secrets if secret in words]
         assert not shown, f"{address} shows {shown}"
         assert not read.inline + read.unsafe(), address
-    reached = {page.path for address in found if (page := page_at(door, address)) is not None}
-    assert reached == {page.path for _, _, page in door.pages.pages}, "a story shows every page"
+    reached = {page.template for address in found if (page := page_at(door, address)) is not None}
+    assert reached == {page.template for _, _, page in door.pages.pages}, "a story shows every page"
 
 
 @pytest.mark.timeout(60)
