@@ -96,7 +96,7 @@ async def furnish(dsn: str, amount: int) -> None:
 
 # --- pages -----------------------------------------------------------------------------------------------------------
 
-MOST_PAGES = 400
+MOST_PAGES, MOST_PARAMETERS = 250, 2
 _clients = count(2)
 
 
@@ -124,6 +124,8 @@ def kinds(site: Site) -> dict[tuple[str, ...], str]:
     waiting, number = deque(["/"]), 0
     while waiting and number < MOST_PAGES:
         address = waiting.popleft()
+        if len({name for name, _ in parse_qsl(urlsplit(address).query)}) > MOST_PARAMETERS:
+            continue
         if kind_of(address) in found or address.startswith(("/static", "/sign", "/api")):
             continue
         number += 1
