@@ -243,6 +243,7 @@ BODIES: dict[tuple[str, str], Maker | None] = {
     ("PUT", f"{QUEUE}/{{name}}/limits"): limits,
     ("POST", PLANS): plan,
     ("PUT", f"{PLANS}/{{id}}"): terms,
+    ("POST", f"{PLANS}/{{id}}/preview"): terms,
     ("DELETE", f"{PLANS}/{{id}}"): None,
     ("POST", f"{PLANS}/{{id}}/toggle"): lambda world, dice: {"enabled": dice.random() < 0.5},
     ("POST", f"{PLANS}/{{id}}/trigger"): lambda world, dice: _some(dice, at="-1h"),
@@ -309,8 +310,13 @@ QUERIES: dict[str, Maker | None] = {
     WINDOWS: None,
     f"{WINDOWS}/{{window}}": None,
     f"{WINDOWS}/{{window}}/day": lambda world, dice: _some(dice, day=dice.choice(("2030-01-31", "2026-11-18"))),
-    SUBJECTS: lambda world, dice: {**_paging(world, dice), **_some(dice, after="user")},
+    f"{WINDOWS}/{{window}}/audit": lambda world, dice: {
+        **_paging(world, dice),
+        **_some(dice, **{"from": "2026-11-01", "to": "2026-11-18", "subject": "user", "problems": "true"}, after="row"),
+    },
+    SUBJECTS: lambda world, dice: {**_paging(world, dice), **_some(dice, after="user", prefix="row")},
     f"{SUBJECTS}/{{name}}": None,
+    f"{SUBJECTS}/{{name}}/explain": lambda world, dice: _some(dice, day=dice.choice(("2030-01-31", "2026-11-18"))),
     f"{SUBJECTS}/{{name}}/ledger": lambda world, dice: {
         **_paging(world, dice), **_some(dice, **{"from": "2026-01-01", "to": "2030-01-31"})
     },
@@ -320,6 +326,7 @@ QUERIES: dict[str, Maker | None] = {
     f"{ADMIN}/nodes": None,
     f"{ADMIN}/leader": None,
     TOKENS: None,
+    f"{ADMIN}/alerts": None,
     AUDIT: lambda world, dice: {
         **_paging(world, dice), **_some(dice, actor="system", subject="queue:mail", before=20)
     },

@@ -112,6 +112,7 @@ PLAN_STEPS: list[Step] = [
     ("POST", "/trigger", lambda dice: dice.choice(({}, None, {"at": "-1h"})), always),
     ("POST", "/backfill", lambda dice: {"from": dice.choice(("-20m", "-2h"))}, _if_made),
     ("POST", "/backfill", lambda dice: {"from": "-20m", "dry_run": True}, never),
+    ("POST", "/preview", lambda dice: {"cron_expression": "*/7 * * * *"}, never),
 ]
 
 
@@ -283,7 +284,7 @@ async def of_a_subject(teller: Teller) -> None:
     teller.hold(made, made.status == 200, "it was not added")
     for _ in range(dice.randint(3, 6)):
         await step()
-    for path in ("", "/ledger"):
+    for path in ("", "/ledger", "/explain"):
         shown = await teller.ask("GET", f"{where}{path}")
         teller.hold(shown, shown.status == 200, "it is not shown")
     job = (await app.windows.subject(WINDOW, name)).job_id

@@ -815,3 +815,110 @@ async def test_a_schedule_may_get_another_name(app: Oncue, report: Task[..., Non
     with pytest.raises(ScheduleNotFound):
         await app.schedules.get("nightly")
     assert (await app.schedules.change("third", new_name="nightly")).id == first.id
+
+
+# --- looking ahead of an edit, and for schedules ----------------------------------------------------------------------
+
+
+async def test_a_preview_of_an_edit_tells_which_slots_go_stay_and_come(app: Oncue, report: Task[..., None]) -> None:
+    before = await made(app, "0 9,17 * * *")
+    found = await app.schedules.preview_change("nightly", count=4, rule="0 9,12 * * *")
+    assert found.is_revision
+    assert found.given_up == 0
+    assert {one.fire.local.hour: one.stays for one in found.going} == {9: True, 17: False}
+    assert {one.fire.local.hour: one.stays for one in found.coming} == {9: True, 12: False}
+    assert len(found.going) == len(found.coming) == 4
+    assert await app.schedules.get("nightly") == before
+    assert len(await app.schedules.revisions("nightly")) == 1
+
+
+async def test_a_preview_of_an_edit_that_changes_no_slot(app: Oncue, report: Task[..., None]) -> None:
+    await made(app, "0 9 * * *")
+    same = await app.schedules.preview_change("nightly", rule="0 9 * * *")
+    assert not same.is_revision
+    found = await app.schedules.preview_change("nightly", priority=70, description="later")
+    assert found.is_revision
+    assert found.after.priority == 70
+    assert all(one.stays for one in (*found.going, *found.coming))
+
+
+async def test_a_preview_of_an_edit_is_refused_as_the_edit_would_be(app: Oncue, report: Task[..., None]) -> None:
+    await made(app)
+    for terms, wrong in (
+        ({"rule": "0 25 * * *"}, "expression"),
+        ({"tz": "Europe/Berlinn"}, "tz"),
+        ({"grace": "soon"}, "grace"),
+        ({"args": {"pages": 3}}, "arguments"),
+        ({"priority": 101}, "priority"),
+    ):
+        with pytest.raises((InvalidSchedule, InvalidJob)) as refused:
+            await app.schedules.preview_change("nightly", **terms)  # type: ignore[arg-type]
+        assert refused.value.field == wrong
+
+
+async def test_a_preview_of_an_edit_counts_the_slots_that_it_gives_up_on(app: Oncue, report: Task[..., None]) -> None:
+    stored = await made(app, "* * * * *")
+    await passed(app, stored, minutes=3)
+    found = await app.schedules.preview_change("nightly", rule="0 9 * * *")
+    assert found.given_up == 3
+
+
+async def passed(app: Oncue, stored: Schedule, minutes: int) -> None:
+    """Nothing was decided for so long."""
+    connected = await app.internals.connected()
+    since = connected.now() - timedelta(minutes=minutes)
+    step = Step(stored.id, stored.version, since, since, ())
+    assert await connected.store.slots.decide([step], since, by="tests") == [True]
+
+
+async def test_schedules_are_searched_by_the_beginning_of_their_names(app: Oncue, report: Task[..., None]) -> None:
+    for name in ("a1", "b", "b-1", "b/2", "c", "bb"):
+        await app.schedules.create(name, YEARLY, report, enabled=name != "b-1")
+    found = await app.schedules.find(prefix="b")
+    assert {one.name for one in found.schedules} == {"b", "b-1", "b/2", "bb"}
+    assert found.go_on is None
+    assert [one.name for one in (await app.schedules.find(enabled=False)).schedules] == ["b-1"]
+    assert [one.name for one in (await app.schedules.find(prefix="b", enabled=False)).schedules] == ["b-1"]
+    first = await app.schedules.find(prefix="b", limit=3)
+    assert first.go_on == first.schedules[-1].name
+    rest = await app.schedules.find(prefix="b", limit=3, after=first.go_on)
+    assert {one.name for one in (*first.schedules, *rest.schedules)} == {"b", "b-1", "b/2", "bb"}
+    assert rest.go_on is None
+    await app.schedules.delete("b")
+    assert "b" not in {one.name for one in (await app.schedules.find(prefix="b")).schedules}
+
+
+async def test_a_search_that_finds_few_says_where_it_would_go_on(
+    app: Oncue, report: Task[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncue.verbs.schedules.reading.MOST_LOOKED_AT", 4)
+    monkeypatch.setattr("oncue.verbs.schedules.reading.SEARCH_PAGE", 2)
+    for number in range(6):
+        await app.schedules.create(f"s{number}", YEARLY, report, enabled=number < 5)
+    found = await app.schedules.find(enabled=False)
+    assert found == ([], "s3")
+    assert found.go_on is not None
+    (last,) = (await app.schedules.find(enabled=False, after=found.go_on)).schedules
+    assert last.name == "s5"
+
+
+async def test_schedules_by_their_next_slot(app: Oncue, report: Task[..., None]) -> None:
+    for name, rule in (("yearly", YEARLY), ("minutely", MINUTELY), ("off", MINUTELY)):
+        await app.schedules.create(name, rule, report, enabled=name != "off")
+    found = await app.schedules.coming()
+    assert [one.name for one in found] == ["minutely", "yearly"]
+    assert found[0].next_run_at is not None
+    assert await app.schedules.coming(after=(found[0].next_run_at, found[0].id)) == found[1:]
+
+
+async def test_the_latest_slots_of_several_schedules_and_those_before(app: Oncue, report: Task[..., None]) -> None:
+    one, other = await made(app), await app.schedules.create("idle", YEARLY, report)
+    first = await app.schedules.trigger("nightly", await next_slot(app))
+    await finished(app, first)
+    second = await app.schedules.run_now("nightly")
+    found = await app.schedules.latest_slots_of([one, other], 1)
+    assert [slot.scheduled_for for slot in found[one.id]] == [first.scheduled_for]
+    assert found[other.id] == []
+    (before,) = await app.schedules.latest_slots("nightly", 9, before=first.scheduled_for)
+    assert before.scheduled_for == second.scheduled_for
+    assert await app.schedules.latest_slots_of([]) == {}

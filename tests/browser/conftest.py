@@ -33,7 +33,7 @@ def runner() -> None:
 
 
 @pytest.fixture(scope="module")
-def browser(sqlite_template: Path, postgres_server: postgres.Server) -> Iterator[Browser]:
+def browser(sqlite_template: Path, postgres_server: postgres.Server, worker_database: str) -> Iterator[Browser]:
     """One for each module. While it runs, its thread can run no other event loop: so databases are started first."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert program is not None, MISSING

@@ -14,6 +14,7 @@ from oncue.store.contract import LEADER
 from tests.cli.conftest import Shell
 
 NOW = datetime(2030, 1, 1, 8, 30, tzinfo=UTC)
+TOLD = "2030-01-01T08:30:00Z"
 STATES = (
     AlertState("cutoff_rate", "digest", 0.002, 0.01, text="1 of 500 users of digest reached their cutoff (0.2%)"),
     AlertState("predicted_misses", "digest", 214, 5, 3, NOW, NOW, 540, "214 users miss 09:00"),
@@ -41,10 +42,10 @@ def test_each_is_listed_with_its_value_its_threshold_and_since_when(oncue: Shell
     assert [("warned" in line, "breached" in line) for line in lines] == [(True, False), (False, True), (False, False)]
     assert "214" in lines[0]
     document = oncue("alerts", "list", "--json").json
-    assert document["evaluated_at"] == NOW.isoformat()
+    assert document["evaluated_at"] == TOLD
     assert document["alerts"][1] == {
         "alert": "predicted_misses", "of": "digest", "state": "warned", "value": 214, "threshold": 5, "breaches": 3,
-        "since": NOW.isoformat(), "warned_at": NOW.isoformat(), "due_at": "09:00",
+        "since": TOLD, "warned_at": TOLD, "due_at": "09:00",
         "text": "214 users miss 09:00",
     }  # fmt: skip
     assert [one["state"] for one in document["alerts"]] == ["ok", "warned", "breached"]

@@ -135,6 +135,30 @@ def test_an_edit_keeps_what_is_not_given(oncue: Shell, diary: str) -> None:
     assert (refused.code, "position 1" in refused.err) == (2, True)
 
 
+def test_a_dry_run_of_an_edit_shows_what_goes_and_comes(oncue: Shell, diary: str) -> None:
+    oncue("schedules", "add", "noon", "0 12 * * *", "note", "text=x")
+    said = oncue("schedules", "edit", "noon", "--expression", "0 12,18 * * *", "--dry-run").out
+    assert "after the edit: 0 12,18 * * *" in said
+    assert "stays" in said
+    assert "new" in said
+    assert "It would be a new revision. Nothing was written." in said
+    told = oncue("schedules", "edit", "noon", "--expression", "0 18 * * *", "--dry-run", "--json").json
+    assert not any(fire["stays"] for fire in (*told["going"], *told["coming"]))
+    assert (told["before"]["revision"], told["after"]["revision"], told["given_up"]) == (1, 2, 0)
+    assert oncue("schedules", "show", "noon", "--json").json["cron_expression"] == "0 12 * * *"
+    assert "tz: there is no time zone" in oncue("schedules", "edit", "noon", "--tz", "Mars", "--dry-run").err
+
+
+def test_the_payload_and_the_webhook_of_one_that_delivers(oncue: Shell, diary: str) -> None:
+    for name in ("orders", "bills"):
+        assert oncue("webhooks", "add", name, "--url", "https://example.com/hook").code == 0
+    assert oncue("schedules", "add", "deliver", "@daily", "--webhook", "orders").code == 0
+    edited = oncue("schedules", "edit", "deliver", "--args", '{"payload": {"n": 2}}', "--webhook", "bills", "--json")
+    assert edited.code == 0, edited.err
+    assert edited.json["webhook"] == "bills"
+    assert edited.json["args"]["payload"] == {"n": 2}
+
+
 def test_a_description_makes_no_revision(oncue: Shell, diary: str) -> None:
     oncue(*HOURLY)
     assert "is changed (revision 1)" in oncue("schedules", "edit", "hourly", "--description", "every hour").out

@@ -66,6 +66,14 @@ def test_edit_changes_what_is_given_and_add_gives_all_terms(oncue: Shell, news: 
     }
 
 
+def test_subjects_are_listed_by_how_their_names_begin(oncue: Shell, news: str) -> None:
+    for name in ("ann", "anna", "bob"):
+        oncue("subjects", "add", "digest", name, "--at", "09:00")
+    listed = oncue("subjects", "list", "digest", "--prefix", "ann", "--json").json
+    assert [record["subject"] for record in listed] == ["ann", "anna"]
+    assert "No subject of digest begins with 'x'." in oncue("subjects", "list", "digest", "--prefix", "x").out
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -161,6 +161,10 @@ def schedules(client: Client) -> None:
     fires = client.schedules.preview("nightly", 3, datetime(2030, 1, 1, tzinfo=UTC))
     assert fires[0].scheduled_for == datetime(2030, 1, 1, 3, tzinfo=UTC)
     assert fires[0].local.hour == 4
+    compared = client.schedules.preview_change("nightly", count=2, rule="0 9 * * *")
+    assert [one.stays for one in (*compared.going, *compared.coming)] == [False] * 4
+    assert compared.after.expression == "0 9 * * *"
+    assert compared.before == client.schedules.get("nightly")
     slots = client.schedules.undecided("nightly", "-3d")
     assert len(slots) in (2, 3)
     filled = client.schedules.backfill("nightly", "-3d")
@@ -274,6 +278,18 @@ def windows(client: Client, shop: Shop) -> None:
     (row,) = client.windows.ledger("news/daily", "ann/ü")
     assert (row.day, row.outcome, row.job_id) == (opened.day, "open", opened.job_id)
     assert [(one.open, one.success) for one in client.windows.day("news/daily", opened.day)] == [(1, 0)]
+    explained = client.windows.explain("news/daily", "ann/ü")
+    assert (explained.status, explained.findings[0].code) == ("open", "open")
+    assert client.windows.explain("news/daily", "ann/ü", date(2040, 1, 31)).subject.startswith(
+        "day 2040-01-31 of ann/ü"
+    )
+    audited = client.windows.audit("news/daily", opened.day, opened.day)
+    assert (audited.holds, audited.subjects, audited.last, audited.problems) == (True, 2, "bob", [])
+    assert [(day.subject, day.fate) for day in audited.days if day.subject == "ann/ü"] == [("ann/ü", "open")]
+    (day,) = client.windows.audit("news/daily", opened.day, opened.day, subject="ann/ü").days
+    assert (day.day, day.until, day.job_id) == (opened.day, opened.day, opened.job_id)
+    assert [one.subject for one in client.windows.subjects("news/daily", prefix="ann/")] == ["ann/ü"]
+    assert {one.state for one in client.alerts.book().alerts} <= {"ok", "breached", "warned"}
     client.windows.remove("news/daily", "ann/ü")
     for missing in (("news/daily", "ann/ü"), ("nothing", "bob")):
         with pytest.raises(SubjectNotFound):

@@ -156,6 +156,21 @@ async def test_what_code_declares_is_changed_there(make_api: MakeApi, sqlite_url
     assert (await api("PUT", f"{SCHEDULES}/declared", {"enabled": False})).json()["enabled"] is False
 
 
+async def test_a_preview_of_a_change_tells_what_goes_and_comes_and_writes_nothing(api: Api) -> None:
+    schedule = await made(api)
+    where = f"{SCHEDULES}/{schedule['id']}"
+    told = (await api("POST", f"{where}/preview?count=4", {"cron_expression": "0 3,9 * * *", "grace": "1h"})).json()
+    assert [fire["stays"] for fire in told["going"]] == [True] * 4
+    assert sorted(fire["stays"] for fire in told["coming"]) == [False, False, True, True]
+    assert (told["is_revision"], told["given_up"], told["after"]["grace"]) == (True, 0, 3600.0)
+    assert told["before"] == await api.get(where) == schedule
+    wrong = await api("POST", f"{where}/preview", {"cron_expression": "0 25 * * *"})
+    assert wrong.status_code == 422
+    assert wrong.json()["errors"][0]["field"] == "cron_expression"
+    assert (await api("POST", f"{where}/preview?count=101", {})).status_code == 422
+    assert (await api("POST", f"{SCHEDULES}/none/preview", {})).status_code == 404
+
+
 async def test_slots_to_come_and_by_hand(api: Api) -> None:
     schedule = await made(api, max_instances=2)
     where = f"{SCHEDULES}/{schedule['id']}"

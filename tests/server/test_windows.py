@@ -275,3 +275,66 @@ async def test_a_process_without_the_code_bounds_arguments_all_the_same(make_api
     reply = await other("PUT", f"{SUBJECTS}/ann", large)
     assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, "args")
     assert (await other("PUT", f"{SUBJECTS}/ann", {"at": "09:00", "args": {"any": 1}})).json()["args"] == {"any": 1}
+
+
+async def test_a_day_is_explained_and_the_days_are_audited(api: Api) -> None:
+    now = await api.app.now()
+    for name in ("ann", "anna", "bob"):
+        await api.app.windows.add("digest", name, at="23:59", tz=far_off(now))
+    explained = await api.get(f"{SUBJECTS}/ann/explain")
+    told = await api.app.windows.explain("digest", "ann")
+    assert (explained["subject"], explained["status"]) == (told.subject, told.status)
+    assert [finding["code"] for finding in explained["findings"]] == told.codes
+    later = await api.get(f"{SUBJECTS}/ann/explain", params={"day": "2040-01-31"})
+    assert later["subject"] == "day 2040-01-31 of ann in window digest"
+    for address in (f"{SUBJECTS}/none/explain", f"{WINDOWS}/none/audit", f"{SUBJECTS}/%00/explain"):
+        assert (await api("GET", address)).status_code in (404, 422), address
+    await put_back_days(api, "ann", "cutoff_reached", "cutoff_reached")
+    span = {"from": "2030-01-01", "to": "2030-01-09"}
+    audited = await api.get(f"{WINDOWS}/digest/audit", params=span)
+    assert (audited["window"], audited["from"], audited["to"], audited["holds"]) == ("digest", *span.values(), True)
+    assert (audited["subjects"], audited["counts"], audited["next"]) == (3, {"cutoff_reached": 2}, None)
+    assert [(day["subject"], day["day"], day["fate"]) for day in audited["days"]] == [
+        ("ann", "2030-01-01", "cutoff_reached"), ("ann", "2030-01-02", "cutoff_reached"),
+    ]  # fmt: skip
+    first = await api.get(f"{WINDOWS}/digest/audit", params={**span, "limit": 2})
+    assert (first["subjects"], first["last"]) == (2, "anna")
+    assert (await api.get(first["next"]))["subjects"] == 1
+    assert (await api.get(f"{WINDOWS}/digest/audit", params={**span, "problems": "true"}))["days"] == []
+    assert (await api.get(f"{WINDOWS}/digest/audit", params={**span, "subject": "ann"}))["subjects"] == 1
+    for wrong in ({"from": "2030-01-09", "to": "2030-01-01"}, {"from": "2030-01-01", "to": "2030-03-01"},
+                  {"from": "soon"}):  # fmt: skip
+        assert (await api("GET", f"{WINDOWS}/digest/audit", params=wrong)).status_code == 422, wrong
+    assert (await api("GET", f"{WINDOWS}/digest/audit", params={"subject": "none"})).status_code == 404
+
+
+async def put_back_days(api: Api, name: str, *reasons: str) -> None:
+    """What became of the first days of 2030."""
+    connected, window = await api.app.internals.connected(), await api.app.windows.get("digest")
+    one = await api.app.windows.subject("digest", name)
+    days = [date(2030, 1, 1) + timedelta(days=number) for number in range(len(reasons))]
+    slots = [
+        Decided(datetime(day.year, day.month, day.day, tzinfo=UTC), "skipped", reason)
+        for day, reason in zip(days, reasons, strict=True)
+    ]
+    step = SubjectStep(
+        window.id, name, one.version, DayOf(one.day, one.opens_at, one.cutoff_at), one.next_at, None, one.last_date,
+        one.status, None, decided=slots,
+    )  # fmt: skip
+    assert await connected.store.windows.advance([step], connected.now()) == [True]
+
+
+async def test_subjects_are_searched_by_how_their_names_begin(api: Api) -> None:
+    for name in ("ann", "anna", "annb", "ant", "Ann", "bob", "a"):
+        await api.app.windows.add("digest", name, at="09:00")
+    begun = await api.get(SUBJECTS, params={"prefix": "ann"})
+    assert [one["subject"] for one in begun["subjects"]] == ["ann", "anna", "annb"]
+    first = await api.get(SUBJECTS, params={"prefix": "ann", "limit": 2})
+    assert [one["subject"] for one in first["subjects"]] == ["ann", "anna"]
+    assert [one["subject"] for one in (await api.get(first["next"]))["subjects"]] == ["annb"]
+    assert (await api.get(SUBJECTS, params={"prefix": "x"}))["subjects"] == []
+    await api.app.windows.remove("digest", "ann")
+    assert [one["subject"] for one in (await api.get(SUBJECTS, params={"prefix": "ann"}))["subjects"]] == [
+        "anna", "annb",
+    ]  # fmt: skip
+    assert (await api.app.windows.subject("digest", "ann", removed=True)).removed_at is not None

@@ -164,7 +164,8 @@ def asked_of_the_ledger(batch: int) -> dict[str, tuple[str, list[Any]]]:
             [NOW, ids, ones, batch],
         ),
         "slots": ("oncue_slots_pkey and oncue_slots_ranges", [7, before(minutes=batch), NOW, 100_000]),
-        "latest_slots": ("oncue_slots_pkey and oncue_jobs_pkey", [7, batch]),
+        "latest_slots": ("oncue_slots_pkey and oncue_jobs_pkey", [7, batch, NOW]),
+        "coming": ("oncue_schedules_due", [*BEGINNING, batch]),
         "prune_slots": ("oncue_slots_old and oncue_schedules_pkey", [before(days=400), batch]),
         "repeat": ("oncue_jobs_pkey", [NOW, None, None, None, None, None, 1, "failed", 1, 2, 7, 1, "x"]),
         "retries_of": ("oncue_jobs_retry_of and oncue_jobs_pkey", [7]),
@@ -373,6 +374,28 @@ async def test_counting_what_waits_reads_no_finished_jobs(postgres_url: str) -> 
     assert found == [None] * 2
 
 
+FILL_AUDIT = """
+insert into oncue_audit (at, actor, action, subject)
+select now(), 'actor ' || n % 2000, 'test', 'job:' || n from generate_series(1, 20000) as n
+"""
+
+
+async def test_the_audit_log_of_a_subject_or_an_actor_is_read_by_its_index(postgres_url: str) -> None:
+    asked = {"audit_log_by": (["actor 7", None, 100], "oncue_audit_actor"),
+             "audit_log_of": (["job:7", None, None, 100], "oncue_audit_subject")}  # fmt: skip
+    connection, found = await asyncpg.connect(postgres_url), []
+    try:
+        await connection.execute(FILL_AUDIT)
+        await connection.execute("analyze oncue_audit")
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            await connection.execute(f"set plan_cache_mode = {mode}")
+            for name, (arguments, index) in asked.items():
+                found += [name] if index not in json.dumps(await explained(connection, name, arguments)) else []
+    finally:
+        await connection.close()
+    assert found == []
+
+
 class Anything(defaultdict[str, Any]):
     """Parameters for a statement that is only explained."""
 
@@ -407,7 +430,9 @@ SQLITE_INDEXES = {
     "old_slots": "oncue_slots_old",
     "retries_of": "oncue_jobs_retry_of",
     "slots": "oncue_slots_ranges",
-    "latest_slots": "(schedule_id=? AND subject=?)",
+    "coming": "oncue_schedules_due",
+    "latest_slots": "(schedule_id=? AND subject=? AND scheduled_for<?)",
+    "latest_slots_of": "(schedule_id=? AND subject=? AND scheduled_for>?)",
     "wake_released": "oncue_jobs_schedule",
     "retell_schedules": "oncue_schedules_group",
     "orphans": "oncue_jobs_grouped",
@@ -422,6 +447,8 @@ SQLITE_INDEXES = {
     "tally_finalized": "(schedule_id=? AND name=?)",
     "unfinished_jobs": "(rowid=?)",
     "prune_days": "oncue_slots_old_days",
+    "audit_log_by": "oncue_audit_actor",
+    "audit_log_of": "oncue_audit_subject",
 }
 # A listing goes from one end and stops at its limit; what an application declared is read when it starts; an audit
 # reads all jobs that are kept.
@@ -646,7 +673,7 @@ async def test_the_latest_slots_are_found_without_a_look_at_the_others(postgres_
         await connection.execute("analyze")
         for mode in ("force_custom_plan", "force_generic_plan"):
             await connection.execute(f"set plan_cache_mode = {mode}")
-            plan = await explained(connection, "latest_slots", [7, 10], "analyze,")
+            plan = await explained(connection, "latest_slots", [7, 10, NOW], "analyze,")
             read = [part["Actual Rows"] * part["Actual Loops"] for part in nodes(plan)]
             assert (plan["Actual Rows"], max(read)) == (10, 10), mode
     finally:

@@ -247,7 +247,11 @@ async def test_the_audit_log_is_read_from_the_newest_and_pruned_from_the_oldest(
     assert [entry.after["n"] for entry in entries] == [5, 4, 3]
     assert [entry.after["n"] for entry in await store.audit_log.page(before=entries[-1].id)] == [2, 1, 0]
     assert [entry.after["n"] for entry in await store.audit_log.page(actor="ann")] == [5, 3, 1]
+    assert [entry.after["n"] for entry in await store.audit_log.page(actor="ann", before=entries[0].id)] == [3, 1]
     assert [entry.after["n"] for entry in await store.audit_log.page(subject="job:2")] == [2]
+    assert await store.audit_log.page(subject="job:2", before=1) == []
+    assert [entry.after["n"] for entry in await store.audit_log.page(subject="job:2", actor="bob")] == [2]
+    assert await store.audit_log.page(subject="job:2", actor="ann") == []
     assert await store.audit_log.prune(after(seconds=4), 3) == 3
     assert await store.audit_log.prune(after(seconds=4), 3) == 1
     assert [entry.after["n"] for entry in await store.audit_log.page()] == [5, 4]

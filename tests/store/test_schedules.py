@@ -187,6 +187,17 @@ async def test_schedules_are_listed_by_name_page_by_page(store: Store) -> None:
     assert listed == [name for name in sorted(names) if name != "job04"]
 
 
+async def test_schedules_are_listed_by_their_next_slot_page_by_page(store: Store) -> None:
+    """Two are due together; one has no slot to come."""
+    for name, minutes in (("late", 9), ("b", 5), ("a", 5), ("never", None)):
+        await plan(store, name, next_run_at=None if minutes is None else at(minutes))
+    assert [one.name for one in await store.schedules.coming(9)] == ["b", "a", "late"]
+    first, *_ = await store.schedules.coming(1)
+    assert first.next_run_at is not None
+    rest = await store.schedules.coming(9, (first.next_run_at, first.id))
+    assert [one.name for one in rest] == ["a", "late"]
+
+
 async def test_what_code_declared_is_found(store: Store) -> None:
     await plan(store, "by hand")
     await plan(store, "b", declared_by="shop")

@@ -632,6 +632,23 @@ async def test_the_latest_slots_are_the_last_rows_oldest_first(
     assert await store.slots.latest(ledger.id + 1, limit) == []
 
 
+async def test_the_latest_slots_before_an_instant(store: Store, ledger: Schedule) -> None:
+    found = await store.slots.latest(ledger.id, 2, before=at(13))
+    assert [slot.scheduled_for for slot in found] == [at(11), at(12)]
+    assert await store.slots.latest(ledger.id, 2, before=at(1)) == []
+
+
+async def test_the_latest_slots_of_several_schedules(store: Store, ledger: Schedule) -> None:
+    other, idle = await plan(store, "second"), await plan(store, "idle")
+    for minutes in (1, 2, 3):
+        await fire(store, other, at(minutes))
+    found = await store.slots.latest_of([ledger.id, other.id, idle.id], 2)
+    assert [one for one in found if one.schedule_id == ledger.id] == await store.slots.latest(ledger.id, 2)
+    assert [one for one in found if one.schedule_id == other.id] == await store.slots.latest(other.id, 2)
+    assert len(found) == 4
+    assert await store.slots.latest_of([], 2) == []
+
+
 @pytest.mark.contract("SLOT-6", "SLOT-7")
 async def test_a_slot_tells_of_its_run_while_the_job_is_there(store: Store) -> None:
     schedule = await plan(store, max_retries=0)

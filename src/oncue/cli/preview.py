@@ -16,6 +16,7 @@ from oncue.cli.values import INSTANT
 from oncue.clock import wall
 from oncue.errors import ScheduleNotFound
 from oncue.policy.checks import checked_moment
+from oncue.policy.clock_changes import told
 from oncue.policy.moments import Moment
 from oncue.policy.triggers import DST_POLICIES, TICK, Rule, cron, swallowed, trigger
 from oncue.records.schedules import fire_record
@@ -117,7 +118,8 @@ def _show(rule: Rule, found: Sequence[Fire], now: datetime, note: str) -> None:
     for number, fire in enumerate(found, 1):
         table.add_row(
             str(number), f"{fire.local:%a} {output.local(fire.scheduled_for, rule.tz)}", rule.tz,
-            f"{output.stamp(fire.scheduled_for)} UTC", output.when(fire.scheduled_for, now), _words(rule, fire),
+            f"{output.stamp(fire.scheduled_for)} UTC", output.when(fire.scheduled_for, now),
+            told(rule, fire.scheduled_for, fire.local, fire.mark),
         )  # fmt: skip
     if found:
         output.show(table)
@@ -125,20 +127,6 @@ def _show(rule: Rule, found: Sequence[Fire], now: datetime, note: str) -> None:
         output.show("It has no slots from then on.")
     if note:
         output.show(f"[yellow]{escape(note)}[/]")
-
-
-def _words(rule: Rule, fire: Fire) -> str:
-    """What a clock change does to a slot."""
-    clock = f"{fire.local:%H:%M:%S}" if fire.local.second else f"{fire.local:%H:%M}"
-    if fire.mark == "first":
-        return f"first of two: {clock} comes twice"
-    if fire.mark == "second":
-        return f"second of two: {clock} comes again"
-    if fire.mark == "gap":
-        times = _instead_of(rule, fire)
-        others = f" (and {len(times) - 1:,} more)" if len(times) > 1 else ""
-        return f"moved: {times[0]:%H:%M}{others} did not exist"
-    return ""
 
 
 def _instead_of(rule: Rule, fire: Fire) -> list[datetime]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oncue.app import Oncue
-from oncue.cli import arguments, output, slots, values
+from oncue.cli import arguments, edit_previews, output, slots, values
 from oncue.cli.actor import actor
 from oncue.cli.arguments import ArgsOption, Pairs
 from oncue.cli.finding import AppOption, DatabaseOption, SchemaOption, ask, find
@@ -22,6 +22,8 @@ from oncue.policy.schedules import UNDECLARED
 from oncue.policy.triggers import DST_POLICIES, DstPolicy, cron
 from oncue.records.schedules import revision_record, schedule_record, slot_record
 from oncue.task import Task
+from oncue.verbs.schedules import Comparison
+from oncue.verbs.schedules.editing import ScheduleEdit
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -305,6 +307,10 @@ def edit_schedule(
     priority: Priority = None,
     description: Description = None,
     rename: Annotated[str | None, typer.Option("--rename", metavar="NAME", help="Its new name.")] = None,
+    webhook: Annotated[
+        str | None, typer.Option("--webhook", metavar="NAME", help="Deliver to this one instead, if it delivers.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which of the next runs go and come.")] = False,
     as_json: JsonOption = False,
     app: AppOption = None,
     database_url: DatabaseOption = None,
@@ -315,17 +321,15 @@ def edit_schedule(
     typed = arguments.named(pairs, args)
     keeps_args = not pairs and args is None
 
-    async def work() -> tuple[Schedule, Schedule]:
-        before = await found.schedules.get(name)
-        target = found.find(task or before.task)
+    def terms(before: Schedule) -> ScheduleEdit:
         given = {**(_own_args(before) if args is None else {}), **typed}
-        after = await found.schedules.change(
-            name,
+        return ScheduleEdit(
             rule=expression,
             tz=tz,
             dst=_policy(dst),
             task=task,
-            args=None if keeps_args else _fitting(found, target, given),
+            args=None if keeps_args else _fitting_for(found, before, task, given),
+            webhook=webhook,
             description=description,
             queue=queue,
             priority=priority,
@@ -334,10 +338,19 @@ def edit_schedule(
             max_instances=max_instances,
             max_retries=max_retries,
             new_name=rename,
-            changed_by=actor(),
         )
-        return before, after
 
+    async def compare() -> Comparison:
+        before = await found.schedules.get(name)
+        return await found.schedules.preview_change(before.name, **terms(before))
+
+    async def work() -> tuple[Schedule, Schedule]:
+        before = await found.schedules.get(name)
+        return before, await found.schedules.change(name, **terms(before), changed_by=actor())
+
+    if dry_run:
+        edit_previews.show(ask(found, compare), as_json)
+        return
     before, after = ask(found, work)
     changed = "is as it was: nothing was changed" if before == after else "is changed"
     if before.name != after.name:
@@ -363,6 +376,13 @@ def _own_args(schedule: Schedule) -> dict[str, Any]:
 def _fitting(app: Oncue, task: Task[Any, Any], given: dict[str, Any]) -> dict[str, Any]:
     limit = app.settings.max_args_bytes
     return arguments.fitting(given, lambda meant: task.arguments.dump_for_slots(meant, limit))
+
+
+def _fitting_for(app: Oncue, before: Schedule, task: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a schedule: of one that delivers only the payload, which any value may be."""
+    if before.group is not None and task is None:
+        return _meant(given)
+    return _fitting(app, app.find(task or before.task), given)
 
 
 def _show_changed(schedule: Schedule, sentence: str, as_json: bool) -> None:

@@ -98,6 +98,7 @@ def _show_windows(windows: list[Schedule]) -> None:
 def list_subjects(
     window: Window,
     after: Annotated[str, typer.Option("--after", help="Go on after this name.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only names that begin so.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000)] = 100,
     as_json: JsonOption = False,
     app: AppOption = None,
@@ -106,7 +107,9 @@ def list_subjects(
 ) -> None:
     """List the subjects of a window, by name."""
     found = find(app, database_url=database_url, schema=schema)
-    subjects: list[Subject] = ask(found, lambda: found.windows.subjects(window, after=after, limit=limit))
+    subjects: list[Subject] = ask(
+        found, lambda: found.windows.subjects(window, after=after, prefix=prefix, limit=limit)
+    )
     if as_json:
         output.show_json([subject_record(one) for one in subjects])
     elif subjects:
@@ -121,6 +124,8 @@ def list_subjects(
         output.show(table)
     else:
         more = f"No subject of {window} comes after {after!r}." if after else f"{window} has no subjects."
+        if prefix:
+            more = f"No subject of {window} begins with {prefix!r}" + (f" and comes after {after!r}." if after else ".")
         output.show(escape(f"{more} Add one with `oncue subjects add {window} NAME --at 09:00`."))
 
 

@@ -14,7 +14,14 @@ from oncue.client.records import Backfilled
 from oncue.client.requests import Page, Request, checked_key, given, moment, query, seconds, segment
 from oncue.model import Missed
 from oncue.policy.durations import Duration
-from oncue.records.schedules import AuditRecord, FireRecord, RevisionRecord, ScheduleRecord, SlotRecord
+from oncue.records.schedules import (
+    AuditRecord,
+    ComparisonRecord,
+    FireRecord,
+    RevisionRecord,
+    ScheduleRecord,
+    SlotRecord,
+)
 
 if TYPE_CHECKING:
     from oncue.policy.triggers import DstPolicy, Rule
@@ -124,6 +131,36 @@ def preview(name: str | int, count: int = 10, start: datetime | str | None = Non
     """The next slots of a schedule, or those from `start` on, whether it is enabled or not."""
     read = requests.rows(reading.record(FireRecord), "fires")
     return Request("GET", f"{_path(name)}/preview", read, query(count=count, from_=moment(start)), about="schedule")
+
+
+def preview_change(
+    name: str | int,
+    *,
+    count: int = 10,
+    rule: Rule | str | None = None,
+    tz: str | None = None,
+    dst: DstPolicy | None = None,
+    task: str | None = None,
+    args: Mapping[str, Any] | None = None,
+    webhook: str | None = None,
+    description: str | None = None,
+    queue: str | None = None,
+    priority: int | None = None,
+    missed: Missed | None = None,
+    grace: Duration | None = None,
+    max_instances: int | None = None,
+    max_retries: int | None = None,
+    enabled: bool | None = None,
+    new_name: str | None = None,
+) -> Request[ComparisonRecord]:
+    """What `change` would do to the next slots, also of a schedule that code declares, which cannot be changed there.
+    Raises what `change` would raise."""
+    terms = _terms(
+        rule, tz, dst, task, args, description, queue, priority, missed, grace, max_instances, max_retries, webhook
+    )
+    body = requests.body(given({**terms, "enabled": enabled, "name": new_name}))
+    read = reading.record(ComparisonRecord)
+    return Request("POST", f"{_path(name)}/preview", read, query(count=count), body=body, about="schedule")
 
 
 def revisions(name: str | int, *, before: int | None = None, limit: int = 100) -> Request[list[RevisionRecord]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from oncue.client import alerts as on_alerts
 from oncue.client import audit_log as on_audit_log
 from oncue.client import cluster as on_cluster
 from oncue.client import jobs as on_jobs
@@ -111,6 +112,7 @@ class Schedules(Noun[C]):
     toggle = Verb(on_schedules.toggle_schedule)
     delete = Verb(on_schedules.delete_schedule)
     preview = Verb(on_schedules.preview)
+    preview_change = Verb(on_schedules.preview_change)
     revisions = Verb(on_schedules.revisions)
     slots = Verb(on_schedules.slots)
     latest_slots = Verb(on_schedules.latest_slots)
@@ -147,6 +149,8 @@ class Windows(Noun[C]):
     all_subjects = Listing(on_windows.all_subjects)
     subject = Verb(on_windows.subject)
     ledger = Verb(on_windows.ledger)
+    audit = Verb(on_windows.audit_days)
+    explain = Verb(on_windows.explain_day)
     add = Verb(on_windows.add)
     change = Verb(on_windows.change)
     remove = Verb(on_windows.remove)
@@ -176,6 +180,10 @@ class Tokens(Noun[C]):
 class AuditLog(Noun[C]):
     list = Verb(on_audit_log.audit_log)
     all = Listing(on_audit_log.all_audit_log)
+
+
+class Alerts(Noun[C]):
+    book = Verb(on_alerts.alert_book)
 
 
 class Verbs:
@@ -222,3 +230,7 @@ class Verbs:
     @property
     def audit_log(self) -> AuditLog[Self]:
         return AuditLog(self)
+
+    @property
+    def alerts(self) -> Alerts[Self]:
+        return Alerts(self)

@@ -9,7 +9,15 @@ from typing import Any
 
 from oncue.client import reading, requests
 from oncue.client.requests import Page, Request, checked_key, given, query, segment
-from oncue.records.windows import BucketRecord, LedgerRecord, RowRecord, SubjectRecord, WindowRecord
+from oncue.records.jobs import ExplanationRecord
+from oncue.records.windows import (
+    BucketRecord,
+    DaysAuditRecord,
+    LedgerRecord,
+    RowRecord,
+    SubjectRecord,
+    WindowRecord,
+)
 
 PREFIX = "/api/admin/windows"
 
@@ -18,6 +26,8 @@ _subject = reading.record(SubjectRecord)
 _bucket = reading.record(BucketRecord)
 _ledger = reading.record(LedgerRecord)
 _row = reading.record(RowRecord)
+_audit = reading.record(DaysAuditRecord)
+_explanation = reading.record(ExplanationRecord)
 
 
 def windows() -> Request[list[WindowRecord]]:
@@ -35,9 +45,9 @@ def day(window: str, day: date | None = None) -> Request[list[BucketRecord]]:
     return Request("GET", f"{_path(window)}/day", requests.rows(_bucket, "buckets"), query(day=day), about="subject")
 
 
-def subjects(window: str, *, after: str = "", limit: int = 100) -> Request[list[SubjectRecord]]:
-    """The subjects of a window by name, up to 1,000. `after` is the name to go on from."""
-    wanted = query(after=after or None, limit=limit)
+def subjects(window: str, *, after: str = "", prefix: str = "", limit: int = 100) -> Request[list[SubjectRecord]]:
+    """The subjects of a window by name, up to 1,000. `after` is the name to go on from, `prefix` how a name begins."""
+    wanted = query(after=after or None, prefix=prefix or None, limit=limit)
     return Request("GET", _subjects(window), requests.rows(_subject, "subjects"), wanted, about="subject")
 
 
@@ -58,6 +68,27 @@ def ledger(
     """What became of the days of a subject, oldest first: of the last 30 unless a span is given."""
     wanted, read = query(from_=start, to=end, limit=limit), requests.rows(_ledger, "days")
     return Request("GET", f"{_path(window, name)}/ledger", read, wanted, about="subject")
+
+
+def audit_days(
+    window: str,
+    start: date | None = None,
+    end: date | None = None,
+    *,
+    subject: str | None = None,
+    after: str = "",
+    limit: int = 1000,
+) -> Request[DaysAuditRecord]:
+    """What became of every day that subjects should have had, by default yesterday and today: of up to `limit` subjects
+    by name, from `after` on, or of one. Its `last` is where the next page begins."""
+    wanted = query(from_=start, to=end, subject=subject, after=after or None, limit=limit)
+    return Request("GET", f"{_path(window)}/audit", _audit, wanted, about="subject")
+
+
+def explain_day(window: str, name: str, day: date | None = None) -> Request[ExplanationRecord]:
+    """Why a subject has, or has not, got what a day was for: of the day that is open, or today's, unless one is given.
+    Raises SubjectNotFound."""
+    return Request("GET", f"{_path(window, name)}/explain", _explanation, query(day=day), about="subject")
 
 
 # --- changing -------------------------------------------------------------------------------------------------------

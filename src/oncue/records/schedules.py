@@ -14,7 +14,7 @@ from oncue.records.documents import ALIAS, RULES, Document, document, millisecon
 
 if TYPE_CHECKING:
     from oncue.policy.audit import Audit, Fate
-    from oncue.verbs.schedules import Fire
+    from oncue.verbs.schedules import ComparedFire, Comparison, Fire
 
 SCHEDULE_EXAMPLE: dict[str, Any] = {
     "name": "nightly",
@@ -217,6 +217,48 @@ class FireRecord:
     """What a change of the clocks does to it: gap, first or second."""
     instead_of: tuple[str, ...] = ()
     """Local times that it stands for because they never come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFireRecord(FireRecord):
+    """A slot to come, before or after an edit."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = RULES
+
+    stays: bool
+    """Whether it is a slot before the edit and after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonRecord:
+    """What an edit would do to the slots to come. Nothing is written."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = RULES
+
+    before: ScheduleRecord
+    after: ScheduleRecord
+    is_revision: bool
+    """Whether it would be a new revision, which starts from now."""
+    given_up: int
+    """Slots that are due and undecided: they would be told as missed."""
+    going: tuple[ComparedFireRecord, ...]
+    """The next slots without the edit: those that do not stay go."""
+    coming: tuple[ComparedFireRecord, ...]
+    """The next slots after the edit: those that do not stay are new."""
+
+
+def comparison_record(found: Comparison) -> Document:
+    def told(side: Schedule, compared: Sequence[ComparedFire]) -> list[Document]:
+        return [{**fire_record(one.fire, side.tz), "stays": one.stays} for one in compared]
+
+    return {
+        "before": schedule_record(found.before),
+        "after": schedule_record(found.after),
+        "is_revision": found.is_revision,
+        "given_up": found.given_up,
+        "going": told(found.before, found.going),
+        "coming": told(found.after, found.coming),
+    }
 
 
 def fire_record(fire: Fire, tz: str, instead_of: Sequence[datetime] = ()) -> Document:

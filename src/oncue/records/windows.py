@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, ClassVar
 
 from oncue.model import DayCount, DayStatus, RowOutcome, Schedule, Slot, Subject
-from oncue.policy.days import SubjectDay, fate_of
+from oncue.policy.days import PROBLEMS, DayFate, DaysAudit, SubjectDay, fate_of
 from oncue.policy.subjects import shown_due, shown_weekdays
 from oncue.policy.windows import rule_of
-from oncue.records.documents import RULES, Document, document, rules
+from oncue.records.documents import ALIAS, RULES, Document, document, rules
 
 SUBJECT_EXAMPLE: dict[str, Any] = {
     "at": "09:00",
@@ -119,25 +120,29 @@ class BucketRecord:
 
 def day_records(counts: list[DayCount]) -> list[Document]:
     """One for each minute at which days were over: how many were opened, and what they came to."""
-    buckets: dict[int, dict[str, int]] = {}
-    for bucket, event, number in counts:
-        buckets.setdefault(bucket, {})[event] = number
-    return [document(_bucket(bucket, events)) for bucket, events in sorted(buckets.items())]
+    return [document(_bucket(bucket, events)) for bucket, events in sorted(_by_bucket(counts).items())]
 
 
 def day_totals(counts: list[DayCount]) -> dict[str, int]:
-    """The same of all minutes together."""
-    events: dict[str, int] = {}
-    for _, event, number in counts:
-        events[event] = events.get(event, 0) + number
-    return _totals(events)
+    """The same of all minutes together. What is open is told minute by minute: days of one that were missed without
+    ever being opened take nothing away from those of another."""
+    each = [day_totals_of(events) for events in _by_bucket(counts).values()]
+    return {name: sum(totals[name] for totals in each) for name in day_totals_of({})}
+
+
+def _by_bucket(counts: list[DayCount]) -> dict[int, dict[str, int]]:
+    buckets: dict[int, dict[str, int]] = {}
+    for bucket, event, number in counts:
+        buckets.setdefault(bucket, {})[event] = number
+    return buckets
 
 
 def _bucket(bucket: int, events: dict[str, int]) -> BucketRecord:
-    return BucketRecord(cutoff=shown_due(bucket), **_totals(events))
+    return BucketRecord(cutoff=shown_due(bucket), **day_totals_of(events))
 
 
-def _totals(events: dict[str, int]) -> dict[str, int]:
+def day_totals_of(events: dict[str, int]) -> dict[str, int]:
+    """What the events of one minute come to."""
     done = {name: events.get(name, 0) for name in ("success", "cutoff_reached", "missed", "added_late")}
     opened = events.get("opened", 0)
     # A day that is over without a job was never opened.
@@ -186,8 +191,65 @@ def row_record(row: RowOutcome) -> Document:
     return document(RowRecord(**row._asdict()))
 
 
-def subject_day_record(day: SubjectDay) -> dict[str, Any]:
-    return {
-        "subject": day.subject, "day": day.day.isoformat(), "until": (day.until or day.day).isoformat(),
-        "days": day.days, "fate": day.fate, "reason": day.reason, "job_id": day.job_id,
-    }  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectDayRecord:
+    """What became of a day of a subject, or of several that were missed in a row."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = RULES
+
+    subject: str
+    day: date
+    until: date
+    """The last one of several."""
+    days: int
+    fate: DayFate
+    """`unaccounted`, `doubled` and `lost` should not be."""
+    reason: str | None
+    job_id: int | None
+
+
+def subject_day_record(day: SubjectDay) -> Document:
+    return document(_subject_day(day))
+
+
+def _subject_day(day: SubjectDay) -> SubjectDayRecord:
+    return SubjectDayRecord(
+        subject=day.subject, day=day.day, until=day.until or day.day, days=day.days, fate=day.fate, reason=day.reason,
+        job_id=day.job_id,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaysAuditRecord:
+    """The days that some subjects of a window should have had, by subject, oldest first, and what became of them."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = RULES
+
+    window: str
+    start: date = field(metadata={ALIAS: "from"})
+    end: date = field(metadata={ALIAS: "to"})
+    holds: bool
+    """Whether each day of these subjects is accounted for, once."""
+    subjects: int
+    """How many were looked at."""
+    counts: dict[str, int]
+    """How many days met with each fate."""
+    days: tuple[SubjectDayRecord, ...]
+    last: str | None
+    """The last subject that was looked at: the next page begins after it."""
+    next: str | None
+    """Where to go on; null on the last page."""
+
+    @property
+    def problems(self) -> list[SubjectDayRecord]:
+        return [day for day in self.days if day.fate in PROBLEMS]
+
+
+def days_audit_record(window: str, found: DaysAudit, days: Sequence[SubjectDay], following: str | None) -> Document:
+    return document(
+        DaysAuditRecord(
+            window=window, start=found.start, end=found.end, holds=not found.problems, subjects=found.subjects,
+            counts=dict(sorted(found.counts().items())), days=tuple(map(_subject_day, days)), last=found.last,
+            next=following,
+        )
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The admin API: jobs, queues, schedules, webhooks, windows, cluster jobs, nodes, tokens and the audit log over HTTP.
+"""The admin API over HTTP: jobs, queues, schedules, webhooks, windows, cluster jobs, nodes, tokens, audit log, alerts.
 
 auth         who may come in: the gate in front of every route
 routing      routes that declare what they need, and the steps that every request takes
@@ -35,6 +35,7 @@ __all__ = ["AccessMode", "Gate", "admin_api", "process_api"]
 def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, access: AccessMode) -> Gate:
     """Everything that there is, behind the gate."""
     from oncue.server.api import (
+        alerts,
         audit_log,
         cluster,
         enqueueing,
@@ -54,6 +55,7 @@ def admin_api(app: Oncue, readiness: Readiness, registry: CollectorRegistry, acc
     # The slots' paths come before the schedules': a schedule's name may have slashes, and takes what is left.
     for part in (
         enqueueing, jobs, queues, slots, schedules, executions, webhooks, windows, cluster, nodes, tokens, audit_log,
+        alerts,
     ):  # fmt: skip
         part.add(routes, app)
     openapi.add(routes)

@@ -84,13 +84,13 @@ async def in_parts(
 
 
 def _page(request: Request, name: str, texts: Sequence[bytes], position: dict[str, Any]) -> Answer:
-    link = _next(request, position) if position else None
+    link = following(request, **position) if position else None
     headers = {} if link is None else {"Link": f'<{link}>; rel="next"'}
     body = b'{"%b":[%b],"next":%b}' % (name.encode(), b",".join(texts), rendered(link))
     return Answer(body, headers=headers)
 
 
-def _next(request: Request, position: dict[str, Any]) -> str:
+def following(request: Request, **position: Any) -> str:
     """The same address, further on."""
     kept = [(name, value) for name, value in request.query_params.multi_items() if name not in (*position, "offset")]
     return f"{quote(request.scope['path'])}?{urlencode([*kept, *position.items()])}"

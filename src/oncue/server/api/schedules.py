@@ -12,7 +12,7 @@ from starlette.requests import Request
 from oncue.errors import WebhookNotFound
 from oncue.model import Schedule
 from oncue.policy.triggers import Rule
-from oncue.records.schedules import ScheduleRecord, schedule_record
+from oncue.records.schedules import ComparisonRecord, ScheduleRecord, comparison_record, schedule_record
 from oncue.server.api import pages
 from oncue.server.api.documents import changing, looking
 from oncue.server.api.idempotency import REPEATABLE
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PREFIX = "/api/admin/scheduled-jobs"
 TAG = "schedules"
 LARGEST_OFFSET = 10_000
+MOST_COMPARED = 100
 
 
 async def _left_out(app: Oncue, after: str, count: int) -> str:
@@ -109,15 +110,28 @@ def _add_changing(routes: Routes, app: Oncue) -> None:
         """Fields that are absent keep their value. The change starts from now: earlier slots are not fired again. A
         schedule that code declares can only be enabled and disabled here."""
         schedule = await schedule_named(app, id)
-        terms = _terms(body)
-        if body.name not in (None, schedule.name):
-            terms["new_name"] = body.name
+        terms = _edit_of(body, schedule)
         with naming(), _naming_webhook():
             if terms:
                 schedule = await app.schedules.change(schedule.name, **terms, enabled=body.enabled, changed_by=by)
             elif body.enabled is not None:  # of a schedule that code declares this much may be changed
                 schedule = await app.schedules.toggle(schedule.name, body.enabled, changed_by=by)
         return Answer(schedule_record(schedule))
+
+    @routes.post(
+        f"{PREFIX}/{{id:path}}/preview", needs="operate", keeping=REPEATABLE,
+        **changing(TAG, "Show what a change would do", ComparisonRecord, 404, 409),
+    )  # fmt: skip
+    async def preview_change(
+        id: ScheduleRef, body: ScheduleChange, count: Annotated[int, Query(ge=1, le=MOST_COMPARED)] = 10
+    ) -> Answer:
+        """Which of the next slots would go, stay and come. Nothing is written. It is told of a schedule that code
+        declares too, which cannot be changed here."""
+        schedule = await schedule_named(app, id)
+        terms = _edit_of(body, schedule)
+        with naming(), _naming_webhook():
+            found = await app.schedules.preview_change(schedule.name, count=count, **terms, enabled=body.enabled)
+        return Answer(comparison_record(found))
 
     @routes.delete(
         f"{PREFIX}/{{id:path}}", needs="operate", **changing(TAG, "Delete a schedule", ScheduleRecord, 404, 409)
@@ -152,6 +166,11 @@ def _task(body: Terms) -> str | None:
     if body.task is not None and body.target not in (None, body.task):
         raise invalid("target", "task and target are two names for the same thing: give one of them")
     return body.target if body.task is None else body.task
+
+
+def _edit_of(body: ScheduleChange, schedule: Schedule) -> dict[str, Any]:
+    terms = _terms(body)
+    return terms if body.name in (None, schedule.name) else {**terms, "new_name": body.name}
 
 
 def _terms(body: ScheduleChange) -> dict[str, Any]:

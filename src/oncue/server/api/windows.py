@@ -12,10 +12,13 @@ from oncue.errors import InvalidSubject, SubjectNotFound
 from oncue.model import Slot, Subject
 from oncue.policy import subjects
 from oncue.policy.windows import ONE_DAY
+from oncue.records.jobs import ExplanationRecord, explanation_record
 from oncue.records.windows import (
+    DaysAuditRecord,
     SubjectRecord,
     WindowRecord,
     day_records,
+    days_audit_record,
     ledger_record,
     row_record,
     subject_record,
@@ -35,13 +38,15 @@ from oncue.server.api.models.windows import (
     SubjectRows,
     Windows,
 )
-from oncue.server.api.pages import Limit
+from oncue.server.api.pages import LONGEST_PAGE, Limit
 from oncue.server.api.problems import Answer, invalid, made
 from oncue.server.api.routing import LONG_SECONDS, Routes
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
 
+MOST_DAYS, MOST_DAYS_OF_ONE = 31, 366
+"""So many days are audited at once: of many subjects, and of one."""
 PREFIX = "/api/admin/windows"
 WINDOW = f"{PREFIX}/{{window:path}}"
 SUBJECTS = f"{WINDOW}/subjects"
@@ -52,6 +57,12 @@ WindowName = Annotated[str, Path(description="The window's name, which is its ta
 SubjectName = Annotated[str, Path(description="The subject's name.", examples=["ann"])]
 After = Annotated[str, Query(max_length=subjects.LONGEST_NAME, description="Only names that come after this one.")]
 DAY = "a date such as 2030-01-31"
+Prefix = Annotated[
+    str, Query(max_length=subjects.LONGEST_NAME, description="Only names that begin so.", examples=["an"])
+]
+ExplainedDay = Annotated[
+    str | None, Query(description=f"Which day: {DAY}; else the one that is open, or today's.", examples=["2030-01-31"])
+]
 OfDay = Annotated[str | None, Query(description=f"Which day: {DAY}; else today, in UTC.", examples=["2030-01-31"])]
 From = Annotated[str | None, Query(alias="from", description=f"The first day: {DAY}; else 30 days ago.")]
 To = Annotated[str | None, Query(alias="to", description=f"The last day: {DAY}; else tomorrow.")]
@@ -78,6 +89,32 @@ def _add_windows(routes: Routes, app: Oncue) -> None:
         counts = await app.windows.day(window, wanted)
         return await made(lambda: {"window": window, "day": wanted.isoformat(), "buckets": day_records(counts)})
 
+    @routes.get(f"{WINDOW}/audit", **looking(TAG, "Audit the days of a window", DaysAuditRecord, 404))
+    async def audit_window(
+        request: Request,
+        window: WindowName,
+        start: Annotated[str | None, Query(alias="from", description=f"The first day: {DAY}; else yesterday.")] = None,
+        end: Annotated[str | None, Query(alias="to", description="The last day; else today.")] = None,
+        subject: Annotated[str | None, Query(description="Only this one.", examples=["ann"])] = None,
+        problems: Annotated[bool, Query(description="Only what should not be.")] = False,
+        limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE, description="At most so many subjects.")] = 100,
+        after: After = "",
+    ) -> Answer:
+        """What became of every day that its subjects should have had, so many subjects at a time; go on with `next`.
+        `holds` is false if a day of these is unaccounted for, doubled or lost."""
+        last = (await app.now()).date() if end is None else _day(end, "to")
+        first = last - ONE_DAY if start is None else _day(start, "from")
+        most = MOST_DAYS if subject is None else MOST_DAYS_OF_ONE
+        if not 0 <= (last - first).days < most:
+            raise invalid("from", f"expected at most {most} days, from an earlier date to a later one")
+        if subject is not None:
+            _checked(window, subject)
+        found = await app.windows.audit(window, first, last, subject=subject, after=after, limit=limit)
+        is_full = subject is None and found.subjects == limit
+        following = pages.following(request, after=found.last) if is_full else None
+        told = found.problems if problems else found.days
+        return await made(lambda: days_audit_record(window, found, told, following))
+
     @routes.get(WINDOW, **looking(TAG, "Show a window", WindowRecord, 404))
     async def show_window(window: WindowName) -> Answer:
         return Answer(window_record(await app.windows.get(window)))
@@ -85,11 +122,14 @@ def _add_windows(routes: Routes, app: Oncue) -> None:
 
 def _add_subjects(routes: Routes, app: Oncue) -> None:
     @routes.get(SUBJECTS, **looking(TAG, "List the subjects of a window", SubjectPage, 404))
-    async def list_subjects(request: Request, window: WindowName, limit: Limit = 100, after: After = "") -> Answer:
+    async def list_subjects(
+        request: Request, window: WindowName, limit: Limit = 100, after: After = "", prefix: Prefix = ""
+    ) -> Answer:
         """By name. Go on with `next`."""
 
         async def read(last: Subject | None, most: int) -> list[Subject]:
-            return await app.windows.subjects(window, after=after if last is None else last.name, limit=most)
+            reached = after if last is None else last.name
+            return await app.windows.subjects(window, after=reached, prefix=prefix, limit=most)
 
         return await pages.in_parts(
             request, "subjects", read, limit, subject_record, after=lambda subject: subject.name
@@ -134,6 +174,14 @@ def _add_one_subject(routes: Routes, app: Oncue) -> None:
         _checked(window, name)
         found = await app.windows.ledger(window, name, start=first, end=last, limit=limit + 1)
         return await pages.answer(request, "days", found, limit, ledger_record, **{"from": _following})
+
+    @routes.get(f"{SUBJECT}/explain", **looking(TAG, "Explain a subject's day", ExplanationRecord, 404))
+    async def explain_subject(window: WindowName, name: SubjectName, day: ExplainedDay = None) -> Answer:
+        """Why it has, or has not, got what a day was for, in the sentences of `oncue explain`. Of a removed subject
+        too."""
+        _checked(window, name)
+        wanted = None if day is None else _day(day, "day")
+        return Answer(explanation_record(await app.windows.explain(window, name, wanted)))
 
     @routes.post(
         f"{SUBJECT}/run",

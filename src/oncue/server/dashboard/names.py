@@ -5,7 +5,9 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from oncue.policy.windows import is_window
 from oncue.server.dashboard.pages import Dashboard, View, check_scope
+from oncue.server.dashboard.subjects import window_link
 
 MOST_OF_EACH = 6
 
@@ -26,14 +28,17 @@ def add(dashboard: Dashboard) -> None:
 
 
 async def _found(view: View, part: str) -> list[dict[str, str]]:
-    """Schedules and webhooks whose names begin so, and queues that have it in their names. Tables of names may be long:
-    each is asked for a few from there on."""
+    """Schedules and webhooks whose names begin so, and windows and queues that have it in their names. Tables of names
+    may be long: each is asked for a few from there on."""
     app, before = view.app, _just_before(part)
-    schedules = [one.name for one in await app.schedules.list(after=before, limit=MOST_OF_EACH)]
+    listed = (await app.schedules.find(prefix=part, limit=MOST_OF_EACH)).schedules
+    schedules = [one.name for one in listed if not is_window(one.expression)]
+    windows = [one.name for one in await app.windows.list() if part.lower() in one.name.lower()]
     webhooks = [one.name for one in await app.webhooks.list(after=before, limit=MOST_OF_EACH)]
     queues = [queue.name for queue in await app.queues.list() if part.lower() in queue.name.lower()]
     found = [
-        *(("schedule", name, view.link("/schedules", name)) for name in schedules if name.startswith(part)),
+        *(("schedule", name, view.link("/schedules", name)) for name in schedules),
+        *(("window", name, window_link(view, name)) for name in windows[:MOST_OF_EACH]),
         *(("webhook", name, view.link("/webhooks", name)) for name in webhooks if name.startswith(part)),
         *(("queue", name, view.link("/queues", name)) for name in queues[:MOST_OF_EACH]),
     ]

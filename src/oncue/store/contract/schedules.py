@@ -40,6 +40,10 @@ class Schedules(Protocol):
         """Schedules that are not deleted, by name; `after` is the name to go on from."""
         ...
 
+    async def coming(self, limit: int, after: DuePosition | None = None) -> list[Schedule]:
+        """Enabled schedules by their next slot, the soonest first; `after` is the place to go on from."""
+        ...
+
     async def declared(self) -> list[Schedule]:
         """The schedules that code declared at some time, and that are not deleted."""
         ...
@@ -130,8 +134,12 @@ class Slots(Protocol):
         """The ledger's rows that touch this span of time, oldest first."""
         ...
 
-    async def latest(self, schedule_id: int, limit: int) -> list[Slot]:
-        """The ledger's last rows, oldest first."""
+    async def latest(self, schedule_id: int, limit: int, before: datetime | None = None) -> list[Slot]:
+        """The ledger's last rows, or the last ones that begin before an instant, oldest first."""
+        ...
+
+    async def latest_of(self, schedule_ids: Sequence[int], limit: int) -> list[Slot]:
+        """The last rows of several schedules, up to `limit` of each; those of one schedule are oldest first."""
         ...
 
     async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:

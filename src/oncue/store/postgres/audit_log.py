@@ -18,7 +18,12 @@ class PostgresAuditLog:
     async def page(
         self, *, actor: str | None = None, subject: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        rows = await self._db.fetch("audit_log", actor, subject, before, limit)
+        if subject is not None:
+            rows = await self._db.fetch("audit_log_of", subject, actor, before, limit)
+        elif actor is not None:
+            rows = await self._db.fetch("audit_log_by", actor, before, limit)
+        else:
+            rows = await self._db.fetch("audit_log", before, limit)
         return [AuditEntry(*row[:5], *(None if text is None else json.loads(text) for text in row[5:])) for row in rows]
 
     async def prune(self, before: datetime, limit: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from oncue.model import (
+    DuePosition,
     Note,
     Revised,
     Revision,
@@ -13,6 +14,7 @@ from oncue.model import (
 )
 from oncue.store.postgres import values
 from oncue.store.postgres.database import Database
+from oncue.store.shared import BEGINNING
 
 
 class PostgresSchedules:
@@ -29,6 +31,9 @@ class PostgresSchedules:
 
     async def page(self, after: str = "", limit: int = 100) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.fetch("schedules", after, limit)]
+
+    async def coming(self, limit: int, after: DuePosition | None = None) -> list[Schedule]:
+        return [values.schedule(row) for row in await self._db.fetch("coming", *(after or BEGINNING), limit)]
 
     async def declared(self) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.fetch("declared")]

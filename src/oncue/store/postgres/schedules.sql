@@ -9,6 +9,10 @@ select {schedule} from oncue_schedules where id = $1;
 -- name: schedules
 select {schedule} from oncue_schedules where name > $1 and deleted_at is null order by name limit $2;
 
+-- name: coming
+select {schedule} from oncue_schedules where next_run_at is not null and (next_run_at, id) > ($1, $2::bigint)
+ order by next_run_at, id limit $3;
+
 -- name: declared
 select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
 

@@ -169,8 +169,12 @@ class PostgresSlots:
     ) -> list[Slot]:
         return [Slot(*row) for row in await self._db.fetch("slots", schedule_id, start, end, limit)]
 
-    async def latest(self, schedule_id: int, limit: int) -> list[Slot]:
-        return [Slot(*row) for row in reversed(await self._db.fetch("latest_slots", schedule_id, limit))]
+    async def latest(self, schedule_id: int, limit: int, before: datetime | None = None) -> list[Slot]:
+        rows = await self._db.fetch("latest_slots", schedule_id, limit, before or PARKED)
+        return [Slot(*row) for row in reversed(rows)]
+
+    async def latest_of(self, schedule_ids: Sequence[int], limit: int) -> list[Slot]:
+        return [Slot(*row) for row in await self._db.fetch("latest_slots_of", list(schedule_ids), limit)]
 
     async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:
         return [row[0] for row in await self._db.fetch("doubled", schedule_id, start, end)]

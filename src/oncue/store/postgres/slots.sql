@@ -233,8 +233,17 @@ select {slot} from oncue_slots s
 select {slot} from oncue_slots s
   left join oncue_jobs j on j.id = any(array[s.job_id])
   left join oncue_nodes n on n.id = j.node_id
- where s.schedule_id = $1 and s.subject = ''
+ where s.schedule_id = $1 and s.subject = '' and s.scheduled_for < $3
  order by s.scheduled_for desc limit $2;
+
+-- name: latest_slots_of
+-- The last rows of each schedule are read off the end of its part of the primary key.
+select {slot} from unnest($1::bigint[]) as wanted (id)
+ cross join lateral (select * from oncue_slots where schedule_id = wanted.id and subject = ''
+                      order by scheduled_for desc limit $2) as s
+  left join oncue_jobs j on j.id = any(array[s.job_id])
+  left join oncue_nodes n on n.id = j.node_id
+ order by s.scheduled_for;
 
 -- name: doubled
 select scheduled_for from oncue_jobs

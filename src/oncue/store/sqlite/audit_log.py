@@ -19,7 +19,13 @@ class SqliteAuditLog:
     async def page(
         self, *, actor: str | None = None, subject: str | None = None, before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
-        rows = await self._db.rows("audit_log", actor=actor, subject=subject, before=before, limit=limit)
+        # A condition for each: where one may be null, SQLite reads all lines to find those of a subject.
+        if subject is not None:
+            rows = await self._db.rows("audit_log_of", subject=subject, actor=actor, before=before, limit=limit)
+        elif actor is not None:
+            rows = await self._db.rows("audit_log_by", actor=actor, before=before, limit=limit)
+        else:
+            rows = await self._db.rows("audit_log", before=before, limit=limit)
         return [
             AuditEntry(row[0], values.instant(row[1]), *row[2:5], *(text and json.loads(text) for text in row[5:]))
             for row in rows

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from oncue.model import (
+    DuePosition,
     Note,
     Revised,
     Revision,
     Schedule,
 )
+from oncue.store.shared import BEGINNING
 from oncue.store.sqlite import values
 from oncue.store.sqlite.database import Database
 
@@ -31,6 +33,11 @@ class SqliteSchedules:
 
     async def page(self, after: str = "", limit: int = 100) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.rows("schedules", after=after, limit=limit)]
+
+    async def coming(self, limit: int, after: DuePosition | None = None) -> list[Schedule]:
+        instant, number = after or BEGINNING
+        rows = await self._db.rows("coming", instant=values.micros(instant), number=number, limit=limit)
+        return [values.schedule(row) for row in rows]
 
     async def declared(self) -> list[Schedule]:
         return [values.schedule(row) for row in await self._db.rows("declared")]

@@ -9,6 +9,10 @@ select {schedule} from oncue_schedules where id = :schedule_id;
 -- name: schedules
 select {schedule} from oncue_schedules where name > :after and deleted_at is null order by name limit :limit;
 
+-- name: coming
+select {schedule} from oncue_schedules where next_run_at is not null and (next_run_at, id) > (:instant, :number)
+ order by next_run_at, id limit :limit;
+
 -- name: declared
 select {schedule} from oncue_schedules where declared_by is not null and deleted_at is null order by name;
 

@@ -175,9 +175,14 @@ class SqliteSlots:
         )
         return [values.slot(row) for row in rows]
 
-    async def latest(self, schedule_id: int, limit: int) -> list[Slot]:
-        rows = await self._db.rows("latest_slots", schedule_id=schedule_id, limit=limit)
+    async def latest(self, schedule_id: int, limit: int, before: datetime | None = None) -> list[Slot]:
+        end = _PARKED if before is None else values.micros(before)
+        rows = await self._db.rows("latest_slots", schedule_id=schedule_id, before=end, limit=limit)
         return [values.slot(row) for row in reversed(rows)]
+
+    async def latest_of(self, schedule_ids: Sequence[int], limit: int) -> list[Slot]:
+        rows = await self._db.rows("latest_slots_of", ids=json.dumps(list(schedule_ids)), limit=limit)
+        return [values.slot(row) for row in rows]
 
     async def doubled(self, schedule_id: int, start: datetime, end: datetime) -> list[datetime]:
         rows = await self._db.rows(

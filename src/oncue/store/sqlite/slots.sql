@@ -143,8 +143,20 @@ select {slot} from oncue_slots s
 select {slot} from oncue_slots s
   left join oncue_jobs j on j.id = s.job_id
   left join oncue_nodes n on n.id = j.node_id
- where s.schedule_id = :schedule_id and s.subject = ''
+ where s.schedule_id = :schedule_id and s.subject = '' and s.scheduled_for < :before
  order by s.scheduled_for desc limit :limit;
+
+-- name: latest_slots_of
+-- Where the last rows of each schedule begin is read off the end of its part of the primary key.
+select {slot} from json_each(:ids) wanted
+ cross join oncue_slots s
+    on s.schedule_id = wanted.value and s.subject = ''
+   and s.scheduled_for >= coalesce((select scheduled_for from oncue_slots
+                                     where schedule_id = wanted.value and subject = ''
+                                     order by scheduled_for desc limit 1 offset :limit - 1), 0)
+  left join oncue_jobs j on j.id = s.job_id
+  left join oncue_nodes n on n.id = j.node_id
+ order by s.scheduled_for;
 
 -- name: doubled
 select scheduled_for from oncue_jobs

@@ -2,6 +2,7 @@
 
 reading    what schedules there are, what they have done, and what they will do
 editing    make, change, switch and delete them
+comparing  what an edit would do to the slots to come
 by_hand    run slots that no leader decides: one, an extra one, or a whole span
 declaring  make the stored schedules what the code declares: a worker does that when it starts
 """
@@ -14,16 +15,16 @@ from typing import TYPE_CHECKING
 from oncue.policy.checks import checked_moment
 from oncue.policy.windows import is_window
 from oncue.verbs.schedules.by_hand import Backfilled, ByHand
-from oncue.verbs.schedules.editing import Editing
-from oncue.verbs.schedules.reading import MOST_PREVIEWED, Fire, fires
+from oncue.verbs.schedules.comparing import ComparedFire, Comparing, Comparison
+from oncue.verbs.schedules.reading import MOST_PREVIEWED, Fire, FoundSchedules, fires
 
 if TYPE_CHECKING:
     from oncue.policy.explain import Explanation
 
-__all__ = ["MOST_PREVIEWED", "Backfilled", "Fire", "Schedules", "fires"]
+__all__ = ["MOST_PREVIEWED", "Backfilled", "ComparedFire", "Comparison", "Fire", "FoundSchedules", "Schedules", "fires"]
 
 
-class Schedules(Editing, ByHand):
+class Schedules(Comparing, ByHand):
     """In plain code: `app.wait(app.schedules.trigger("nightly", at))`."""
 
     async def explain(self, name: str) -> Explanation:

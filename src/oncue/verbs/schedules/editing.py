@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from oncue.application.builtin import PREFIX
 from oncue.application.connecting import Connected
@@ -38,6 +38,26 @@ from oncue.verbs.webhooks import Webhooks, carried_of
 CREATE, UPDATE, TOGGLE, DELETE = "schedule.create", "schedule.update", "schedule.toggle", "schedule.delete"
 LONGEST_DESCRIPTION = 1000
 _LONG_AGO = datetime.min
+
+
+class ScheduleEdit(TypedDict, total=False):
+    """What `change` may be told, each as it is there. What is absent or None stays."""
+
+    rule: Rule | str | None
+    tz: str | None
+    dst: DstPolicy | None
+    task: Task[Any, Any] | str | None
+    args: Mapping[str, Any] | None
+    webhook: str | None
+    description: str | None
+    queue: str | None
+    priority: int | None
+    missed: Missed | None
+    grace: Duration | None
+    max_instances: int | None
+    max_retries: int | None
+    enabled: bool | None
+    new_name: str | None
 
 
 class Editing(ScheduleReading):
@@ -120,11 +140,33 @@ class Editing(ScheduleReading):
         name it stays the same schedule, with its revisions and its slots. Raises Conflict if that is another's.
         A schedule that delivers to a webhook can be given another `webhook`.
         """
-        target = None if webhook is None else await Webhooks(self._app).get(webhook)
+        edit = await self._edit(
+            ScheduleEdit(
+                rule=rule, tz=tz, dst=dst, task=task, args=args, webhook=webhook, description=description, queue=queue,
+                priority=priority, missed=missed, grace=grace, max_instances=max_instances, max_retries=max_retries,
+                enabled=enabled, new_name=new_name,
+            )
+        )  # fmt: skip
 
-        def edit(current: Schedule) -> Schedule:
+        def allowed(current: Schedule) -> Schedule:
             _refuse_code(current)
+            return edit(current)
+
+        if new_name not in (None, name):
+            await self._refuse_taken(str(new_name))
+        return await self._edited(name, allowed, changed_by, UPDATE)
+
+    async def _edit(self, edit: ScheduleEdit) -> Callable[[Schedule], Schedule]:
+        """What an edit makes of a schedule. The rest stays."""
+        webhook, task = edit.get("webhook"), edit.get("task")
+        target = None if webhook is None else await Webhooks(self._app).get(webhook)
+        queue, max_retries, new_name = edit.get("queue"), edit.get("max_retries"), edit.get("new_name")
+        description, priority, missed = edit.get("description"), edit.get("priority"), edit.get("missed")
+        grace, max_instances, enabled = edit.get("grace"), edit.get("max_instances"), edit.get("enabled")
+
+        def edited(current: Schedule) -> Schedule:
             delivers = current.task == DELIVER and current.group is not None
+            args = edit.get("args")
             given = None if args is None else _checked_args(args)
             if delivers:
                 _refuse_another_target(task)
@@ -134,7 +176,7 @@ class Editing(ScheduleReading):
                 raise InvalidSchedule("webhook", "expected none: its target is a task; make another schedule for it")
             wanted = self._wanted(
                 current.name if new_name is None else new_name,
-                _changed_rule(current, rule, tz, dst),
+                _changed_rule(current, edit.get("rule"), edit.get("tz"), edit.get("dst")),
                 self._app.find(current.task) if task is None or delivers else self._target(task),
                 json.loads(current.args) if given is None else given,
                 current.description if description is None else description,
@@ -148,14 +190,12 @@ class Editing(ScheduleReading):
             kept = {"enabled": current.enabled, "reason": current.reason, "declared_by": current.declared_by}
             if delivers:  # its webhook says what its deliveries carry
                 kept |= {name: getattr(current, name) for name in ("group", "options", "max_retries", "max_runtime")}
-            edited = dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
+            changed = dataclasses.replace(wanted, **kept)  # type: ignore[arg-type]
             if target is not None:
-                edited = delivering(edited, target.name, carried_of(target))
-            return edited if enabled is None else _toggled(edited, enabled)
+                changed = delivering(changed, target.name, carried_of(target))
+            return changed if enabled is None else _toggled(changed, enabled)
 
-        if new_name not in (None, name):
-            await self._refuse_taken(str(new_name))
-        return await self._edited(name, edit, changed_by, UPDATE)
+        return edited
 
     async def _refuse_taken(self, name: str) -> None:
         taken = await (await self._connected()).store.schedules.get(checked_schedule_name(name))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
 from oncue.errors import Conflict, InvalidSchedule, ScheduleNotFound
-from oncue.model import Revision, Schedule, Slot
+from oncue.model import DuePosition, Revision, Schedule, Slot
 from oncue.policy.audit import Audit, audit
 from oncue.policy.checks import checked_moment
 from oncue.policy.triggers import TICK, DstMark, Trigger, trigger_of
@@ -22,6 +22,8 @@ Revisions: TypeAlias = list[Revision]
 Ledger: TypeAlias = list[Slot]
 
 MOST_PREVIEWED = 10_000
+MOST_LOOKED_AT, SEARCH_PAGE = 1000, 250
+"""A search by name or state looks at so many schedules, then says where it would go on."""
 LEDGER_PAGE = 10_000
 AUDITED = timedelta(days=1)
 
@@ -37,15 +39,52 @@ class Fire(NamedTuple):
 Fires: TypeAlias = list[Fire]
 
 
+class FoundSchedules(NamedTuple):
+    """What a search found, and the name after which it would go on; None: there is no more."""
+
+    schedules: Listing
+    go_on: str | None
+
+
 class ScheduleReading(NounVerbs):
     async def list(self, *, after: str = "", limit: int = 100) -> Listing:
         """Schedules by name. `after` is the name to go on from."""
         return await (await self._connected()).store.schedules.page(after, checked_limit(limit, "limit"))
 
-    async def get(self, name: str) -> Schedule:
-        """One schedule. Raises ScheduleNotFound."""
+    async def find(
+        self, *, prefix: str = "", enabled: bool | None = None, after: str = "", limit: int = 100
+    ) -> FoundSchedules:
+        """Schedules whose names begin so, or that are enabled or not, by name. A search that finds few ends after
+        `MOST_LOOKED_AT` names, and says where to go on."""
+        checked_limit(limit, "limit")
+        store = (await self._connected()).store
+        seen: Listing = []
+        if prefix and not after:  # a name is never before its own beginning
+            exact = await store.schedules.get(prefix)
+            seen += [] if exact is None or exact.deleted_at is not None else [exact]
+            after = prefix
+        found: Listing = []
+        for _ in range(MOST_LOOKED_AT // SEARCH_PAGE):
+            page = await store.schedules.page(after, SEARCH_PAGE)
+            for one in (*seen, *page):
+                if one.name.startswith(prefix) and (enabled is None or one.enabled == enabled):
+                    if len(found) == limit:
+                        return FoundSchedules(found, found[-1].name)
+                    found.append(one)
+            if len(page) < SEARCH_PAGE:
+                return FoundSchedules(found, None)
+            seen, after = [], page[-1].name
+        return FoundSchedules(found, after)
+
+    async def coming(self, *, limit: int = 100, after: DuePosition | None = None) -> Listing:
+        """Enabled schedules by their next slot, the soonest first. `after` is the place to go on from: the next slot
+        and the id of the last one."""
+        return await (await self._connected()).store.schedules.coming(checked_limit(limit, "limit"), after)
+
+    async def get(self, name: str, *, deleted: bool = False) -> Schedule:
+        """One schedule; one that is deleted only if it is wanted too. Raises ScheduleNotFound."""
         found = await self._any(name)
-        if found.deleted_at is not None:
+        if found.deleted_at is not None and not deleted:
             raise self.no_schedule(name)
         return found
 
@@ -81,10 +120,22 @@ class ScheduleReading(NounVerbs):
         first, last = checked_moment(start, "start"), checked_moment(end, "end")
         return await store.slots.between(schedule.id, first, last, checked_limit(limit, "limit"))
 
-    async def latest_slots(self, name: str, count: int = 10) -> Ledger:
-        """The ledger's last rows, oldest first; of slots to come that were taken by hand too."""
+    async def latest_slots(self, name: str, count: int = 10, before: datetime | None = None) -> Ledger:
+        """The ledger's last rows, or the last ones before an instant, oldest first; of slots to come that were taken by
+        hand too."""
         store, schedule = (await self._connected()).store, await self._any(name)
-        return await store.slots.latest(schedule.id, checked_limit(count, "count"))
+        start = None if before is None else checked_moment(before, "before")
+        return await store.slots.latest(schedule.id, checked_limit(count, "count"), start)
+
+    async def latest_slots_of(self, schedules: Sequence[Schedule], count: int = 10) -> dict[int, Ledger]:
+        """The ledger's last rows of each of these schedules, by its id, oldest first."""
+        ids = [schedule.id for schedule in schedules]
+        found: dict[int, Ledger] = {one: [] for one in ids}
+        if ids:
+            store = (await self._connected()).store
+            for slot in await store.slots.latest_of(ids, checked_limit(count, "count")):
+                found[slot.schedule_id].append(slot)
+        return found
 
     async def _with_slots(self, name: str) -> Schedule:
         """A schedule that is no window: a window's days belong to its subjects. Raises Conflict."""

@@ -22,11 +22,18 @@ function away(at) {
   return size < 2 ? "now" : seconds < 0 ? `${text} ago` : `in ${text}`
 }
 
+/** An instant on an axis: `clock` is 14:00, `day` is Fri 20, with the time if that is not midnight. */
+function brief(at, form) {
+  const text = written(at), day = zone() === "UTC" ? at.getUTCDay() : at.getDay()
+  const clock = text.slice(11, 16), date = `${["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][day]} ${text.slice(8, 10)}`
+  return form === "clock" ? clock : clock === "00:00" ? date : `${date} ${clock}`
+}
+
 function showTimes(root = document) {
   for (const element of root.querySelectorAll("time[datetime]")) {
     const at = new Date(element.getAttribute("datetime"))
     if (isNaN(at)) continue
-    const text = element.hasAttribute("data-ago") ? away(at) : written(at)
+    const text = element.hasAttribute("data-ago") ? away(at) : element.dataset.form ? brief(at, element.dataset.form) : written(at)
     if (element.textContent !== text) element.textContent = text
     if (element.hasAttribute("data-ago")) element.title = `${written(at)}${zone() === "UTC" ? "" : ` · ${at.toISOString().slice(0, 19).replace("T", " ")} UTC`}`
   }
