@@ -45,7 +45,7 @@ async def crawled(door: Door, told: Told, session: str) -> dict[str, Read]:
         if address in found or (kinds[kind] >= MOST_OF_A_KIND and address not in told.addresses):
             continue
         kinds[kind] += 1
-        if page is None and address.split("/")[1].partition("?")[0] not in rooms:
+        if page is None and address.split("/")[1].partition("?")[0] not in {*rooms, "api"}:
             continue  # nothing of this room is built yet
         reply = await door.get(address, session)
         assert reply.status_code in (200, 303, 404), f"{address}: {reply.status_code} {reply.text}"
