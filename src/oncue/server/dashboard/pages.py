@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
@@ -81,13 +81,13 @@ class View:
     def address(self) -> str:
         """The page with its query, below the prefix."""
         asked = str(self.query)
-        return f"{self.path}?{asked}" if asked else self.path
+        return f"{quoted(self.path)}?{asked}" if asked else quoted(self.path)
 
     def link(self, path: str, name: str | int | None = None, **query: Any) -> str:
         """The address of another page. A name may have slashes, or be one that a browser would take out of a path."""
         if name is not None and {"", ".", ".."} & set(str(name).split("/")):
             query, name = {"name": name, **query}, None
-        tail = "" if name is None else "/" + quote(str(name), safe="/:@ ".strip())
+        tail = "" if name is None else f"/{quoted(str(name))}"
         asked = urlencode({key: value for key, value in query.items() if value not in (None, "")}, doseq=True)
         return f"{self.base}{path}{tail}" + (f"?{asked}" if asked else "")
 
@@ -96,7 +96,7 @@ class View:
         kept = [(key, value) for key, value in self.query.multi_items() if key not in query]
         added = [(key, str(value)) for key, value in query.items() if value is not None]
         asked = urlencode([*kept, *added])
-        return f"{self.base}{self.path}" + (f"?{asked}" if asked else "")
+        return f"{self.base}{quoted(self.path)}" + (f"?{asked}" if asked else "")
 
     def number(self, name: str, default: int | None = None, *, least: int = 1, most: int = 2**63 - 1) -> int | None:
         """A whole number of the query."""
@@ -283,14 +283,15 @@ class Dashboard:
     async def _found(self, request: Request, path: str) -> Response:
         self._check_rate(request)
         check_query(request)
-        special = self.specials.get((request.method, path))
+        is_read = request.method in ("GET", "HEAD")
+        special = self.specials.get(("GET" if is_read else request.method, path))
         if special is not None:
             return await special(request)
-        if path == "/live":
+        if path == "/live" and request.method == "GET":
             return await self._stream(request)
         if request.method == "POST":
             return await self._acted(request, path)
-        if request.method not in ("GET", "HEAD"):
+        if not is_read:
             raise Problem(METHOD, f"expected GET, not {request.method}", headers={"Allow": "GET, HEAD"})
         visitor = await self._visitor(request)
         found = self._page(path)
@@ -333,7 +334,10 @@ class Dashboard:
         room: str = "", status: int = 200,
     ) -> Response:  # fmt: skip
         """A whole page, with the cookie if the browser has none yet."""
-        text = self.renderer.page(template, {**told, "view": view, "visitor": visitor, "room": room})
+        is_live = self.renderer.has(template, "live")
+        text = self.renderer.page(
+            template, {**told, "view": view, "visitor": visitor, "room": room, "is_live": is_live}
+        )
         response = HTMLResponse(text, status)
         if visitor.is_new:
             self.entrance.remember(response, request.scope, visitor.secret)
@@ -372,23 +376,32 @@ class Dashboard:
 
     async def _stream(self, request: Request) -> Response:
         visitor = await self._visitor(request)
-        path, _, asked = request.query_params.get("page", "/").partition("?")
+        address = request.query_params.get("page", "/")
+        path, asked = parted(address)
+        check_text(path, "page")
+        check_texts(asked)
         found = self._page(path)
         if found is None:
             raise Problem(NOT_FOUND, "There is no such page.")
         page, _ = found
+        if not self.is_live(page):
+            raise Problem(NOT_FOUND, "Nothing of this page is shown anew.")
         check_scope(visitor, page.needs)
         base = self.entrance.place(request.scope).prefix
-        return self.broadcaster.stream((f"{path}?{asked}", visitor.identity.scopes, base), page.every)
+        return self.broadcaster.stream((address, visitor.identity.scopes, base), page.every)
+
+    def is_live(self, page: Page) -> bool:
+        """Whether a part of it is shown anew while a tab is open."""
+        return self.renderer.has(page.template, "live")
 
     async def render_live(self, topic: tuple[str, tuple[TokenScope, ...], str]) -> str:
         """The live part of a page, for every tab that shows it."""
         address, scopes, base = topic
-        path, _, asked = address.partition("?")
+        path, asked = parted(address)
         found = self._page(path)
         assert found is not None
         page, parameters = found
-        view = View(self.app, path, parameters, QueryParams(asked), scopes, base)
+        view = View(self.app, path, parameters, asked, scopes, base)
         async with asyncio.timeout(READ_SECONDS):
             told = await page.read(view)
         return self.renderer.block(told.get("template", page.template), "live", {**told, "view": view})
@@ -397,7 +410,7 @@ class Dashboard:
 
     def _to_sign_in(self, request: Request, path: str) -> Response:
         base = self.entrance.place(request.scope).prefix
-        asked = f"{path}?{request.url.query}" if request.url.query else path
+        asked = f"{quoted(path)}?{request.url.query}" if request.url.query else quoted(path)
         query = urlencode({"next": asked}) if request.method == "GET" and path != "/" else ""
         where = f"{base}/sign-in" + (f"?{query}" if query else "")
         if "hx-request" in request.headers:
@@ -436,9 +449,24 @@ def check_query(request: Request) -> None:
     if len(request.scope.get("query_string", b"")) > LONGEST_QUERY:
         raise invalid("query", f"expected at most {LONGEST_QUERY:,} bytes")
     check_text(request.scope["path"], "path")
-    for name, value in request.query_params.multi_items():
+    check_texts(request.query_params)
+
+
+def check_texts(query: QueryParams) -> None:
+    for name, value in query.multi_items():
         check_text(name, "query")
         check_text(value, name)
+
+
+def quoted(path: str) -> str:
+    """A path as it stands in an address."""
+    return quote(path, safe="/:@")
+
+
+def parted(address: str) -> tuple[str, QueryParams]:
+    """The path and the query of an address."""
+    path, _, asked = address.partition("?")
+    return unquote(path), QueryParams(asked)
 
 
 async def form(request: Request) -> list[tuple[str, str]]:
