@@ -427,7 +427,9 @@ class Dashboard:
             if problem.kind.status >= 500:
                 message = problem.detail
             text = self.renderer.part("toast.html", {**told, "kind": "error", "message": message})
-            fields = json.dumps({"oncue:refused": {"fields": [error.field for error in problem.errors]}})
+            # A complaint of one field alone begins with its name.
+            named = [error.field for error in problem.errors] or [problem.detail.partition(":")[0][:100]]
+            fields = json.dumps({"oncue:refused": {"fields": named}})
             return HTMLResponse(text, problem.kind.status, headers={**problem.headers, "HX-Trigger": fields})
         if path_below(request.scope) in FOR_SCRIPTS:
             return Response(problem.detail, problem.kind.status, headers=dict(problem.headers), media_type="text/plain")
