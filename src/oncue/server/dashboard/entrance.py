@@ -14,11 +14,11 @@ import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Scope as AsgiScope
 
@@ -131,13 +131,10 @@ class Entrance:
         return Visitor(identity, secret or self.random_text(VISIT_BYTES), None, secret is None)
 
     def _cookie(self, headers: Headers, place: Place) -> str | None:
-        jar = SimpleCookie()
-        try:
-            jar.load(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        found = jar.get(place.cookie)
-        return found.value if found is not None and 0 < len(found.value) <= LONGEST_COOKIE else None
+        # Other applications of this host may have cookies that Python's own reader gives up at, with all that follow.
+        jar = cookie_parser("; ".join(headers.getlist("cookie")))
+        found = jar.get(place.cookie, "")
+        return found if 0 < len(found) <= LONGEST_COOKIE else None
 
     def remember(self, response: Response, scope: AsgiScope, secret: str, lasts: int | None = None) -> None:
         """Have the browser keep this secret for the pages below our prefix, so many seconds or until it is closed."""

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
+from oncue.errors import StoreError
 from oncue.model import Scope as TokenScope
 from oncue.policy.scopes import allows
 from oncue.server.api import problems
@@ -286,12 +287,12 @@ class Dashboard:
         special = self.specials.get((request.method, path))
         if special is not None:
             return await special(request)
-        if path == "/live":
-            return await self._stream(request)
         if request.method == "POST":
             return await self._acted(request, path)
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD") or (path == "/live" and request.method != "GET"):
             raise Problem(METHOD, f"expected GET, not {request.method}", headers={"Allow": "GET, HEAD"})
+        if path == "/live":
+            return await self._stream(request)
         visitor = await self._visitor(request)
         found = self._page(path)
         if found is None:
@@ -379,7 +380,21 @@ class Dashboard:
         page, _ = found
         check_scope(visitor, page.needs)
         base = self.entrance.place(request.scope).prefix
-        return self.broadcaster.stream((f"{path}?{asked}", visitor.identity.scopes, base), page.every)
+        who = visitor.identity.name
+        if visitor.session_id is None:  # many may have the same name
+            who += f" {request.client.host if request.client is not None else ''}"
+        topic = (f"{path}?{asked}", visitor.identity.scopes, base)
+        return self.broadcaster.stream(topic, page.every, who, lambda: self._stands(request, visitor))
+
+    async def _stands(self, request: Request, visitor: Visitor) -> bool:
+        """Whether a stream may go on: whether its session has ended, its token was revoked or the first one was made.
+        While the database is away this is unknown, and nothing of it can be shown."""
+        try:
+            return (await self._visitor(request)).identity == visitor.identity
+        except (SignInNeeded, Problem):
+            return False
+        except (StoreError, TimeoutError):
+            return True
 
     async def render_live(self, topic: tuple[str, tuple[TokenScope, ...], str]) -> str:
         """The live part of a page, for every tab that shows it."""
