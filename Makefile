@@ -44,7 +44,7 @@ help:
 	@echo "make check              ruff and mypy --strict"
 	@echo "make bench [QUICK=1] [PEERS=all] [RUNS=9]   the figures, as ratios within one run"
 	@echo "make dst [QUICK=1]      schedules across every clock change from 2020 to 2040, in every time zone"
-	@echo "make fuzz [QUICK=1] [SEED=1]   20,000 requests that nobody should send, to the admin API"
+	@echo "make fuzz [QUICK=1] [SEED=1]   24,000 requests that nobody should send, to the admin API and the dashboard"
 	@echo "make chaos [QUICK=1] [SEED=1]  real processes killed, stopped and cut off: 1,000 kill -9, 1,000 lost replies and more"
 
 $(READY): pyproject.toml $(wildcard examples/*/pyproject.toml)

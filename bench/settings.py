@@ -60,6 +60,9 @@ class Settings:
     requests: int = 45
     statistics_seconds: float = 1.2
     """How long it takes until the server's processes have told what they read."""
+    tabs: int = 100
+    tab_seconds: float = 30
+    tab_warm_up: float = 6
     checked_days: float = 40
     simulated_days: float = 1_000
     repeated_seeds: int = 500
@@ -88,6 +91,7 @@ QUICK = {
     "claimed_jobs": 150_000,
     "kept_jobs": 200_000,
     "open_jobs": 10_000,
+    "tab_seconds": 12,
     "checked_days": 4,
     "simulated_days": 16,
     "repeated_seeds": 10,
@@ -134,6 +138,9 @@ TINY = Settings(
     few_kept_jobs=100,
     requests=1,
     statistics_seconds=0.0,
+    tabs=4,
+    tab_seconds=0.5,
+    tab_warm_up=0.2,
     checked_days=0.05,
     simulated_days=0.04,
     repeated_seeds=1,

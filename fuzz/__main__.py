@@ -19,6 +19,7 @@ from bench import database, verdict
 from bench.settings import BUILD
 from bench.verdict import Figure
 from fuzz import parts
+from fuzz.dashboard import BLOCKED
 from fuzz.described import NONCONFORMING
 from fuzz.judge import SERVER_ERROR, SHAPE
 from fuzz.parts import FULL, PARTS, Order, Outcome
@@ -102,8 +103,10 @@ def judged(tally: Tally, outcome: Outcome, orders: Sequence[Order], amount: int,
     figures = [none(SERVER_ERROR), none(SHAPE)]
     figures += [none(NONCONFORMING, "described")] if "described" in sent else []
     figures += [none(BROKEN, "stories")] if "stories" in sent else []
+    figures += [none(BLOCKED, "dashboard")] if "dashboard" in sent else []
+    if sent & {"strangers", "dashboard"}:
+        figures += [none(EFFECTS), none(LET_IN)]
     if "strangers" in sent:
-        figures += [none(EFFECTS, "strangers"), none(LET_IN, "strangers")]
         tried, note = outcome.tried_effects, f"of {tally.requests[KNOWN]:,} of the same, sent by somebody who may"
         figures.append(Figure("effects_with_authentication", tried, bar="> 0", holds=tried > 0, note=note))
     figures.append(Figure("requests", total, bar=f">= {amount:,}", holds=total >= amount))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz import described, grammar, sockets, stories, strangers
+from fuzz import dashboard, described, grammar, sockets, stories, strangers
 from fuzz.site import Site, opened
 from fuzz.wire import Tally
 from oncue.server.api import AccessMode
@@ -43,8 +43,10 @@ FULL = (
     Order("strangers", "sqlite", 600, AccessMode.LOOPBACK, with_tokens=False),
     Order("strangers", "postgresql", 1000),
     Order("sockets", "sqlite", 500),
+    Order("dashboard", "sqlite", 1500),
+    Order("dashboard", "postgresql", 500),
 )
-"""20,000 and a few."""
+"""20,000 to the API and a few, and 4,000 to the dashboard: each of its numbers is a read and a change."""
 
 
 def scaled(orders: tuple[Order, ...], divisor: int) -> tuple[Order, ...]:
@@ -85,10 +87,15 @@ async def _sockets(site: Site, outcome: Outcome, seed: int, numbers: range) -> N
     await sockets.run(site, seed, numbers)
 
 
+async def _dashboard(site: Site, outcome: Outcome, seed: int, numbers: range) -> None:
+    await dashboard.run(site, seed, numbers)
+
+
 PARTS: dict[str, Callable[[Site, Outcome, int, range], Awaitable[None]]] = {
     "described": _described,
     "grammar": _grammar,
     "stories": _stories,
     "strangers": _strangers,
     "sockets": _sockets,
+    "dashboard": _dashboard,
 }

@@ -287,6 +287,8 @@ NAMED_IN_SEVERAL_LAYERS = {
     "Backfilled", "Readiness",  # as the process has it, and as the client reads it
     "Clock",  # the test kit's is a clock
     "Database",  # one for each dialect
+    "Done",  # what a child process tells of a job, and what an action of the dashboard tells
+    "Page",  # of a listing that the client reads, and of the dashboard
     "Request",  # what the client sends, and what a delivery sends
     "Span", "Terms", "Trigger",  # a body of the API has the name of what it describes
 }  # fmt: skip

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from bench.server.tasks import declare
 from oncue import Oncue
 
 app = Oncue()
-
-
-@app.task
-async def noop() -> None: ...
+declare(app)

@@ -69,6 +69,7 @@ class Site:
 
     dsn: str
     port: int
+    pid: int
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[http.client.HTTPConnection]:
@@ -141,7 +142,7 @@ def serving(dsn: str, port: int) -> Iterator[Site]:
     )
     try:
         _await_answer(port)
-        yield Site(dsn, port)
+        yield Site(dsn, port, process.pid)
     finally:
         process.terminate()
         process.wait()

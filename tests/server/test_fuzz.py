@@ -85,12 +85,20 @@ def test_bytes_on_a_socket(sqlite_url: str, tmp_path: Path) -> None:
     assert tally.requests.total() > 30
 
 
+@pytest.mark.timeout(120)
+def test_the_dashboard(database_url: str, tmp_path: Path) -> None:
+    amount = on(database_url, 200, 60)
+    tally, _ = sent(Order("dashboard", dialect(database_url), amount), database_url, tmp_path)
+    assert min(tally.statuses[status] for status in (200, 403, 404)) > amount // 20
+
+
 TRIED = {
     "described": test_as_it_is_described,
     "grammar": test_our_own_grammar,
     "stories": test_stories,
     "strangers": test_strangers,
     "sockets": test_bytes_on_a_socket,
+    "dashboard": test_the_dashboard,
 }
 """The tests in which each part comes to its verdict."""
 

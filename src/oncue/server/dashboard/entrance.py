@@ -44,7 +44,7 @@ STALE = "This page is out of date: load it again, then repeat what you did."
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Mount:
     """Where browsers see the dashboard: its host with port, its prefix, and whether by TLS."""
 
     host: str
@@ -52,6 +52,13 @@ class Place:
     is_secure: bool
     origin: str | None = None
     """The whole origin, if a setting tells it."""
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Of our pages. What arrives without TLS may have left the browser with it, if no setting tells."""
+        if self.origin is not None:
+            return (self.origin,)
+        return tuple(f"{scheme}://{self.host}" for scheme in (("https",) if self.is_secure else ("http", "https")))
 
     @property
     def cookie(self) -> str:
@@ -93,16 +100,16 @@ class Entrance:
         self._app = app
         self._gate = gate
 
-    def place(self, scope: AsgiScope) -> Place:
+    def place(self, scope: AsgiScope) -> Mount:
         """Where the browser sees us: as a setting says, since a proxy may change host, scheme and path; or as asked."""
         public = self._app.settings.public_url
         if public is not None:
             parts = urlsplit(public)
-            return Place(
+            return Mount(
                 parts.netloc, parts.path.rstrip("/"), parts.scheme == "https", f"{parts.scheme}://{parts.netloc}"
             )
         host = Headers(scope=scope).get("host", "")
-        return Place(host, str(scope.get("root_path", "")).rstrip("/"), scope.get("scheme") == "https")
+        return Mount(host, str(scope.get("root_path", "")).rstrip("/"), scope.get("scheme") == "https")
 
     async def visitor(self, scope: AsgiScope) -> Visitor:
         """Who this is. Raises SignInNeeded, and a Problem if the request may not be answered at all."""
@@ -130,7 +137,7 @@ class Entrance:
     def _without_session(self, identity: Identity, secret: str | None) -> Visitor:
         return Visitor(identity, secret or self.random_text(VISIT_BYTES), None, secret is None)
 
-    def _cookie(self, headers: Headers, place: Place) -> str | None:
+    def _cookie(self, headers: Headers, place: Mount) -> str | None:
         # Other applications of this host may have cookies that Python's own reader gives up at, with all that follow.
         jar = cookie_parser("; ".join(headers.getlist("cookie")))
         found = jar.get(place.cookie, "")
@@ -171,13 +178,12 @@ def refuse_embedding(headers: Headers) -> None:
         raise Problem(FORBIDDEN, "A page of another site may link to the dashboard, but neither embed nor fetch it.")
 
 
-def refuse_other_origins(headers: Headers, place: Place) -> None:
+def refuse_other_origins(headers: Headers, place: Mount) -> None:
     """Browsers say of each change which page it comes from."""
     origin = headers.get("origin")
     if origin is None:
         raise Problem(FORBIDDEN, "expected the header Origin, which browsers send with every change")
-    fits = origin == place.origin if place.origin is not None else origin.partition("://")[2] == place.host
-    if not fits or headers.get("sec-fetch-site", "same-origin") != "same-origin":
+    if origin not in place.origins or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         hint = "" if place.origin is None else f" It is expected at {place.origin} (ONCUE_PUBLIC_URL)."
         raise Problem(
             FORBIDDEN, f"This change comes from another origin, {origin!r:.200}.{hint} Behind a proxy that changes the "

@@ -11,7 +11,7 @@ TOO_MANY = ProblemKind("too-many-requests", 429, "Too many requests")
 MOST_CLIENTS = 10_000
 
 
-class Bucket(NamedTuple):
+class Allowance(NamedTuple):
     """What a client has left, and when that was."""
 
     left: float
@@ -24,14 +24,14 @@ class RateLimit:
     def __init__(self, burst: float, per_second: float) -> None:
         self._burst = burst
         self._per_second = per_second
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, Allowance] = OrderedDict()
 
     def wait(self, client: str, now: float) -> float:
         """Take one request of a client's; how many seconds it has to wait if it has none left, else 0."""
-        known = self._buckets.pop(client, Bucket(self._burst, now))
+        known = self._buckets.pop(client, Allowance(self._burst, now))
         left = min(known.left + (now - known.at) * self._per_second, self._burst)
         allowed = left >= 1
-        self._buckets[client] = Bucket(left - 1 if allowed else left, now)
+        self._buckets[client] = Allowance(left - 1 if allowed else left, now)
         if len(self._buckets) > MOST_CLIENTS:
             self._buckets.popitem(last=False)
         return 0.0 if allowed else (1 - left) / self._per_second

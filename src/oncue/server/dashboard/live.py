@@ -80,14 +80,14 @@ class Broadcaster:
         self.reads = 0
         """How often a topic was read."""
 
-    def stream(
-        self, topic: Topic, every: float, who: str, stands: Callable[[], Awaitable[bool]]
-    ) -> StreamingResponse:
+    def stream(self, topic: Topic, every: float, who: str, stands: Callable[[], Awaitable[bool]]) -> StreamingResponse:
         """The events of a topic for one more tab. Raises a Problem if there is no room for it."""
         if is_stopping():
             raise Problem(AWAY, "This server is about to stop.", headers={"Retry-After": "2"})
         while self.listeners >= MOST_LISTENERS:
-            self._make_room(who, [listener.who for channel in self._channels.values() for listener in channel.listeners])
+            self._make_room(
+                who, [listener.who for channel in self._channels.values() for listener in channel.listeners]
+            )
         while topic not in self._channels and len(self._channels) >= MOST_TOPICS:
             self._make_room(who, filter(None, map(_only_visitor, self._channels.values())), whole_topic=True)
         headers = {"X-Accel-Buffering": "no"}

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from oncue.errors import StoreError
+from oncue.errors import OncueError, RowLocked, StoreError, StoreRefused
 from oncue.model import Scope as TokenScope
 from oncue.policy.scopes import allows
 from oncue.server.api import problems
@@ -43,6 +43,8 @@ MOST_FIELDS = 2000
 LONGEST_QUERY = 8 * 1024
 FOR_SCRIPTS = ("/live", "/names", "/signed-in")
 """What pages ask for by themselves. Without a session they are told so, and sent nowhere."""
+LATE = "The database did not answer in time."
+UNKNOWN = "It is unknown whether the change took effect: look before you repeat it."
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -82,13 +84,13 @@ class View:
     def address(self) -> str:
         """The page with its query, below the prefix."""
         asked = str(self.query)
-        return f"{self.path}?{asked}" if asked else self.path
+        return f"{quoted(self.path)}?{asked}" if asked else quoted(self.path)
 
     def link(self, path: str, name: str | int | None = None, **query: Any) -> str:
         """The address of another page. A name may have slashes, or be one that a browser would take out of a path."""
         if name is not None and {"", ".", ".."} & set(str(name).split("/")):
             query, name = {"name": name, **query}, None
-        tail = "" if name is None else "/" + quote(str(name), safe="/:@ ".strip())
+        tail = "" if name is None else f"/{quoted(str(name))}"
         asked = urlencode({key: value for key, value in query.items() if value not in (None, "")}, doseq=True)
         return f"{self.base}{path}{tail}" + (f"?{asked}" if asked else "")
 
@@ -97,7 +99,7 @@ class View:
         kept = [(key, value) for key, value in self.query.multi_items() if key not in query]
         added = [(key, str(value)) for key, value in query.items() if value is not None]
         asked = urlencode([*kept, *added])
-        return f"{self.base}{self.path}" + (f"?{asked}" if asked else "")
+        return f"{self.base}{quoted(self.path)}" + (f"?{asked}" if asked else "")
 
     def number(self, name: str, default: int | None = None, *, least: int = 1, most: int = 2**63 - 1) -> int | None:
         """A whole number of the query."""
@@ -269,8 +271,8 @@ class Dashboard:
         except SignInNeeded:
             response = self._to_sign_in(request, path)
         except TimeoutError:
-            late = problems.away("The database did not answer in time; it is unknown whether a change took effect.")
-            response = self._refused(request, late)
+            is_change = request.method == "POST"
+            response = self._refused(request, problems.away(f"{LATE} {UNKNOWN}" if is_change else LATE))
         except Exception as error:
             response = self._refused(request, problems.of(error, request))
         for name, value in SECURITY.items():
@@ -284,15 +286,17 @@ class Dashboard:
     async def _found(self, request: Request, path: str) -> Response:
         self._check_rate(request)
         check_query(request)
-        special = self.specials.get((request.method, path))
+        is_read = request.method in ("GET", "HEAD")
+        special = self.specials.get(("GET" if is_read else request.method, path))
         if special is not None:
-            return await special(request)
+            async with asyncio.timeout(CHANGE_SECONDS):
+                return await special(request)
+        if path == "/live" and request.method == "GET":
+            return await self._stream(request)
         if request.method == "POST":
             return await self._acted(request, path)
-        if request.method not in ("GET", "HEAD") or (path == "/live" and request.method != "GET"):
+        if not is_read:
             raise Problem(METHOD, f"expected GET, not {request.method}", headers={"Allow": "GET, HEAD"})
-        if path == "/live":
-            return await self._stream(request)
         visitor = await self._visitor(request)
         found = self._page(path)
         if found is None:
@@ -334,7 +338,10 @@ class Dashboard:
         room: str = "", status: int = 200,
     ) -> Response:  # fmt: skip
         """A whole page, with the cookie if the browser has none yet."""
-        text = self.renderer.page(template, {**told, "view": view, "visitor": visitor, "room": room})
+        is_live = self.renderer.has(template, "live")
+        text = self.renderer.page(
+            template, {**told, "view": view, "visitor": visitor, "room": room, "is_live": is_live}
+        )
         response = HTMLResponse(text, status)
         if visitor.is_new:
             self.entrance.remember(response, request.scope, visitor.secret)
@@ -351,15 +358,27 @@ class Dashboard:
         if action is None:
             kind = NOT_FOUND if self._page(path) is None else METHOD
             raise Problem(kind, f"There is nothing at {path!r:.200} that takes a change.")
-        visitor = await self._visitor(request)
+        try:
+            visitor = await self._visitor(request)
+        except (StoreError, TimeoutError) as error:
+            raise problems.away(f"Nothing was changed. {str(error) or LATE}") from error
         fields = await form(request)
         given = request.headers.get(CSRF_HEADER) or next((value for key, value in fields if key == CSRF_FIELD), "")
         self.entrance.check_change(request.scope, visitor, given)
         check_scope(visitor, action.needs)
         base = self.entrance.place(request.scope).prefix
         deed = Deed(self.app, visitor.identity.name, visitor.identity.scopes, base, fields)
-        async with asyncio.timeout(action.patience):
-            done = await action.do(deed)
+        try:
+            async with asyncio.timeout(action.patience):
+                done = await action.do(deed)
+        except (RowLocked, StoreRefused):
+            raise
+        except (StoreError, TimeoutError) as error:
+            raise problems.away(f"{str(error) or LATE} {UNKNOWN}") from error
+        except (OncueError, Problem):
+            raise
+        except Exception as error:
+            raise Problem(problems.BUG, f"{problems.of(error, request).detail} {UNKNOWN}") from error
         return self._told(done, base)
 
     def _told(self, done: Done, base: str) -> Response:
@@ -373,17 +392,22 @@ class Dashboard:
 
     async def _stream(self, request: Request) -> Response:
         visitor = await self._visitor(request)
-        path, _, asked = request.query_params.get("page", "/").partition("?")
+        address = request.query_params.get("page", "/")
+        path, asked = parted(address)
+        check_text(path, "page")
+        check_texts(asked)
         found = self._page(path)
         if found is None:
             raise Problem(NOT_FOUND, "There is no such page.")
         page, _ = found
+        if not self.is_live(page):
+            raise Problem(NOT_FOUND, "Nothing of this page is shown anew.")
         check_scope(visitor, page.needs)
         base = self.entrance.place(request.scope).prefix
         who = visitor.identity.name
         if visitor.session_id is None:  # many may have the same name
             who += f" {request.client.host if request.client is not None else ''}"
-        topic = (f"{path}?{asked}", visitor.identity.scopes, base)
+        topic = (address, visitor.identity.scopes, base)
         return self.broadcaster.stream(topic, page.every, who, lambda: self._stands(request, visitor))
 
     async def _stands(self, request: Request, visitor: Visitor) -> bool:
@@ -396,14 +420,18 @@ class Dashboard:
         except (StoreError, TimeoutError):
             return True
 
+    def is_live(self, page: Page) -> bool:
+        """Whether a part of it is shown anew while a tab is open."""
+        return self.renderer.has(page.template, "live")
+
     async def render_live(self, topic: tuple[str, tuple[TokenScope, ...], str]) -> str:
         """The live part of a page, for every tab that shows it."""
         address, scopes, base = topic
-        path, _, asked = address.partition("?")
+        path, asked = parted(address)
         found = self._page(path)
         assert found is not None
         page, parameters = found
-        view = View(self.app, path, parameters, QueryParams(asked), scopes, base)
+        view = View(self.app, path, parameters, asked, scopes, base)
         async with asyncio.timeout(READ_SECONDS):
             told = await page.read(view)
         return self.renderer.block(told.get("template", page.template), "live", {**told, "view": view})
@@ -412,7 +440,7 @@ class Dashboard:
 
     def _to_sign_in(self, request: Request, path: str) -> Response:
         base = self.entrance.place(request.scope).prefix
-        asked = f"{path}?{request.url.query}" if request.url.query else path
+        asked = f"{quoted(path)}?{request.url.query}" if request.url.query else quoted(path)
         query = urlencode({"next": asked}) if request.method == "GET" and path != "/" else ""
         where = f"{base}/sign-in" + (f"?{query}" if query else "")
         if "hx-request" in request.headers:
@@ -448,9 +476,24 @@ def check_query(request: Request) -> None:
     if len(request.scope.get("query_string", b"")) > LONGEST_QUERY:
         raise invalid("query", f"expected at most {LONGEST_QUERY:,} bytes")
     check_text(request.scope["path"], "path")
-    for name, value in request.query_params.multi_items():
+    check_texts(request.query_params)
+
+
+def check_texts(query: QueryParams) -> None:
+    for name, value in query.multi_items():
         check_text(name, "query")
         check_text(value, name)
+
+
+def quoted(path: str) -> str:
+    """A path as it stands in an address."""
+    return quote(path, safe="/:@")
+
+
+def parted(address: str) -> tuple[str, QueryParams]:
+    """The path and the query of an address."""
+    path, _, asked = address.partition("?")
+    return unquote(path), QueryParams(asked)
 
 
 async def form(request: Request) -> list[tuple[str, str]]:

@@ -36,6 +36,10 @@ class Renderer:
 
     part = page
 
+    def has(self, template: str, name: str) -> bool:
+        """Whether a template has a block of this name for itself."""
+        return name in self._environment.get_template(template).blocks
+
     def block(self, template: str, name: str, told: Mapping[str, Any]) -> str:
         """One block of a template; nothing if it has none of its own."""
         found = self._environment.get_template(template)

@@ -3,6 +3,7 @@
 
 (() => {
   const body = document.body, state = document.getElementById("live-state"), target = document.getElementById("live")
+  if (state && !target) state.hidden = true // nothing of this page is shown anew
   if (!state || !target) return
   const WORDS = { connecting: "connecting", live: "live", paused: "paused", away: "database away", stale: "out of date", lost: "reconnecting", "signed-out": "signed out" }
   let stream = null, again = 0
