@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from oncue.errors import RowLocked, StoreError
+from oncue.errors import RowLocked, StoreFull, StoreUnavailable
 from oncue.server.dashboard import pages
 from oncue.server.dashboard.pages import Deed, Done
 from tests.dashboard.kit import Door
 
-AWAY = StoreError("PostgreSQL does not answer.")
+AWAY = StoreUnavailable("PostgreSQL does not answer.")
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ AWAY = StoreError("PostgreSQL does not answer.")
         (AWAY, 503, "PostgreSQL does not answer. It is unknown whether the change took effect"),
         (ValueError("a secret of the code"), 500, "It is unknown whether the change took effect"),
         (TimeoutError(), 503, "did not answer in time. It is unknown whether the change took effect"),
+        (StoreFull("SQLite has no room left."), 503, "Nothing was changed. SQLite has no room left."),
         (RowLocked("Another session holds a lock on it."), 503, "Another session holds a lock on it."),
     ],
 )
@@ -33,7 +34,7 @@ async def test_a_change_that_fails_half_way(story_door: Door, error: Exception, 
     reply = await door.change("/try", (), await door.session("read"))
     assert reply.status_code == status
     assert text in reply.text
-    assert ("unknown" in reply.text) is not isinstance(error, RowLocked)
+    assert ("unknown" in reply.text) is not isinstance(error, (RowLocked, StoreFull))
     assert "secret of the code" not in reply.text
 
 

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from oncue.errors import OncueError, RowLocked, StoreError, StoreRefused
+from oncue.errors import OncueError, StoreError, StoreFull, StoreUnavailable
 from oncue.model import Scope as TokenScope
 from oncue.policy.scopes import allows
 from oncue.server.api import problems
@@ -371,10 +371,10 @@ class Dashboard:
         try:
             async with asyncio.timeout(action.patience):
                 done = await action.do(deed)
-        except (RowLocked, StoreRefused):
-            raise
-        except (StoreError, TimeoutError) as error:
+        except (StoreUnavailable, TimeoutError) as error:
             raise problems.away(f"{str(error) or LATE} {UNKNOWN}") from error
+        except StoreFull as error:
+            raise problems.away(f"Nothing was changed. {error}") from error
         except (OncueError, Problem):
             raise
         except Exception as error:
