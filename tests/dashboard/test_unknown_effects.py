@@ -57,6 +57,29 @@ async def test_nothing_is_changed_while_the_visitor_is_unknown(
     assert "change" not in shown.text.partition('id="main"')[2].partition("</main>")[0], "nothing was to be changed"
 
 
+async def test_what_a_browser_sends_twice_is_done_once(story_door: Door) -> None:
+    door, done = story_door, []
+
+    @door.pages.action("/try", needs="operate")
+    async def attempt(deed: Deed) -> Done:
+        done.append(deed)
+        return Done("It is done.")
+
+    session = await door.session("read", "operate")
+    assert (await door.change("/try", (), session, X_Once="1-2-3-4")).status_code == 200
+    again = await door.change("/try", (), session, X_Once="1-2-3-4")
+    assert again.status_code == 409
+    assert "sent this twice" in again.text
+    assert "Nothing was changed" not in again.text
+    assert len(done) == 1
+    for key in ("1-2-3-5", None):
+        assert (await door.change("/try", (), session, X_Once=key)).status_code == 200
+    assert (await door.change("/try", (), session, X_Once="x" * 300)).status_code == 422
+    assert len(done) == 3
+    other = await door.session("operate", "read")
+    assert (await door.change("/try", (), other, X_Once="1-2-3-4")).status_code == 200, "keys are each visitor's own"
+
+
 async def test_signing_in_takes_no_longer_than_a_change(story_door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "CHANGE_SECONDS", 0.01)
 

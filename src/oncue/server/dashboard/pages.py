@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.datastructures import QueryParams
@@ -25,8 +25,9 @@ from oncue.errors import OncueError, StoreError, StoreFull, StoreUnavailable
 from oncue.model import Scope as TokenScope
 from oncue.policy.scopes import allows
 from oncue.server.api import problems
+from oncue.server.api.idempotency import was_begun
 from oncue.server.api.intake import check_text
-from oncue.server.api.problems import FORBIDDEN, METHOD, NOT_FOUND, TOO_LARGE, Problem, invalid
+from oncue.server.api.problems import FORBIDDEN, METHOD, NOT_FOUND, TOO_LARGE, UNKNOWN_EFFECT, Problem, invalid
 from oncue.server.api.routing import CHANGE_SECONDS, LONG_SECONDS, READ_SECONDS
 from oncue.server.dashboard import assets
 from oncue.server.dashboard.entrance import CSRF_FIELD, CSRF_HEADER, Entrance, SignInNeeded, Visitor, path_below
@@ -38,6 +39,8 @@ from oncue.server.dashboard.telling import Telling, nothing
 if TYPE_CHECKING:
     from oncue.app import Oncue
 
+ONCE_HEADER = "x-once"
+"""What a browser says of a click, and of no other one."""
 LARGEST_FORM = 512 * 1024
 MOST_FIELDS = 2000
 LONGEST_QUERY = 8 * 1024
@@ -170,6 +173,7 @@ class Done:
     """Whether the page is to be shown anew."""
 
 
+T = TypeVar("T")
 Read: TypeAlias = Callable[[View], Awaitable[dict[str, Any]]]
 Do: TypeAlias = Callable[[Deed], Awaitable[Done]]
 
@@ -358,14 +362,16 @@ class Dashboard:
         if action is None:
             kind = NOT_FOUND if self._page(path) is None else METHOD
             raise Problem(kind, f"There is nothing at {path!r:.200} that takes a change.")
-        try:
-            visitor = await self._visitor(request)
-        except (StoreError, TimeoutError) as error:
-            raise problems.away(f"Nothing was changed. {str(error) or LATE}") from error
+        visitor = await _before_change(self._visitor(request))
         fields = await form(request)
         given = request.headers.get(CSRF_HEADER) or next((value for key, value in fields if key == CSRF_FIELD), "")
         self.entrance.check_change(request.scope, visitor, given)
         check_scope(visitor, action.needs)
+        once = request.headers.get(ONCE_HEADER)
+        # A browser sends a request again by itself when the server went away in the middle of it.
+        is_checked = once is not None and action.needs != "read"
+        if is_checked and await _before_change(was_begun(self.app, visitor.identity.name, f"page:{once}")):
+            raise Problem(UNKNOWN_EFFECT, f"The browser sent this twice, and it is done once at most. {UNKNOWN}")
         base = self.entrance.place(request.scope).prefix
         deed = Deed(self.app, visitor.identity.name, visitor.identity.scopes, base, fields)
         try:
@@ -454,7 +460,7 @@ class Dashboard:
         told = {"problem": problem, "errors": [error.record() for error in problem.errors]}
         if "hx-request" in request.headers:
             message = problem.detail if request.method == "GET" else f"Nothing was changed. {problem.detail}"
-            if problem.kind.status >= 500:
+            if problem.kind.status >= 500 or problem.kind is UNKNOWN_EFFECT:
                 message = problem.detail
             text = self.renderer.part("toast.html", {**told, "kind": "error", "message": message})
             return HTMLResponse(text, problem.kind.status, headers=dict(problem.headers))
@@ -465,6 +471,15 @@ class Dashboard:
 
 
 # --- what comes in --------------------------------------------------------------------------------------------------
+
+
+async def _before_change(step: Awaitable[T]) -> T:
+    """What has to be known first."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await step
+    except (StoreError, TimeoutError) as error:
+        raise problems.away(f"Nothing was changed. {str(error) or LATE}") from error
 
 
 def check_scope(visitor: Visitor, needs: TokenScope) -> None:
