@@ -147,6 +147,15 @@ async def test_a_slow_tab_is_not_cut_off_by_an_error(stage: Stage, monkeypatch: 
     await ended(events)
 
 
+async def test_a_tab_that_takes_nothing_off_gives_its_place_up(stage: Stage) -> None:
+    events = await stage.open("/", "anna")
+    async with asyncio.timeout(5):
+        while stage.broadcaster.listeners:
+            stage.shows = str(stage.broadcaster.reads)
+            await asyncio.sleep(0.001)
+    await ended(events)
+
+
 # --- what cannot be read --------------------------------------------------------------------------------------------
 
 

@@ -122,7 +122,7 @@ class Entrance:
         if session is not None and secret is not None:
             found, token = session
             return Visitor(Identity(f"token:{token.name[:100]}#{token.id}", token.scopes), secret, found.id)
-        if self._gate.access is AccessMode.LOOPBACK and not await self._gate.tokens_exist():
+        if await self._gate.needs_no_token():
             refuse_other_names(headers)
             refuse_passed_on(headers, "read")
             return self._without_session(LOCAL, secret)

@@ -40,6 +40,8 @@ VISITOR_SECONDS = 30.0
 """How often it is asked whether the visitor may still see this."""
 LATE_SECONDS = 6.0
 """A page that was not read again for so long is said to be late."""
+MOST_UNREAD = 30
+"""A tab that has left so many events lie, as on a computer that has fallen asleep, takes no place any more."""
 STOPPING_SECONDS = 0.5
 """How often it is asked whether the server around us stops."""
 
@@ -60,6 +62,7 @@ class Listener:
 class Channel:
     """A topic with its listeners, the oldest first."""
 
+    topic: Topic
     every: float
     listeners: dict[Listener, None] = field(default_factory=dict)
     latest: str | None = None
@@ -102,9 +105,9 @@ class Broadcaster:
     async def close(self) -> None:
         """End all streams."""
         tasks = [channel.reading for channel in self._channels.values() if channel.reading is not None]
-        for topic, channel in list(self._channels.items()):
+        for channel in list(self._channels.values()):
             for listener in list(channel.listeners):
-                self._drop(topic, channel, listener)
+                self._drop(channel, listener)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # --- tabs ---------------------------------------------------------------------------------------------------
@@ -115,27 +118,27 @@ class Broadcaster:
         greedy, most = held.most_common(1)[0] if held else (who, 0)
         if most <= held[who] + 1:
             raise Problem(AWAY, "Too many tabs are open: close some.", headers={"Retry-After": "30"})
-        for topic, channel in self._channels.items():
+        for channel in self._channels.values():
             if whole_topic and _only_visitor(channel) != greedy:
                 continue
             found = [listener for listener in channel.listeners if listener.who == greedy]
             if found:
                 for listener in found if whole_topic else found[:1]:
-                    self._drop(topic, channel, listener)
+                    self._drop(channel, listener)
                 return
 
-    def _drop(self, topic: Topic, channel: Channel, listener: Listener) -> None:
+    def _drop(self, channel: Channel, listener: Listener) -> None:
         """This tab listens no more. A topic without listeners is not read."""
         channel.listeners.pop(listener, None)
         listener.events.put_nowait(None)
         if not channel.listeners:
-            if self._channels.get(topic) is channel:
-                del self._channels[topic]
+            if self._channels.get(channel.topic) is channel:
+                del self._channels[channel.topic]
             if channel.reading is not None:
                 channel.reading.cancel()
 
     async def _events(self, topic: Topic, every: float, listener: Listener) -> AsyncIterator[str]:
-        channel = self._channels.setdefault(topic, Channel(every))
+        channel = self._channels.setdefault(topic, Channel(topic, every))
         channel.listeners[listener] = None
         if channel.reading is None:
             channel.reading = asyncio.create_task(self._read(topic, channel), name="oncue-live")
@@ -158,7 +161,7 @@ class Broadcaster:
                     return
                 yield event
         finally:
-            self._drop(topic, channel, listener)
+            self._drop(channel, listener)
 
     async def _next(self, listener: Listener, patience: float) -> str | None:
         """The newest event: a tab that was slow to take them gets no old ones."""
@@ -216,8 +219,10 @@ class Broadcaster:
 
     def _send(self, channel: Channel, event: str) -> None:
         channel.latest = event
-        for listener in channel.listeners:
+        for listener in list(channel.listeners):
             listener.events.put_nowait(event)
+            if listener.events.qsize() >= MOST_UNREAD:
+                self._drop(channel, listener)
 
 
 LATE = "The database answers late or not at all: this page waits for its turn."
