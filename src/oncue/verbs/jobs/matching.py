@@ -22,8 +22,8 @@ from oncue.verbs.jobs.reading import checked_states
 
 MOST_COUNTED = 10_000
 """Where a count ends: what there is beyond is `more than 10,000`."""
-LOOKS_OF_A_PAGE = 5_000
-LOOKS_OF_A_COUNT = 20_000
+LOOKS_OF_A_PAGE = 1_000
+LOOKS_OF_A_COUNT = 5_000
 MOST_LOOKS = 10
 """After so many pages without enough jobs, a change of all that match says how far it came."""
 BATCH = 200
