@@ -527,6 +527,10 @@ async def form(request: Request) -> list[tuple[str, str]]:
                     )
     except ClientDisconnect:
         raise Problem(problems.MALFORMED, "The request ended in the middle.") from None
+    except TimeoutError:
+        raise Problem(
+            problems.MALFORMED, f"The form did not arrive within {READ_SECONDS:g} s.", headers={"Connection": "close"}
+        ) from None
     try:
         fields = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=MOST_FIELDS
