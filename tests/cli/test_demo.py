@@ -10,12 +10,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 
+from oncue import Oncue
 from oncue.cli.demo.facts import Facts
 from oncue.cli.demo.screen import sparkline
+from oncue.cli.demo.story import Story
+from oncue.cli.demo.workers import Workers
 from oncue.model import Change
 from oncue.server import address
 from oncue.store import SqliteStore
@@ -125,6 +129,13 @@ async def run_all(store: SqliteStore) -> list[Change]:
     changes = [change(claim) for claim in await take(store, await enter(store))]
     assert all(await store.jobs.apply(changes, NOW))
     return changes
+
+
+async def test_what_was_acknowledged_since_the_last_look_is_not_lost(facts: Facts, tmp_path: Path) -> None:
+    """The page reads the story between two looks at the database."""
+    story = Story(Oncue(), cast(Workers, None), facts, "20s", tmp_path)
+    story.acknowledged += [1, 2, 3]
+    assert story.lost == 0
 
 
 def test_sparkline() -> None:

@@ -281,3 +281,16 @@ async def test_another_site_may_link_here_and_nothing_else(story_door: Door, sit
     ):  # fmt: skip
         for path in ("/", "/live", "/names", "/signed-in", "/sign-in"):
             assert (await door.get(path, session, **link | changed)).status_code == 403, (path, changed)
+
+
+@pytest.mark.parametrize(
+    ("public", "status"), [("https://ops.example/oncue", 401), ("http://127.0.0.1:9000/oncue", 200), (None, 200)]
+)
+async def test_a_proxy_that_says_nothing_of_itself_opens_nothing(
+    copy: Callable[..., Path], told: Told, make_door: MakeDoor, public: str | None, status: int
+) -> None:
+    """nginx without a setting passes requests on as if they came from this machine."""
+    app = told.application(copy(), **({} if public is None else {"public_url": public}))
+    door = make_door(app, AccessMode.LOOPBACK)
+    assert (await door.client.get("/api/admin/jobs")).status_code == status
+    assert (await door.client.get("/")).status_code == (303 if status == 401 else 200)

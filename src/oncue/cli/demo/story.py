@@ -39,6 +39,7 @@ class Story:
         self.moment = DemoCounts()
         self.events: list[tuple[float, str]] = []
         self.acknowledged: list[int] = []
+        self._looked_for = 0
         self.rates: deque[float] = deque(maxlen=48)
         self._facts = facts
         self._duration = seconds(duration, "--for")
@@ -92,7 +93,7 @@ class Story:
         """How many enqueues were acknowledged of which nothing is there; at the end, or that have not ended."""
         if self.account is not None:
             return len(self.account.lost)
-        return max(len(self.acknowledged) - self.moment.total(STATES), 0)
+        return max(self._looked_for - self.moment.total(STATES), 0)
 
     def tell(self, text: str) -> None:
         self.events.append((self.elapsed, text))
@@ -114,6 +115,7 @@ class Story:
     # --- things happen ------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
+        self._looked_for = len(self.acknowledged)  # before the look: what is acknowledged later need not be in it
         self.moment = self._facts.moment()
         self._measure()
         failed = self.workers.failed()

@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 
 from oncue.errors import StoreError
 from oncue.policy.scopes import allows
-from oncue.policy.urls import leads_here
+from oncue.policy.urls import leads_here, url_leads_here
 from oncue.server.api import coming_from, problems, routing
 from oncue.server.api.identity import HOST, LOCAL, SCOPE_KEY, Identity
 from oncue.server.api.problems import AWAY, FORBIDDEN, METHOD, NOT_FOUND, UNAUTHORIZED, Problem
@@ -148,7 +148,7 @@ class Gate:
         credential = headers.get("authorization")
         if credential is not None:
             return await self._authenticated(credential, needs)
-        if self.access is AccessMode.LOOPBACK and (open_here or not await self.tokens_exist()):
+        if self.access is AccessMode.LOOPBACK and (open_here or await self.needs_no_token()):
             refuse_browsers(headers)
             refuse_passed_on(headers, needs)
             return LOCAL
@@ -160,6 +160,13 @@ class Gate:
         if token is None:
             raise _unauthorized("The token is unknown, expired or revoked.", needs, error="invalid_token")
         return Identity(actor_of(token), token.scopes)
+
+    async def needs_no_token(self) -> bool:
+        """Whether a server on a loopback address is open to this machine. It is not where a setting says that a proxy
+        stands before it: a proxy may pass requests of other machines on without a word of it."""
+        public = self._app.settings.public_url
+        is_here = self.access is AccessMode.LOOPBACK and (public is None or url_leads_here(public))
+        return is_here and not await self.tokens_exist()
 
     async def tokens_exist(self) -> bool:
         """Whether a token was ever made: once one was, that stays so.

@@ -120,6 +120,14 @@ class IdempotentRequests:
         return response
 
 
+async def was_begun(app: Oncue, actor: str, key: str) -> bool:
+    """Whether a request with this key was begun before; from now on it was. No answer is kept for it."""
+    _check_key(key)
+    connected = await app.internals.connected()
+    kept = await _begun(connected.store, actor, key, KeptRequest("", connected.now(), ()))
+    return not kept.is_new
+
+
 def kept_of(scope: Any) -> Kept | None:
     """What is kept of the request that is being answered."""
     found = scope.get(SCOPE_KEY)

@@ -14,11 +14,11 @@ import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Scope as AsgiScope
 
@@ -122,7 +122,7 @@ class Entrance:
         if session is not None and secret is not None:
             found, token = session
             return Visitor(Identity(f"token:{token.name[:100]}#{token.id}", token.scopes), secret, found.id)
-        if self._gate.access is AccessMode.LOOPBACK and not await self._gate.tokens_exist():
+        if await self._gate.needs_no_token():
             refuse_other_names(headers)
             refuse_passed_on(headers, "read")
             return self._without_session(LOCAL, secret)
@@ -138,13 +138,10 @@ class Entrance:
         return Visitor(identity, secret or self.random_text(VISIT_BYTES), None, secret is None)
 
     def _cookie(self, headers: Headers, place: Mount) -> str | None:
-        jar = SimpleCookie()
-        try:
-            jar.load(headers.get("cookie", ""))
-        except CookieError:
-            return None
-        found = jar.get(place.cookie)
-        return found.value if found is not None and 0 < len(found.value) <= LONGEST_COOKIE else None
+        # Other applications of this host may have cookies that Python's own reader gives up at, with all that follow.
+        jar = cookie_parser("; ".join(headers.getlist("cookie")))
+        found = jar.get(place.cookie, "")
+        return found if 0 < len(found) <= LONGEST_COOKIE else None
 
     def remember(self, response: Response, scope: AsgiScope, secret: str, lasts: int | None = None) -> None:
         """Have the browser keep this secret for the pages below our prefix, so many seconds or until it is closed."""

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from starlette.datastructures import QueryParams
@@ -21,11 +21,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
+from oncue.errors import OncueError, StoreError, StoreFull, StoreUnavailable
 from oncue.model import Scope as TokenScope
 from oncue.policy.scopes import allows
 from oncue.server.api import problems
+from oncue.server.api.idempotency import was_begun
 from oncue.server.api.intake import check_text
-from oncue.server.api.problems import FORBIDDEN, METHOD, NOT_FOUND, TOO_LARGE, Problem, invalid
+from oncue.server.api.problems import FORBIDDEN, METHOD, NOT_FOUND, TOO_LARGE, UNKNOWN_EFFECT, Problem, invalid
 from oncue.server.api.routing import CHANGE_SECONDS, LONG_SECONDS, READ_SECONDS
 from oncue.server.dashboard import assets
 from oncue.server.dashboard.entrance import CSRF_FIELD, CSRF_HEADER, Entrance, SignInNeeded, Visitor, path_below
@@ -37,11 +39,15 @@ from oncue.server.dashboard.telling import Telling, nothing
 if TYPE_CHECKING:
     from oncue.app import Oncue
 
+ONCE_HEADER = "x-once"
+"""What a browser says of a click, and of no other one."""
 LARGEST_FORM = 512 * 1024
 MOST_FIELDS = 2000
 LONGEST_QUERY = 8 * 1024
 FOR_SCRIPTS = ("/live", "/names", "/signed-in")
 """What pages ask for by themselves. Without a session they are told so, and sent nowhere."""
+LATE = "The database did not answer in time."
+UNKNOWN = "It is unknown whether the change took effect: look before you repeat it."
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -167,6 +173,7 @@ class Done:
     """Whether the page is to be shown anew."""
 
 
+T = TypeVar("T")
 Read: TypeAlias = Callable[[View], Awaitable[dict[str, Any]]]
 Do: TypeAlias = Callable[[Deed], Awaitable[Done]]
 
@@ -268,8 +275,8 @@ class Dashboard:
         except SignInNeeded:
             response = self._to_sign_in(request, path)
         except TimeoutError:
-            late = problems.away("The database did not answer in time; it is unknown whether a change took effect.")
-            response = self._refused(request, late)
+            is_change = request.method == "POST"
+            response = self._refused(request, problems.away(f"{LATE} {UNKNOWN}" if is_change else LATE))
         except Exception as error:
             response = self._refused(request, problems.of(error, request))
         for name, value in SECURITY.items():
@@ -286,7 +293,8 @@ class Dashboard:
         is_read = request.method in ("GET", "HEAD")
         special = self.specials.get(("GET" if is_read else request.method, path))
         if special is not None:
-            return await special(request)
+            async with asyncio.timeout(CHANGE_SECONDS):
+                return await special(request)
         if path == "/live" and request.method == "GET":
             return await self._stream(request)
         if request.method == "POST":
@@ -354,15 +362,29 @@ class Dashboard:
         if action is None:
             kind = NOT_FOUND if self._page(path) is None else METHOD
             raise Problem(kind, f"There is nothing at {path!r:.200} that takes a change.")
-        visitor = await self._visitor(request)
+        visitor = await _before_change(self._visitor(request))
         fields = await form(request)
         given = request.headers.get(CSRF_HEADER) or next((value for key, value in fields if key == CSRF_FIELD), "")
         self.entrance.check_change(request.scope, visitor, given)
         check_scope(visitor, action.needs)
+        once = request.headers.get(ONCE_HEADER)
+        # A browser sends a request again by itself when the server went away in the middle of it.
+        is_checked = once is not None and action.needs != "read"
+        if is_checked and await _before_change(was_begun(self.app, visitor.identity.name, f"page:{once}")):
+            raise Problem(UNKNOWN_EFFECT, f"The browser sent this twice, and it is done once at most. {UNKNOWN}")
         base = self.entrance.place(request.scope).prefix
         deed = Deed(self.app, visitor.identity.name, visitor.identity.scopes, base, fields)
-        async with asyncio.timeout(action.patience):
-            done = await action.do(deed)
+        try:
+            async with asyncio.timeout(action.patience):
+                done = await action.do(deed)
+        except (StoreUnavailable, TimeoutError) as error:
+            raise problems.away(f"{str(error) or LATE} {UNKNOWN}") from error
+        except StoreFull as error:
+            raise problems.away(f"Nothing was changed. {error}") from error
+        except (OncueError, Problem):
+            raise
+        except Exception as error:
+            raise Problem(problems.BUG, f"{problems.of(error, request).detail} {UNKNOWN}") from error
         return self._told(done, base)
 
     def _told(self, done: Done, base: str) -> Response:
@@ -388,7 +410,21 @@ class Dashboard:
             raise Problem(NOT_FOUND, "Nothing of this page is shown anew.")
         check_scope(visitor, page.needs)
         base = self.entrance.place(request.scope).prefix
-        return self.broadcaster.stream((address, visitor.identity.scopes, base), page.every)
+        who = visitor.identity.name
+        if visitor.session_id is None:  # many may have the same name
+            who += f" {request.client.host if request.client is not None else ''}"
+        topic = (address, visitor.identity.scopes, base)
+        return self.broadcaster.stream(topic, page.every, who, lambda: self._stands(request, visitor))
+
+    async def _stands(self, request: Request, visitor: Visitor) -> bool:
+        """Whether a stream may go on: whether its session has ended, its token was revoked or the first one was made.
+        While the database is away this is unknown, and nothing of it can be shown."""
+        try:
+            return (await self._visitor(request)).identity == visitor.identity
+        except (SignInNeeded, Problem):
+            return False
+        except (StoreError, TimeoutError):
+            return True
 
     def is_live(self, page: Page) -> bool:
         """Whether a part of it is shown anew while a tab is open."""
@@ -424,7 +460,7 @@ class Dashboard:
         told = {"problem": problem, "errors": [error.record() for error in problem.errors]}
         if "hx-request" in request.headers:
             message = problem.detail if request.method == "GET" else f"Nothing was changed. {problem.detail}"
-            if problem.kind.status >= 500:
+            if problem.kind.status >= 500 or problem.kind is UNKNOWN_EFFECT:
                 message = problem.detail
             text = self.renderer.part("toast.html", {**told, "kind": "error", "message": message})
             # A complaint of one field alone begins with its name.
@@ -440,6 +476,15 @@ class Dashboard:
 
 
 # --- what comes in --------------------------------------------------------------------------------------------------
+
+
+async def _before_change(step: Awaitable[T]) -> T:
+    """What has to be known first."""
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            return await step
+    except (StoreError, TimeoutError) as error:
+        raise problems.away(f"Nothing was changed. {str(error) or LATE}") from error
 
 
 def check_scope(visitor: Visitor, needs: TokenScope) -> None:
@@ -487,6 +532,10 @@ async def form(request: Request) -> list[tuple[str, str]]:
                     )
     except ClientDisconnect:
         raise Problem(problems.MALFORMED, "The request ended in the middle.") from None
+    except TimeoutError:
+        raise Problem(
+            problems.MALFORMED, f"The form did not arrive within {READ_SECONDS:g} s.", headers={"Connection": "close"}
+        ) from None
     try:
         fields = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=MOST_FIELDS

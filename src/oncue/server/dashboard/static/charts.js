@@ -5,7 +5,8 @@
   const drawn = new WeakMap()
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
   const LINES = ["--line-1", "--line-2", "--line-3", "--line-4"]
-  const OWN = { succeeded: "--line-2", failed: "--line-3" } // as everywhere else
+  const OWN = { succeeded: "--line-2", failed: "--line-3" }  // as the badges of these states
+  const CLOCK = [[60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]]
 
   function draw(element) {
     const before = drawn.get(element)
@@ -20,9 +21,9 @@
       width: element.clientWidth || 300, height: 180, tzDate: (at) => utc ? uPlot.tzDate(new Date(at * 1e3), "Etc/UTC") : new Date(at * 1e3),
       cursor: { y: false }, padding: [12, 12, 0, 0],
       scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, 1) * 1.1] } },
-      axes: [{ ...axis, values: "{HH}:{mm}" }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => tick >= 1000 ? `${+(tick / 1000).toPrecision(3)}k` : +tick.toPrecision(3)) }],
+      axes: [{ ...axis, values: CLOCK }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => tick >= 1000 ? `${+(tick / 1000).toPrecision(3)}k` : +tick.toPrecision(3)) }],
       series: [{ label: "at", value: "{YYYY}-{MM}-{DD} {HH}:{mm}" }, ...told.series.map((one, number) => ({
-        label: one.label, stroke: color(OWN[one.label] || LINES[number % LINES.length]), width: 2, points: { show: told.x.length < 2 },
+        label: one.label, stroke: color(OWN[one.label] ?? LINES[number % LINES.length]), width: 2, points: { show: told.x.length < 2 },
         fill: told.series.length === 1 ? `${color(LINES[0])}22` : undefined, value: (_, value) => amount(value),
       }))],
     }, data, element)

@@ -79,6 +79,8 @@ async function showAnew() {
 
 document.addEventListener("oncue:changed", showAnew)
 document.addEventListener("htmx:afterSettle", (event) => shown(event.target))
+// A browser repeats a request by itself when the server went away in the middle of it. The server does each click once.
+document.addEventListener("htmx:configRequest", (event) => { event.detail.headers["X-Once"] = crypto.getRandomValues(new Uint32Array(4)).join("-") })
 document.addEventListener("htmx:sendError", () => say("error", "The server does not answer. It is unknown whether the change took effect."))
 
 // --- messages --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
   const body = document.body, state = document.getElementById("live-state"), target = document.getElementById("live")
   if (state && !target) state.hidden = true // nothing of this page is shown anew
   if (!state || !target) return
-  const WORDS = { connecting: "connecting", live: "live", paused: "paused", away: "database away", lost: "reconnecting", "signed-out": "signed out" }
+  const WORDS = { connecting: "connecting", live: "live", paused: "paused", away: "database away", stale: "out of date", lost: "reconnecting", "signed-out": "signed out" }
   let stream = null, again = 0
 
   function tell(name, why = "") {
@@ -25,7 +25,7 @@
       tell("live")
       put(target, JSON.parse(event.data))
     })
-    stream.addEventListener("away", (event) => tell("away", JSON.parse(event.data)))
+    for (const name of ["away", "stale"]) stream.addEventListener(name, (event) => tell(name, JSON.parse(event.data)))
   }
 
   function close() {
