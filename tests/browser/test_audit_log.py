@@ -12,7 +12,7 @@ from starlette.datastructures import QueryParams
 from oncue import Oncue
 from oncue.server.api import AccessMode
 from oncue.server.dashboard.audit_log import ChangedFact, _page_of, changes
-from oncue.server.dashboard.pages import View
+from oncue.server.dashboard.view import View
 from tests.browser import stories
 from tests.browser.conftest import WIDTHS, Open, Runs, an_app, is_accessible
 from tests.browser.running import Running

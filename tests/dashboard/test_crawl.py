@@ -15,7 +15,8 @@ from fuzz.tables import differences, fingerprints
 from oncue import Oncue
 from oncue.model import SCOPES
 from oncue.policy.scopes import allows
-from oncue.server.dashboard.pages import SECURITY, Page, parted
+from oncue.server.dashboard.pages import SECURITY, Page
+from oncue.server.dashboard.view import parted
 from oncue.settings import load
 from tests.dashboard.conftest import MakeDoor
 from tests.dashboard.kit import Door

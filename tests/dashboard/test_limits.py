@@ -7,8 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
+from oncue.server.dashboard.deeds import Done
+from oncue.server.dashboard.forms import LARGEST_FORM, LONGEST_QUERY, MOST_FIELDS
 from oncue.server.dashboard.limits import MOST_CLIENTS, RateLimit
-from oncue.server.dashboard.pages import LARGEST_FORM, LONGEST_QUERY, MOST_FIELDS, Done, View, parted
+from oncue.server.dashboard.view import View, parted
 from tests.dashboard.kit import Door, csrf_of
 
 STRANGER = "x" * 32

@@ -9,8 +9,8 @@ from starlette.requests import Request
 
 from oncue.errors import RowLocked, StoreFull, StoreUnavailable
 from oncue.server.api.problems import Problem
-from oncue.server.dashboard import pages
-from oncue.server.dashboard.pages import Deed, Done
+from oncue.server.dashboard import forms, pages
+from oncue.server.dashboard.deeds import Deed, Done
 from tests.dashboard.kit import Door
 
 AWAY = StoreUnavailable("PostgreSQL does not answer.")
@@ -97,14 +97,14 @@ async def test_signing_in_takes_no_longer_than_a_change(story_door: Door, monkey
 async def test_a_form_that_trickles_in_is_not_the_fault_of_the_database(
     story_door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(forms, "READ_SECONDS", 0.01)
 
     async def receive() -> dict[str, object]:
         await asyncio.sleep(0.005)
         return {"type": "http.request", "body": b"a", "more_body": True}
 
     with pytest.raises(Problem, match=r"The form did not arrive within 0\.01 s"):
-        await pages.form(Request({"type": "http", "method": "POST", "headers": []}, receive))  # type: ignore[arg-type]
+        await forms.form(Request({"type": "http", "method": "POST", "headers": []}, receive))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("other", ['a={"x": 1}', "a b=1", "x=\u00e9", "foo", 'b="q', "x[a]=1"])

@@ -14,7 +14,7 @@ from starlette.datastructures import ImmutableMultiDict, QueryParams
 
 from bench.server.markup import Read
 from oncue.server.dashboard import Dashboard
-from oncue.server.dashboard.pages import parted
+from oncue.server.dashboard.view import parted
 from tests.dashboard.conftest import MakeDoor
 from tests.dashboard.hostile import FIXED, JSON, NAMES, TEXTS, columns_of_texts, spoiled, with_payloads
 from tests.dashboard.kit import Door

@@ -2,6 +2,9 @@
 
 entrance   who may open a page, who may change something: sessions, cookies, CSRF, where a request comes from
 pages      pages and actions that declare what they need, and the steps that every request takes
+view       what a page is asked for, and where its links lead
+deeds      what an action is asked for, and what it did
+forms      queries and forms, of bounded size
 live       one stream per tab; what many tabs show is read and rendered once
 rendering  templates, and how values are shown
 assets     scripts and styles, compressed once

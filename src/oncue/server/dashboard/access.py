@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 from oncue.errors import InvalidJob
 from oncue.model import SCOPES, Scope, Token
 from oncue.server.api.problems import invalid
-from oncue.server.dashboard.pages import Deed, Done
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.server.dashboard.rendering import environment
 from oncue.verbs.tokens import is_valid
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 MOST_SHOWN = 200
 

@@ -17,7 +17,8 @@ from oncue.server.dashboard.slos import BADGES, KINDS, LASTING, AlertKind, Spark
 from oncue.server.dashboard.subjects import window_link
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 LATE = 3
 """After so many evaluations that did not come, what is shown is old."""

@@ -11,7 +11,7 @@ from oncue.model import Queue
 from oncue.server.dashboard.rendering import shell
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import View
+    from oncue.server.dashboard.view import View
 
 MOST_NAMED = 5
 LATE_SECONDS = 60.0

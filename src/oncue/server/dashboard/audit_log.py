@@ -11,7 +11,8 @@ from oncue.model import AuditEntry
 from oncue.server.dashboard.subjects import subject_link, window_link
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 ENTRIES = 100
 LOOKS, LOOK = 4, 500

@@ -14,14 +14,16 @@ from oncue.server.api.nodes import leases_of
 from oncue.server.api.problems import invalid
 from oncue.server.api.references import job_ref
 from oncue.server.dashboard import cluster_jobs
-from oncue.server.dashboard.pages import Done
+from oncue.server.dashboard.deeds import Done
 from oncue.server.dashboard.typed import duration, json_object
 from oncue.store.contract import EXCLUSIVE, LEADER
 from oncue.tasks.cluster import ClusterTask
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
-    from oncue.server.dashboard.pages import Dashboard, Deed, View
+    from oncue.server.dashboard.deeds import Deed
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 PAGE = 30
 MOST_NODES, MOST_SQUARES = 200, 60

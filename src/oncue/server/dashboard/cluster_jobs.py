@@ -17,7 +17,8 @@ from oncue.server.dashboard.rendering import compact
 from oncue.verbs.cluster import Leader
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 MOST_HAPPENINGS = 60
 

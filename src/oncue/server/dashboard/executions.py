@@ -13,12 +13,14 @@ from oncue.policy.retry import Ladder
 from oncue.policy.templates import DeliveryFacts, rendered
 from oncue.server.api.problems import invalid
 from oncue.server.api.references import job_ref
+from oncue.server.dashboard.deeds import Done
 from oncue.server.dashboard.endpoints import URL_MARK, attempt_lines, climbed, execution_line, kind_of
-from oncue.server.dashboard.pages import Done
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, Deed, View
+    from oncue.server.dashboard.deeds import Deed
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 PAGE = 50
 

@@ -15,13 +15,14 @@ from oncue.policy.error_summary import error_summary
 from oncue.server.api.problems import NOT_FOUND, Problem, invalid
 from oncue.server.api.references import job_ref
 from oncue.server.dashboard import job_timeline
-from oncue.server.dashboard.pages import Deed, Done
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.server.dashboard.slot_strip import slot_link
 from oncue.server.dashboard.subjects import subject_link
 from oncue.verbs.jobs.reading import cluster_job_of
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 LARGEST_SHOWN = 16 * 1024
 LARGEST_INDENTED = 64 * 1024

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from oncue.model import MAX_PRIORITY, JobFilter
 from oncue.policy.checks import checked_priority
 from oncue.server.api.problems import invalid
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.server.dashboard.job_filters import AskedJobs, asked_jobs
-from oncue.server.dashboard.pages import Deed, Done
 from oncue.server.dashboard.rendering import shell
 from oncue.verbs.base import LARGEST_ID
 from oncue.verbs.jobs import MOST_AT_ONCE, Handled, Jobs, Matched
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 PART = 400
 """How many jobs one request changes at most."""

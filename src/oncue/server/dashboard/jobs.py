@@ -21,7 +21,8 @@ from oncue.server.dashboard.pages import check_scope
 from oncue.verbs.base import LARGEST_ID
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 PAGE = 50
 MOST_NAMES = 500

@@ -12,7 +12,7 @@ from oncue.server.dashboard.telling import Telling
 from oncue.verbs.cluster import Leader
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import View
+    from oncue.server.dashboard.view import View
 
 SPAN = timedelta(minutes=15)
 MOST_SHOWN, MOST_CHANGES, MOST_NODES, MOST_WITH_TELLING = 8, 8, 20, 16

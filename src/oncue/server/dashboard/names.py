@@ -6,8 +6,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from oncue.policy.windows import is_window
-from oncue.server.dashboard.pages import Dashboard, View, check_scope
+from oncue.server.dashboard.pages import Dashboard, check_scope
 from oncue.server.dashboard.subjects import window_link
+from oncue.server.dashboard.view import View
 
 MOST_OF_EACH = 6
 

@@ -17,7 +17,8 @@ from oncue.server.dashboard.lately import lately
 from oncue.server.dashboard.rendering import chart
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 LATEST = 300
 """Of so many jobs that have ended the percentiles are taken."""

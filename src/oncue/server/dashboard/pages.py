@@ -10,40 +10,39 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-from urllib.parse import parse_qsl, quote, unquote, urlencode
+from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from oncue.errors import OncueError, StoreError, StoreFull, StoreUnavailable
 from oncue.model import Scope as TokenScope
-from oncue.policy.scopes import allows
 from oncue.server.api import problems
 from oncue.server.api.idempotency import was_begun
 from oncue.server.api.intake import check_text
-from oncue.server.api.problems import FORBIDDEN, METHOD, NOT_FOUND, TOO_LARGE, UNKNOWN_EFFECT, Problem, invalid
+from oncue.server.api.problems import FORBIDDEN, METHOD, NOT_FOUND, UNKNOWN_EFFECT, Problem
 from oncue.server.api.routing import CHANGE_SECONDS, LONG_SECONDS, READ_SECONDS
 from oncue.server.dashboard import assets
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.server.dashboard.entrance import CSRF_FIELD, CSRF_HEADER, Entrance, SignInNeeded, Visitor, path_below
+from oncue.server.dashboard.forms import check_query, check_texts, form
 from oncue.server.dashboard.limits import TOO_MANY, RateLimit
 from oncue.server.dashboard.live import Broadcaster
 from oncue.server.dashboard.rendering import Renderer
 from oncue.server.dashboard.telling import Telling, nothing
+from oncue.server.dashboard.view import View, parted, quoted
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
 
 ONCE_HEADER = "x-once"
 """What a browser says of a click, and of no other one."""
-LARGEST_FORM = 512 * 1024
-MOST_FIELDS = 2000
-LONGEST_QUERY = 8 * 1024
 FOR_SCRIPTS = ("/live", "/names", "/signed-in")
 """What pages ask for by themselves. Without a session they are told so, and sent nowhere."""
 LATE = "The database did not answer in time."
@@ -60,117 +59,6 @@ SECURITY = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a page is asked for. It does not know the visitor: tabs that show the same are rendered once."""
-
-    app: Oncue
-    path: str
-    """Below the prefix."""
-    parameters: Mapping[str, str]
-    query: QueryParams
-    scopes: tuple[TokenScope, ...]
-    base: str
-    """The prefix that links begin with."""
-
-    def may(self, needs: TokenScope) -> bool:
-        return allows(self.scopes, needs)
-
-    @property
-    def name(self) -> str:
-        """The name of what is shown: what is left of the path, or `?name=` where a path could not say it."""
-        return self.parameters.get("name") or self.query.get("name", "")
-
-    @property
-    def address(self) -> str:
-        """The page with its query, below the prefix."""
-        asked = str(self.query)
-        return f"{quoted(self.path)}?{asked}" if asked else quoted(self.path)
-
-    def link(self, path: str, name: str | int | None = None, **query: Any) -> str:
-        """The address of another page. A name may have slashes, or be one that a browser would take out of a path."""
-        if name is not None and {"", ".", ".."} & set(str(name).split("/")):
-            query, name = {"name": name, **query}, None
-        tail = "" if name is None else f"/{quoted(str(name))}"
-        asked = urlencode({key: value for key, value in query.items() if value not in (None, "")}, doseq=True)
-        return f"{self.base}{path}{tail}" + (f"?{asked}" if asked else "")
-
-    def with_query(self, **query: Any) -> str:
-        """The same page with some parameters of its query changed; None takes one out."""
-        kept = [(key, value) for key, value in self.query.multi_items() if key not in query]
-        added = [(key, str(value)) for key, value in query.items() if value is not None]
-        asked = urlencode([*kept, *added])
-        return f"{self.base}{quoted(self.path)}" + (f"?{asked}" if asked else "")
-
-    def number(self, name: str, default: int | None = None, *, least: int = 1, most: int = 2**63 - 1) -> int | None:
-        """A whole number of the query."""
-        text = self.query.get(name, "")
-        if not text:
-            return default
-        if not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
-            raise invalid(name, f"expected a whole number from {least:,} to {most:,}, not {text!r:.60}")
-        return int(text)
-
-    def text(self, name: str) -> str | None:
-        """A text of the query; None if it is empty."""
-        return self.query.get(name, "").strip() or None
-
-
-@dataclass(frozen=True, slots=True)
-class Deed:
-    """What an action is asked for: the fields of its form, and by whom."""
-
-    app: Oncue
-    by: str
-    scopes: tuple[TokenScope, ...]
-    base: str
-    fields: Sequence[tuple[str, str]]
-
-    def text(self, name: str) -> str:
-        """A field that has to be there, and may not be empty."""
-        found = self.maybe(name)
-        if found is None:
-            raise invalid(name, "expected, and not there")
-        return found
-
-    def maybe(self, name: str) -> str | None:
-        """A field; None if it is empty or absent."""
-        return next((value.strip() or None for key, value in self.fields if key == name), None)
-
-    def many(self, name: str) -> list[str]:
-        return [value for key, value in self.fields if key == name]
-
-    def has(self, name: str) -> bool:
-        return any(key == name for key, _ in self.fields)
-
-    def number(self, name: str) -> int:
-        return whole(name, self.text(name))
-
-    def maybe_number(self, name: str) -> int | None:
-        found = self.maybe(name)
-        return None if found is None else whole(name, found)
-
-
-def whole(name: str, text: str) -> int:
-    digits = text.removeprefix("-").replace(",", "").replace(" ", "")
-    if not digits.isdecimal() or not digits.isascii() or len(digits) > 19:
-        raise invalid(name, f"expected a whole number, not {text!r:.60}")
-    return -int(digits) if text.startswith("-") else int(digits)
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What an action did."""
-
-    message: str
-    go: str | None = None
-    """The page to show next, below the prefix, if it is not the one that the action was asked for from."""
-    html: str = ""
-    """What the form's own target is to show, if it has one."""
-    is_change: bool = True
-    """Whether the page is to be shown anew."""
 
 
 T = TypeVar("T")
@@ -490,59 +378,3 @@ async def _before_change(step: Awaitable[T]) -> T:
 def check_scope(visitor: Visitor, needs: TokenScope) -> None:
     if not visitor.may(needs):
         raise Problem(FORBIDDEN, f"You are signed in with a token that has not the scope `{needs}`, which this needs.")
-
-
-def check_query(request: Request) -> None:
-    if len(request.scope.get("query_string", b"")) > LONGEST_QUERY:
-        raise invalid("query", f"expected at most {LONGEST_QUERY:,} bytes")
-    check_text(request.scope["path"], "path")
-    check_texts(request.query_params)
-
-
-def check_texts(query: QueryParams) -> None:
-    for name, value in query.multi_items():
-        check_text(name, "query")
-        check_text(value, name)
-
-
-def quoted(path: str) -> str:
-    """A path as it stands in an address."""
-    return quote(path, safe="/:@")
-
-
-def parted(address: str) -> tuple[str, QueryParams]:
-    """The path and the query of an address."""
-    path, _, asked = address.partition("?")
-    return unquote(path), QueryParams(asked)
-
-
-async def form(request: Request) -> list[tuple[str, str]]:
-    """The fields of a form, of bounded size."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("application/x-www-form-urlencoded", ""):
-        raise Problem(problems.MALFORMED, f"expected a form (application/x-www-form-urlencoded), not {kind!r:.100}")
-    body = bytearray()
-    try:
-        async with asyncio.timeout(READ_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > LARGEST_FORM:
-                    raise Problem(
-                        TOO_LARGE, f"expected a form of at most {LARGEST_FORM:,} bytes", headers={"Connection": "close"}
-                    )
-    except ClientDisconnect:
-        raise Problem(problems.MALFORMED, "The request ended in the middle.") from None
-    except TimeoutError:
-        raise Problem(
-            problems.MALFORMED, f"The form did not arrive within {READ_SECONDS:g} s.", headers={"Connection": "close"}
-        ) from None
-    try:
-        fields = parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=MOST_FIELDS
-        )
-    except ValueError:
-        raise Problem(problems.MALFORMED, f"expected a form in UTF-8 with at most {MOST_FIELDS:,} fields") from None
-    for name, value in fields:
-        check_text(name, "form")
-        check_text(value, name)
-    return [(name, value.replace("\r\n", "\n")) for name, value in fields]

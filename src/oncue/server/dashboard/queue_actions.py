@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from oncue.errors import InvalidJob
 from oncue.server.api.problems import invalid
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.server.dashboard.limit_rows import OPTIONS
-from oncue.server.dashboard.pages import Deed, Done
 from oncue.server.dashboard.rendering import duration, environment, shell
 
 if TYPE_CHECKING:

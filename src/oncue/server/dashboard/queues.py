@@ -19,7 +19,8 @@ from oncue.server.dashboard.limit_rows import of_group, of_queue, said
 from oncue.server.dashboard.workers import WorkerRow, worker_rows
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 MOST_QUEUES, MOST_PAUSES, MOST_GONE = 200, 20, 20
 GROUPS = 50

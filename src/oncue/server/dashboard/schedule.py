@@ -21,7 +21,8 @@ from oncue.server.dashboard.schedule_terms import is_in_code, target_of, words_o
 from oncue.server.dashboard.slot_strip import SlotSquare, legend, slot_link, squares
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
     from oncue.verbs.schedules import Fire
 
 SLOTS, NEXT_RUNS, REVISIONS, AT_A_CHANGE = 60, 8, 10, 4

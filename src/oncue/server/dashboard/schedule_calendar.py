@@ -20,7 +20,8 @@ from oncue.server.api.problems import invalid
 from oncue.server.dashboard.schedule_terms import words_of
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 LANES = 60
 MOST_MARKS, PIECES = 180, 96

@@ -10,7 +10,7 @@ from oncue.policy.explain.findings import counted, instant
 from oncue.policy.triggers import TICK, trigger_of
 from oncue.server.api.moments import moment
 from oncue.server.api.naming import naming
-from oncue.server.dashboard.pages import Deed, Done
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.server.dashboard.rendering import shell
 from oncue.server.dashboard.schedule_parts import complaint, part_view
 

@@ -14,7 +14,7 @@ from oncue.policy.durations import describe
 from oncue.policy.triggers import DST_POLICIES, Rule, cron, trigger, trigger_of
 from oncue.policy.windows import is_window
 from oncue.server.api.problems import invalid
-from oncue.server.dashboard.pages import Deed, Done
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.server.dashboard.rendering import shell
 from oncue.server.dashboard.schedule import next_runs
 from oncue.server.dashboard.schedule_parts import complaint, page_of, part_view
@@ -23,7 +23,8 @@ from oncue.verbs.schedules import Comparison, fires
 from oncue.verbs.schedules.editing import ScheduleEdit
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 COMPARED, NEW_RUNS, MOST_CHOICES = 8, 8, 100
 WEEK = timedelta(days=7)

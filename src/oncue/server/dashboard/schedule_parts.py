@@ -5,7 +5,8 @@ from __future__ import annotations
 from starlette.datastructures import QueryParams
 
 from oncue.server.api.problems import Problem, of
-from oncue.server.dashboard.pages import Deed, View
+from oncue.server.dashboard.deeds import Deed
+from oncue.server.dashboard.view import View
 
 
 def part_view(deed: Deed) -> View:

@@ -10,7 +10,7 @@ from oncue.policy.cron_words import in_words
 from oncue.policy.schedules import UNDECLARED
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import View
+    from oncue.server.dashboard.view import View
 
 
 class ScheduleTarget(NamedTuple):

@@ -14,7 +14,8 @@ from oncue.server.dashboard.schedule_terms import ScheduleTarget, target_of, wor
 from oncue.server.dashboard.slot_strip import SlotSquare, kind_of, legend, squares
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 PAGE, STRIP = 50, 16
 STATES = {"": None, "enabled": True, "paused": False}

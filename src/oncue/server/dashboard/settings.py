@@ -18,13 +18,14 @@ from oncue.doctor.findings import Check
 from oncue.policy.words import plural
 from oncue.server.api.problems import AWAY, Problem
 from oncue.server.dashboard import access
-from oncue.server.dashboard.pages import Deed, Done
+from oncue.server.dashboard.deeds import Deed, Done
 from oncue.store.addresses import hidden
 from oncue.store.statements import DEFAULT_SCHEMA, migrations
 
 if TYPE_CHECKING:
     from oncue.app import Oncue
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 SAMPLE = 1000
 """Of the jobs that wait, and of those that run, the doctor looks at so many here: less than in the shell, since this

@@ -11,8 +11,9 @@ from starlette.responses import RedirectResponse, Response
 from oncue.policy.scopes import allows
 from oncue.server.api.problems import Problem
 from oncue.server.dashboard.entrance import CSRF_FIELD, SignInNeeded
+from oncue.server.dashboard.forms import form
 from oncue.server.dashboard.limits import TOO_MANY, RateLimit
-from oncue.server.dashboard.pages import Dashboard, form
+from oncue.server.dashboard.pages import Dashboard
 
 FAILED = "The token is unknown, expired or revoked."
 WITHOUT_READ = "This token has not the scope `read`, which pages need."

@@ -10,7 +10,7 @@ from oncue.model import UNFINISHED, Schedule, Slot
 from oncue.policy.explain.findings import instant
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import View
+    from oncue.server.dashboard.view import View
 
 MEANINGS = {
     "fired": "fired, and its job succeeded",

@@ -16,11 +16,13 @@ from oncue.policy.explain import day_in_question
 from oncue.policy.subjects import checked_name, shown_due, shown_weekdays
 from oncue.policy.windows import ONE_DAY, rule_of
 from oncue.server.api.problems import invalid
-from oncue.server.dashboard.pages import Done
+from oncue.server.dashboard.deeds import Done
 from oncue.server.dashboard.rendering import shell
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, Deed, View
+    from oncue.server.dashboard.deeds import Deed
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 DAYS_SHOWN = 30
 CHANGES_SHOWN = 20

@@ -8,11 +8,12 @@ from oncue.errors import InvalidJob, InvalidWebhook
 from oncue.model import WEBHOOKS_QUEUE
 from oncue.policy.durations import describe
 from oncue.server.api.problems import invalid
-from oncue.server.dashboard.pages import Done, whole
+from oncue.server.dashboard.deeds import Done, whole
 from oncue.server.dashboard.typed import duration, json_value
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, Deed
+    from oncue.server.dashboard.deeds import Deed
+    from oncue.server.dashboard.pages import Dashboard
 
 EXAMPLE = '{"order": 7}'
 NONE = "none"

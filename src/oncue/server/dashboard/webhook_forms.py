@@ -18,11 +18,13 @@ from oncue.policy.headers import HIDDEN
 from oncue.policy.retry import DEFAULT_LADDER
 from oncue.policy.webhooks import DEFAULT_TIMEOUT, METHODS
 from oncue.server.api.problems import invalid
-from oncue.server.dashboard.pages import Done, whole
+from oncue.server.dashboard.deeds import Done, whole
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, Deed, View
+    from oncue.server.dashboard.deeds import Deed
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 TEXTS = ("url", "method", "headers", "content_type", "body", "timeout", "retry", "redirects", "ca", "certificate",
          "description")  # fmt: skip

@@ -21,7 +21,8 @@ from oncue.server.dashboard.endpoints import (
 from oncue.webhooks.secrets import redacted, redacted_secrets
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, View
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 PAGE, EXECUTIONS = 25, 20
 RECENT = 14

@@ -11,7 +11,7 @@ from oncue.policy.slo import PREDICTED
 from oncue.policy.windows import ONE_DAY, rule_of
 from oncue.records.alerts import state_of
 from oncue.server.dashboard import subjects
-from oncue.server.dashboard.pages import Done
+from oncue.server.dashboard.deeds import Done
 from oncue.server.dashboard.rendering import shell
 from oncue.server.dashboard.slos import BADGES, about_window, by_urgency, kind_of
 from oncue.server.dashboard.subjects import asked_day, subject_link, window_link
@@ -26,7 +26,9 @@ from oncue.server.dashboard.window_days import (
 )
 
 if TYPE_CHECKING:
-    from oncue.server.dashboard.pages import Dashboard, Deed, View
+    from oncue.server.dashboard.deeds import Deed
+    from oncue.server.dashboard.pages import Dashboard
+    from oncue.server.dashboard.view import View
 
 DAYS_SHOWN = 14
 SUBJECTS_SHOWN = 25
