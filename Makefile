@@ -60,7 +60,7 @@ demo: $(READY)
 test: check
 	@command -v redis-server >/dev/null || { $(INSTALL_REDIS); }
 	@{ $(CHROMIUM); } >/dev/null || { $(INSTALL_CHROMIUM); }
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 6 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -87,11 +87,13 @@ class Webhooks(NounVerbs):
         `endpoint` stands for a webhook that may be deleted, or for scheme, host and port of a URL without a webhook.
         Not `whole`, large payloads and errors are left out, and `Job.shortened` says which.
         """
-        endpoint = endpoint if name is None else (await self.get(name)).name
+        if name is not None:
+            endpoint = (await self.get(name)).name
+        elif endpoint is not None:
+            endpoint = checked_name(endpoint, "endpoint")
         states, store = states_of(status), (await self._connected()).store
         before, limit = checked_before(before, "an execution"), checked_limit(limit)
         if endpoint is not None:
-            endpoint = checked_name(endpoint, "endpoint")
             return await store.webhooks.executions(endpoint, states or STATES, before, limit, short=not whole)
         wanted = JobFilter(states, WEBHOOKS_QUEUE, DELIVER, before=before, limit=limit, short=not whole)
         return await store.jobs.find(wanted)
