@@ -103,6 +103,7 @@ async def test_a_search_by_group_reads_so_many_jobs_for_a_page(
     old = [(await work.using(group="tenant:7").aenqueue(n)).id for n in range(3)]
     newer = await many(work, 6)
     monkeypatch.setattr(matching, "LOOKS_OF_A_PAGE", 4)
+    monkeypatch.setattr(matching, "LOOKS_AMONG_KINDS", 4)
     first = await app.jobs.search(JobFilter(group="tenant:7", limit=2))
     assert (first.jobs, first.next) == ([], newer[2])
     second = await app.jobs.search(JobFilter(group="tenant:7", limit=2, before=first.next))

@@ -23,6 +23,8 @@ from oncue.verbs.jobs.reading import checked_states
 MOST_COUNTED = 10_000
 """Where a count ends: what there is beyond is `more than 10,000`."""
 LOOKS_OF_A_PAGE = 1_000
+LOOKS_AMONG_KINDS = 400
+"""The same where a status, a queue or a task is named: so many of each kind are read, and the newest of them taken."""
 LOOKS_OF_A_COUNT = 5_000
 MOST_LOOKS = 10
 """After so many pages without enough jobs, a change of all that match says how far it came."""
@@ -102,11 +104,12 @@ class Matching(Many):
             return SearchResult(
                 found[: wanted.limit], found[wanted.limit - 1].id if len(found) > wanted.limit else None
             )
-        ids = await jobs.newest(replace(wanted, limit=LOOKS_OF_A_PAGE))
+        look = LOOKS_AMONG_KINDS if wanted.states or wanted.queue or wanted.task else LOOKS_OF_A_PAGE
+        ids = await jobs.newest(replace(wanted, limit=look))
         found = await jobs.among(ids, more)
         if len(found) > wanted.limit:
             return SearchResult(found[: wanted.limit], found[wanted.limit - 1].id)
-        is_last = len(ids) < LOOKS_OF_A_PAGE or await self._is_before(ids[-1], wanted.since)
+        is_last = len(ids) < look or await self._is_before(ids[-1], wanted.since)
         return SearchResult(found, None if is_last else ids[-1])
 
     async def retry_matching(self, wanted: JobFilter, *, most: int = 1_000, by: str = "system") -> Matched:
