@@ -75,6 +75,10 @@ class Connection:
         known = self.declarations.get(name)
         return known is not None and self.clock.monotonic() - known.read_at <= TRUSTED_SECONDS
 
+    def is_undeclared(self, name: str) -> bool:
+        """Whether it was read lately that no code declares a schedule under this name."""
+        return self.remembers(name) and self.declarations[name].stored is None
+
     async def read_declaration(self, name: str) -> None:
         now, found = self.clock.monotonic(), None
         if (stored := await self.store.schedules.get(name)) is not None:
@@ -107,6 +111,10 @@ class Connector(Protocol):
         """The store for the running event loop, opened on first use."""
         ...
 
+    def ready(self) -> Connection | None:
+        """The same, if there is nothing to wait for."""
+        ...
+
     async def follow(self, on: object, ids: Sequence[int]) -> None:
         """These jobs belong to the transaction of a caller's connection, and were not written on it."""
         ...
@@ -137,9 +145,13 @@ class _Live(Connection):
         self._learned = float("-inf")
         self.life: AsyncGenerator[None, None] | None = None
 
+    @property
+    def is_fresh(self) -> bool:
+        return self._clock.monotonic() - self._learned <= CLOCK_REFRESH_SECONDS
+
     async def fresh(self) -> None:
         """Learn the database's time again, now and then. While it is away, what was learned must do."""
-        if self._clock.monotonic() - self._learned > CLOCK_REFRESH_SECONDS:
+        if not self.is_fresh:
             sent = self._clock.sent()
             try:
                 self._clock.learn(await self.store.time(), sent)
@@ -184,6 +196,10 @@ class DatabaseConnector:
         connection = self._connections.get(loop) or await self._opened(loop)
         await connection.fresh()
         return connection
+
+    def ready(self) -> Connection | None:
+        connection = self._connections.get(asyncio.get_running_loop()) if self._pid == os.getpid() else None
+        return connection if connection is not None and connection.is_fresh else None
 
     async def _opened(self, loop: asyncio.AbstractEventLoop) -> _Live:
         async with self._opening.setdefault(loop, asyncio.Lock()):

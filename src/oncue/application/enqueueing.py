@@ -112,9 +112,10 @@ class Enqueueing:
         if call.on is not None and self._app.connector.works:
             batch, receipts = await self._written_by_caller(call, args, keys)
         else:
-            connection = await self._app.connected()
-            await self._check_owner(connection)
-            if not outside_slots:
+            connection = self._app.connector.ready() or await self._app.connected()
+            if self._app.settings.name is not None:
+                await self._check_owner(connection)
+            if not outside_slots and not connection.is_undeclared(call.task.name):
                 await self._refuse_stored(connection, call.task.name)
             batch, receipts = await self._written_under_new_ids(connection, call, args, keys)
             if call.on is not None:
@@ -268,32 +269,43 @@ class Enqueueing:
 
     async def _written(self, connection: Connection, batch: Batch) -> list[Receipt]:
         """Write a batch. When the reply is lost nobody knows: ask again under the same ids, which writes it once."""
+        try:
+            return await connection.store.jobs.enqueue([batch])
+        except (StoreUnavailable, RowLocked) as error:
+            failed = error
         return await self._patiently(
-            connection, lambda in_doubt: connection.store.jobs.enqueue([batch], in_doubt=in_doubt), batch
+            connection, lambda in_doubt: connection.store.jobs.enqueue([batch], in_doubt=in_doubt), batch, failed
         )
 
     async def _patiently(
-        self, connection: Connection, ask: Callable[[bool], Awaitable[T]], otherwise: str | Batch
+        self,
+        connection: Connection,
+        ask: Callable[[bool], Awaitable[T]],
+        otherwise: str | Batch,
+        failed: StoreUnavailable | RowLocked | None = None,
     ) -> T:
         """Ask the database, again and again while it does not answer; `ask` is told whether an answer was lost.
 
-        `otherwise` says what is known if no answer comes; of a batch it is that it may have been written.
+        `otherwise` says what is known if no answer comes; of a batch it is that it may have been written. `failed` is
+        what the caller was told when it asked first.
         """
         give_up = float("inf")
         in_doubt = False
         while True:
+            if failed is not None:
+                in_doubt |= isinstance(failed, StoreUnavailable)
+                now = connection.clock.monotonic()
+                if now > give_up or isinstance(failed, FileGone):
+                    if not in_doubt:
+                        raise failed
+                    kind = type(failed) if isinstance(failed, StoreUnavailable) else StoreUnavailable
+                    raise kind(f"{failed}; {_unknown(otherwise)}") from failed
+                give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
+                await asyncio.sleep(ASK_AGAIN_SECONDS)
             try:
                 return await ask(in_doubt)
             except (StoreUnavailable, RowLocked) as error:
-                in_doubt |= isinstance(error, StoreUnavailable)
-                now = connection.clock.monotonic()
-                if now > give_up or isinstance(error, FileGone):
-                    if not in_doubt:
-                        raise
-                    kind = type(error) if isinstance(error, StoreUnavailable) else StoreUnavailable
-                    raise kind(f"{error}; {_unknown(otherwise)}") from error
-                give_up = min(give_up, now + ENQUEUE_PATIENCE_SECONDS)
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
+                failed = error
 
     # --- what jobs carry ----------------------------------------------------------------------------------------
 

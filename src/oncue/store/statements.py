@@ -195,8 +195,13 @@ def views(dialect: str) -> Mapping[str, str]:
 
 
 def _blocks(text: str) -> dict[str, str]:
-    blocks = text.split("-- name: ")[1:]
-    return {name.strip(): body.strip() for name, _, body in (block.partition("\n") for block in blocks)}
+    blocks: dict[str, str] = {}
+    for block in text.split("-- name: ")[1:]:
+        name, _, body = block.partition("\n")
+        if name.strip() in blocks:
+            raise ValueError(f"two statements are named {name.strip()}")
+        blocks[name.strip()] = body.strip()
+    return blocks
 
 
 def _put_together(blocks: Mapping[str, str]) -> dict[str, str]:

@@ -43,6 +43,8 @@ class Arguments:
 
     def dump(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> str:
         """Arguments as stored. Raises InvalidJob, naming the argument, if they do not fit the type hints."""
+        if not self._names and not args and not kwargs:
+            return "{}"
         named = self._named(args, kwargs)
         if not named:
             return "{}"

@@ -111,6 +111,9 @@ class Stage:
     async def connected(self) -> Connection:
         return self.connection
 
+    def ready(self) -> Connection | None:
+        return self.connection
+
     async def follow(self, on: object, ids: Sequence[Written]) -> None:
         await self.transactions.follow(on, ids)
 

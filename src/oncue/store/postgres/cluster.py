@@ -20,16 +20,18 @@ class PostgresCluster:
         self._db = database
 
     async def create(self, batch: Batch, parts: NewParts, now: datetime, *, node: UUID, epoch: int) -> Creation:
-        tell = self._db.notifications.take()
+        hint = self._db.notifications.take()
         own = (
             batch.args[0], None if batch.keys is None else batch.keys[0], batch.task, batch.queue, batch.priority,
             batch.options, batch.max_retries, _interval(batch.max_runtime), batch.deadline_at, batch.enqueued_by,
             batch.retry_of,
         )  # fmt: skip
         ((leads, members, made, _),) = await self._db.fetch(
-            "create_cluster_job", now, node, epoch, batch.ids[0], *_template(parts), *own, tell
+            "create_cluster_job", now, node, epoch, batch.ids[0], *_template(parts), *own, hint is not None
         )
-        if made and not tell:
+        if made and hint is not None:
+            hint.arrived()
+        elif made:
             self._db.notifications.send()
         return Creation(bool(leads), members, bool(made))
 

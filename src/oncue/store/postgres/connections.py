@@ -120,21 +120,73 @@ def open_sockets() -> list[int]:
 class Loan:
     """A connection that is lent for the length of an `async with`. A class, since it is on everyone's hot path."""
 
-    __slots__ = ("_connection", "_lender")
+    __slots__ = ("_borrower", "_cancelled_before", "_connection", "_lender", "_seconds", "until")
 
-    def __init__(self, lender: Connections) -> None:
+    def __init__(self, lender: Connections, seconds: float) -> None:
         self._lender = lender
+        self._seconds = seconds
+        self._cancelled_before: int | None = None
 
     async def __aenter__(self) -> Connection:
-        self._connection = await self._lender.take()
+        lender = self._lender
+        await lender.seats.acquire()
+        self._connection = lender.rested() or await lender.replaced()
+        self._borrower = asyncio.current_task()
+        self.until = self._lender.watch.began(self, self._seconds)
         return self._connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._lender.watch.ended(self)
+        if self._cancelled_before is not None and self._borrower is not None:
+            is_ours = self._borrower.uncancel() <= self._cancelled_before
+            if is_ours and kind is asyncio.CancelledError:
+                error = TimeoutError()
         ours = self._lender.give_back(self._connection, error)
         if ours is not None:
             raise ours from error
+
+    def end(self) -> None:
+        """The answer is waited for no longer: the driver asks PostgreSQL to cancel the statement."""
+        if self._borrower is not None:
+            self._cancelled_before = self._borrower.cancelling()
+            self._borrower.cancel()
+
+
+class Watch:
+    """Ends loans that have lasted too long. A timer for all of them: one for each statement takes a twentieth of the
+    time of a short one."""
+
+    def __init__(self) -> None:
+        self.loans: set[Loan] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def began(self, loan: Loan, seconds: float) -> float:
+        """A loan began; when it is to end."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        self.loans.add(loan)
+        if self._timer is None or until < self._timer.when():
+            self._ring_at(until, loop)
+        return until
+
+    def ended(self, loan: Loan) -> None:
+        self.loans.discard(loan)
+
+    def _ring_at(self, until: float, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(until, self._ring, loop)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for loan in [loan for loan in self.loans if loan.until <= now]:
+            self.loans.discard(loan)
+            loan.end()
+        if self.loans:
+            self._ring_at(min(loan.until for loan in self.loans), loop)
 
 
 class Connections:
@@ -145,9 +197,11 @@ class Connections:
         self._limits = _limits(timeout) if prepare else {}
         self.pooled = False
         """Whether a pooler stands in between, and statements are prepared all the same."""
-        self._timeout = timeout
+        self.timeout = timeout
+        """How long a statement may take."""
+        self.watch = Watch()
         self._idle: list[Connection] = []
-        self._seats = asyncio.Semaphore(size)
+        self.seats = asyncio.Semaphore(size)
         self._closed = False
 
     async def connect(self) -> Connection:
@@ -170,8 +224,7 @@ class Connections:
         try:
             return await asyncpg.connect(
                 self._dsn,
-                timeout=self._timeout,
-                command_timeout=self._timeout,
+                timeout=self.timeout,
                 # A duration of a day is 24 hours, also where clocks change: it is added to instants in the database.
                 server_settings={"timezone": "UTC", **self._name(), **self._limits},
                 **options,
@@ -196,21 +249,21 @@ class Connections:
         """How operators tell these sessions from others in pg_stat_activity, unless the address says how."""
         return {} if "application_name=" in self._dsn else {"application_name": "oncue"}
 
-    def use(self) -> Loan:
-        """Lend a connection for one statement: `async with connections.use() as connection`."""
-        return Loan(self)
+    def use(self, seconds: float | None = None) -> Loan:
+        """Lend a connection for a statement or two, for so long: `async with connections.use() as connection`."""
+        return Loan(self, self.timeout if seconds is None else seconds)
 
-    async def take(self) -> Connection:
-        await self._seats.acquire()
+    async def replaced(self) -> Connection:
+        """A new connection for a seat that was taken."""
         try:
-            return self._rested() or await self.connect()
+            return await self.connect()
         except BaseException:
-            self._seats.release()
+            self.seats.release()
             raise
 
     def give_back(self, connection: Connection, error: BaseException | None) -> StoreError | None:
         """Keep a connection unless something went wrong below SQL; the error of ours that says what went wrong."""
-        self._seats.release()
+        self.seats.release()
         ours = None if error is None else translated(error)
         if (
             (error is not None and (ours is None or isinstance(ours, StoreUnavailable)))
@@ -222,7 +275,7 @@ class Connections:
             self._idle.append(connection)
         return ours
 
-    def _rested(self) -> Connection | None:
+    def rested(self) -> Connection | None:
         """An idle connection that the server has not cut meanwhile."""
         while self._idle:
             connection = self._idle.pop()

@@ -46,9 +46,9 @@ class Database:
 
     # --- statements ---------------------------------------------------------------------------------------------
 
-    def use(self) -> Loan:
-        """A connection for the length of an `async with`."""
-        return self.connections.use()
+    def use(self, seconds: float | None = None) -> Loan:
+        """A connection for the length of an `async with`, which may last so long."""
+        return self.connections.use(seconds)
 
     async def fetch(self, statement: str, *parameters: Any) -> list[asyncpg.Record]:
         async with self.connections.use() as connection:
@@ -104,7 +104,7 @@ class Database:
         return number
 
     async def migrate(self) -> list[str]:
-        async with self.connections.use() as connection, connection.transaction():
+        async with self.connections.use(MIGRATION_SECONDS) as connection, connection.transaction():
             await connection.execute(f"set local lock_timeout = '{MIGRATION_LOCK_SECONDS}s'")
             await connection.execute(
                 "select pg_advisory_xact_lock($1, hashtext($2))", MIGRATION_LOCK, self.schema,
@@ -119,7 +119,7 @@ class Database:
             missing = [step for step in statements.migrations(DIALECT) if step.number > done]
             applied_at = await _time(connection)
             for step in missing:
-                await connection.execute(step.script, timeout=MIGRATION_SECONDS)
+                await connection.execute(step.script)
                 await connection.execute(
                     "insert into oncue_migrations values ($1, $2, $3)", step.number, step.name, applied_at
                 )

@@ -6,6 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 GAP = 0.01
+SLACK = 0.2
+"""A hint that is sent by itself waits for so much of a gap longer: in a stream of writes the next one carries it."""
+
+
+class Carried:
+    """A hint that travels with what a caller writes. It tells of all that was committed before, too."""
+
+    __slots__ = ("_instead",)
+
+    def __init__(self, instead: asyncio.TimerHandle | None) -> None:
+        self._instead = instead
+
+    def arrived(self) -> None:
+        """It was sent. Otherwise what would have told of the rest still does."""
+        if self._instead is not None:
+            self._instead.cancel()
 
 
 class Debounce:
@@ -15,31 +31,41 @@ class Debounce:
         self._send = send
         self._gap = gap
         self._quiet_until = 0.0
-        self._follow_up: asyncio.Task[None] | None = None
+        self._follow_up: asyncio.TimerHandle | None = None
+        self._sending: set[asyncio.Task[None]] = set()
 
-    def take(self) -> bool:
-        """Whether the caller may send a hint itself, along with what it writes."""
+    def take(self) -> Carried | None:
+        """The hint that the caller may send itself, along with what it writes."""
         now = asyncio.get_running_loop().time()
         if now < self._quiet_until:
-            return False
+            return None
         self._quiet_until = now + self._gap
-        return True
+        instead, self._follow_up = self._follow_up, None
+        return Carried(instead)
 
     def send(self) -> None:
         """Send a hint soon, about something that is committed already."""
         if self._follow_up is None:
             loop = asyncio.get_running_loop()
-            delay = 0.0 if self.take() else self._quiet_until - loop.time()
-            self._follow_up = loop.create_task(self._later(delay))
+            delay = 0.0 if self.take() else self._quiet_until - loop.time() + self._gap * SLACK
+            self._follow_up = loop.call_later(delay, self._send_now)
 
-    async def _later(self, delay: float) -> None:
-        if delay > 0:
-            await asyncio.sleep(delay)
+    def _send_now(self) -> None:
         # From here on a new hint needs a new follow-up: this one may reach the workers before its news is there.
-        self._follow_up = None
-        self._quiet_until = asyncio.get_running_loop().time() + self._gap
+        if self._follow_up is not None:
+            self._follow_up.cancel()
+            self._follow_up = None
+        loop = asyncio.get_running_loop()
+        self._quiet_until = loop.time() + self._gap
+        sending = loop.create_task(self._sent())
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+
+    async def _sent(self) -> None:
         await self._send()
 
     async def close(self) -> None:
+        """What waits to be told is told now."""
         if self._follow_up is not None:
-            await asyncio.gather(self._follow_up, return_exceptions=True)
+            self._send_now()
+        await asyncio.gather(*self._sending, return_exceptions=True)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from oncue.errors import StoreUnavailable
 from oncue.model import Batch, Receipt
 from oncue.store.shared import duplicate_record, recorded_receipt
 
-if TYPE_CHECKING:
-    from oncue.store.postgres.connections import Connection
-
 LOCK_NOT_AVAILABLE = "55P03"
+_NOTHING = (None,) * 5
 
 Statements: TypeAlias = Mapping[str, str]
 """The statements by name, for the schema that the application's tables are in."""
@@ -24,17 +22,6 @@ class Asked(Protocol):
     """Answers a statement with its rows. Its parameters are numbered: $1, $2, …"""
 
     async def fetch(self, query: str, /, *args: Any) -> Any: ...
-
-
-class Patient:
-    """A connection of ours whose answers may take so many seconds."""
-
-    def __init__(self, connection: Connection, seconds: float) -> None:
-        self._connection = connection
-        self._seconds = seconds
-
-    async def fetch(self, query: str, /, *args: Any) -> Any:
-        return await self._connection.fetch(query, *args, timeout=self._seconds)
 
 
 class Written:
@@ -89,7 +76,9 @@ async def insert(
     """Write the jobs of these batches but for those that are there, all or none. The ids of those with a free key."""
     if len(batches) == 1 and batches[0].keys is None and not without:
         batch = batches[0]
-        if len(batch.ids) == 1 and batch.group is None:
+        if len(batch.ids) == 1 and _is_plain(batch):
+            await connection.fetch(sql["enqueue_plain_told" if tell else "enqueue_plain"], *_plain(batch))
+        elif len(batch.ids) == 1 and batch.group is None:
             await connection.fetch(sql["enqueue_one"], *_one(batch), tell)
         else:
             await connection.fetch(sql["enqueue_keyless"], batch.ids, batch.args, *common(batch), tell)
@@ -110,6 +99,20 @@ def keys_of(batch: Batch) -> Sequence[str | None]:
     return batch.keys or [None] * len(batch.ids)
 
 
+def _is_plain(batch: Batch) -> bool:
+    """Whether its jobs are for now, for any node, and for nobody's turn."""
+    told = (batch.group, batch.address, batch.deadline_at, batch.order_at, batch.retry_of)
+    return batch.visible_at is batch.created_at and batch.state == "queued" and told == _NOTHING
+
+
+def _plain(batch: Batch) -> tuple[Any, ...]:
+    """The only job of a plain batch, in the order of its statement."""
+    return (
+        *(batch.ids[0], batch.args[0], batch.task, batch.queue, batch.priority, batch.options, batch.max_retries),
+        *(batch.max_runtime, batch.created_at, batch.enqueued_by),
+    )
+
+
 def _one(batch: Batch) -> tuple[Any, ...]:
     """The only job of a batch, in the order of its statement."""
     due = None if batch.visible_at is batch.created_at else batch.visible_at
@@ -118,6 +121,13 @@ def _one(batch: Batch) -> tuple[Any, ...]:
         *(batch.max_retries, batch.max_runtime, batch.created_at, batch.order_at, due, batch.deadline_at),
         *(batch.enqueued_by, batch.retry_of, batch.address),
     )
+
+
+def all_written(batch: Batch, written: set[int]) -> list[Receipt]:
+    """The receipts of a batch of which every job was written; none if some were not."""
+    if len(written) < len(batch.ids):
+        return []
+    return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
 
 
 async def receipts_of(
@@ -130,9 +140,7 @@ async def receipts_of(
     answered: Mapping[int, Receipt] = MappingProxyType({}),
 ) -> list[Receipt]:
     """What became of each job of a batch, when these were written, and these were answered for by another before."""
-    if len(written) == len(batch.ids):
-        return [Receipt(job_id, batch.created_at, True) for job_id in batch.ids]
-    return await _receipts_of_duplicates(sql, connection, batch, written, tell, answered)
+    return all_written(batch, written) or await _receipts_of_duplicates(sql, connection, batch, written, tell, answered)
 
 
 async def _receipts_of_duplicates(

@@ -32,7 +32,15 @@ from oncue.model import (
 from oncue.store.postgres import values
 from oncue.store.postgres.connections import undone_by_deadlock
 from oncue.store.postgres.database import Database
-from oncue.store.postgres.inserting import Patient, Written, common, insert, keys_of, receipts_of, write_all
+from oncue.store.postgres.inserting import (
+    Written,
+    all_written,
+    common,
+    insert,
+    keys_of,
+    receipts_of,
+    write_all,
+)
 from oncue.store.shared import (
     LARGEST_ID,
     NAMED_FOR,
@@ -93,11 +101,15 @@ class PostgresJobs:
 
     async def _enqueue_at_once(self, batch: Batch) -> list[Receipt]:
         """One statement is one transaction: no BEGIN, no COMMIT, one trip."""
-        tell = batch.state == "queued" and self._db.notifications.take()
+        hint = self._db.notifications.take() if batch.state == "queued" else None
         async with self._db.use() as connection:
-            written = await insert(self._db.sql, connection, [batch], tell=tell)
-            receipts = await receipts_of(self._db.sql, Written(connection), batch, written)
-        if written and not tell:
+            written = await insert(self._db.sql, connection, [batch], tell=hint is not None)
+            receipts = all_written(batch, written) or await receipts_of(
+                self._db.sql, Written(connection), batch, written
+            )
+        if written and hint is not None:
+            hint.arrived()
+        elif written:
             self._db.notifications.send_for({batch.state})
         return receipts
 
@@ -108,9 +120,8 @@ class PostgresJobs:
         there or not, all of them; if that call arrives in between, one of the two finds its ids taken.
         """
         rows = sum(len(batch.ids) for batch in batches)
-        async with self._db.use() as connection:
-            patient = Patient(connection, self._db.patience + rows / SLOWEST_ROWS_PER_SECOND)
-            receipts = await write_all(self._db.sql, patient, batches, in_doubt=in_doubt)
+        async with self._db.use(self._db.patience + rows / SLOWEST_ROWS_PER_SECOND) as connection:
+            receipts = await write_all(self._db.sql, connection, batches, in_doubt=in_doubt)
         self._db.notifications.send_for({batch.state for batch in batches})
         return receipts
 

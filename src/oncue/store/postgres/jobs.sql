@@ -46,6 +46,20 @@ values ($1, $2, null, $3, $4, $5, $6, $7, $8, make_interval(secs => $9::float8),
         coalesce($11::timestamptz, $10), coalesce($12::timestamptz, $10), $13, $14, $15, null, null, null, null, $16)
 returning (select pg_notify('oncue', '')::text where $17);
 
+-- name: _one_plain
+insert into oncue_jobs (id, args, task, queue, priority, state, options, max_retries, max_runtime, created_at, updated_at,
+                        order_at, visible_at, enqueued_by)
+values ($1, $2, $3, $4, $5, 'queued', $6, $7, make_interval(secs => $8::float8), $9, $9, $9, $9, $10)
+
+-- name: enqueue_plain
+-- A job of which nothing else is told. Each parameter, and an answer with a row, costs both sides; all of them a
+-- twentieth of the trip.
+{_one_plain};
+
+-- name: enqueue_plain_told
+{_one_plain}
+returning pg_notify('oncue', '')::text;
+
 -- name: touch
 -- The same id alone proves nothing: after a fail-over a sequence may hand it out again.
 update oncue_jobs set updated_at = greatest(updated_at, $2)

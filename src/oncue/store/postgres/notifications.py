@@ -12,7 +12,7 @@ from oncue.errors import StoreError, StoreUnavailable
 from oncue.model import State
 from oncue.store.contract import Wake
 from oncue.store.postgres.connections import Connections
-from oncue.store.postgres.hints import Debounce
+from oncue.store.postgres.hints import Carried, Debounce
 
 NOW, LATER = "", "later"  # what a notification says; the statements send the first
 LATER_GAP = 0.1
@@ -30,8 +30,8 @@ class Notifications:
         self._can_notify = True
         self._watcher: asyncio.Task[None] | None = None
 
-    def take(self) -> bool:
-        """Whether the caller may send a hint itself, along with what it writes."""
+    def take(self) -> Carried | None:
+        """The hint that the caller may send itself, along with what it writes."""
         return self._hints.take()
 
     def send(self) -> None:
@@ -83,7 +83,8 @@ class Notifications:
         cut = asyncio.Event()
         connection.add_termination_listener(lambda _: cut.set())
         try:
-            await connection.add_listener(self._channel, lambda *told: wake(told[-1] == LATER))
+            async with asyncio.timeout(self._connections.timeout):
+                await connection.add_listener(self._channel, lambda *told: wake(told[-1] == LATER))
             wake(True)  # for what was sent while this process did not listen
             await cut.wait()
         finally:
