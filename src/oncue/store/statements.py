@@ -53,6 +53,7 @@ CLAIM_COLUMNS = (
 CLAIM_SOURCE = CLAIM_COLUMNS.replace("cancel_requested", "cancel_requested_at is not null as cancel_requested")
 CLAIMED_COLUMNS = CLAIM_COLUMNS.replace("claimed_at, started_at, ", "")
 """What a claim has to be told. The others it wrote itself."""
+CLAIMED_SOURCE = CLAIM_SOURCE.replace("claimed_at, started_at, ", "")
 NODE_COLUMNS = (
     "id, name, host, pid, boot_id, version, queues, tasks, concurrency, address, started_at, beat_at, expires_at, "
     "process_start, exclusive, schedules, beat_no, named"
@@ -110,6 +111,7 @@ _COLUMNS = {
     "{claim}": CLAIM_SOURCE,
     "{claim_out}": CLAIM_COLUMNS,
     "{claimed}": CLAIMED_COLUMNS,
+    "{taken}": CLAIMED_SOURCE,
     "{node}": NODE_COLUMNS,
     "{schedule}": _SCHEDULE_SOURCE,
     "{schedule_fields}": _SCHEDULE_WRITTEN,

@@ -218,13 +218,11 @@ class PostgresJobs:
             rows = await self._db.fetch_by_size("claim_apart", self._claimed, *asked, few, alone)
         else:
             rows = await self._db.fetch_by_size("claim", self._claimed, *asked)
-            if rows[0]["waits"]:
+            if not rows and (await self._db.fetch("waits_apart", queues))[0][0]:
                 self._apart_for = APART_CLAIMS
                 rows = await self._db.fetch_by_size("claim_apart", self._claimed, *asked, few, alone)
-            elif rows[0]["id"] is None:
-                rows = []
         self._claimed += len(rows)
-        return values.claims(rows, now)
+        return values.claims(values.in_order(rows), now)
 
     async def apply(
         self,

@@ -286,36 +286,37 @@ task = any((select $3::text[])::text[])
 -- jobs waited, it would read and sort all of them, which takes 20 times as long once 50,000 wait.
 -- The other parameters are subqueries too: an estimate that depends on them makes PostgreSQL plan every claim anew, and
 -- planning takes longer than a claim of one job.
--- While a job waits that is kept apart, nothing is taken and the answer says so: `claim_apart` is asked then, and where
--- a queue has a limit. To begin that statement takes a quarter of a claim of one job.
+-- While a job waits that is kept apart, nothing is taken: `claim_apart` is asked then, and where a queue has a limit. To
+-- begin that statement takes a quarter of a claim of one job.
+-- The rows come as they were written, and are put in order by who asked: a sort here would copy each of them twice.
 with open (queue, room) as materialized (
     {_open}
 ), mine (address) as materialized (
     {_mine}
-), apart (waits) as materialized (
-    select exists (select from oncue_jobs where state = 'queued' and isolation > 0 and group_name is null
-                      and queue = any((select $2::text[])::text[]))
-), claimed as (
-    update oncue_jobs
-       set {_taken}
-     where id = any(array(
-               select best.id from (
-                      select own.* from open cross join mine
-                       cross join lateral (
-                             select id, priority, order_at from oncue_jobs
-                              where {addressed} and address = mine.address and queue = open.queue and {_takeable}
-                              order by priority desc, order_at, id limit (select $4::int) for update skip locked) as own
-                      union all
-                      select common.* from open
-                       cross join lateral (
-                             select id, priority, order_at from oncue_jobs
-                              where {claimable} and queue = open.queue and task = any((select $3::text[])::text[])
-                              order by priority desc, order_at, id limit (select $4::int) for update skip locked) as common) as best
-                where not (select waits from apart)
-                order by best.priority desc, best.order_at, best.id limit (select $4::int)))
-    returning {claim}, order_at
 )
-select {claimed}, waits from apart left join claimed on true order by priority desc, order_at, id;
+update oncue_jobs
+   set {_taken}
+ where id = any(array(
+           select best.id from (
+                  select own.* from open cross join mine
+                   cross join lateral (
+                         select id, priority, order_at from oncue_jobs
+                          where {addressed} and address = mine.address and queue = open.queue and {_takeable}
+                          order by priority desc, order_at, id limit (select $4::int) for update skip locked) as own
+                  union all
+                  select common.* from open
+                   cross join lateral (
+                         select id, priority, order_at from oncue_jobs
+                          where {claimable} and queue = open.queue and task = any((select $3::text[])::text[])
+                          order by priority desc, order_at, id limit (select $4::int) for update skip locked) as common) as best
+            where not exists (select from oncue_jobs where state = 'queued' and isolation > 0 and group_name is null
+                                 and queue = any((select $2::text[])::text[]))
+            order by best.priority desc, best.order_at, best.id limit (select $4::int)))
+returning {taken}, date_part('epoch', order_at);
+
+-- name: waits_apart
+select exists (select from oncue_jobs where state = 'queued' and isolation > 0 and group_name is null
+                  and queue = any($1::text[]));
 
 -- name: claim_apart
 -- The same where a queue has a limit, or a job waits that is kept apart.
@@ -362,31 +363,29 @@ with open (queue, room) as materialized (
              left join taken on taken.queue = open.queue
             where not exists (select from alone)) as ranked
      where ranked.room is null or ranked.place <= ranked.room
-), claimed as (
-    update oncue_jobs
-       set {_taken}
-     where id = any(
-               array(select id from alone)
-               || array(select id from few)
-               || array(select best.id from (
-                               select id, priority, order_at from addressed
-                               union all
-                               select common.id, common.priority, common.order_at from open
-                                cross join lateral (
-                                      select id, priority, order_at from oncue_jobs
-                                       where {claimable} and queue = open.queue
-                                         and task = any((select $3::text[])::text[])
-                                       order by priority desc, order_at, id
-                                       limit (select greatest(least($4::int, open.room - count(*)), 0)
-                                                from (select queue from few union all select queue from addressed) as before
-                                               where before.queue = open.queue)
-                                         for update skip locked) as common
-                                where not exists (select from alone)) as best
-                         order by best.priority desc, best.order_at, best.id
-                         limit (select $4::int - count(*) from few)))
-    returning {claim}, order_at
 )
-select {claimed} from claimed order by priority desc, order_at, id;
+update oncue_jobs
+   set {_taken}
+ where id = any(
+           array(select id from alone)
+           || array(select id from few)
+           || array(select best.id from (
+                           select id, priority, order_at from addressed
+                           union all
+                           select common.id, common.priority, common.order_at from open
+                            cross join lateral (
+                                  select id, priority, order_at from oncue_jobs
+                                   where {claimable} and queue = open.queue
+                                     and task = any((select $3::text[])::text[])
+                                   order by priority desc, order_at, id
+                                   limit (select greatest(least($4::int, open.room - count(*)), 0)
+                                            from (select queue from few union all select queue from addressed) as before
+                                           where before.queue = open.queue)
+                                     for update skip locked) as common
+                            where not exists (select from alone)) as best
+                     order by best.priority desc, best.order_at, best.id
+                     limit (select $4::int - count(*) from few)))
+returning {taken}, date_part('epoch', order_at);
 
 -- name: _change
 -- A change that holds while a node leads comes with the one that is written if it does not: one of the two counts.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import asyncpg
@@ -15,6 +16,8 @@ from oncue.store.shared import loaded, sizes
 _DURATIONS = ("grace", "max_runtime", "deadline")
 _CLAIMED_AT = Claim._fields.index("claimed_at")
 _TOLD = Claim._fields.index("leader") - 2
+_PLACE = itemgetter(_TOLD, Claim._fields.index("id"))
+_PRIORITY = itemgetter(Claim._fields.index("priority"))
 """How many columns a claim is made of. A statement may tell more."""
 
 
@@ -28,6 +31,13 @@ def job(row: asyncpg.Record | Mapping[str, Any]) -> Job:
     if "args_bytes" in values:
         values["shortened"] = sizes(*(values.pop(f"{name}_bytes") for name in statements.SHORTENED))
     return Job(**values)
+
+
+def in_order(rows: list[asyncpg.Record]) -> list[asyncpg.Record]:
+    """What a claim took, the most urgent first. The last column says where a job stands in its priority."""
+    rows.sort(key=_PLACE)
+    rows.sort(key=_PRIORITY, reverse=True)
+    return rows
 
 
 def claims(rows: Sequence[asyncpg.Record], now: datetime) -> list[Claim]:
